@@ -106,7 +106,7 @@ pub struct Judgement {
 /// assert_eq!(judge("rm -r ."), Action::Deny);
 /// ```
 pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access, globs: &Globs) -> Judgement {
-    let mut stands = Judgement { action: Action::Ask, rule: None, layer: "default".to_owned() };
+    let mut stands = unruled();
     for layer in layers {
         let Some(rule) = layer.rules.iter().rev().find(|rule| rule.matches(access, globs)) else { continue };
         stands = Judgement { action: rule.action, rule: Some(rule.clone()), layer: layer.name.clone() };
@@ -120,11 +120,12 @@ pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access,
 /// Judges all that a call wants; the strictest decision stands.
 pub fn judge_all(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Judgement {
     let judged = accesses.iter().map(|access| judge(layers.iter().copied(), access, globs));
-    judged.max_by_key(|judgement| judgement.action).unwrap_or(Judgement {
-        action: Action::Ask,
-        rule: None,
-        layer: "default".to_owned(),
-    })
+    judged.max_by_key(|judgement| judgement.action).unwrap_or_else(unruled)
+}
+
+/// Where no rule matches (C-04).
+fn unruled() -> Judgement {
+    Judgement { action: Action::Ask, rule: None, layer: "default".to_owned() }
 }
 
 #[cfg(test)]

@@ -125,19 +125,19 @@ impl Setup {
     /// See [`full`].
     #[must_use]
     pub fn full(&self) -> Toolbox {
-        self.set(|name| FULL.contains(&name))
+        self.set(FULL)
     }
 
     /// See [`minimal`].
     #[must_use]
     pub fn minimal(&self) -> Toolbox {
-        self.set(|name| MINIMAL.contains(&name))
+        self.set(MINIMAL)
     }
 
     /// See [`readonly`].
     #[must_use]
     pub fn readonly(&self) -> Toolbox {
-        self.set(|name| READONLY.contains(&name))
+        self.set(READONLY)
     }
 
     /// The tools of these names.
@@ -146,14 +146,13 @@ impl Setup {
         if names.is_empty() {
             return Err(BadToolset::Empty);
         }
-        let all = self.full();
-        match names.iter().find(|name| all.names().all(|known| known != **name)) {
+        match names.iter().find(|name| !FULL.contains(name)) {
             Some(unknown) => Err(BadToolset::Unknown { name: (*unknown).to_owned() }),
-            None => Ok(self.set(|name| names.contains(&name))),
+            None => Ok(self.set(&names)),
         }
     }
 
-    fn set(&self, wanted: impl Fn(&str) -> bool) -> Toolbox {
+    fn set(&self, names: &[&str]) -> Toolbox {
         let shared = || self.shared.clone();
         let bash = self.bash.clone().unwrap_or_else(|| BashOptions::new([]));
         let all: [Arc<dyn Tool>; 7] = [
@@ -165,7 +164,7 @@ impl Setup {
             Arc::new(FileTool::<ls::Ls>::new(shared())),
             Arc::new(Bash::new(bash).sharing(self.shared.files.clone())),
         ];
-        Toolbox::new(all.into_iter().filter(|tool| wanted(tool.name())))
+        Toolbox::new(all.into_iter().filter(|tool| names.contains(&tool.name())))
     }
 }
 

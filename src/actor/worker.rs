@@ -276,21 +276,21 @@ impl CallContext {
             }
             progress_post.show(sub, EventKind::CallProgress { ticket: progress_post.ticket, title, metadata });
         });
-        ToolContext::new(
-            post.slot.id.clone(),
-            call.call.clone(),
-            post.ticket,
-            self.key,
-            self.workspace,
-            self.spill,
-            self.external,
-            self.may,
+        ToolContext {
+            session: post.slot.id.clone(),
+            call: call.call.clone(),
+            ticket: post.ticket,
+            key: self.key,
+            workspace: self.workspace,
+            spill: self.spill,
+            external: self.external,
+            may: self.may,
             cancel,
             progress,
             changes,
             #[cfg(all(unix, feature = "tools"))]
-            post.host.processes.clone(),
-        )
+            processes: post.host.processes.clone(),
+        }
     }
 }
 

@@ -35,13 +35,8 @@ impl Ledger {
             file.try_lock()?;
             std::fs::rename(&draft, &path).map(|()| file)
         };
-        match enter() {
-            Ok(lock) => Ok(Ledger { path, _lock: lock }),
-            Err(error) => {
-                let _ = std::fs::remove_file(&draft);
-                Err(error)
-            }
-        }
+        let lock = enter().inspect_err(|_| drop(std::fs::remove_file(&draft)))?;
+        Ok(Ledger { path, _lock: lock })
     }
 
     /// Strikes the owner out: nothing of it is left.

@@ -40,12 +40,6 @@ impl Owner {
         Uuid::try_parse(text).ok().map(Owner)
     }
 
-    /// Whether a value of [`CALL_VARIABLE`] names a call of this owner.
-    pub(super) fn in_variable(&self, value: &str) -> bool {
-        let ours = format!("{self}.");
-        Mark::texts(value).any(|mark| mark.starts_with(&ours))
-    }
-
     pub(super) fn in_limit(&self, bytes: u64) -> bool {
         let high = |limit: u64| limit >> CALL_BITS;
         Mark::limits(bytes).any(|limit| high(limit) == high(limit_of(self, 0)))
@@ -93,13 +87,21 @@ impl Mark {
         limit_of(&self.owner, low_bits(self.call, CALL_BITS))
     }
 
-    /// The marks that a value of [`CALL_VARIABLE`] names.
-    pub(super) fn texts(value: &str) -> impl Iterator<Item = &str> {
-        value.split(SEPARATOR)
+    /// The marks that the value of [`CALL_VARIABLE`] names.
+    pub(super) fn all_in(value: &str) -> impl Iterator<Item = Mark> {
+        value.split(SEPARATOR).filter_map(|text| {
+            let (owner, call) = text.split_once('.')?;
+            Some(Mark { owner: Owner::parse(owner)?, call: Uuid::try_parse(call).ok()? })
+        })
+    }
+
+    /// Whether a limit of the file size, as the process table shows it, may be of this call.
+    pub(super) fn in_limit(&self, bytes: u64) -> bool {
+        Mark::limits(bytes).any(|limit| limit == self.limit())
     }
 
     /// What was given to `ulimit -f` for a limit of so many bytes: its unit is 1,024 bytes, and 512 in some shells.
-    pub(super) fn limits(bytes: u64) -> impl Iterator<Item = u64> {
+    fn limits(bytes: u64) -> impl Iterator<Item = u64> {
         [1024, 512].into_iter().filter(move |unit| bytes.is_multiple_of(*unit)).map(move |unit| bytes / unit)
     }
 }

@@ -77,9 +77,8 @@ impl Rolling {
 #[derive(Clone, Debug)]
 pub struct Output {
     merged: Rolling,
-    stdout: Half,
-    stderr: Half,
-    both: Half,
+    /// By [`Stream`].
+    streams: [Half; 3],
 }
 
 #[derive(Clone, Debug)]
@@ -93,14 +92,13 @@ impl Output {
     /// Keeps the last `keep` bytes of both together, and the last `keep_apart` bytes of each.
     #[must_use]
     pub fn new(keep: usize, keep_apart: usize) -> Output {
-        let half = Half { rolling: Rolling::new(keep_apart), held: Vec::new() };
-        let both = Half { rolling: Rolling::new(0), held: Vec::new() };
-        Output { merged: Rolling::new(keep), stdout: half.clone(), stderr: half, both }
+        let streams = [keep_apart, keep_apart, 0].map(|keep| Half { rolling: Rolling::new(keep), held: Vec::new() });
+        Output { merged: Rolling::new(keep), streams }
     }
 
     /// Takes what a stream gave; returns what came to the merged output by it.
     pub fn push(&mut self, stream: Stream, bytes: &[u8]) -> Vec<u8> {
-        let half = self.half(stream);
+        let half = &mut self.streams[stream as usize];
         half.rolling.push(bytes);
         let mut whole = std::mem::take(&mut half.held);
         whole.extend_from_slice(bytes);
@@ -111,9 +109,7 @@ impl Output {
 
     /// Says that nothing more comes; returns what was held back.
     pub fn finish(&mut self) -> Vec<u8> {
-        let mut rest = std::mem::take(&mut self.stdout.held);
-        rest.append(&mut self.stderr.held);
-        rest.append(&mut self.both.held);
+        let rest = self.streams.iter_mut().flat_map(|half| std::mem::take(&mut half.held)).collect::<Vec<_>>();
         self.merged.push(&rest);
         rest
     }
@@ -128,17 +124,8 @@ impl Output {
     #[must_use]
     pub fn stream(&self, stream: Stream) -> &Rolling {
         match stream {
-            Stream::Stdout => &self.stdout.rolling,
-            Stream::Stderr => &self.stderr.rolling,
             Stream::Both => &self.merged,
-        }
-    }
-
-    fn half(&mut self, stream: Stream) -> &mut Half {
-        match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-            Stream::Both => &mut self.both,
+            stream => &self.streams[stream as usize].rolling,
         }
     }
 }

@@ -1,11 +1,6 @@
 //! The processes of one runtime: who starts them, and who answers for it that none is left.
 
-use std::{
-    io,
-    path::PathBuf,
-    sync::{Arc, MutexGuard},
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::sync::OnceCell;
 
@@ -94,7 +89,7 @@ impl Processes {
     /// Kills all that is left of all calls, ends the watcher, and strikes the owner out of the ledger. No more is started
     /// from then on. Says what would not go. Doing it twice is fine.
     pub async fn close(&self) -> Swept {
-        let guard = std::mem::replace(&mut *self.guard(), Guard { is_closed: true, ..Guard::default() });
+        let guard = std::mem::replace(&mut *self.inner.guard.lock(), Guard { is_closed: true, ..Guard::default() });
         if !guard.is_used {
             return Swept::default();
         }
@@ -111,13 +106,13 @@ impl Processes {
     /// The process id of the watcher, while there is one.
     #[must_use]
     pub fn watcher(&self) -> Option<u32> {
-        self.guard().watcher.as_ref().and_then(Watcher::pid)
+        self.inner.guard.lock().watcher.as_ref().and_then(Watcher::pid)
     }
 
     /// Sees to it that a watcher runs and the owner is entered. A watcher that was killed is replaced here.
     async fn stand_guard(&self) -> io::Result<()> {
         {
-            let mut guard = self.guard();
+            let mut guard = self.inner.guard.lock();
             if guard.is_closed {
                 return Err(io::Error::new(io::ErrorKind::NotConnected, "the runtime was shut down"));
             }
@@ -139,7 +134,7 @@ impl Processes {
         let entered = tokio::task::spawn_blocking(move || Ledger::enter(&folder, owner)).await;
         match entered.unwrap_or_else(|lost| Err(io::Error::other(lost))) {
             Ok(ledger) => {
-                let mut guard = self.guard();
+                let mut guard = self.inner.guard.lock();
                 if guard.is_closed {
                     ledger.strike();
                 } else {
@@ -148,9 +143,5 @@ impl Processes {
             }
             Err(error) => tracing::warn!(%error, "the owner of processes could not be entered for the next start"),
         }
-    }
-
-    fn guard(&self) -> MutexGuard<'_, Guard> {
-        self.inner.guard.lock()
     }
 }

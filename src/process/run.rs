@@ -97,8 +97,8 @@ pub struct Process {
     child: Child,
     /// What is read from the first pipe.
     first: Stream,
-    stdout: Option<Source<ChildStdout>>,
-    stderr: Option<Source<ChildStderr>>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
     leader: Option<Pid>,
     status: Option<ExitStatus>,
     mark: Mark,
@@ -110,30 +110,15 @@ pub struct Process {
     swept: bool,
 }
 
-/// One end of a pipe, and what is being read from it.
-#[derive(Debug)]
-struct Source<R> {
-    pipe: R,
-    buffer: Vec<u8>,
-}
-
-impl<R> Source<R> {
-    fn new(pipe: R) -> Source<R> {
-        Source { pipe, buffer: Vec::new() }
-    }
-}
-
 impl Process {
     pub(super) fn start(spec: Spec, sweeper: Sweeper) -> io::Result<Process> {
-        let mut command = if cfg!(target_os = "linux") && Path::new(SETSID).exists() {
-            let mut command = Command::new(SETSID);
+        let has_setsid = cfg!(target_os = "linux") && Path::new(SETSID).exists();
+        let mut command = Command::new(if has_setsid { Path::new(SETSID) } else { &spec.program });
+        if has_setsid {
             command.arg(&spec.program);
-            command
         } else {
-            let mut command = Command::new(&spec.program);
             command.process_group(0);
-            command
-        };
+        }
         let outer = spec.environment.iter().find(|(name, _)| name == CALL_VARIABLE);
         let outer = outer.and_then(|(_, value)| value.to_str());
         command
@@ -162,8 +147,8 @@ impl Process {
         let entry = leader.and_then(|leader| table::entry(leader.as_raw_nonzero().get()));
         Ok(Process {
             first: if both.is_some() { Stream::Both } else { Stream::Stdout },
-            stdout: child.stdout.take().or(both).map(Source::new),
-            stderr: child.stderr.take().map(Source::new),
+            stdout: child.stdout.take().or(both),
+            stderr: child.stderr.take(),
             child,
             leader,
             status: None,
@@ -268,11 +253,10 @@ impl Drop for Process {
 }
 
 /// Reads some of a stream; `None` at its end, and where it cannot be read, which is as good as its end.
-async fn read_some<R: AsyncRead + Unpin>(source: &mut Option<Source<R>>) -> Option<Vec<u8>> {
-    let source = source.as_mut()?;
-    source.buffer.reserve(READ_BYTES);
-    match source.pipe.read_buf(&mut source.buffer).await {
-        Ok(1..) => Some(std::mem::take(&mut source.buffer)),
+async fn read_some<R: AsyncRead + Unpin>(pipe: &mut Option<R>) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(READ_BYTES);
+    match pipe.as_mut()?.read_buf(&mut bytes).await {
+        Ok(1..) => Some(bytes),
         Ok(0) | Err(_) => None,
     }
 }

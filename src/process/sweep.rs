@@ -5,7 +5,7 @@
 //! that may be another's by now.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     thread,
     time::{Duration, Instant},
 };
@@ -30,6 +30,24 @@ pub enum Whose {
     Call(Mark),
     /// Those of all calls of an owner.
     Owner(Owner),
+}
+
+impl Whose {
+    /// Whether a process belongs here that carries these marks and this limit of the file size.
+    ///
+    /// Its environment tells exactly. Where that was emptied or made up, its limit tells, which has room for a part of a mark only:
+    /// of a process that names another call of the same owner it tells nothing.
+    fn carries(&self, marks: &[Mark], limit: Option<u64>) -> bool {
+        match self {
+            Whose::Owner(owner) => {
+                marks.iter().any(|mark| mark.owner() == *owner) || limit.is_some_and(|limit| owner.in_limit(limit))
+            }
+            Whose::Call(call) => {
+                let by_limit = || limit.is_some_and(|limit| call.in_limit(limit));
+                marks.contains(call) || (by_limit() && marks.iter().all(|mark| mark.owner() != call.owner()))
+            }
+        }
+    }
 }
 
 /// What a sweep did.
@@ -124,14 +142,16 @@ pub(super) fn pause(found: &[Entry]) {
 /// The live processes of each target, by one look at the table. Never this process itself.
 pub(super) fn look(targets: &[&Target]) -> Vec<Vec<Entry>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let marks = Marks::of(targets);
     let since = targets.iter().map(|target| target.since).min().unwrap_or(0);
     let mut found = vec![Vec::new(); targets.len()];
     let mut live = table::live();
     live.retain(|entry| entry.pid != own);
     for entry in live.iter().filter(|entry| entry.started >= since) {
-        for target in marks.carried_by(entry.pid) {
-            found[target].push(*entry);
+        let (marks, limit) = (table::marks(entry.pid), table::file_size_limit(entry.pid));
+        for (target, found) in targets.iter().zip(&mut found) {
+            if target.whose.carries(&marks, limit) {
+                found.push(*entry);
+            }
         }
     }
     for (target, found) in targets.iter().zip(&mut found) {
@@ -144,62 +164,6 @@ pub(super) fn look(targets: &[&Target]) -> Vec<Vec<Entry>> {
         }
     }
     found
-}
-
-/// The marks of many targets, to be found by what a process carries.
-struct Marks {
-    by_text: HashMap<String, usize>,
-    /// A limit has room for a part of a mark only, so two calls may share one.
-    by_limit: HashMap<u64, Vec<(usize, Owner)>>,
-    owners: Vec<(Owner, usize)>,
-}
-
-impl Marks {
-    fn of(targets: &[&Target]) -> Marks {
-        let mut marks = Marks { by_text: HashMap::new(), by_limit: HashMap::new(), owners: Vec::new() };
-        for (index, target) in targets.iter().enumerate() {
-            match target.whose {
-                Whose::Call(mark) => {
-                    marks.by_text.insert(mark.to_string(), index);
-                    marks.by_limit.entry(mark.limit()).or_default().push((index, mark.owner()));
-                }
-                Whose::Owner(owner) => marks.owners.push((owner, index)),
-            }
-        }
-        marks
-    }
-
-    /// The targets whose mark a process carries.
-    ///
-    /// Its environment tells exactly. Where that was emptied or made up, its limit tells.
-    fn carried_by(&self, pid: i32) -> Vec<usize> {
-        let variables = table::call_variables(pid);
-        let named: Vec<usize> = variables.iter().flat_map(|value| self.in_variable(value)).collect();
-        let limit = table::file_size_limit(pid);
-        let limited = limit.map(|limit| self.in_limit(limit)).unwrap_or_default();
-        let mut carried = named;
-        for (index, owner) in limited {
-            // Of the same owner, but of another call that happens to have the same limit.
-            let is_other_call = owner.is_some_and(|owner| variables.iter().any(|value| owner.in_variable(value)));
-            if !carried.contains(&index) && !is_other_call {
-                carried.push(index);
-            }
-        }
-        carried
-    }
-
-    fn in_variable(&self, value: &str) -> Vec<usize> {
-        let calls = Mark::texts(value).filter_map(|text| self.by_text.get(text).copied());
-        let owners = self.owners.iter().filter(|(owner, _)| owner.in_variable(value)).map(|(_, index)| *index);
-        calls.chain(owners).collect()
-    }
-
-    /// The targets that a limit may mean; where that is one call of several, with its owner.
-    fn in_limit(&self, bytes: u64) -> Vec<(usize, Option<Owner>)> {
-        let calls = Mark::limits(bytes).filter_map(|limit| self.by_limit.get(&limit)).flatten();
-        let owners = self.owners.iter().filter(|(owner, _)| owner.in_limit(bytes));
-        calls.map(|(index, owner)| (*index, Some(*owner))).chain(owners.map(|(_, index)| (*index, None))).collect()
-    }
 }
 
 /// The process with this id, its group, its session, and all that descend from it.

@@ -2,6 +2,8 @@
 
 use std::{fs, io::Read as _};
 
+use crate::process::Mark;
+
 /// How much of one process's environment is looked at.
 const ENVIRONMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
@@ -57,15 +59,13 @@ pub(super) fn file_size_limit(pid: i32) -> Option<u64> {
 }
 
 /// The values of the variable that names calls: one, unless a program made its environment by hand.
-pub(super) fn call_variables(pid: i32) -> Vec<String> {
-    let Some(environment) = environment(&format!("/proc/{pid}/environ")) else { return Vec::new() };
+pub(super) fn marks(pid: i32) -> Vec<Mark> {
+    let mut environment = Vec::new();
+    let file = fs::File::open(format!("/proc/{pid}/environ"));
+    if file.and_then(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment)).is_err() {
+        return Vec::new();
+    }
     let name = super::CALL_VARIABLE.as_bytes();
     let values = environment.split(|byte| *byte == 0).filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
-    values.filter_map(|value| std::str::from_utf8(value).ok().map(str::to_owned)).collect()
-}
-
-fn environment(path: &str) -> Option<Vec<u8>> {
-    let mut environment = Vec::new();
-    fs::File::open(path).ok()?.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment).ok()?;
-    Some(environment)
+    values.filter_map(|value| std::str::from_utf8(value).ok()).flat_map(Mark::all_in).collect()
 }

@@ -92,22 +92,17 @@ impl Watcher {
             _ if !cfg!(target_os = "linux") => return Ok(None),
             Watch::Program { program, arguments } => {
                 let mut command = Command::new(program);
-                command.args(arguments);
+                command.env_clear().args(arguments);
                 command
             }
             Watch::Shell => {
                 let mut command = Command::new("/bin/sh");
-                command.args(["-c", SCRIPT, "tamtam-watcher"]).env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
+                command.env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
+                command.args(["-c", SCRIPT, "tamtam-watcher"]);
                 command
             }
         };
-        // `env_clear` would also take away what was set above.
-        let own: Vec<_> = command
-            .as_std()
-            .get_envs()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
-            .collect();
-        command.env_clear().envs(own).arg(owner.to_string()).current_dir("/").process_group(0);
+        command.arg(owner.to_string()).current_dir("/").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let pipe = child.stdin.take();

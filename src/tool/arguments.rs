@@ -2,7 +2,8 @@
 //!
 //! Models write numbers and flags as strings. Where a field wants a number or a flag and the string is one, what is meant is
 //! clear: it is taken, and a [`Repair`] says so. Everything else of another type is an error that names the field, what was
-//! expected and what came. Nothing is guessed: a string that a field of text gets stays a string.
+//! expected and what came. Nothing is guessed: a string that a field of text gets stays a string. A whole number with a point
+//! (`10.0`) is that number.
 
 use std::{cell::RefCell, fmt};
 
@@ -83,16 +84,26 @@ impl Lenient<'_> {
     }
 
     fn number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let Value::String(text) = &self.value else { return self.value.deserialize_any(visitor) };
-        // Only what JSON calls a number: no hexadecimal, no infinity.
-        match serde_json::from_str::<serde_json::Number>(text.trim()) {
-            Ok(number) => {
-                self.repaired(text, "number");
-                Value::Number(number).deserialize_any(visitor)
+        let number = match &self.value {
+            // Only what JSON calls a number: no hexadecimal, no infinity.
+            Value::String(text) => {
+                let number = serde_json::from_str::<serde_json::Number>(text.trim());
+                number.ok().inspect(|_| self.repaired(text, "number")).map(Value::Number)
             }
-            Err(_) => self.value.deserialize_any(visitor),
+            _ => None,
+        };
+        let value = number.unwrap_or(self.value);
+        match value.as_f64().filter(|_| value.is_f64()).and_then(whole) {
+            Some(whole) => visitor.visit_i64(whole),
+            None => value.deserialize_any(visitor),
         }
     }
+}
+
+/// The whole number that was written with a point (`10.0`), as far as such numbers are exact: up to 2^53.
+#[allow(clippy::cast_possible_truncation, reason = "the range is checked first")]
+fn whole(number: f64) -> Option<i64> {
+    (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
 impl<'de> IntoDeserializer<'de, Error> for Lenient<'_> {
@@ -134,20 +145,13 @@ impl<'de> Deserializer<'de> for Lenient<'_> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let flag = match &self.value {
-            Value::String(text) => match text.trim() {
-                "true" => Some(true),
-                "false" => Some(false),
-                _ => None,
-            },
-            _ => None,
-        };
-        match (flag, &self.value) {
-            (Some(flag), Value::String(text)) => {
+        let Value::String(text) = &self.value else { return self.value.deserialize_any(visitor) };
+        match text.trim().parse() {
+            Ok(flag) => {
                 self.repaired(text, "flag");
                 visitor.visit_bool(flag)
             }
-            _ => self.value.deserialize_any(visitor),
+            Err(_) => self.value.deserialize_any(visitor),
         }
     }
 

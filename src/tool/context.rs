@@ -46,39 +46,6 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// The context of a session's call.
-    #[allow(clippy::too_many_arguments, reason = "one caller, and every field has to come from somewhere")]
-    pub(crate) fn new(
-        session: SessionId,
-        call: CallId,
-        ticket: Seq,
-        key: String,
-        workspace: Arc<PathBuf>,
-        spill: Option<Arc<PathBuf>>,
-        external: Arc<[PathBuf]>,
-        may: May,
-        cancel: CancellationToken,
-        progress: Progress,
-        changes: ChangeLog,
-        #[cfg(all(unix, feature = "tools"))] processes: Processes,
-    ) -> ToolContext {
-        ToolContext {
-            session,
-            call,
-            ticket,
-            key,
-            workspace,
-            spill,
-            external,
-            may,
-            cancel,
-            progress,
-            changes,
-            #[cfg(all(unix, feature = "tools"))]
-            processes,
-        }
-    }
-
     /// A context for a call outside of any session, such as `tamtam tool` or a test. Nobody watches over its processes.
     #[must_use]
     pub fn detached(workspace: PathBuf, spill: PathBuf) -> ToolContext {

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tool::{Access, Effect, Toolbox};
+use crate::tool::{Access, Effect, Toolbox, toolbox::Known};
 
 /// What the core must know of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +45,11 @@ impl CallFacts {
     #[must_use]
     pub fn unknown(tool: &str, why: &str) -> CallFacts {
         let text = format!("The tool {tool} {why}; the call was not run. Try other arguments.");
-        let unusable = Some(Unusable::Crashed(text));
-        CallFacts { tool: tool.to_owned(), effect: Effect::Once, parallel: false, access: Vec::new(), unusable }
+        CallFacts::unusable(tool, Effect::Once, Unusable::Crashed(text))
+    }
+
+    fn unusable(tool: &str, effect: Effect, why: Unusable) -> CallFacts {
+        CallFacts { tool: tool.to_owned(), effect, parallel: false, access: Vec::new(), unusable: Some(why) }
     }
 }
 
@@ -58,15 +61,8 @@ impl Toolbox {
     /// would meet the same call in each of its incarnations.
     #[must_use]
     pub fn facts(&self, name: &str, input: &str) -> CallFacts {
-        let Some(tool) = self.find(name) else {
-            let unusable = Some(Unusable::NoTool(self.unknown_tool(name)));
-            return CallFacts {
-                tool: name.to_owned(),
-                effect: Effect::Read,
-                parallel: false,
-                access: Vec::new(),
-                unusable,
-            };
+        let Some(Known { tool, effect, parallel, .. }) = self.known(name) else {
+            return CallFacts::unusable(name, Effect::Read, Unusable::NoTool(self.unknown_tool(name)));
         };
         let access = match arguments(input) {
             Ok(arguments) => catch_unwind(AssertUnwindSafe(|| tool.access(&arguments))).map_err(|_| ()),
@@ -76,8 +72,8 @@ impl Toolbox {
         let crashed = || CallFacts::unknown(tool.name(), "crashed over these arguments").unusable;
         CallFacts {
             tool: tool.name().to_owned(),
-            effect: self.effect(name).unwrap_or_default(),
-            parallel: self.is_parallel(name),
+            effect: *effect,
+            parallel: *parallel,
             unusable: access.is_err().then(crashed).flatten(),
             access: access.unwrap_or_default(),
         }
@@ -89,23 +85,9 @@ pub(crate) fn arguments(input: &str) -> Result<Value, String> {
     if input.trim().is_empty() {
         return Ok(Value::Object(Default::default()));
     }
-    match serde_json::from_str(input) {
-        Ok(Value::Object(fields)) => Ok(Value::Object(fields)),
-        Ok(Value::Null) => Ok(Value::Object(Default::default())),
-        Ok(other) => {
-            Err(format!("The arguments must be a JSON object, not {}; the call was not run.", kind_of(&other)))
-        }
-        Err(error) => Err(format!("The arguments are not valid JSON ({error}); the call was not run.")),
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+    // `null` is as good as nothing.
+    match serde_json::from_str::<Option<serde_json::Map<String, Value>>>(input) {
+        Ok(fields) => Ok(Value::Object(fields.unwrap_or_default())),
+        Err(error) => Err(format!("The arguments are not a JSON object ({error}); the call was not run.")),
     }
 }

@@ -8,7 +8,9 @@ mod locks;
 mod notes;
 mod vault;
 
-pub(crate) use known::Remembered;
+#[cfg(test)]
+pub(crate) use known::ENTRIES_MAX;
+pub(crate) use known::{Known, Remembered};
 #[cfg(test)]
 pub(crate) use locks::FileKey;
 pub(crate) use locks::{FileLock, FileLocks};
@@ -17,7 +19,12 @@ pub(crate) use vault::{Vault, Vaults};
 
 pub use vault::Limits as KeepLimits;
 
-use known::Known;
+use std::path::PathBuf;
+
+use crate::{
+    tool::{FileImage, workspace::FileInfo},
+    words::ids::SessionId,
+};
 
 /// What the tools of one toolbox share about files. A clone shares it.
 ///
@@ -28,7 +35,7 @@ pub struct Files {
     pub(crate) locks: FileLocks,
     pub(crate) vaults: Vaults,
     /// The files whose content is known as long as the system says that nobody touched them.
-    pub(crate) known: Known,
+    pub(crate) known: Known<Remembered>,
 }
 
 impl Files {
@@ -36,6 +43,20 @@ impl Files {
     #[must_use]
     pub fn new(limits: KeepLimits) -> Files {
         Files { vaults: Vaults::new(limits), ..Files::default() }
+    }
+
+    /// Keeps a content that was read or written, and remembers it for as long as the file stays in that state.
+    pub(crate) fn keep(
+        &self,
+        vault: &Vault,
+        session: &SessionId,
+        path: PathBuf,
+        content: &[u8],
+        of: &FileInfo,
+    ) -> FileImage {
+        let image = vault.keep(content, of.mode);
+        self.known.remember(session, path, Remembered { version: of.version, image: image.clone() });
+        image
     }
 }
 

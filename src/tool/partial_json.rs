@@ -4,7 +4,8 @@
 //! is shown is what is certain so far: strings as far as they go, and neither a key without a value nor a word that is not
 //! finished. A number at the very end may still grow.
 //!
-//! [`PartialJson`] takes the text piece by piece and looks at each byte once; [`parse`] is the same for a text at hand.
+//! [`PartialJson`] takes the text piece by piece. Whoever shows it asks as often as a screen needs it: each time the text is read
+//! again, of which no more than [`PARTIAL_JSON_BYTES_MAX`] is kept.
 
 use serde_json::{Map, Value};
 
@@ -47,193 +48,131 @@ pub struct NotJson;
 #[derive(Clone, Debug, Default)]
 pub struct PartialJson {
     text: String,
-    /// The brackets that are open.
-    open: Vec<u8>,
-    /// Up to here the text is whole once the open brackets are closed.
-    whole: usize,
-    /// Whether the next string names a field.
-    wants_key: bool,
-    at: At,
-    /// Whether a piece was cut: what comes behind it must not close the gap.
+    /// A piece did not fit any more. Nothing that comes after it may be taken: it would stand in the wrong place.
     is_full: bool,
 }
 
-/// Where in the text the scan is.
-#[derive(Clone, Copy, Debug, Default)]
-enum At {
-    #[default]
-    Between,
-    /// In a number, `true`, `false` or `null`, since that byte.
-    Word { start: usize },
-    /// In a string.
-    String(InString),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct InString {
-    is_key: bool,
-    /// Up to here it can be closed with a quote.
-    whole: usize,
-    escape: Escape,
-    /// The first half of a character in two escapes has been read.
-    half: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Escape {
-    None,
-    /// Behind the backslash.
-    Begun,
-    /// Behind `\u`: the digits so far, and how many.
-    Code(u32, u8),
-}
-
 impl PartialJson {
-    /// Nothing yet.
+    /// No arguments yet.
     #[must_use]
     pub fn new() -> PartialJson {
         PartialJson::default()
     }
 
-    /// Takes the next piece.
+    /// Takes the next piece of the text.
     pub fn push(&mut self, piece: &str) {
-        if self.is_full {
-            return;
-        }
-        let room = PARTIAL_JSON_BYTES_MAX.saturating_sub(self.text.len());
-        let from = self.text.len();
-        let taken = piece.floor_char_boundary(room);
-        self.is_full = taken < piece.len();
-        self.text.push_str(&piece[..taken]);
-        for at in from..self.text.len() {
-            let byte = self.text.as_bytes()[at];
-            self.at = self.scan(at, byte);
+        if !self.is_full {
+            let room = PARTIAL_JSON_BYTES_MAX.saturating_sub(self.text.len());
+            let taken = piece.floor_char_boundary(room);
+            self.is_full = taken < piece.len();
+            self.text.push_str(&piece[..taken]);
         }
     }
 
-    /// What is known so far.
+    /// What is known by now.
     pub fn parsed(&self) -> Result<Parsed, NotJson> {
-        if self.text.trim().is_empty() {
+        let text = self.text.trim_start();
+        if text.is_empty() {
             return Ok(Parsed::Complete(Map::new()));
         }
-        if let Ok(value) = serde_json::from_str::<Value>(&self.text) {
-            return Ok(Parsed::Complete(fields(value).unwrap_or_default()));
+        match serde_json::from_str(text) {
+            Ok(Value::Object(fields)) => return Ok(Parsed::Complete(fields)),
+            Ok(_) => return Ok(Parsed::Complete(Map::new())),
+            Err(_) => {}
         }
-        if self.open.is_empty() || !self.text.trim_start().starts_with('{') {
-            return Err(NotJson);
-        }
-        let value = serde_json::from_str(&self.closed().ok_or(NotJson)?).map_err(|_| NotJson)?;
-        fields(value).map(Parsed::Partial).ok_or(NotJson)
+        let closed = closed(text).filter(|_| text.starts_with('{')).ok_or(NotJson)?;
+        serde_json::from_str(&closed).map(Parsed::Partial).map_err(|_| NotJson)
     }
 
-    /// The fields that are known so far; none where the text is no object.
+    /// The fields that are known by now; none where it is no JSON.
     #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         self.parsed().map_or_else(|_| Map::new(), |parsed| parsed.fields().clone())
     }
-
-    fn scan(&mut self, at: usize, byte: u8) -> At {
-        match self.at {
-            At::String(string) => self.scan_string(string, at, byte),
-            At::Word { .. }
-                if !matches!(byte, b',' | b'}' | b']' | b':' | b'"' | b'{' | b'[' | b' ' | b'\t' | b'\n' | b'\r') =>
-            {
-                self.at
-            }
-            At::Word { .. } => {
-                self.whole = at;
-                self.scan_between(at, byte)
-            }
-            At::Between => self.scan_between(at, byte),
-        }
-    }
-
-    fn scan_between(&mut self, at: usize, byte: u8) -> At {
-        match byte {
-            b'{' | b'[' => {
-                self.open.push(byte);
-                self.whole = at + 1;
-                self.wants_key = byte == b'{';
-            }
-            b'}' | b']' => {
-                self.open.pop();
-                self.whole = at + 1;
-                self.wants_key = false;
-            }
-            b',' => self.wants_key = self.open.last() == Some(&b'{'),
-            b':' => self.wants_key = false,
-            b' ' | b'\t' | b'\n' | b'\r' => {}
-            b'"' => {
-                let (is_key, whole) = (self.wants_key, at + 1);
-                return At::String(InString { is_key, whole, escape: Escape::None, half: false });
-            }
-            _ => return At::Word { start: at },
-        }
-        At::Between
-    }
-
-    fn scan_string(&mut self, mut string: InString, at: usize, byte: u8) -> At {
-        match (string.escape, byte) {
-            (Escape::None, b'"') => {
-                if !string.is_key {
-                    self.whole = at + 1;
-                }
-                return At::Between;
-            }
-            (Escape::None, b'\\') => string.escape = Escape::Begun,
-            // A character is whole with its last byte.
-            (Escape::None, _) if self.text.is_char_boundary(at + 1) => string.whole = at + 1,
-            (Escape::None, _) => {}
-            (Escape::Begun, b'u') => string.escape = Escape::Code(0, 0),
-            (Escape::Begun, _) => {
-                string.escape = Escape::None;
-                string.whole = at + 1;
-            }
-            (Escape::Code(code, digits), _) => {
-                let code = code << 4 | char::from(byte).to_digit(16).unwrap_or(0);
-                string.escape = Escape::Code(code, digits + 1);
-                if digits == 3 {
-                    string.escape = Escape::None;
-                    let is_first_half = !string.half && (0xd800..0xdc00).contains(&code);
-                    string.half = is_first_half;
-                    if !is_first_half {
-                        string.whole = at + 1;
-                    }
-                }
-            }
-        }
-        At::String(string)
-    }
-
-    /// The text as far as it is certain, with everything closed that is open; `None` where it cannot become JSON.
-    fn closed(&self) -> Option<String> {
-        let mut closed = match self.at {
-            At::String(string) if !string.is_key => format!("{}\"", &self.text[..string.whole]),
-            At::Word { .. } if self.wants_key => return None,
-            At::Word { start } => match word(&self.text[start..])? {
-                0 => self.text[..self.whole].to_owned(),
-                length => self.text[..start + length].to_owned(),
-            },
-            _ => self.text[..self.whole].to_owned(),
-        };
-        closed.extend(self.open.iter().rev().map(|bracket| if *bracket == b'{' { '}' } else { ']' }));
-        Some(closed)
-    }
 }
 
-/// How much of an unfinished word can be shown: all of a whole one, a number without a dot or sign that nothing follows, and
-/// nothing of the beginning of one. `None` where it is no beginning of any.
-fn word(text: &str) -> Option<usize> {
+/// The text as far as it is certain, with an end to all that is open in it; `None` where nothing is, or where a word stands in the
+/// place of a key.
+fn closed(text: &str) -> Option<String> {
+    let mut open = Vec::new();
+    let mut wants_key = false;
+    // Where the last whole value ended, or the last bracket.
+    let (mut at, mut whole) = (0, 0);
+    let mut end = "";
+    while let Some(byte) = text.as_bytes().get(at) {
+        let rest = &text[at..];
+        at += 1;
+        match byte {
+            b'{' | b'[' => {
+                open.push(if *byte == b'{' { '}' } else { ']' });
+                wants_key = *byte == b'{';
+                whole = at;
+            }
+            b'}' | b']' => {
+                open.pop();
+                wants_key = false;
+                whole = at;
+            }
+            b',' => wants_key = open.last() == Some(&'}'),
+            b':' => wants_key = false,
+            b' ' | b'\t' | b'\n' | b'\r' => {}
+            b'"' => {
+                let (length, has_ended) = string(rest);
+                at += length - 1;
+                if !wants_key {
+                    whole = at;
+                    end = if has_ended { "" } else { "\"" };
+                }
+                if !has_ended {
+                    break;
+                }
+            }
+            _ => {
+                let length = rest.find([',', '}', ']', ':', '"', '{', '[', ' ', '\t', '\n', '\r']);
+                at += length.unwrap_or(rest.len()) - 1;
+                match length {
+                    Some(_) => whole = at,
+                    None if wants_key => return None,
+                    None => whole = word(rest)?.map_or(whole, |length| at - rest.len() + length),
+                }
+            }
+        }
+    }
+    open.last()?;
+    Some(format!("{}{end}{}", &text[..whole], open.iter().rev().collect::<String>()))
+}
+
+/// How much of a string is certain, from its quote on, and whether that is all of it: an escape shows nothing before it is whole,
+/// nor does one of two that make one character together.
+fn string(text: &str) -> (usize, bool) {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    while at < bytes.len() {
+        let length = match &bytes[at..] {
+            [b'"', ..] => return (at + 1, true),
+            [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _, b'\\', ..] => 12,
+            [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _] => 12,
+            [b'\\', b'u', ..] => 6,
+            [b'\\', ..] => 2,
+            _ => 1,
+        };
+        if at + length > bytes.len() {
+            break;
+        }
+        at += length;
+    }
+    (at, false)
+}
+
+/// How much of a word at the end of the text is certain: all of `true`, `1.5` of `1.5e`, nothing of `tr`. `None` where it can become
+/// no word.
+fn word(text: &str) -> Option<Option<usize>> {
     let is_whole = |text: &str| serde_json::from_str::<Value>(text).is_ok();
     let number = text.trim_end_matches(['.', 'e', 'E', '+', '-']);
     let begins = text == "-" || ["true", "false", "null"].iter().any(|word| word.starts_with(text));
-    [text, number].into_iter().find(|text| is_whole(text)).map(str::len).or(begins.then_some(0))
-}
-
-fn fields(value: Value) -> Option<Map<String, Value>> {
-    match value {
-        Value::Object(fields) => Some(fields),
-        _ => None,
+    match [text, number].into_iter().find(|text| is_whole(text)) {
+        Some(whole) => Some(Some(whole.len())),
+        None => begins.then_some(None),
     }
 }
 

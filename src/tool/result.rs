@@ -11,7 +11,7 @@ use crate::{
 /// What came of a call.
 ///
 /// The model sees `content` and the attachments, nothing else.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// What the model is told. Always valid UTF-8; the tool keeps it within its limits.
     pub content: String,
@@ -37,14 +37,7 @@ impl ToolResult {
     /// A good result.
     #[must_use]
     pub fn ok(content: impl Into<String>) -> ToolResult {
-        ToolResult {
-            content: content.into(),
-            details: Value::Null,
-            error: None,
-            title: None,
-            attachments: Vec::new(),
-            changes: None,
-        }
+        ToolResult { content: content.into(), ..ToolResult::default() }
     }
 
     /// A failure that the model should know of. Say what to do next.

@@ -1,9 +1,6 @@
 //! The tools that a session may call, by name.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     model::ToolSpec,
@@ -18,11 +15,11 @@ pub struct Toolbox {
 }
 
 /// A tool, and what it says of itself: asked for once, so that no session runs its code for that.
-struct Known {
-    tool: Arc<dyn Tool>,
+pub(super) struct Known {
+    pub(super) tool: Arc<dyn Tool>,
     aliases: Box<[String]>,
-    effect: Effect,
-    parallel: bool,
+    pub(super) effect: Effect,
+    pub(super) parallel: bool,
 }
 
 impl Known {
@@ -82,17 +79,7 @@ impl Toolbox {
         self.known(name).map(|known| &known.tool)
     }
 
-    /// The effect of that tool, where there is one.
-    pub(crate) fn effect(&self, name: &str) -> Option<Effect> {
-        self.known(name).map(|known| known.effect)
-    }
-
-    /// Whether calls of that tool run beside others.
-    pub(crate) fn is_parallel(&self, name: &str) -> bool {
-        self.known(name).is_some_and(|known| known.parallel)
-    }
-
-    fn known(&self, name: &str) -> Option<&Known> {
+    pub(super) fn known(&self, name: &str) -> Option<&Known> {
         if let Some(known) = self.tools.get(name) {
             return Some(known);
         }
@@ -112,8 +99,7 @@ impl Toolbox {
     /// What the model is told when it calls a tool that does not exist (TOOL-EDGE-006).
     #[must_use]
     pub fn unknown_tool(&self, name: &str) -> String {
-        let names: BTreeSet<_> = self.tools.values().map(|known| known.tool.name()).collect();
-        let names: Vec<_> = names.into_iter().collect();
+        let names: Vec<_> = self.names().collect();
         format!("tool not found: {name}. Available tools: {}", names.join(", "))
     }
 }

@@ -19,9 +19,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use bound::bounded;
 pub(crate) use spill::NO_FOLDER;
+#[cfg(all(unix, feature = "tools"))]
+pub(crate) use spill::private_folder;
 pub use spill::{
-    RETENTION, Retention, SPILL_BYTES_MAX, SPILL_KEEP, Spill, SpillEntry, SpillFile, expired, list_spills,
-    remove_spills, spill_text, tidy_spills,
+    RETENTION, Retention, SPILL_BYTES_MAX, SPILL_KEEP, Spill, SpillEntry, SpillFile, expired, list_spills, spill_text,
+    tidy_spills,
 };
 
 /// How many lines a model is given of one output where nothing else is said (FT-1).
@@ -205,7 +207,7 @@ pub fn head(text: &str, limits: Limits) -> Truncation {
 pub fn tail(text: &str, limits: Limits) -> Truncation {
     // Where the text may start at the earliest, by each limit.
     let by_lines = start_of_last_lines(text, limits.max_lines);
-    let by_bytes = next_char(text, text.len().saturating_sub(limits.max_bytes));
+    let by_bytes = text.ceil_char_boundary(text.len().saturating_sub(limits.max_bytes));
     let by_chars = match limits.max_chars {
         usize::MAX => 0,
         0 => text.len(),
@@ -299,10 +301,10 @@ pub fn head_tail(text: &str, ends: BothEnds) -> Truncation {
 fn halves(text: &str, total_bytes: usize, max_bytes: usize) -> String {
     let marker = format!("\n[... cut to {max_bytes} of {total_bytes} bytes ...]\n");
     let Some(room) = max_bytes.checked_sub(marker.len()) else {
-        return text[..previous_char(text, max_bytes)].to_owned();
+        return text[..text.floor_char_boundary(max_bytes)].to_owned();
     };
-    let head = &text[..previous_char(text, room / 2)];
-    let tail = &text[next_char(text, text.len() - room / 2)..];
+    let head = &text[..text.floor_char_boundary(room / 2)];
+    let tail = &text[text.ceil_char_boundary(text.len() - room / 2)..];
     format!("{head}{marker}{tail}")
 }
 
@@ -328,14 +330,4 @@ fn start_of_last_lines(text: &str, lines: usize) -> usize {
 
 fn starts_line(text: &str, at: usize) -> bool {
     at == 0 || text.as_bytes().get(at - 1) == Some(&b'\n')
-}
-
-/// The first boundary between characters at or after `at`.
-fn next_char(text: &str, at: usize) -> usize {
-    (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
-}
-
-/// The last boundary between characters at or before `at`.
-fn previous_char(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }

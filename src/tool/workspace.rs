@@ -37,7 +37,6 @@ mod write;
 mod tests;
 
 use std::{
-    ffi::OsString,
     fs::File,
     io::Read as _,
     os::fd::OwnedFd,
@@ -71,15 +70,6 @@ pub struct Workspace {
     home: Option<PathBuf>,
 }
 
-/// A name in a directory: the same for every spelling that leads there through other directories or links.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileSpot {
-    /// Device and inode of the directory.
-    dir: (u64, u64),
-    /// Empty for the directory itself.
-    name: OsString,
-}
-
 /// A folder with its open handle.
 #[derive(Debug)]
 struct Root {
@@ -89,7 +79,6 @@ struct Root {
     /// With all links resolved. Both spellings are known as this folder.
     real: PathBuf,
     read_only: bool,
-    beneath: Beneath,
     reach: Reach,
 }
 
@@ -102,16 +91,6 @@ enum Reach {
     Only(PathBuf),
 }
 
-/// Who sees to it that a path stays beneath its root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beneath {
-    /// `openat2`, and the walk for what it cannot say (absolute links that lead inside).
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has openat2"))]
-    Kernel,
-    /// The walk alone.
-    Walk,
-}
-
 impl Root {
     fn open(path: &Path, read_only: bool) -> Result<Root, WorkspaceError> {
         let shown = || path.display().to_string();
@@ -122,8 +101,7 @@ impl Root {
         let flags = walk::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(CWD, &real, flags, Mode::empty());
         let handle = handle.map_err(|errno| WorkspaceError::from_errno(shown(), errno))?;
-        let beneath = walk::kernel_can(&handle);
-        Ok(Root { handle, path: path::collapse(path), real, read_only, beneath, reach: Reach::All })
+        Ok(Root { handle, path: path::collapse(path), real, read_only, reach: Reach::All })
     }
 }
 
@@ -289,19 +267,6 @@ impl Workspace {
         Ok((content, info))
     }
 
-    /// Where a file is, after links and however the path is spelled. It need not be there, but the directory must.
-    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
-    pub(crate) fn spot(&self, path: &WorkspacePath) -> Result<FileSpot, WorkspaceError> {
-        let fault = |fault| self.fault(path, fault);
-        let (dir, name) = match walk::locate(self.root_of(path), path.relative(), LastLink::Follow, Missing::Refuse) {
-            Ok(Place::Directory(handle)) => (handle, OsString::new()),
-            Ok(Place::Entry { parent, name, .. }) => (parent, name),
-            Err(error) => return Err(fault(error)),
-        };
-        let dir = FileInfo::of(&dir).map_err(|errno| fault(errno.into()))?.version.identity();
-        Ok(FileSpot { dir, name })
-    }
-
     /// The path without links that a path means, relative to its folder. It may name what is not there yet. Links may change
     /// afterwards: this is to judge a path by, and the operations do not rely on it.
     pub fn real(&self, path: &WorkspacePath) -> Result<PathBuf, WorkspaceError> {
@@ -319,8 +284,7 @@ impl Workspace {
     }
 
     fn look(&self, path: &WorkspacePath, last: LastLink) -> Result<FileInfo, WorkspaceError> {
-        let place = walk::locate(self.root_of(path), path.relative(), last, Missing::Refuse);
-        match place.map_err(|fault| self.fault(path, fault))? {
+        match self.locate(path, last, Missing::Refuse)? {
             Place::Directory(handle) => FileInfo::of(&handle).map_err(|errno| self.fault(path, errno.into())),
             Place::Entry { stat: Some(stat), .. } => Ok(FileInfo::from_stat(&stat)),
             Place::Entry { stat: None, .. } => Err(WorkspaceError::NotFound { path: path.to_string() }),
@@ -337,8 +301,7 @@ impl Workspace {
     /// Makes a directory and those above it that are missing. One that is there already is no error.
     pub fn create_dir_all(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
         self.may_change(path)?;
-        let place = walk::locate(self.root_of(path), path.relative(), LastLink::Follow, Missing::Create);
-        let (parent, name) = match place.map_err(|fault| self.fault(path, fault))? {
+        let (parent, name) = match self.locate(path, LastLink::Follow, Missing::Create)? {
             Place::Directory(_) => return Ok(()),
             Place::Entry { parent, name, .. } => (parent, name),
         };
@@ -369,8 +332,7 @@ impl Workspace {
     /// Deletes a file, or a link but not what it points to.
     pub fn remove_file(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
         self.may_change(path)?;
-        let place = walk::locate(self.root_of(path), path.relative(), LastLink::Keep, Missing::Refuse);
-        match place.map_err(|fault| self.fault(path, fault))? {
+        match self.locate(path, LastLink::Keep, Missing::Refuse)? {
             Place::Directory(_) => Err(WorkspaceError::IsDirectory { path: path.to_string() }),
             Place::Entry { parent, name, .. } => rustix::fs::unlinkat(&parent, &name, rustix::fs::AtFlags::empty())
                 .map_err(|errno| self.fault(path, errno.into())),
@@ -380,6 +342,10 @@ impl Workspace {
     fn root_of(&self, path: &WorkspacePath) -> &Root {
         // A path of another workspace falls back to the root here, beneath which it is as harmless as any other.
         self.roots.get(path.root()).unwrap_or(&self.roots[0])
+    }
+
+    fn locate(&self, path: &WorkspacePath, last: LastLink, missing: Missing) -> Result<Place, WorkspaceError> {
+        walk::locate(self.root_of(path), path.relative(), last, missing).map_err(|fault| self.fault(path, fault))
     }
 
     fn may_change(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {

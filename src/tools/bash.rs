@@ -35,6 +35,7 @@ use crate::{
         truncate::{Limits, SPILL_BYTES_MAX},
         workspace::{Workspace, WorkspaceError},
     },
+    tools::arguments::meant,
     words::message::ErrorReason,
 };
 
@@ -51,6 +52,8 @@ pub(crate) const TIMEOUT_SECONDS_MAX: u64 = 3_600;
 /// How long what a command left running may go on writing (H01).
 pub(crate) const DRAIN: Duration = Duration::from_millis(250);
 /// The longest command, in bytes: what the system takes as one argument.
+/// How long the end of a call takes in what was written before everybody who could write was dead.
+const REST: Duration = Duration::from_secs(1);
 pub(crate) const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
 
 /// How often a running command shows the end of its output.
@@ -170,9 +173,9 @@ impl Bash {
         }
         // From here on the call says what it changed: nothing so far.
         context.changes.begin();
-        let arguments = match Arguments::parse(arguments) {
+        let arguments = match Arguments::of(&arguments) {
             Ok(arguments) => arguments,
-            Err(error) => return ToolResult::error(error.to_string()),
+            Err(error) => return error,
         };
         // A disk that does not answer must not keep a call that is told to stop.
         let folder = tokio::select! {
@@ -214,13 +217,13 @@ impl Bash {
             Ok(process) => self.watch(process, arguments, started, context).await,
             Err(error) => ToolResult::error(format!("failed to start {}: {error}", self.shell.display())),
         };
-        look::after(before, self.options.look, &self.files, context).await;
+        look::after(before, &self.files, context).await;
         result
     }
 
     /// The folder that the command starts in, opened beneath the workspace.
     async fn folder(&self, arguments: &Arguments, context: &ToolContext) -> Result<Folder, WorkspaceError> {
-        let cwd = arguments.cwd.clone().unwrap_or_else(|| ".".to_owned());
+        let cwd = if arguments.cwd.is_empty() { ".".to_owned() } else { arguments.cwd.clone() };
         let (context, home) = (context.clone(), self.home.clone());
         let open = move || {
             let mut workspace = Workspace::open(&context.workspace)?;
@@ -233,10 +236,8 @@ impl Bash {
             let handle = clone.map_err(|source| WorkspaceError::Io { path: path.to_string(), source })?;
             Ok(Folder { handle, path: workspace.absolute(&path) })
         };
-        match tokio::task::spawn_blocking(open).await {
-            Ok(opened) => opened,
-            Err(lost) => Err(WorkspaceError::Io { path: ".".to_owned(), source: std::io::Error::other(lost) }),
-        }
+        let lost = |lost| WorkspaceError::Io { path: ".".to_owned(), source: std::io::Error::other(lost) };
+        tokio::task::spawn_blocking(open).await.map_err(lost).flatten()
     }
 
     /// The shell of the prelude: the system's small one, which starts in half the time of a bash, unless it is to set limits
@@ -273,23 +274,27 @@ impl Bash {
         context: &ToolContext,
     ) -> ToolResult {
         let mut capture = Capture::new(&self.options, context);
-        let timeout = tokio::time::sleep(Duration::from_secs(arguments.timeout));
-        tokio::pin!(timeout);
+        let seconds = arguments.timeout();
+        let stop = async {
+            match tokio::time::timeout(Duration::from_secs(seconds), context.cancelled()).await {
+                Ok(()) => Ending::Aborted,
+                Err(_) => Ending::TimedOut { seconds },
+            }
+        };
+        tokio::pin!(stop);
         let mut progress = tokio::time::interval(PROGRESS_EVERY);
         progress.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let ending = loop {
             tokio::select! {
                 biased;
-                () = context.cancelled() => break Ending::Aborted,
-                () = &mut timeout => break Ending::TimedOut { seconds: arguments.timeout },
+                ending = &mut stop => break ending,
                 _ = progress.tick() => capture.show(&context.progress),
                 event = process.next() => match event {
                     // Keeping it may have to wait for a disk, for which neither the clock nor an abort waits.
                     Event::Output(stream, bytes) => tokio::select! {
                         biased;
                         () = capture.take(stream, &bytes) => {}
-                        () = context.cancelled() => break Ending::Aborted,
-                        () = &mut timeout => break Ending::TimedOut { seconds: arguments.timeout },
+                        ending = &mut stop => break ending,
                     },
                     Event::Ended(status) => break Ending::of(status),
                     // Comes only after the end.
@@ -305,7 +310,7 @@ impl Bash {
         }
         let swept = process.end().await;
         // Everybody who could write is dead, so this ends at once; and it takes the status of the shell.
-        capture.rest(&mut process, DRAIN).await;
+        capture.drain(&mut process, REST).await;
         let captured = capture.finish().await;
         let streams = self.options.streams;
         let run = Run { arguments: &arguments, ending, swept: &swept, took: started.elapsed(), streams };
@@ -345,7 +350,7 @@ impl Tool for Bash {
 
     fn limit(&self, arguments: &Value) -> Duration {
         // The command's own time, then what ending its tree may take.
-        let seconds = Arguments::parse(arguments.clone()).map_or(TIMEOUT_SECONDS, |arguments| arguments.timeout);
+        let seconds = Arguments::of(arguments).map_or(TIMEOUT_SECONDS, |arguments| arguments.timeout());
         Duration::from_secs(seconds + 10)
     }
 
@@ -354,6 +359,7 @@ impl Tool for Bash {
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {
+        let arguments = meant(arguments);
         let command = arguments.get("command").and_then(Value::as_str);
         vec![Access::new("bash", command.unwrap_or("*"))]
     }

@@ -31,8 +31,7 @@ pub(super) struct Shared {
 pub(super) struct Call<'a> {
     pub(super) context: &'a ToolContext,
     pub(super) workspace: Workspace,
-    pub(super) files: Files,
-    pub(super) seen: Seen,
+    pub(super) shared: Shared,
     /// The permission that the call was judged for: `read` or `edit`.
     pub(super) permission: &'static str,
     gate: Gate,
@@ -60,7 +59,7 @@ where
         tokio::select! {
             biased;
             result = &mut work => result,
-            () = context.cancelled() => if gate.close() { aborted() } else { work.await },
+            () = context.cancelled() => if close(&gate) { aborted() } else { work.await },
         }
     })
 }
@@ -73,10 +72,10 @@ impl<'a> Call<'a> {
         context: &'a ToolContext,
     ) -> Result<Call<'a>, ToolResult> {
         let mut workspace = Workspace::for_call(context).map_err(failure)?;
-        if let Some(home) = shared.home {
-            workspace = workspace.with_home(home);
+        if let Some(home) = &shared.home {
+            workspace = workspace.with_home(home.clone());
         }
-        let call = Call { context, workspace, files: shared.files, seen: shared.seen, permission, gate };
+        let call = Call { context, workspace, shared, permission, gate };
         call.go_on()?;
         Ok(call)
     }
@@ -86,60 +85,26 @@ impl<'a> Call<'a> {
         if self.context.is_cancelled() { Err(aborted()) } else { Ok(()) }
     }
 
-    /// Where contents of this session are kept; `None` for a call outside of any.
-    pub(super) fn vault(&self) -> Option<Vault> {
-        self.context.changes.place().map(|(folder, _)| self.files.vaults.at(folder))
+    /// Where contents of this session are kept; for a call outside of any they are not.
+    pub(super) fn vault(&self) -> Vault {
+        self.shared.files.vaults.at(self.context.changes.place().and_then(|(folder, _)| folder))
     }
 
     /// Does what changes something, unless the call was told to stop before. From here on it is not stopped until it is done.
     pub(super) fn change<T>(&self, change: impl FnOnce() -> T) -> Result<T, ToolResult> {
         self.go_on()?;
-        let _passed = self.gate.pass().ok_or_else(aborted)?;
-        Ok(change())
+        let is_answered = self.gate.lock();
+        if *is_answered { Err(aborted()) } else { Ok(change()) }
     }
 }
 
-/// Who was first: the one that stops a call, or the work that cannot be taken back.
-#[derive(Clone, Default)]
-struct Gate(Arc<Lock<Passage>>);
+/// Who was first: the one that stops a call, or the work that cannot be taken back. Held while something is changed; true once
+/// the call was answered, so that nothing may be changed any more.
+type Gate = Arc<Lock<bool>>;
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Passage {
-    #[default]
-    Open,
-    /// A change is being made; the call is answered when that is done.
-    Used,
-    /// The call was answered. Nothing may be changed any more.
-    Closed,
-}
-
-/// Stands in the gate until it is dropped.
-struct Passed<'g>(&'g Gate);
-
-impl Gate {
-    /// Whether nothing is being changed; nothing will be from now on.
-    fn close(&self) -> bool {
-        self.turn(Passage::Closed)
-    }
-
-    fn pass(&self) -> Option<Passed<'_>> {
-        self.turn(Passage::Used).then_some(Passed(self))
-    }
-
-    fn turn(&self, to: Passage) -> bool {
-        let mut passage = self.0.lock();
-        let is_open = *passage == Passage::Open;
-        if is_open {
-            *passage = to;
-        }
-        is_open
-    }
-}
-
-impl Drop for Passed<'_> {
-    fn drop(&mut self) {
-        *self.0.0.lock() = Passage::Open;
-    }
+/// Whether nothing is being changed; nothing will be from now on.
+fn close(gate: &Gate) -> bool {
+    gate.try_lock().map(|mut is_answered| *is_answered = true).is_some()
 }
 
 /// What the model is told of an error of the workspace, on one line whatever the file is called.
@@ -155,16 +120,19 @@ pub(super) fn aborted() -> ToolResult {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     /// The one who comes first has its way: a closed gate lets nothing through, and a change that began is waited for.
     #[test]
     fn a_gate_lets_a_change_through_or_closes() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = ToolContext::detached(folder.path().to_owned(), folder.path().join("spill"));
         let gate = Gate::default();
-        let passed = gate.pass();
-        assert!(passed.is_some() && !gate.close(), "a change is being made");
-        drop(passed);
-        assert!(gate.close());
-        assert!(gate.pass().is_none(), "nothing may be changed once the call was answered");
+        let call = Call::new(Shared::default(), "edit", gate.clone(), &context).unwrap();
+        assert_eq!(call.change(|| close(&gate)), Ok(false), "a change is being made");
+        assert!(close(&gate));
+        assert!(call.change(|| ()).is_err(), "nothing may be changed once the call was answered");
     }
 }

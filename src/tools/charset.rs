@@ -4,6 +4,8 @@
 //! stands for each character by itself, so what was decoded without loss is encoded to the same bytes again, and an edit
 //! changes the bytes of what it replaces and no other.
 
+use std::borrow::Cow;
+
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 /// How many bytes without a byte order mark are looked at to tell UTF-16.
@@ -42,17 +44,7 @@ impl Charset {
 
     /// The text of some bytes, a byte order mark as a character; `None` where that would lose something.
     pub(super) fn decode(self, bytes: &[u8]) -> Option<String> {
-        let unit: fn([u8; 2]) -> u16 = match self {
-            Charset::Utf16Le => u16::from_le_bytes,
-            Charset::Utf16Be => u16::from_be_bytes,
-            Charset::Windows1252 => {
-                let (text, _) = WINDOWS_1252.decode_without_bom_handling(bytes);
-                return Some(text.into_owned());
-            }
-        };
-        let (units, rest) = bytes.as_chunks::<2>();
-        let text: Result<String, _> = char::decode_utf16(units.iter().map(|pair| unit(*pair))).collect();
-        text.ok().filter(|_| rest.is_empty())
+        self.encoding().decode_without_bom_handling_and_without_replacement(bytes).map(Cow::into_owned)
     }
 
     /// The bytes of a text, or the first character that has none.

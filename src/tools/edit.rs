@@ -22,7 +22,7 @@ use crate::{
         workspace::{WorkspaceError, WorkspacePath, WriteOptions},
     },
     tools::{
-        arguments::flag,
+        arguments::or_default,
         call::{Call, failure},
         charset::Charset,
         file_tool::{FileWork, Touch},
@@ -41,31 +41,26 @@ const TRIES_MAX: usize = 5;
 const PLACES_SHOWN_MAX: usize = 20;
 
 /// Edits a file.
-pub(super) struct Edit;
-
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Arguments {
+pub(super) struct Edit {
     /// Path of the file, relative to the workspace.
     #[serde(alias = "file_path", alias = "filePath", alias = "file")]
     path: String,
     /// The text to replace, exactly as it stands in the file, without line numbers. It must stand there once.
-    #[serde(default, alias = "oldText", alias = "old_text", alias = "oldString")]
-    #[schemars(with = "String")]
+    #[serde(alias = "oldText", alias = "old_text", alias = "oldString")]
     old_string: Option<String>,
     /// The text to put in its place.
-    #[serde(default, alias = "newText", alias = "new_text", alias = "newString")]
-    #[schemars(with = "String")]
+    #[serde(alias = "newText", alias = "new_text", alias = "newString")]
     new_string: Option<String>,
     /// Replace every occurrence, however many there are.
-    #[serde(default, alias = "replaceAll", deserialize_with = "flag")]
+    #[serde(default, alias = "replaceAll", deserialize_with = "or_default")]
     replace_all: bool,
     /// `replace` (the default) takes old_string and new_string; `diff` takes diff.
     #[serde(default)]
     #[schemars(with = "Mode")]
     mode: Option<Mode>,
     /// With mode `diff`: a unified diff of this one file. Its context and removed lines must be as in the file.
-    #[serde(default, alias = "patch")]
-    #[schemars(with = "String")]
+    #[serde(alias = "patch")]
     diff: Option<String>,
 }
 
@@ -86,10 +81,25 @@ impl FileWork for Edit {
     const TOUCH: Touch = Touch::Writes;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
-    type Arguments = Arguments;
-
-    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-        edit(arguments, call)
+    fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
+        let change = change(self)?;
+        let place = call.resolve(&self.path)?;
+        for _ in 0..TRIES_MAX {
+            let held = Held::take(call, &place)?;
+            let (before, info) = call.workspace.read(&place, FILE_BYTES_MAX).map_err(read_failure)?;
+            let charset = encoding(&before, call, &place)?;
+            held.refuse_stale(&before, &info)?;
+            let edited = apply_in(charset, &before, &change)?;
+            let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
+            let content = edited.content.as_ref().unwrap_or(&edited.changed.content);
+            match held.write(content, &options)? {
+                Ok(_) => return Ok(answer(&edited, charset, &change, &call.shown(&place))),
+                Err(WorkspaceError::Changed { .. }) => {}
+                Err(error) => return Err(failure(error)),
+            }
+        }
+        let text = "the file is being changed by someone else all the time; nothing was edited. Read it again before the next try";
+        Err(ToolResult::error(format!("{}: {text}", call.shown(&place))))
     }
 }
 
@@ -106,32 +116,7 @@ struct Changed {
     fuzzy: bool,
 }
 
-fn edit(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-    let change = change(arguments)?;
-    let place = call.resolve(&arguments.path)?;
-    for _ in 0..TRIES_MAX {
-        let held = Held::take(call, &place)?;
-        let (before, info) = call.workspace.read(&place, FILE_BYTES_MAX).map_err(read_failure)?;
-        let charset = encoding(&before, call, &place)?;
-        held.refuse_stale(&before, &info)?;
-        let edited = apply_in(charset, &before, &change)?;
-        let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
-        match held.write(
-            Some((&before, &info)),
-            edited.content.as_ref().unwrap_or(&edited.changed.content),
-            &options,
-        )? {
-            Ok(_) => return Ok(answer(&edited, charset, &change, &call.shown(&place))),
-            Err(WorkspaceError::Changed { .. }) => {}
-            Err(error) => return Err(failure(error)),
-        }
-    }
-    let text =
-        "the file is being changed by someone else all the time; nothing was edited. Read it again before the next try";
-    Err(ToolResult::error(format!("{}: {text}", call.shown(&place))))
-}
-
-fn change(arguments: &Arguments) -> Result<Change<'_>, ToolResult> {
+fn change(arguments: &Edit) -> Result<Change<'_>, ToolResult> {
     let missing = |field: &str, mode: &str| {
         ToolResult::error(format!("bad arguments: missing field `{field}`, which mode `{mode}` needs"))
     };
@@ -208,13 +193,14 @@ fn apply(before: &[u8], change: &Change) -> Result<Changed, ToolResult> {
     match *change {
         Change::Replace { old, new, all } => replace(before, old, new, all),
         Change::Patch(diff) => {
-            let patched = patch::apply(before, diff).map_err(|error| ToolResult::error(error.to_string()))?;
-            if patched.content == before {
+            let (content, replacements) =
+                patch::apply(before, diff).map_err(|error| ToolResult::error(error.to_string()))?;
+            if content == before {
                 return Err(ToolResult::error(
                     "No changes applied from diff: the file is identical with and without it.",
                 ));
             }
-            Ok(Changed { content: patched.content, replacements: patched.changes, fuzzy: false })
+            Ok(Changed { content, replacements, fuzzy: false })
         }
     }
 }
@@ -245,24 +231,16 @@ fn no_match(before: &[u8], old: &str) -> ToolResult {
         "Could not find the exact text. old_string must match the file exactly, with all whitespace and newlines, \
                     and without line numbers."
             .to_owned();
-    let candidates = nearest::candidates(before, old);
-    if !candidates.is_empty() {
-        text.push_str(" Similar lines in the file:");
-    }
-    for candidate in candidates {
+    for (index, candidate) in nearest::candidates(before, old).iter().enumerate() {
+        text.push_str(if index == 0 { " Similar lines in the file:" } else { "" });
         text.push_str(&format!("\n  line {}: {}", candidate.line, candidate.text));
     }
     ToolResult::error(text)
 }
 
 fn several_matches(before: &[u8], found: &matching::Matches, count: usize) -> ToolResult {
-    let mut lines: Vec<String> = Vec::new();
-    let (mut at, mut line) = (0, 1);
-    for region in found.regions.iter().take(PLACES_SHOWN_MAX) {
-        line += matching::line_of(&before[at..region.start], region.start - at) - 1;
-        at = region.start;
-        lines.push(line.to_string());
-    }
+    let shown = found.regions.iter().take(PLACES_SHOWN_MAX);
+    let mut lines: Vec<_> = shown.map(|region| matching::line_of(before, region.start).to_string()).collect();
     if count > lines.len() {
         lines.push("…".to_owned());
     }

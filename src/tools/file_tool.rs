@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::BoxFuture,
-    tool::{Access, Effect, Files, Repair, Tool, ToolContext, ToolResult},
+    tool::{Access, Effect, Files, Tool, ToolContext, ToolResult},
     tools::{
         arguments::{parse, schema},
         call::{self, Call, Shared},
@@ -35,8 +35,8 @@ impl Touch {
     }
 }
 
-/// A tool that works on the files of the workspace.
-pub(super) trait FileWork: 'static {
+/// A tool that works on the files of the workspace: the arguments of a call, which carry it out.
+pub(super) trait FileWork: DeserializeOwned + JsonSchema + 'static {
     const NAME: &'static str;
     const ALIASES: &'static [&'static str] = &[];
     const DESCRIPTION: &'static str;
@@ -44,10 +44,8 @@ pub(super) trait FileWork: 'static {
     /// The names under which the path may come, as the arguments take them.
     const PATH_NAMES: &'static [&'static str];
 
-    type Arguments: DeserializeOwned + JsonSchema;
-
     /// Carries out one call, on a thread that may block. Both sides of the `Result` are results for the model.
-    fn work(arguments: &Self::Arguments, call: &Call) -> Result<ToolResult, ToolResult>;
+    fn work(&self, call: &Call) -> Result<ToolResult, ToolResult>;
 }
 
 /// A [`FileWork`] as a tool.
@@ -76,7 +74,7 @@ impl<W: FileWork> Tool for FileTool<W> {
     }
 
     fn schema(&self) -> Value {
-        schema::<W::Arguments>()
+        schema::<W>()
     }
 
     fn effect(&self) -> Effect {
@@ -103,18 +101,13 @@ impl<W: FileWork> Tool for FileTool<W> {
             if W::TOUCH == Touch::Writes {
                 call.context.changes.begin();
             }
-            let (arguments, repairs) = parse(&arguments)?;
-            W::work(&arguments, call).map(|result| reported(result, &repairs))
+            let (work, repairs) = parse::<W>(&arguments)?;
+            let mut result = work.work(call)?;
+            // For people: the model got what it meant.
+            if let (false, Some(details)) = (repairs.is_empty(), result.details.as_object_mut()) {
+                details.insert("repaired".to_owned(), json!(repairs));
+            }
+            Ok(result)
         })
     }
-}
-
-/// The result, with what had to be repaired in the arguments. It is for people: the model got what it meant.
-fn reported(mut result: ToolResult, repairs: &[Repair]) -> ToolResult {
-    if !repairs.is_empty()
-        && let Some(details) = result.details.as_object_mut()
-    {
-        details.insert("repaired".to_owned(), json!(repairs));
-    }
-    result
 }

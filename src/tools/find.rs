@@ -9,11 +9,11 @@ use serde_json::json;
 use crate::{
     tool::{
         ToolResult,
-        truncate::{BYTES_MAX, format_bytes},
+        truncate::{BYTES_MAX, Limits, format_bytes, head},
         workspace::FileKind,
     },
     tools::{
-        arguments::{flag, number},
+        arguments::or_default,
         call::{Call, failure},
         file_tool::{FileWork, Touch},
         names,
@@ -29,27 +29,21 @@ const LIMIT: usize = 200;
 const LIMIT_MAX: usize = 1_000;
 
 /// Finds files.
-pub(super) struct Find;
-
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Arguments {
+pub(super) struct Find {
     /// Glob, such as `*.rs` (a name, in any folder) or `src/**/*.rs` (a path from the searched folder).
     #[serde(alias = "glob")]
     pattern: String,
     /// Folder to search, relative to the workspace; the whole workspace by default.
-    #[serde(default, alias = "directory", alias = "dir")]
-    #[schemars(with = "String")]
+    #[serde(alias = "directory", alias = "dir")]
     path: Option<String>,
     /// Glob of what to leave out.
-    #[serde(default)]
-    #[schemars(with = "String")]
     exclude: Option<String>,
     /// How many results to show: 200 by default, at most 1000.
-    #[serde(default, alias = "max_results", deserialize_with = "number")]
-    #[schemars(with = "usize")]
+    #[serde(alias = "max_results")]
     limit: Option<usize>,
     /// Also look at what .gitignore files exclude, and into .git, node_modules, _build, deps and target.
-    #[serde(default, deserialize_with = "flag")]
+    #[serde(default, deserialize_with = "or_default")]
     include_ignored: bool,
 }
 
@@ -63,10 +57,47 @@ impl FileWork for Find {
     const TOUCH: Touch = Touch::Looks;
     const PATH_NAMES: &'static [&'static str] = &["path", "directory", "dir"];
 
-    type Arguments = Arguments;
-
-    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-        find(arguments, call)
+    fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
+        let pattern = Pattern::new(&self.pattern).map_err(ToolResult::error)?;
+        let exclude = self.exclude.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
+        let limit = self.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+        let start = call.resolve_existing(self.path.as_deref().unwrap_or("."))?;
+        // Only the newest are kept, so memory is bounded by the limit and not by the tree.
+        let mut newest: BinaryHeap<Reverse<Hit>> = BinaryHeap::with_capacity(limit + 1);
+        let mut total = 0_usize;
+        let rules = Rules {
+            obey_ignore: !self.include_ignored,
+            asked_for: &|folder: &OsStr| pattern.names(folder),
+            left_out: &|path, is_directory| exclude.as_ref().is_some_and(|exclude| exclude.matches(path, is_directory)),
+        };
+        let mut looked_at = 0_usize;
+        let missed = walk(&call.workspace, &start, &rules, &|| call.context.is_cancelled(), |entry| {
+            looked_at += 1;
+            if looked_at.is_multiple_of(PROGRESS_EVERY) {
+                call.context.progress.metadata(json!({ "entries": looked_at, "found": total }));
+            }
+            let is_directory = entry.kind == FileKind::Directory;
+            if !pattern.matches(entry.path, is_directory) {
+                return Step::On;
+            }
+            total += 1;
+            // A file that vanished meanwhile counts as the oldest.
+            let modified = entry.dir.info(entry.name).map_or(SystemTime::UNIX_EPOCH, |info| info.modified);
+            newest.push(Reverse(Hit { modified, path: Reverse(entry.path.to_owned()), is_directory }));
+            if newest.len() > limit {
+                newest.pop();
+            }
+            Step::On
+        });
+        let missed = missed.map_err(failure)?;
+        call.go_on()?;
+        let hits: Vec<Hit> = newest.into_sorted_vec().into_iter().map(|Reverse(hit)| hit).collect();
+        let lines = hits.iter().map(|hit| {
+            let path = call.below(&start, &hit.path.0);
+            // Joined with nothing a path gets a slash at its end.
+            names::shown(&if hit.is_directory { path.join("") } else { path })
+        });
+        Ok(answer(lines.collect(), total, limit, missed, &self.pattern))
     }
 }
 
@@ -78,73 +109,20 @@ struct Hit {
     is_directory: bool,
 }
 
-fn find(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-    let pattern = Pattern::new(&arguments.pattern).map_err(ToolResult::error)?;
-    let exclude = arguments.exclude.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
-    let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
-    let start = call.resolve_existing(arguments.path.as_deref().unwrap_or("."))?;
-    let base = call.path_of(&start);
-    // Only the newest are kept, so memory is bounded by the limit and not by the tree.
-    let mut newest: BinaryHeap<Reverse<Hit>> = BinaryHeap::with_capacity(limit + 1);
-    let mut total = 0_usize;
-    let rules = Rules {
-        obey_ignore: !arguments.include_ignored,
-        asked_for: &|folder: &OsStr| pattern.names(folder),
-        left_out: &|path, is_directory| exclude.as_ref().is_some_and(|exclude| exclude.matches(path, is_directory)),
-    };
-    let mut looked_at = 0_usize;
-    let missed = walk(&call.workspace, &start, &rules, &|| call.context.is_cancelled(), |entry| {
-        looked_at += 1;
-        if looked_at.is_multiple_of(PROGRESS_EVERY) {
-            call.context.progress.metadata(json!({ "entries": looked_at, "found": total }));
-        }
-        let is_directory = entry.kind == FileKind::Directory;
-        if !pattern.matches(entry.path, is_directory) {
-            return Step::On;
-        }
-        total += 1;
-        // A file that vanished meanwhile counts as the oldest.
-        let modified = entry.dir.info(entry.name).map_or(SystemTime::UNIX_EPOCH, |info| info.modified);
-        newest.push(Reverse(Hit { modified, path: Reverse(entry.path.to_owned()), is_directory }));
-        if newest.len() > limit {
-            newest.pop();
-        }
-        Step::On
-    });
-    let missed = missed.map_err(failure)?;
-    call.go_on()?;
-    let hits: Vec<Hit> = newest.into_sorted_vec().into_iter().map(|Reverse(hit)| hit).collect();
-    let lines = hits.iter().map(|hit| {
-        let path = if base.as_os_str() == "." { hit.path.0.clone() } else { base.join(&hit.path.0) };
-        // Joined with nothing a path gets a slash at its end.
-        names::shown(&if hit.is_directory { path.join("") } else { path })
-    });
-    Ok(answer(lines.collect(), total, limit, missed, &arguments.pattern))
-}
-
 fn answer(mut files: Vec<String>, total: usize, limit: usize, missed: Missed, pattern: &str) -> ToolResult {
-    let mut bytes = 0;
-    let fits = files.iter().take_while(|file| {
-        bytes += file.len() + 1;
-        bytes <= BYTES_MAX + 1
-    });
-    let fits = fits.count();
-    let cut_by_bytes = fits < files.len();
-    files.truncate(fits);
+    let cut = head(&files.join("\n"), Limits::bytes(BYTES_MAX));
+    files.truncate(cut.output_lines);
     let (shown, truncated) = (files.len(), files.len() < total);
-    let mut parts = files.clone();
+    let mut parts = vec![cut.content];
     if total == 0 {
-        parts.push("No files found matching pattern".to_owned());
-    } else if cut_by_bytes {
-        let limit = format_bytes(BYTES_MAX);
-        parts.push(format!(
-            "[Showing {shown} of {total} files ({limit} limit). Refine the pattern or search a folder further down.]"
-        ));
-    } else if truncated && limit < LIMIT_MAX {
-        let more = (limit * 2).min(LIMIT_MAX);
-        parts.push(format!("[Showing {shown} of {total} files. Use limit={more} for more, or refine the pattern.]"));
+        parts = vec!["No files found matching pattern".to_owned()];
     } else if truncated {
-        parts.push(format!("[Showing {shown} of {total} files. Refine the pattern or search a folder further down.]"));
+        let by = if cut.truncated { format!(" ({} limit)", format_bytes(BYTES_MAX)) } else { String::new() };
+        let next = match (limit * 2).min(LIMIT_MAX) {
+            more if more > limit && !cut.truncated => format!("Use limit={more} for more, or refine the pattern."),
+            _ => "Refine the pattern or search a folder further down.".to_owned(),
+        };
+        parts.push(format!("[Showing {shown} of {total} files{by}. {next}]"));
     }
     parts.extend(missed.notice());
     ToolResult::ok(parts.join("\n"))

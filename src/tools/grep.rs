@@ -6,11 +6,7 @@
 mod long_lines;
 mod output;
 
-use std::{
-    ffi::OsStr,
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsStr, fs::File, path::Path};
 
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -26,7 +22,7 @@ use crate::{
         workspace::{FileKind, WorkspacePath},
     },
     tools::{
-        arguments::{flag, number},
+        arguments::or_default,
         call::{Call, failure},
         file_tool::{FileWork, Touch},
         pattern::Pattern,
@@ -51,48 +47,40 @@ const CONTEXT_LINES_MAX: usize = 100;
 const PATTERN_SIZE_MAX: usize = 10 * 1024 * 1024;
 
 /// Searches files.
-pub(super) struct Grep;
-
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Arguments {
+pub(super) struct Grep {
     /// Regular expression, matched against each line.
     #[serde(alias = "regex", alias = "query")]
     pattern: String,
     /// File or folder to search, relative to the workspace; the whole workspace by default.
-    #[serde(default, alias = "file_path", alias = "directory", alias = "dir")]
-    #[schemars(with = "String")]
+    #[serde(alias = "file_path", alias = "directory", alias = "dir")]
     path: Option<String>,
     /// Glob of the files to search, such as `*.rs` or `src/**/*.ts`.
-    #[serde(default, alias = "include")]
-    #[schemars(with = "String")]
+    #[serde(alias = "include")]
     glob: Option<String>,
     /// Whether upper and lower case are the same.
-    #[serde(default, alias = "ignoreCase", alias = "case_insensitive", alias = "-i", deserialize_with = "flag")]
+    #[serde(default, alias = "ignoreCase", alias = "case_insensitive", alias = "-i", deserialize_with = "or_default")]
     ignore_case: bool,
     /// Take the pattern as plain text.
-    #[serde(default, alias = "literal", alias = "-F", deserialize_with = "flag")]
+    #[serde(default, alias = "literal", alias = "-F", deserialize_with = "or_default")]
     fixed_strings: bool,
     /// Lines to show before each match.
-    #[serde(default, alias = "-B", deserialize_with = "number")]
-    #[schemars(with = "usize")]
+    #[serde(alias = "-B")]
     before: Option<usize>,
     /// Lines to show after each match.
-    #[serde(default, alias = "-A", deserialize_with = "number")]
-    #[schemars(with = "usize")]
+    #[serde(alias = "-A")]
     after: Option<usize>,
     /// Lines to show before and after each match.
-    #[serde(default, alias = "-C", deserialize_with = "number")]
-    #[schemars(with = "usize")]
+    #[serde(alias = "-C")]
     context: Option<usize>,
     /// What to show: the lines (the default), the files that have any, or how many lines each file has.
     #[serde(default, alias = "mode")]
     output_mode: Mode,
     /// How many matches to show, or files in the other modes: 100 by default, at most 1000.
-    #[serde(default, alias = "head_limit", alias = "max_results", deserialize_with = "number")]
-    #[schemars(with = "usize")]
+    #[serde(alias = "head_limit", alias = "max_results")]
     limit: Option<usize>,
     /// Also search what .gitignore files exclude, and .git, node_modules, _build, deps and target.
-    #[serde(default, deserialize_with = "flag")]
+    #[serde(default, deserialize_with = "or_default")]
     include_ignored: bool,
 }
 
@@ -105,55 +93,49 @@ impl FileWork for Grep {
     const TOUCH: Touch = Touch::Looks;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "directory", "dir"];
 
-    type Arguments = Arguments;
-
-    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-        grep(arguments, call)
+    fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
+        let matcher = matcher(self)?;
+        let glob = self.glob.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
+        let limit = self.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+        let around = |lines: Option<usize>| lines.or(self.context).unwrap_or(0).min(CONTEXT_LINES_MAX);
+        let (before, after) = match self.output_mode {
+            Mode::Content => (around(self.before), around(self.after)),
+            Mode::FilesWithMatches | Mode::Count => (0, 0),
+        };
+        let mut searcher = SearcherBuilder::new();
+        let searcher = searcher
+            .line_terminator(LineTerminator::crlf())
+            .before_context(before)
+            .after_context(after)
+            // What a file holds has been looked at by then, and its text decoded.
+            .binary_detection(BinaryDetection::none())
+            .bom_sniffing(false);
+        let output = Output::new(self.output_mode, limit, before + after > 0);
+        let mut search = Search {
+            call,
+            matcher,
+            searcher: searcher.build(),
+            output,
+            looked_at: 0,
+            withheld: 0,
+            unreadable: 0,
+            binary: 0,
+        };
+        let start = call.resolve_existing(self.path.as_deref().unwrap_or("."))?;
+        let missed = match call.workspace.info(&start).map_err(failure)?.kind {
+            FileKind::Directory => search.tree(&start, glob.as_ref(), self.include_ignored)?,
+            _ => {
+                let (file, _) = call.workspace.open_read(&start).map_err(failure)?;
+                search.file(file, &call.path_of(&start));
+                Missed::default()
+            }
+        };
+        call.go_on()?;
+        Ok(answer(search, missed, limit, &self.pattern))
     }
 }
 
-fn grep(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-    let matcher = matcher(arguments)?;
-    let glob = arguments.glob.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
-    let limit = arguments.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
-    let around = |lines: Option<usize>| lines.or(arguments.context).unwrap_or(0).min(CONTEXT_LINES_MAX);
-    let (before, after) = match arguments.output_mode {
-        Mode::Content => (around(arguments.before), around(arguments.after)),
-        Mode::FilesWithMatches | Mode::Count => (0, 0),
-    };
-    let mut searcher = SearcherBuilder::new();
-    let searcher = searcher
-        .line_terminator(LineTerminator::crlf())
-        .before_context(before)
-        .after_context(after)
-        // What a file holds has been looked at by then, and its text decoded.
-        .binary_detection(BinaryDetection::none())
-        .bom_sniffing(false);
-    let output = Output::new(arguments.output_mode, limit, before + after > 0);
-    let mut search = Search {
-        call,
-        matcher,
-        searcher: searcher.build(),
-        output,
-        looked_at: 0,
-        withheld: 0,
-        unreadable: 0,
-        binary: 0,
-    };
-    let start = call.resolve_existing(arguments.path.as_deref().unwrap_or("."))?;
-    let missed = match call.workspace.info(&start).map_err(failure)?.kind {
-        FileKind::Directory => search.tree(&start, glob.as_ref(), arguments.include_ignored)?,
-        _ => {
-            let (file, _) = call.workspace.open_read(&start).map_err(failure)?;
-            search.file(file, &call.path_of(&start));
-            Missed::default()
-        }
-    };
-    call.go_on()?;
-    Ok(answer(search, missed, limit, &arguments.pattern))
-}
-
-fn matcher(arguments: &Arguments) -> Result<RegexMatcher, ToolResult> {
+fn matcher(arguments: &Grep) -> Result<RegexMatcher, ToolResult> {
     if arguments.pattern.is_empty() {
         return Err(ToolResult::error("pattern cannot be empty"));
     }
@@ -190,7 +172,6 @@ struct Search<'a> {
 impl Search<'_> {
     fn tree(&mut self, start: &WorkspacePath, glob: Option<&Pattern>, all: bool) -> Result<Missed, ToolResult> {
         let call = self.call;
-        let base = call.path_of(start);
         let rules = Rules {
             obey_ignore: !all,
             asked_for: &|folder: &OsStr| glob.is_some_and(|glob| glob.names(folder)),
@@ -200,7 +181,7 @@ impl Search<'_> {
             if entry.kind != FileKind::File || !glob.is_none_or(|glob| glob.matches(entry.path, false)) {
                 return Step::On;
             }
-            let path = if base.as_os_str() == "." { PathBuf::from(entry.path) } else { base.join(entry.path) };
+            let path = call.below(start, entry.path);
             if !call.may_touch(&path) {
                 self.withheld += 1;
                 return Step::On;
@@ -233,7 +214,7 @@ impl Search<'_> {
             // Most files are small, and need no second buffer.
             Some(text) => self.searcher.search_slice(&self.matcher, text, &mut sink),
             None => {
-                let reader = LongLines::new(Stoppable::new(opened.text(), self.call.context));
+                let reader = LongLines::new(Stoppable { from: opened.text(), context: self.call.context });
                 self.searcher.search_reader(&self.matcher, reader, &mut sink)
             }
         };
@@ -246,38 +227,32 @@ impl Search<'_> {
 
 fn answer(search: Search, missed: Missed, limit: usize, pattern: &str) -> ToolResult {
     let output = search.output;
-    let mut notices = Vec::new();
     let narrower = "refine pattern, or narrow path or glob";
     let counted = output.counted();
-    match output.full {
-        Some(Full::Matches) if limit < LIMIT_MAX => {
-            let more = (limit * 2).min(LIMIT_MAX);
-            notices.push(format!("{limit} {counted} limit reached. Use limit={more} for more, or {narrower}"));
+    let Search { withheld, unreadable, binary, .. } = search;
+    let full = output.full.map(|full| match (full, (limit * 2).min(LIMIT_MAX)) {
+        (Full::Matches, more) if more > limit => {
+            format!("{limit} {counted} limit reached. Use limit={more} for more, or {narrower}")
         }
-        Some(Full::Matches) => notices.push(format!("{limit} {counted} limit reached. To see others {narrower}")),
-        Some(Full::Bytes) => {
-            let limit = format_bytes(BYTES_MAX);
-            notices.push(format!("{limit} limit reached after {} {counted}. To see others {narrower}", output.total));
+        (Full::Matches, _) => format!("{limit} {counted} limit reached. To see others {narrower}"),
+        (Full::Bytes, _) => {
+            let (limit, total) = (format_bytes(BYTES_MAX), output.total);
+            format!("{limit} limit reached after {total} {counted}. To see others {narrower}")
         }
-        None => {}
-    }
-    if output.lines_cut {
-        notices.push("Some lines truncated to 500 chars. Use read tool to see full lines".to_owned());
-    }
-    if search.withheld > 0 {
-        notices.push(format!("{} files left out by the permission rules", search.withheld));
-    }
-    if search.unreadable > 0 {
-        notices.push(format!("Unable to read {} files", search.unreadable));
-    }
-    if output.total == 0 && search.binary > 0 {
-        notices.push(format!("{} binary files skipped", search.binary));
-    }
-    let mut parts = Vec::new();
-    match output.text.trim_end_matches('\n') {
-        "" => parts.push("No matches found".to_owned()),
-        text => parts.push(text.to_owned()),
-    }
+    });
+    let cut = "Some lines truncated to 500 chars. Use read tool to see full lines";
+    let notices: Vec<String> = [
+        full,
+        output.lines_cut.then(|| cut.to_owned()),
+        (withheld > 0).then(|| format!("{withheld} files left out by the permission rules")),
+        (unreadable > 0).then(|| format!("Unable to read {unreadable} files")),
+        (output.total == 0 && binary > 0).then(|| format!("{binary} binary files skipped")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let found = output.text.trim_end_matches('\n');
+    let mut parts = vec![if found.is_empty() { "No matches found".to_owned() } else { found.to_owned() }];
     if !notices.is_empty() {
         parts.push(format!("[{}]", notices.join(". ")));
     }

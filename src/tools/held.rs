@@ -6,7 +6,7 @@
 use crate::{
     tool::{
         FileChange, FileImage, FileState, ToolResult,
-        files::{FileLock, Note, Remembered},
+        files::{FileLock, Note},
         workspace::{FileInfo, Version, WorkspaceError, WorkspacePath, WriteOptions, Written},
     },
     tools::{
@@ -32,7 +32,7 @@ pub(super) struct Held<'c> {
 impl<'c> Held<'c> {
     /// Waits until nobody else holds the file that a path leads to, or the path itself where nothing is there yet.
     pub(super) fn take(call: &'c Call<'c>, place: &'c WorkspacePath) -> Result<Held<'c>, ToolResult> {
-        let lock = call.files.locks.take(&call.workspace, place, || call.context.is_cancelled());
+        let lock = call.shared.files.locks.take(&call.workspace, place, || call.context.is_cancelled());
         let lock = lock.map_err(failure)?.ok_or_else(aborted)?;
         Ok(Held { call, place, _lock: lock })
     }
@@ -63,27 +63,21 @@ impl<'c> Held<'c> {
         }
     }
 
-    /// Writes the file, and remembers that the session knows what is in it now. `before` is what is in the file in the state
-    /// that the options expect, for one who has read it.
+    /// Writes the file, and remembers that the session knows what is in it now.
     ///
     /// What was there is kept and the change is noted before anything is changed, and the change is said before this returns.
     /// That it could not be kept is said too, and is no reason not to write.
     pub(super) fn write(
         &self,
-        before: Option<(&[u8], &FileInfo)>,
         content: &[u8],
         options: &WriteOptions,
     ) -> Result<Result<Written, WorkspaceError>, ToolResult> {
         self.call.change(|| {
-            if before.is_some() || options.expect.is_some() {
-                let was = before.map_or_else(|| self.look().0, |(content, info)| self.kept(content, info));
-                return self.replace(was, content, options);
-            }
             for _ in 0..TRIES {
-                let (was, expect) = self.look();
-                match self.replace(was, content, &WriteOptions { expect, ..*options }) {
+                let (was, found) = self.look();
+                match self.replace(was, content, &WriteOptions { expect: options.expect.or(found), ..*options }) {
                     // What was kept is not what would be replaced.
-                    Err(WorkspaceError::Changed { .. }) if expect.is_some() => {}
+                    Err(WorkspaceError::Changed { .. }) if options.expect.is_none() && found.is_some() => {}
                     done => return done,
                 }
             }
@@ -107,22 +101,15 @@ impl<'c> Held<'c> {
 
     /// What is at the place, kept; and the state in which it was found.
     fn look(&self) -> (FileState, Option<Version>) {
-        let bytes_max = self.call.vault().map_or(0, |vault| vault.file_bytes_max());
-        match self.call.workspace.read(self.place, bytes_max) {
-            Ok((content, info)) => (self.kept(&content, &info), Some(info.version)),
+        let vault = self.call.vault();
+        match self.call.workspace.read(self.place, vault.file_bytes_max()) {
+            Ok((content, info)) => (FileState::File(vault.keep(&content, info.mode)), Some(info.version)),
             Err(WorkspaceError::NotFound { .. }) => (FileState::Absent, None),
-            Err(WorkspaceError::TooLarge { .. }) => match (self.call.workspace.info(self.place), self.call.vault()) {
-                (Ok(info), Some(vault)) => (FileState::File(vault.too_large(info.mode, info.bytes)), None),
-                _ => (FileState::Unknown("its old content was not kept".to_owned()), None),
+            Err(WorkspaceError::TooLarge { .. }) => match self.call.workspace.info(self.place) {
+                Ok(info) => (FileState::File(vault.too_large(info.mode, info.bytes)), None),
+                Err(_) => (FileState::Unknown("its old content was not kept".to_owned()), None),
             },
             Err(error) => (FileState::Unknown(format!("its old content could not be read: {error}")), None),
-        }
-    }
-
-    fn kept(&self, content: &[u8], info: &FileInfo) -> FileState {
-        match self.call.vault() {
-            Some(vault) => FileState::File(vault.keep(content, info.mode)),
-            None => FileState::Unknown("the call belongs to no session".to_owned()),
         }
     }
 
@@ -137,9 +124,9 @@ impl<'c> Held<'c> {
     }
 
     fn note(&self, change: FileChange, not_made: bool) {
-        let (Some(vault), Some((_, seq))) = (self.call.vault(), self.call.context.changes.place()) else { return };
+        let Some((_, seq)) = self.call.context.changes.place() else { return };
         let note = Note { seq, restore: None, change, not_made };
-        if let Err(error) = vault.note(&note) {
+        if let Err(error) = self.call.vault().note(&note) {
             // The result says it too; only a crash right now would lose it.
             tracing::warn!(session = %self.call.context.session, %error, "a change could not be noted");
         }
@@ -149,11 +136,9 @@ impl<'c> Held<'c> {
     fn say(&self, change: FileChange, written: &Written, content: &[u8]) {
         let call = self.call;
         call.remember(self.place, Glimpse::of_content(content));
-        let Some(vault) = call.vault() else { return };
         // Kept as well: it is what is there before the next change, whoever makes that.
-        let image = vault.keep(content, written.info.mode);
-        let remembered = Remembered { version: written.info.version, image: image.clone() };
-        call.files.known.remember(&call.context.session, call.real(self.place), remembered);
+        let path = call.real(self.place);
+        let image = call.shared.files.keep(&call.vault(), &call.context.session, path, content, &written.info);
         let before = match change.before {
             FileState::Absent if !written.created => {
                 FileState::Unknown("someone else made it at that moment".to_owned())
@@ -178,7 +163,6 @@ impl<'c> Held<'c> {
     }
 
     fn recalled(&self) -> Option<Glimpse> {
-        let spot = self.call.workspace.spot(self.place).ok()?;
-        self.call.seen.recall(&self.call.context.session, &spot)
+        self.call.shared.seen.recall(&self.call.context.session, self.call.real(self.place))
     }
 }

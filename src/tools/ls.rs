@@ -23,10 +23,8 @@ use crate::{
 const ENTRIES_MAX: usize = 1_000;
 
 /// Lists a folder.
-pub(super) struct Ls;
-
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Arguments {
+pub(super) struct Ls {
     /// Folder to list, relative to the workspace; the workspace itself by default.
     #[serde(default = "here", alias = "directory", alias = "dir", alias = "file_path")]
     path: String,
@@ -45,52 +43,45 @@ impl FileWork for Ls {
     const TOUCH: Touch = Touch::Looks;
     const PATH_NAMES: &'static [&'static str] = &["path", "directory", "dir", "file_path"];
 
-    type Arguments = Arguments;
-
-    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-        ls(arguments, call)
-    }
-}
-
-fn ls(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-    let place = call.resolve_existing(&arguments.path)?;
-    let dir = call.workspace.open_dir(&place).map_err(failure)?;
-    let mut entries = Vec::new();
-    for entry in dir.entries().map_err(failure)? {
-        call.go_on()?;
-        entries.push(entry.map_err(failure)?);
-    }
-    let total = entries.len();
-    entries.sort_by_cached_key(order);
-    // Only what is shown is asked for its size.
-    let mut shown = Vec::new();
-    let (mut text, mut cut_by_bytes) = (String::new(), false);
-    for entry in entries.iter().take(ENTRIES_MAX) {
-        call.go_on()?;
-        let (line, details) = describe(&dir, entry);
-        if text.len() + line.len() + 1 > BYTES_MAX {
-            cut_by_bytes = true;
-            break;
+    fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
+        let place = call.resolve_existing(&self.path)?;
+        let dir = call.workspace.open_dir(&place).map_err(failure)?;
+        let mut entries = Vec::new();
+        for entry in dir.entries().map_err(failure)? {
+            call.go_on()?;
+            entries.push(entry.map_err(failure)?);
         }
-        text.push_str(&line);
-        text.push('\n');
-        shown.push(details);
+        let total = entries.len();
+        entries.sort_by_cached_key(order);
+        // Only what is shown is asked for its size.
+        let mut shown = Vec::new();
+        let (mut text, mut cut_by_bytes) = (String::new(), false);
+        for entry in entries.iter().take(ENTRIES_MAX) {
+            call.go_on()?;
+            let (line, details) = describe(&dir, entry);
+            if text.len() + line.len() + 1 > BYTES_MAX {
+                cut_by_bytes = true;
+                break;
+            }
+            text.push_str(&line);
+            text.push('\n');
+            shown.push(details);
+        }
+        let count = shown.len();
+        let by = if cut_by_bytes { format!(" ({} limit)", format_bytes(BYTES_MAX)) } else { String::new() };
+        let hint = match total {
+            0 => "(empty directory)".to_owned(),
+            _ if count < total => {
+                format!("[Showing {count} of {total} entries{by}. Use find with a pattern to see others.]")
+            }
+            _ => String::new(),
+        };
+        text.push_str(&hint);
+        let name = call.shown(&place);
+        Ok(ToolResult::ok(text.trim_end_matches('\n'))
+            .with_details(json!({ "path": name, "entries": shown, "total": total, "truncated": count < total }))
+            .with_title(format!("Listed {name}")))
     }
-    let count = shown.len();
-    let hint = match (total, cut_by_bytes) {
-        (0, _) => "(empty directory)".to_owned(),
-        (_, true) => format!(
-            "[Showing {count} of {total} entries ({} limit). Use find with a pattern to see others.]",
-            format_bytes(BYTES_MAX)
-        ),
-        _ if count < total => format!("[Showing {count} of {total} entries. Use find with a pattern to see others.]"),
-        _ => String::new(),
-    };
-    text.push_str(&hint);
-    let name = call.shown(&place);
-    Ok(ToolResult::ok(text.trim_end_matches('\n'))
-        .with_details(json!({ "path": name, "entries": shown, "total": total, "truncated": count < total }))
-        .with_title(format!("Listed {name}")))
 }
 
 /// Directories first, then by name without regard to case (FT-8).

@@ -94,38 +94,39 @@ fn quoted(path: &Path) -> String {
 /// The bytes that the inside of a quoted form stands for; `None` where it is none.
 fn unquoted(inner: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(inner.len());
-    let mut rest = inner;
-    while let Some(c) = rest.chars().next() {
-        rest = &rest[c.len_utf8()..];
-        if c == '"' {
-            return None;
-        }
-        if c != '\\' {
-            bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-            continue;
-        }
-        let kind = rest.chars().next()?;
-        rest = &rest[kind.len_utf8()..];
-        match kind {
-            '"' | '\\' => bytes.push(if kind == '"' { b'"' } else { b'\\' }),
-            'n' => bytes.push(b'\n'),
-            'r' => bytes.push(b'\r'),
-            't' => bytes.push(b'\t'),
-            'x' => {
-                let (digits, after) = rest.split_at_checked(2)?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = after;
+    let mut rest = inner.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => return None,
+            '\\' => {}
+            _ => {
+                push(&mut bytes, c);
+                continue;
             }
+        }
+        match rest.next()? {
+            c @ ('"' | '\\') => push(&mut bytes, c),
+            'n' => push(&mut bytes, '\n'),
+            'r' => push(&mut bytes, '\r'),
+            't' => push(&mut bytes, '\t'),
             'u' => {
-                let (digits, after) = rest.strip_prefix('{')?.split_once('}')?;
-                let c = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
-                bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                rest = after;
+                let (digits, after) = rest.as_str().strip_prefix('{')?.split_once('}')?;
+                push(&mut bytes, char::from_u32(u32::from_str_radix(digits, 16).ok()?)?);
+                rest = after.chars();
+            }
+            'x' => {
+                let (digits, after) = rest.as_str().split_at_checked(2)?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = after.chars();
             }
             _ => return None,
         }
     }
     Some(bytes)
+}
+
+fn push(bytes: &mut Vec<u8>, c: char) {
+    bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
 #[cfg(test)]

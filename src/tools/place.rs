@@ -1,6 +1,6 @@
 //! What the file tools have in common: from the path that a model wrote to a place in the workspace, and back to a text.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 use serde_json::Value;
@@ -74,14 +74,9 @@ impl Call<'_> {
         if path == Path::new(given) {
             return None;
         }
-        let bad =
-            || WorkspaceError::BadPath { path: given.to_owned(), why: "a quoted path must be relative, without `..`" };
-        let mut place = self.workspace.resolve(".");
-        for component in path.components() {
-            let Component::Normal(name) = component else { return Some(Err(bad())) };
-            place = place.and_then(|place| place.child(name).ok_or_else(bad));
-        }
-        Some(place)
+        let why = "a quoted path must be relative, without `..`";
+        let place = self.workspace.beneath(&path);
+        Some(place.ok_or_else(|| WorkspaceError::BadPath { path: given.to_owned(), why }))
     }
 
     /// A place as the model is shown it and may give it back: relative to the workspace where it is inside.
@@ -91,10 +86,7 @@ impl Call<'_> {
 
     /// Remembers what the session has just seen there.
     pub(super) fn remember(&self, place: &WorkspacePath, glimpse: Glimpse) {
-        // A place that is gone by now need not be remembered.
-        if let Ok(spot) = self.workspace.spot(place) {
-            self.seen.remember(&self.context.session, spot, glimpse);
-        }
+        self.shared.seen.remember(&self.context.session, self.real(place), glimpse);
     }
 
     /// The absolute path without links of a place. Where it cannot be walked to, it is the path as it was named.
@@ -106,6 +98,11 @@ impl Call<'_> {
     /// The path of a place: relative to the workspace where it is inside, else absolute.
     pub(super) fn path_of(&self, place: &WorkspacePath) -> PathBuf {
         self.path_from(&self.workspace.absolute(place))
+    }
+
+    /// The path of what lies beneath a place, as the rules and models have it.
+    pub(super) fn below(&self, place: &WorkspacePath, relative: &Path) -> PathBuf {
+        self.path_from(&self.workspace.absolute(place).join(relative))
     }
 
     pub(super) fn path_from(&self, absolute: &Path) -> PathBuf {

@@ -13,12 +13,10 @@ use serde_json::json;
 use crate::{
     tool::{
         ToolResult,
-        files::Remembered,
         truncate::{BYTES_MAX, LINES_MAX, format_bytes},
         workspace::{FileInfo, WorkspacePath},
     },
     tools::{
-        arguments::number,
         call::{Call, aborted, failure},
         charset::Guess,
         file_tool::{FileWork, Touch},
@@ -40,20 +38,14 @@ const SCAN_AHEAD_BYTES: usize = 64 * 1024 * 1024;
 const KEEP_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads a file.
-pub(super) struct Read;
-
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Arguments {
+pub(super) struct Read {
     /// Path of the file, relative to the workspace.
     #[serde(alias = "file_path", alias = "filePath", alias = "file")]
     path: String,
     /// Number of the first line to show; 1 is the first line of the file.
-    #[serde(default, deserialize_with = "number")]
-    #[schemars(with = "usize")]
     offset: Option<usize>,
     /// How many lines to show, at most 2000.
-    #[serde(default, deserialize_with = "number")]
-    #[schemars(with = "usize")]
     limit: Option<usize>,
 }
 
@@ -68,63 +60,56 @@ impl FileWork for Read {
     const TOUCH: Touch = Touch::Looks;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
-    type Arguments = Arguments;
-
-    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-        read(arguments, call)
+    fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
+        let place = call.resolve_existing(&self.path)?;
+        let (file, info) = call.workspace.open_read(&place).map_err(failure)?;
+        let shown = call.shown(&place);
+        let failed = |error: std::io::Error| {
+            if call.context.is_cancelled() { aborted() } else { ToolResult::error(format!("{shown}: {error}")) }
+        };
+        let mut file = Watched::new(file);
+        let opened = text::look(&mut file).map_err(failed)?;
+        let encoded = match opened.kind {
+            Kind::Image(mime) => {
+                let result = image(opened, mime, info, &shown).map_err(failed)?;
+                call.remember(&place, file.glimpse(&info));
+                return Ok(result);
+            }
+            Kind::Binary => {
+                let bytes = info.bytes;
+                return Err(ToolResult::error(format!(
+                    "{shown}: Binary file detected, cannot display as text ({bytes} bytes)"
+                )));
+            }
+            Kind::Encoded(guess) => Some(guess),
+            Kind::Utf8 { .. } => None,
+        };
+        let first = self.offset.unwrap_or(1).max(1);
+        let limit = self.limit.unwrap_or(LINES_MAX);
+        let stoppable = Stoppable { from: opened.text(), context: call.context };
+        let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
+        call.go_on()?;
+        call.remember(&place, file.glimpse(&info));
+        keep(call, &place, &info);
+        // What a shell would read there is what is shown here.
+        let word = encoded.is_none().then(|| shell_word(&shown)).flatten();
+        answer(page, encoded, limit, &shown, word.as_deref())
     }
-}
-
-fn read(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-    let place = call.resolve_existing(&arguments.path)?;
-    let (file, info) = call.workspace.open_read(&place).map_err(failure)?;
-    let shown = call.shown(&place);
-    let failed = |error: std::io::Error| {
-        if call.context.is_cancelled() { aborted() } else { ToolResult::error(format!("{shown}: {error}")) }
-    };
-    let mut file = Watched::new(file);
-    let opened = text::look(&mut file).map_err(failed)?;
-    let encoded = match opened.kind {
-        Kind::Image(mime) => {
-            let result = image(opened, mime, info, &shown).map_err(failed)?;
-            call.remember(&place, file.glimpse(&info));
-            return Ok(result);
-        }
-        Kind::Binary => {
-            let bytes = info.bytes;
-            return Err(ToolResult::error(format!(
-                "{shown}: Binary file detected, cannot display as text ({bytes} bytes)"
-            )));
-        }
-        Kind::Encoded(guess) => Some(guess),
-        Kind::Utf8 { .. } => None,
-    };
-    let first = arguments.offset.unwrap_or(1).max(1);
-    let limit = arguments.limit.unwrap_or(LINES_MAX);
-    let stoppable = Stoppable::new(opened.text(), call.context);
-    let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
-    call.go_on()?;
-    call.remember(&place, file.glimpse(&info));
-    keep(call, &place, &info);
-    // What a shell would read there is what is shown here.
-    let word = encoded.is_none().then(|| shell_word(&shown)).flatten();
-    answer(page, encoded, limit, &shown, word.as_deref())
 }
 
 /// Keeps what was read, so that it can be put back should a command of the shell change it. A small file is read once more
 /// for that; one that changes meanwhile is not known.
 fn keep(call: &Call, place: &WorkspacePath, info: &FileInfo) {
-    let Some(vault) = call.vault().filter(|_| info.bytes <= KEEP_BYTES_MAX) else { return };
-    let real = call.real(place);
-    let (session, known) = (&call.context.session, &call.files.known);
-    if known.recall(session, &real, &info.version).is_some() {
+    if info.bytes > KEEP_BYTES_MAX {
+        return;
+    }
+    let (real, files, session) = (call.real(place), &call.shared.files, &call.context.session);
+    if files.known.content(session, real.clone(), &info.version).is_some() {
         return;
     }
     let Ok((content, again)) = call.workspace.read(place, KEEP_BYTES_MAX) else { return };
-    let still = call.workspace.info(place).is_ok_and(|now| now.version == again.version);
-    if still {
-        let image = vault.keep(&content, again.mode);
-        known.remember(session, real, Remembered { version: again.version, image });
+    if call.workspace.info(place).is_ok_and(|now| now.version == again.version) {
+        files.keep(&call.vault(), session, real, &content, &again);
     }
 }
 

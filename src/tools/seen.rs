@@ -4,23 +4,15 @@
 //! then, somebody else was at work (a person, a command, another session), and the call is refused until the file was read
 //! again. A file that the session has not looked at may be written: nothing is known of it that could be out of date.
 //!
-//! Kept in memory for the tools of one [`Setup`](super::Setup), for the newest [`ENTRIES_MAX`] files: after a restart nothing
+//! Kept in memory for the tools of one [`Setup`](super::Setup), for the newest files (see [`Known`]): after a restart nothing
 //! is known, so nothing is refused.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    io::{self, Read},
-    sync::Arc,
-};
+use std::io::{self, Read};
 
-use crate::{
-    lock::Lock,
-    tool::workspace::{FileInfo, FileSpot, Version},
-    words::ids::SessionId,
+use crate::tool::{
+    files::Known,
+    workspace::{FileInfo, Version},
 };
-
-/// How many files are remembered, of all sessions together. The one that was not looked at for longest is forgotten.
-pub(super) const ENTRIES_MAX: usize = 16_384;
 
 /// Largest file whose content is remembered, in bytes. Of a larger one it is the time stamps.
 pub(super) const CONTENT_BYTES_MAX: u64 = 10 * 1024 * 1024;
@@ -41,48 +33,8 @@ impl Glimpse {
     }
 }
 
-/// What the sessions of one setup have seen. A clone shares it.
-#[derive(Clone, Default)]
-pub(super) struct Seen(Arc<Lock<Table>>);
-
-type Key = (SessionId, FileSpot);
-
-#[derive(Default)]
-struct Table {
-    known: HashMap<Key, (u64, Glimpse)>,
-    /// The same keys by when they were last used.
-    by_use: BTreeMap<u64, Key>,
-    uses: u64,
-}
-
-impl Seen {
-    /// Remembers what a session has just seen.
-    pub(super) fn remember(&self, session: &SessionId, spot: FileSpot, glimpse: Glimpse) {
-        let mut table = self.0.lock();
-        table.set((session.clone(), spot), glimpse);
-    }
-
-    /// What a session has last seen there; `None` where it has not looked, or nobody remembers.
-    pub(super) fn recall(&self, session: &SessionId, spot: &FileSpot) -> Option<Glimpse> {
-        let table = self.0.lock();
-        table.known.get(&(session.clone(), spot.clone())).map(|(_, glimpse)| *glimpse)
-    }
-}
-
-impl Table {
-    fn set(&mut self, key: Key, glimpse: Glimpse) {
-        self.uses += 1;
-        if let Some((before, _)) = self.known.insert(key.clone(), (self.uses, glimpse)) {
-            self.by_use.remove(&before);
-        }
-        self.by_use.insert(self.uses, key);
-        if self.known.len() > ENTRIES_MAX
-            && let Some((_, oldest)) = self.by_use.pop_first()
-        {
-            self.known.remove(&oldest);
-        }
-    }
-}
+/// What each session has seen.
+pub(super) type Seen = Known<Glimpse>;
 
 /// A file that is being read, and what is seen of it.
 pub(super) struct Watched<R> {
@@ -123,26 +75,25 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
-    use crate::tool::workspace::Workspace;
+    use crate::{
+        tool::{files::ENTRIES_MAX, workspace::Workspace},
+        words::ids::SessionId,
+    };
 
     /// The memory is bounded, and what is used stays.
     #[test]
     fn the_file_that_was_not_looked_at_for_longest_is_forgotten() {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(folder.path()).unwrap();
-        let spot = |n: usize| workspace.spot(&workspace.resolve(&format!("f{n}")).unwrap()).unwrap();
+        let path = |n: usize| std::path::PathBuf::from(format!("/f{n}"));
         let (seen, session) = (Seen::default(), SessionId::new());
         let glimpse = |n: usize| Glimpse::of_content(&n.to_le_bytes());
         for n in 0..ENTRIES_MAX {
-            seen.remember(&session, spot(n), glimpse(n));
+            seen.remember(&session, path(n), glimpse(n));
         }
-        seen.remember(&session, spot(0), glimpse(1));
-        seen.remember(&session, spot(ENTRIES_MAX), glimpse(2));
-        assert_eq!(seen.recall(&session, &spot(0)), Some(glimpse(1)));
-        assert_eq!(seen.recall(&session, &spot(1)), None);
-        assert_eq!(seen.recall(&SessionId::new(), &spot(0)), None, "each session has its own eyes");
-        let table = seen.0.lock();
-        assert_eq!((table.known.len(), table.by_use.len()), (ENTRIES_MAX, ENTRIES_MAX));
+        seen.remember(&session, path(0), glimpse(1));
+        seen.remember(&session, path(ENTRIES_MAX), glimpse(2));
+        assert_eq!(seen.recall(&session, path(0)), Some(glimpse(1)));
+        assert_eq!(seen.recall(&session, path(1)), None);
+        assert_eq!(seen.recall(&SessionId::new(), path(0)), None, "each session has its own eyes");
     }
 
     /// Only what was read to its end is known by its content.

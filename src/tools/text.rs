@@ -2,12 +2,9 @@
 //!
 //! Nothing here reads more than it is asked for, and every read looks first at whether the call must stop.
 
-use std::{
-    io::{self, Cursor, Read},
-    ops::Range,
-};
+use std::io::{self, Cursor, Read};
 
-use encoding_rs::{CoderResult, Decoder, Encoding};
+use encoding_rs_io::DecodeReaderBytesBuilder;
 
 use crate::{
     tool::ToolContext,
@@ -16,9 +13,6 @@ use crate::{
 
 /// How many bytes are looked at to tell what a file holds.
 pub(super) const SNIFF_BYTES: usize = 8_192;
-
-/// How many bytes are read at a time.
-const CHUNK_BYTES: usize = 65_536;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,90 +79,25 @@ impl<R: Read> Opened<R> {
     }
 
     /// The text without its BOM. Another encoding is decoded; everything else comes as it is.
-    pub(super) fn text<'a>(self) -> Box<dyn Read + 'a>
+    pub(super) fn text<'a>(mut self) -> Box<dyn Read + 'a>
     where
         R: 'a,
     {
-        let skip = match self.kind {
-            Kind::Utf8 { bom: true } => 3,
-            Kind::Encoded(guess) if guess.certain => 2,
-            _ => 0,
-        };
-        let head = Cursor::new(self.head[skip..].to_vec());
         match self.kind {
-            Kind::Encoded(guess) => Box::new(Decoded::new(head.chain(self.rest), guess.charset.encoding())),
-            _ => Box::new(head.chain(self.rest)),
-        }
-    }
-}
-
-/// Turns text of another encoding into UTF-8 while it is read. What cannot be decoded becomes U+FFFD.
-struct Decoded<R> {
-    from: R,
-    decoder: Decoder,
-    raw: Vec<u8>,
-    /// Which part of `raw` is not decoded yet.
-    pending: Range<usize>,
-    text: Vec<u8>,
-    /// Which part of `text` is not handed over yet.
-    ready: Range<usize>,
-    at_end: bool,
-    finished: bool,
-}
-
-impl<R: Read> Decoded<R> {
-    fn new(from: R, encoding: &'static Encoding) -> Decoded<R> {
-        Decoded {
-            from,
-            decoder: encoding.new_decoder_without_bom_handling(),
-            raw: vec![0; CHUNK_BYTES],
-            pending: 0..0,
-            text: vec![0; CHUNK_BYTES],
-            ready: 0..0,
-            at_end: false,
-            finished: false,
-        }
-    }
-
-    /// Decodes some more. Afterwards something is ready, or the text has ended.
-    fn decode(&mut self) -> io::Result<()> {
-        while self.ready.is_empty() && !self.finished {
-            if self.pending.is_empty() && !self.at_end {
-                let read = self.from.read(&mut self.raw)?;
-                self.at_end = read == 0;
-                self.pending = 0..read;
+            Kind::Encoded(guess) => {
+                let mut decoder = DecodeReaderBytesBuilder::new();
+                Box::new(decoder.encoding(Some(guess.charset.encoding())).build(self.bytes()))
             }
-            let raw = &self.raw[self.pending.clone()];
-            let (result, read, written, _) = self.decoder.decode_to_utf8(raw, &mut self.text, self.at_end);
-            self.pending.start += read;
-            self.ready = 0..written;
-            self.finished = self.at_end && self.pending.is_empty() && result == CoderResult::InputEmpty;
+            Kind::Utf8 { bom: true } => Box::new(Cursor::new(self.head.split_off(3)).chain(self.rest)),
+            _ => Box::new(self.bytes()),
         }
-        Ok(())
-    }
-}
-
-impl<R: Read> Read for Decoded<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.decode()?;
-        let count = self.ready.len().min(out.len());
-        let end = self.ready.start + count;
-        out[..count].copy_from_slice(&self.text[self.ready.start..end]);
-        self.ready.start = end;
-        Ok(count)
     }
 }
 
 /// A stream that ends with an error once the call must stop.
 pub(super) struct Stoppable<'a, R> {
-    from: R,
-    context: &'a ToolContext,
-}
-
-impl<'a, R: Read> Stoppable<'a, R> {
-    pub(super) fn new(from: R, context: &'a ToolContext) -> Stoppable<'a, R> {
-        Stoppable { from, context }
-    }
+    pub(super) from: R,
+    pub(super) context: &'a ToolContext,
 }
 
 impl<R: Read> Read for Stoppable<'_, R> {

@@ -90,16 +90,18 @@ pub(super) fn walk(
     stop: &dyn Fn() -> bool,
     mut visit: impl FnMut(&Entry) -> Step,
 ) -> Result<Missed, WorkspaceError> {
-    let mut missed = Missed::default();
-    let dir = workspace.open_dir(start)?;
-    let mut ignores = if rules.obey_ignore { ignores_above(workspace, start, &mut missed) } else { Vec::new() };
     let prefix = start.relative().to_owned();
-    let mut levels = vec![level(dir, PathBuf::new(), &prefix, rules, &mut ignores, &mut missed, stop)?];
+    let mut walk = Walk { rules, stop, prefix, ignores: Vec::new(), missed: Missed::default() };
+    let dir = workspace.open_dir(start)?;
+    if rules.obey_ignore {
+        walk.take_in_above(workspace, start);
+    }
+    let mut levels = vec![walk.level(dir, PathBuf::new())?];
     while let Some(current) = levels.last_mut() {
         if stop() {
             break;
         }
-        ignores.truncate(current.ignores);
+        walk.ignores.truncate(current.ignores);
         let Some(entry) = current.rest.next() else {
             levels.pop();
             continue;
@@ -111,90 +113,96 @@ pub(super) fn walk(
         };
         let is_directory = kind == FileKind::Directory;
         let ignored = rules.obey_ignore
-            && (is_left_out(&entry.name, is_directory, rules)
-                || is_ignored(&ignores, &prefix.join(&path), is_directory));
+            && (is_left_out(&entry.name, is_directory, rules) || walk.is_ignored(&path, is_directory));
         if ignored || is_temporary(&entry.name) || (rules.left_out)(&path, is_directory) {
             continue;
         }
         if visit(&Entry { dir: &current.dir, name: &entry.name, kind, path: &path }) == Step::Stop {
             break;
         }
-        if !is_directory {
-            continue;
-        }
-        if levels.len() > DEPTH_MAX {
-            missed.too_deep += 1;
-            continue;
-        }
-        let below = levels.last().map(|current| current.dir.open_dir(&entry.name));
-        let below = below.and_then(Result::ok);
-        match below.and_then(|dir| level(dir, path, &prefix, rules, &mut ignores, &mut missed, stop).ok()) {
-            Some(below) => levels.push(below),
-            None => missed.unreadable += 1,
+        if is_directory && levels.len() > DEPTH_MAX {
+            walk.missed.too_deep += 1;
+        } else if is_directory {
+            let below = levels.last().map(|current| current.dir.open_dir(&entry.name));
+            match below.and_then(Result::ok).and_then(|dir| walk.level(dir, path).ok()) {
+                Some(below) => levels.push(below),
+                None => walk.missed.unreadable += 1,
+            }
         }
     }
-    Ok(missed)
+    Ok(walk.missed)
 }
 
-/// Lists a directory and takes in its ignore file.
-fn level(
-    dir: Dir,
-    path: PathBuf,
-    prefix: &Path,
-    rules: &Rules,
-    ignores: &mut Vec<Ignore>,
-    missed: &mut Missed,
-    stop: &dyn Fn() -> bool,
-) -> Result<Level, WorkspaceError> {
-    let mut entries = Vec::new();
-    for entry in dir.entries()? {
-        if stop() {
-            break;
-        }
-        entries.push(entry?);
-    }
-    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    if rules.obey_ignore
-        && entries.binary_search_by(|entry| entry.name.as_os_str().cmp(OsStr::new(".gitignore"))).is_ok()
-    {
-        take_in(ignores, missed, &dir, OsStr::new(".gitignore"), prefix.join(&path));
-    }
-    Ok(Level { dir, path, rest: entries.into_iter(), ignores: ignores.len() })
+/// A walk on its way: what holds for all of it, the ignore files of where it is, and what it missed.
+struct Walk<'a> {
+    rules: &'a Rules<'a>,
+    stop: &'a dyn Fn() -> bool,
+    /// From the workspace to where it began.
+    prefix: PathBuf,
+    ignores: Vec<Ignore>,
+    missed: Missed,
 }
 
-/// The ignore files of the folders above where a walk begins, from the workspace down.
-fn ignores_above(workspace: &Workspace, start: &WorkspacePath, missed: &mut Missed) -> Vec<Ignore> {
-    let mut ignores = Vec::new();
-    let Ok(mut dir) = workspace.resolve(".").and_then(|top| workspace.open_dir(&top)) else { return ignores };
-    let info = dir.open_dir(OsStr::new(".git")).and_then(|git| git.open_dir(OsStr::new("info")));
-    if let Ok(info) = info {
-        take_in(&mut ignores, missed, &info, OsStr::new("exclude"), PathBuf::new());
+impl Walk<'_> {
+    /// Lists a directory and takes in its ignore file.
+    fn level(&mut self, dir: Dir, path: PathBuf) -> Result<Level, WorkspaceError> {
+        let mut entries = Vec::new();
+        for entry in dir.entries()? {
+            if (self.stop)() {
+                break;
+            }
+            entries.push(entry?);
+        }
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let name = OsStr::new(".gitignore");
+        if self.rules.obey_ignore && entries.binary_search_by(|entry| entry.name.as_os_str().cmp(name)).is_ok() {
+            self.take_in(&dir, name, self.prefix.join(&path));
+        }
+        Ok(Level { dir, path, rest: entries.into_iter(), ignores: self.ignores.len() })
     }
-    // Another root than the workspace has nothing above it that is ours.
-    let inside = workspace.absolute(start).strip_prefix(workspace.root()).is_ok();
-    let mut base = PathBuf::new();
-    for component in start.relative().components().filter(|_| inside) {
-        take_in(&mut ignores, missed, &dir, OsStr::new(".gitignore"), base.clone());
-        base.push(component);
-        match dir.open_dir(component.as_os_str()) {
-            Ok(below) => dir = below,
-            Err(_) => break,
+
+    /// The ignore files of the folders above where a walk begins, from the workspace down.
+    fn take_in_above(&mut self, workspace: &Workspace, start: &WorkspacePath) {
+        let Ok(mut dir) = workspace.resolve(".").and_then(|top| workspace.open_dir(&top)) else { return };
+        let info = dir.open_dir(OsStr::new(".git")).and_then(|git| git.open_dir(OsStr::new("info")));
+        if let Ok(info) = info {
+            self.take_in(&info, OsStr::new("exclude"), PathBuf::new());
+        }
+        // Another root than the workspace has nothing above it that is ours.
+        let inside = workspace.absolute(start).strip_prefix(workspace.root()).is_ok();
+        let mut base = PathBuf::new();
+        for component in start.relative().components().filter(|_| inside) {
+            self.take_in(&dir, OsStr::new(".gitignore"), base.clone());
+            base.push(component);
+            match dir.open_dir(component.as_os_str()) {
+                Ok(below) => dir = below,
+                Err(_) => break,
+            }
         }
     }
-    ignores
-}
 
-/// Takes in an ignore file, if there is one and room for it.
-fn take_in(ignores: &mut Vec<Ignore>, missed: &mut Missed, dir: &Dir, name: &OsStr, base: PathBuf) {
-    let Ok((file, _)) = dir.open_read(name) else { return };
-    let room = IGNORE_BYTES_MAX.saturating_sub(ignores.iter().map(|ignore| ignore.bytes).sum());
-    let mut bytes = Vec::new();
-    if file.take(room as u64 + 1).read_to_end(&mut bytes).is_err() {
-        return;
+    /// Takes in an ignore file, if there is one and room for it.
+    fn take_in(&mut self, dir: &Dir, name: &OsStr, base: PathBuf) {
+        let Ok((file, _)) = dir.open_read(name) else { return };
+        let room = IGNORE_BYTES_MAX.saturating_sub(self.ignores.iter().map(|ignore| ignore.bytes).sum());
+        let mut bytes = Vec::new();
+        if file.take(room as u64 + 1).read_to_end(&mut bytes).is_err() {
+            return;
+        }
+        match (bytes.len() <= room).then(|| ignore(&bytes, base)).flatten() {
+            Some(ignore) => self.ignores.push(ignore),
+            None => self.missed.large_ignores += 1,
+        }
     }
-    match (bytes.len() <= room).then(|| ignore(&bytes, base)).flatten() {
-        Some(ignore) => ignores.push(ignore),
-        None => missed.large_ignores += 1,
+
+    /// Whether the deepest ignore file that has a rule for a path says that it is ignored.
+    fn is_ignored(&self, path: &Path, is_directory: bool) -> bool {
+        let path = self.prefix.join(path);
+        let matches = self.ignores.iter().rev().filter_map(|ignore| {
+            let path = path.strip_prefix(&ignore.base).ok()?;
+            Some(ignore.rules.matched(path, is_directory)).filter(|matched| !matched.is_none())
+        });
+        matches.map(|matched| matched.is_ignore()).next().unwrap_or(false)
     }
 }
 
@@ -212,18 +220,6 @@ fn ignore(bytes: &[u8], base: PathBuf) -> Option<Ignore> {
 fn is_left_out(name: &OsStr, is_directory: bool, rules: &Rules) -> bool {
     // `.git` is a file in a linked worktree.
     (is_directory || name == ".git") && LEFT_OUT.iter().any(|left_out| name == *left_out) && !(rules.asked_for)(name)
-}
-
-/// Whether the deepest ignore file that has a rule for a path says that it is ignored.
-fn is_ignored(ignores: &[Ignore], path: &Path, is_directory: bool) -> bool {
-    for ignore in ignores.iter().rev() {
-        let Ok(path) = path.strip_prefix(&ignore.base) else { continue };
-        let matched = ignore.rules.matched(path, is_directory);
-        if !matched.is_none() {
-            return matched.is_ignore();
-        }
-    }
-    false
 }
 
 /// Whether a name is that of a file that a write of ours is about to rename.

@@ -17,10 +17,8 @@ use crate::{
 };
 
 /// Writes a file.
-pub(super) struct Write;
-
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Arguments {
+pub(super) struct Write {
     /// Path of the file, relative to the workspace. Directories that are missing are made.
     #[serde(alias = "file_path", alias = "filePath", alias = "file")]
     path: String,
@@ -38,32 +36,26 @@ impl FileWork for Write {
     const TOUCH: Touch = Touch::Writes;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
-    type Arguments = Arguments;
-
-    fn work(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-        write(arguments, call)
+    fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
+        let place = call.resolve(&self.path)?;
+        let held = Held::take(call, &place)?;
+        let options = WriteOptions { expect: held.overwritable()?, ..WriteOptions::default() };
+        let written = held.write(self.content.as_bytes(), &options)?.map_err(|error| match error {
+            WorkspaceError::Changed { .. } => held.stale(),
+            error => failure(error),
+        })?;
+        let (shown, bytes) = (call.shown(&place), self.content.len());
+        let done = if written.created { "Created" } else { "Wrote" };
+        let details = json!({
+            "path": shown,
+            "bytes_written": bytes,
+            "created": written.created,
+            "atomic": written.atomic,
+        });
+        Ok(ToolResult::ok(format!("{done}: {shown} ({bytes} bytes)"))
+            .with_details(details)
+            .with_title(format!("{done} {shown}")))
     }
-}
-
-fn write(arguments: &Arguments, call: &Call) -> Result<ToolResult, ToolResult> {
-    let place = call.resolve(&arguments.path)?;
-    let held = Held::take(call, &place)?;
-    let options = WriteOptions { expect: held.overwritable()?, ..WriteOptions::default() };
-    let written = held.write(None, arguments.content.as_bytes(), &options)?.map_err(|error| match error {
-        WorkspaceError::Changed { .. } => held.stale(),
-        error => failure(error),
-    })?;
-    let (shown, bytes) = (call.shown(&place), arguments.content.len());
-    let done = if written.created { "Created" } else { "Wrote" };
-    let details = json!({
-        "path": shown,
-        "bytes_written": bytes,
-        "created": written.created,
-        "atomic": written.atomic,
-    });
-    Ok(ToolResult::ok(format!("{done}: {shown} ({bytes} bytes)"))
-        .with_details(details)
-        .with_title(format!("{done} {shown}")))
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
-//! Files whose content is known without reading them: the system says that they have not changed since a call read or wrote them.
-//!
-//! So the content of before is known also of a file that a command of the shell has changed. Bounded; what is forgotten is
-//! "not restorable", and nothing worse.
+//! What is known of files without reading them, by session and path. Kept in memory, for the newest [`ENTRIES_MAX`]; what is
+//! forgotten is "not known", and nothing worse.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    path::{Path, PathBuf},
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -15,53 +13,61 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How many files are remembered, of all sessions together. The oldest is forgotten first.
-const ENTRIES_MAX: usize = 16_384;
+/// How many files are remembered.
+pub(crate) const ENTRIES_MAX: usize = 16_384;
 
-/// A file whose content is known.
+/// A content that the system says is still there while the file is in that state, since a call read or wrote it. So the content
+/// of before is known also of a file that a command of the shell has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
-    /// The state in which it was seen.
     pub(crate) version: Version,
-    /// What it was, with its hash.
     pub(crate) image: FileImage,
 }
 
-/// What is known of which file. A clone shares it.
-#[derive(Clone, Default)]
-pub(crate) struct Known(Arc<Lock<Table>>);
+/// What is known of files. A clone shares it. A path is absolute and goes through no link.
+#[derive(Clone)]
+pub(crate) struct Known<V>(Arc<Lock<Table<V>>>);
 
 type Key = (SessionId, PathBuf);
 
-#[derive(Default)]
-struct Table {
-    files: HashMap<Key, (u64, Remembered)>,
-    /// By age; one that was remembered anew stands here twice, and the older mention means nothing.
-    order: VecDeque<(u64, Key)>,
+struct Table<V> {
+    entries: HashMap<Key, (u64, V)>,
+    by_age: BTreeMap<u64, Key>,
     count: u64,
 }
 
-impl Known {
-    /// Remembers a file by its absolute path without links.
-    pub(crate) fn remember(&self, session: &SessionId, path: PathBuf, remembered: Remembered) {
-        let mut table = self.0.lock();
+impl<V> Default for Known<V> {
+    fn default() -> Known<V> {
+        Known(Arc::new(Lock::new(Table { entries: HashMap::new(), by_age: BTreeMap::new(), count: 0 })))
+    }
+}
+
+impl<V: Clone> Known<V> {
+    /// Remembers it in place of what was known. What was remembered the longest time ago gives way.
+    pub(crate) fn remember(&self, session: &SessionId, path: PathBuf, what: V) {
+        let (mut table, key) = (self.0.lock(), (session.clone(), path));
         table.count += 1;
-        let (count, key) = (table.count, (session.clone(), path));
-        table.files.insert(key.clone(), (count, remembered));
-        table.order.push_back((count, key));
-        while table.files.len() > ENTRIES_MAX || table.order.len() > 2 * ENTRIES_MAX {
-            let Some((age, key)) = table.order.pop_front() else { break };
-            if table.files.get(&key).is_some_and(|(newest, _)| *newest == age) {
-                table.files.remove(&key);
-            }
+        let age = table.count;
+        if let Some((before, _)) = table.entries.insert(key.clone(), (age, what)) {
+            table.by_age.remove(&before);
+        }
+        table.by_age.insert(age, key);
+        if table.entries.len() > ENTRIES_MAX
+            && let Some((_, oldest)) = table.by_age.pop_first()
+        {
+            table.entries.remove(&oldest);
         }
     }
 
-    /// What is known of a file that is in this state; `None` where it was touched since, or nobody remembers.
-    pub(crate) fn recall(&self, session: &SessionId, path: &Path, version: &Version) -> Option<FileImage> {
-        let table = self.0.lock();
-        let (_, remembered) = table.files.get(&(session.clone(), path.to_owned()))?;
-        (remembered.version == *version).then(|| remembered.image.clone())
+    pub(crate) fn recall(&self, session: &SessionId, path: PathBuf) -> Option<V> {
+        self.0.lock().entries.get(&(session.clone(), path)).map(|(_, what)| what.clone())
+    }
+}
+
+impl Known<Remembered> {
+    /// The content of a file that is in this very state.
+    pub(crate) fn content(&self, session: &SessionId, path: PathBuf, version: &Version) -> Option<FileImage> {
+        self.recall(session, path).filter(|known| known.version == *version).map(|known| known.image)
     }
 }
 
@@ -83,15 +89,16 @@ mod tests {
         let (known, session) = (Known::default(), SessionId::new());
         let remembered = || Remembered { version: version(), image: image.clone() };
         known.remember(&session, "f".into(), remembered());
-        assert_eq!(known.recall(&session, Path::new("f"), &version()), Some(image.clone()));
-        assert_eq!(known.recall(&SessionId::new(), Path::new("f"), &version()), None);
+        assert_eq!(known.content(&session, "f".into(), &version()), Some(image.clone()));
+        assert_eq!(known.content(&SessionId::new(), "f".into(), &version()), None);
         for n in 0..3 * ENTRIES_MAX {
             known.remember(&session, format!("g{}", n % (ENTRIES_MAX - 1)).into(), remembered());
         }
-        assert!(known.0.lock().order.len() <= 2 * ENTRIES_MAX);
         known.remember(&session, "f".into(), remembered());
-        assert!(known.0.lock().files.len() <= ENTRIES_MAX);
+        let table = known.0.lock();
+        assert_eq!((table.entries.len(), table.by_age.len()), (ENTRIES_MAX, ENTRIES_MAX));
+        drop(table);
         std::fs::write(folder.path().join("f"), "other").unwrap();
-        assert_eq!(known.recall(&session, Path::new("f"), &version()), None);
+        assert_eq!(known.content(&session, "f".into(), &version()), None);
     }
 }

@@ -13,9 +13,9 @@
 
 use std::{
     collections::HashMap,
-    fs::{DirBuilder, OpenOptions},
-    io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -25,7 +25,7 @@ use crate::{
     tool::{
         FileImage,
         files::notes::{self, Note},
-        truncate::format_bytes,
+        truncate::{format_bytes, private_folder},
     },
 };
 
@@ -67,7 +67,7 @@ impl Vaults {
 
     /// The contents that are kept in this folder, which need not exist yet. Without one nothing is kept.
     pub(crate) fn at(&self, folder: Option<&Path>) -> Vault {
-        Vault { folder: folder.map(Path::to_owned), limits: self.limits, sums: self.sums.clone() }
+        Vault { folder: folder.map(Path::to_owned), of: self.clone() }
     }
 }
 
@@ -75,8 +75,7 @@ impl Vaults {
 #[derive(Clone, Debug)]
 pub(crate) struct Vault {
     folder: Option<PathBuf>,
-    limits: Limits,
-    sums: Sums,
+    of: Vaults,
 }
 
 /// Why a content cannot be had.
@@ -96,7 +95,7 @@ pub(crate) enum Unreadable {
 impl Vault {
     /// The largest content that is kept, in bytes.
     pub(crate) fn file_bytes_max(&self) -> u64 {
-        self.limits.file_bytes_max
+        self.of.limits.file_bytes_max
     }
 
     /// Keeps a content. Never an error: the image says where it could not be kept, and why.
@@ -112,12 +111,12 @@ impl Vault {
     }
 
     fn beyond_one(&self) -> String {
-        format!("it is larger than {}", shown(self.limits.file_bytes_max))
+        format!("it is larger than {}", shown(self.of.limits.file_bytes_max))
     }
 
     fn store(&self, hash: &str, content: &[u8]) -> Result<(), String> {
         let bytes = content.len() as u64;
-        if bytes > self.limits.file_bytes_max {
+        if bytes > self.of.limits.file_bytes_max {
             return Err(self.beyond_one());
         }
         let folder = self.folder.as_deref().ok_or_else(|| NO_FOLDER.to_owned())?;
@@ -127,13 +126,13 @@ impl Vault {
         }
         let failed = |error: io::Error| format!("it could not be kept: {error}");
         // Held while it is written, so that two calls do not both take the last of the room.
-        let mut sums = self.sums.lock();
+        let mut sums = self.of.sums.lock();
         let sum = match sums.get(folder) {
             Some(sum) => *sum,
             None => count(folder).map_err(failed)?,
         };
-        if sum.saturating_add(bytes) > self.limits.session_bytes_max {
-            return Err(format!("the session keeps as much as it may, {}", shown(self.limits.session_bytes_max)));
+        if sum.saturating_add(bytes) > self.of.limits.session_bytes_max {
+            return Err(format!("the session keeps as much as it may, {}", shown(self.of.limits.session_bytes_max)));
         }
         write(folder, &path, content).map_err(failed)?;
         if sums.len() >= SUMS_MAX {
@@ -150,14 +149,11 @@ impl Vault {
             return Err(Unreadable::Missing);
         }
         let folder = self.folder.as_ref().ok_or(Unreadable::Missing)?;
-        let file = match std::fs::File::open(folder.join(hash)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unreadable::Missing),
-            opened => opened?,
-        };
-        let mut content = Vec::new();
         // Whoever set the limits lower since still gets back what was kept.
-        let bytes_max = file.metadata()?.len();
-        file.take(bytes_max).read_to_end(&mut content)?;
+        let content = match std::fs::read(folder.join(hash)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unreadable::Missing),
+            read => read?,
+        };
         match blake3::hash(&content).to_hex().as_str() == hash {
             true => Ok(content),
             false => Err(Unreadable::Damaged),
@@ -172,7 +168,7 @@ impl Vault {
     /// Notes what is about to be done.
     pub(crate) fn note(&self, note: &Note) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        make_folder(folder)?;
+        private_folder(folder)?;
         notes::append(folder, note)
     }
 
@@ -183,7 +179,7 @@ impl Vault {
 }
 
 fn write(folder: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    make_folder(folder)?;
+    private_folder(folder)?;
     let draft = folder.join(format!(".new-{}", uuid::Uuid::now_v7().simple()));
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
@@ -191,14 +187,6 @@ fn write(folder: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
         std::fs::rename(&draft, path)
     };
     write().inspect_err(|_| drop(std::fs::remove_file(&draft)))
-}
-
-/// Not what is above it: of a session that was deleted nothing is made again.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made,
-    }
 }
 
 /// What is there takes so much. Drafts of a process that died go.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::tool::{
     ToolResult,
@@ -29,13 +29,12 @@ pub(crate) async fn bounded(
     folder: Option<Arc<PathBuf>>,
     id: String,
 ) -> ToolResult {
-    let details_bytes = json_bytes(&result.details);
+    // A value that is no JSON cannot be made.
+    let details_bytes = serde_json::to_vec(&result.details).map_or(0, |json| json.len());
     if details_bytes > DETAILS_BYTES_MAX {
         result.details = json!({ "dropped_bytes": details_bytes });
     }
-    if let Some((at, _)) = result.title.as_ref().and_then(|title| title.char_indices().nth(TITLE_CHARS_MAX)) {
-        result.title.as_mut().into_iter().for_each(|title| title.truncate(at));
-    }
+    result.title = result.title.map(|title| title.chars().take(TITLE_CHARS_MAX).collect());
     let left_out = leave_out_attachments(&mut result);
     let (bytes, lines) = (result.content.len(), count_lines(&result.content));
     let is_within = bytes <= limits.max_bytes.saturating_add(WORDS_BYTES)
@@ -100,24 +99,6 @@ fn beginning(whole: &str, max_chars: usize) -> String {
     let end = whole.char_indices().nth(max_chars).map_or(whole.len(), |(at, _)| at);
     let more = whole[end..].chars().count();
     format!("{}\n... (output truncated, {more} more characters) ...\n", &whole[..end])
-}
-
-/// How many bytes a value takes as JSON.
-fn json_bytes(value: &Value) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // Counting cannot fail, and a value that is no JSON cannot be made.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl Spill {
     /// `id` names the call for people; what does not belong in a file name is replaced. Where this process may only make
     /// smaller files than `max_bytes`, that is the cap. Blocks on the disk.
     pub fn create(folder: &Path, id: &str, max_bytes: u64) -> io::Result<Spill> {
-        create_private_folder(folder)?;
+        private_folder(folder)?;
         // A folder that cannot be tidied up can still take a file.
         if let Err(error) = tidy_spills(folder, SystemTime::now(), RETENTION) {
             tracing::warn!(folder = %folder.display(), %error, "old outputs could not be removed");
@@ -105,21 +105,6 @@ impl Spill {
         self.file.write_all(taken)?;
         self.written += taken.len() as u64;
         Ok(())
-    }
-
-    /// Counts bytes that come after the cap, without the disk. Says whether it is full; where it is not, nothing was counted.
-    pub fn pass_over(&mut self, bytes: usize) -> bool {
-        let is_full = self.written >= self.max_bytes;
-        if is_full {
-            self.dropped += bytes as u64;
-        }
-        is_full
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Closes it. From now on it stays.
@@ -212,26 +197,21 @@ pub fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> 
 }
 
 /// Removes what a folder keeps too long or too much of; gives back how many files. Blocks on the disk.
+///
+/// One that is gone already is no error; one that will not go keeps none of the others.
 pub fn tidy_spills(folder: &Path, now: SystemTime, retention: Retention) -> io::Result<usize> {
-    let (removed, error) = remove_spills(&expired(&list_spills(folder)?, now, retention));
-    error.map_or(Ok(removed), Err)
-}
-
-/// Deletes those files; gives back how many it deleted and the first error. One that is gone already is no error.
-pub fn remove_spills(paths: &[PathBuf]) -> (usize, Option<io::Error>) {
-    let mut removed = 0;
-    let mut first = None;
-    for path in paths {
+    let (mut removed, mut first) = (0, None);
+    for path in expired(&list_spills(folder)?, now, retention) {
         match std::fs::remove_file(path) {
             Ok(()) => removed += 1,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => first = first.or(Some(error)),
         }
     }
-    (removed, first)
+    first.map_or(Ok(removed), Err)
 }
 
-fn create_private_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

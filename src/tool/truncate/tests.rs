@@ -259,7 +259,7 @@ proptest! {
     /// With the totals that a rolling buffer counted, however little of the text it still has.
     #[test]
     fn totals_are_those_of_the_whole(text in texts(), kept in 0usize..80, max_lines in 0usize..12, max_bytes in 0usize..60) {
-        let start = next_char(&text, text.len().saturating_sub(kept));
+        let start = text.ceil_char_boundary(text.len().saturating_sub(kept));
         let cut = tail(&text[start..], Limits::new(max_lines, max_bytes)).with_totals(count_lines(&text), text.len());
         prop_assert!(text.ends_with(&cut.content) && cut.content.len() <= max_bytes);
         prop_assert_eq!((cut.total_lines, cut.total_bytes), (text.lines().count(), text.len()));

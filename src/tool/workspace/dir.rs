@@ -49,17 +49,15 @@ impl Dir {
     /// Lists it, in the order of the disk, without `.` and `..`. Takes as little memory for a million entries as for one.
     pub fn entries(&self) -> Result<DirEntries, WorkspaceError> {
         let read = rustix::fs::Dir::read_from(&self.handle);
-        let path = self.path.clone();
-        Ok(DirEntries { inner: read.map_err(|errno| self.error(errno))?, path })
+        let inner = read.map_err(|errno| WorkspaceError::from_errno(self.path.to_string(), errno))?;
+        Ok(DirEntries { inner, path: self.path.clone() })
     }
 
     /// What a name in it is; of a link the link itself.
     pub fn info(&self, name: &OsStr) -> Result<FileInfo, WorkspaceError> {
         let path = self.child(name)?;
-        match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(FileInfo::from_stat(&stat)),
-            Err(errno) => Err(WorkspaceError::from_errno(path.to_string(), errno)),
-        }
+        let stat = statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.map(|stat| FileInfo::from_stat(&stat)).map_err(|errno| WorkspaceError::from_errno(path.to_string(), errno))
     }
 
     /// Opens a directory in it. A link is refused as "not a directory".
@@ -92,10 +90,6 @@ impl Dir {
             why: "it must be one name, not a path",
         };
         self.path.child(name).ok_or_else(bad)
-    }
-
-    fn error(&self, errno: Errno) -> WorkspaceError {
-        WorkspaceError::from_errno(self.path.to_string(), errno)
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::tool::workspace::{Beneath, Reach, Root, WorkspaceError, path::collapse, walk::DIRECTORY};
+use crate::tool::workspace::{Reach, Root, WorkspaceError, path::collapse, walk::DIRECTORY};
 
 /// What came of a path that was allowed.
 pub(super) enum Granted {
@@ -28,13 +28,7 @@ pub(super) fn open(given: &Path) -> Result<Granted, WorkspaceError> {
     let path = collapse(given);
     let shown = || path.display().to_string();
     let failed = |errno: Errno| WorkspaceError::from_errno(shown(), errno);
-    let names: Vec<_> = path
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(name),
-            _ => None,
-        })
-        .collect();
+    let names: Vec<_> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
     let flags = DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut here = openat(CWD, "/", flags, Mode::empty()).map_err(failed)?;
     let mut top = PathBuf::from("/");
@@ -65,11 +59,8 @@ pub(super) fn open(given: &Path) -> Result<Granted, WorkspaceError> {
             path: top.clone(),
             real: top,
             read_only: false,
-            // The kernel would follow links that stay beneath the folder.
-            beneath: Beneath::Walk,
             reach: Reach::Only(only),
         }));
     }
-    let beneath = super::walk::kernel_can(&here);
-    Ok(Granted::Root(Root { handle: here, path: top.clone(), real: top, read_only: false, beneath, reach: Reach::All }))
+    Ok(Granted::Root(Root { handle: here, path: top.clone(), real: top, read_only: false, reach: Reach::All }))
 }

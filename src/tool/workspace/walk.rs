@@ -1,10 +1,11 @@
 //! Getting from an open folder to what a path means beneath it, without ever leaving it.
 //!
-//! [`open`] asks the kernel (`openat2` with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`) where it can. [`locate`] walks by
-//! itself: it opens one component at a time relative to the handle of the one before, never following a link; a link is read
-//! and its text is walked in turn; `..` goes back to a handle that is still held, or down once more
-//! from the root. It never names a path of more than one
-//! component to the system, so a link that is swapped in is either seen as a link or not there yet.
+//! A walk opens one component at a time relative to the handle of the one before, never following a link; a link is read and
+//! its text is walked in turn; `..` goes back to a handle that is still held, or down once more from the root. It never names a
+//! path of more than one component to the system, so a link that is swapped in is either seen as a link or not there yet.
+//!
+//! Rejected: `openat2` with `RESOLVE_BENEATH`. It refuses absolute links that lead inside, makes no directory, and is missing in
+//! some sandboxes, so the walk is needed all the same; a second road only saves a few calls to the system for each open.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +22,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::tool::workspace::{Beneath, Reach, Root};
+use crate::tool::workspace::{Reach, Root};
 
 /// How many links one path may go through, as in Linux.
 const LINKS_MAX: usize = 40;
@@ -78,11 +79,6 @@ pub(super) enum Place {
 /// Opens what a path means, beneath the root. `flags` must not create.
 pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<OwnedFd, Fault> {
     let flags = flags | OFlags::CLOEXEC;
-    if root.beneath == Beneath::Kernel
-        && let Some(opened) = open_by_kernel(&root.handle, relative, flags)
-    {
-        return opened;
-    }
     for _ in 0..TRIES {
         match locate(root, relative, LastLink::Follow, Missing::Refuse)? {
             Place::Directory(handle) => return Ok(openat(&handle, ".", flags, Mode::empty())?),
@@ -98,41 +94,6 @@ pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<OwnedF
         }
     }
     Err(Errno::AGAIN.into())
-}
-
-/// Whether the kernel has `openat2`. Sandboxes answer with other errors than "no such call"; any of them means no.
-#[cfg(target_os = "linux")]
-pub(super) fn kernel_can(handle: &OwnedFd) -> Beneath {
-    match open_by_kernel(handle, Path::new(""), DIRECTORY | OFlags::CLOEXEC) {
-        Some(Ok(_)) => Beneath::Kernel,
-        _ => Beneath::Walk,
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn kernel_can(_: &OwnedFd) -> Beneath {
-    Beneath::Walk
-}
-
-/// `None` where the kernel cannot decide: an absolute link, which may lead inside, or a path that is renamed all the time.
-#[cfg(target_os = "linux")]
-fn open_by_kernel(root: &OwnedFd, relative: &Path, flags: OFlags) -> Option<Result<OwnedFd, Fault>> {
-    use rustix::fs::{ResolveFlags, openat2};
-    let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    for _ in 0..TRIES {
-        match openat2(root, relative, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(Errno::XDEV | Errno::NOSYS) => return None,
-            opened => return Some(opened.map_err(Fault::from)),
-        }
-    }
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_by_kernel(_: &OwnedFd, _: &Path, _: OFlags) -> Option<Result<OwnedFd, Fault>> {
-    None
 }
 
 /// The path without links that a path means, relative to the root; it may name what is not there yet.

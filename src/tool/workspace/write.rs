@@ -17,7 +17,7 @@ use rustix::{
 
 use crate::tool::workspace::{
     FileInfo, FileKind, Version, Workspace, WorkspaceError, WorkspacePath,
-    walk::{self, Fault, LastLink, Missing, Place},
+    walk::{Fault, LastLink, Missing, Place},
 };
 
 /// How often a write starts again because the file was replaced between two looks at it.
@@ -31,15 +31,13 @@ pub struct WriteOptions {
     /// Write only if the file is still in this state; otherwise [`WorkspaceError::Changed`]. It is looked at right before
     /// the new content takes its place; a change in the microseconds between is not seen. `None` by default: write always.
     pub expect: Option<Version>,
-    /// Wait until the disk has it. False by default.
-    pub sync: bool,
     /// The permission bits of the file from then on. `None` by default: an old file keeps its own, a new one has the usual.
     pub mode: Option<u32>,
 }
 
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
-        WriteOptions { create_parents: true, expect: None, sync: false, mode: None }
+        WriteOptions { create_parents: true, expect: None, mode: None }
     }
 }
 
@@ -73,13 +71,11 @@ pub(super) fn write(
     options: &WriteOptions,
 ) -> Result<Written, WorkspaceError> {
     let missing = if options.create_parents { Missing::Create } else { Missing::Refuse };
-    let root = workspace.root_of(path);
     if content.len() as u64 > file_size_max() {
         return Err(workspace.fault(path, Fault::Os(Errno::FBIG)));
     }
     for _ in 0..TRIES {
-        let place = walk::locate(root, path.relative(), LastLink::Follow, missing);
-        let (parent, name, stat) = match place.map_err(|fault| workspace.fault(path, fault))? {
+        let (parent, name, stat) = match workspace.locate(path, LastLink::Follow, missing)? {
             Place::Directory(_) => return Err(WorkspaceError::IsDirectory { path: path.to_string() }),
             Place::Entry { parent, name, stat } => (parent, name, stat),
         };
@@ -154,10 +150,9 @@ impl Target<'_> {
     fn create(&self, content: &[u8]) -> Result<Written, Stop> {
         let write = || {
             let mut temporary = Temporary::create(self.parent, Mode::from_bits_truncate(0o666))?;
-            temporary.fill(content, self.options)?;
+            temporary.fill(content)?;
             self.set_mode(&temporary.file)?;
             temporary.rename(self.name)?;
-            self.sync_directory()?;
             // The rename changes the time of change, so the file is asked afterwards.
             FileInfo::of(&temporary.file)
         };
@@ -169,7 +164,7 @@ impl Target<'_> {
     fn replace(&self, content: &[u8], stat: &Stat) -> Result<FileInfo, Errno> {
         // Private until it has the old one's mode.
         let mut temporary = Temporary::create(self.parent, Mode::from_bits_truncate(0o600))?;
-        temporary.fill(content, self.options)?;
+        temporary.fill(content)?;
         let new = rustix::fs::fstat(&temporary.file)?;
         if (new.st_uid, new.st_gid) != (stat.st_uid, stat.st_gid) {
             // Only root can give a file away; for anyone else the file becomes the writer's, as with any editor.
@@ -183,7 +178,6 @@ impl Target<'_> {
             return Err(Errno::STALE);
         }
         temporary.rename(self.name)?;
-        self.sync_directory()?;
         FileInfo::of(&temporary.file)
     }
 
@@ -204,9 +198,6 @@ impl Target<'_> {
         old.write_all(content).map_err(io)?;
         old.set_len(content.len() as u64).map_err(io)?;
         self.set_mode(&old).map_err(|errno| self.error(errno))?;
-        if self.options.sync {
-            old.sync_all().map_err(io)?;
-        }
         let info = FileInfo::of(&old).map_err(|errno| self.error(errno))?;
         Ok(Written { created: false, atomic: false, info })
     }
@@ -225,14 +216,6 @@ impl Target<'_> {
             Some(mode) => fchmod(file, Mode::from_raw_mode(mode & 0o7777)),
             None => Ok(()),
         }
-    }
-
-    fn sync_directory(&self) -> Result<(), Errno> {
-        if self.options.sync {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::fsync(openat(self.parent, ".", flags, Mode::empty())?)?;
-        }
-        Ok(())
     }
 
     fn changed(&self) -> Stop {
@@ -262,12 +245,8 @@ impl<'a> Temporary<'a> {
         Ok(Temporary { parent, name, file, renamed: false })
     }
 
-    fn fill(&mut self, content: &[u8], options: &WriteOptions) -> Result<(), Errno> {
-        let filled = self.file.write_all(content).and_then(|()| match options.sync {
-            true => self.file.sync_all(),
-            false => Ok(()),
-        });
-        filled.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    fn fill(&mut self, content: &[u8]) -> Result<(), Errno> {
+        self.file.write_all(content).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     fn rename(&mut self, name: &OsStr) -> Result<(), Errno> {

@@ -4,6 +4,7 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tokio::{
+    sync::mpsc,
     task::{JoinHandle, spawn_blocking},
     time::{Instant, timeout, timeout_at},
 };
@@ -23,8 +24,6 @@ const ROLLING_BYTES: usize = 100 * 1024;
 const APART_BYTES: usize = 16 * 1024;
 /// How much of a stream may be held back: the beginning of one character.
 const HELD_BYTES_MAX: usize = 3;
-/// How much is read after the end of everybody who wrote: more than what a pipe may hold.
-const REST_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// How long the end of a call waits for the disk before it gives the file up.
 const DISK_PATIENCE: Duration = Duration::from_secs(1);
 /// How much of the end a progress report shows.
@@ -39,19 +38,19 @@ pub(super) struct Capture {
     folder: Option<Arc<PathBuf>>,
     id: String,
     limits: Limits,
-    spill: Spilling,
-    /// What is to go to the file next: no more than was read while one piece was being written.
+    /// Once there is too much to be shown.
+    writer: Option<Writer>,
+    /// What the writer has not got yet.
     unwritten: Vec<u8>,
     /// How much was there at the last progress report.
     shown: usize,
 }
 
-enum Spilling {
-    No,
-    To(Spill),
-    /// A piece is being written, on a thread that may wait for the disk.
-    Writing(JoinHandle<io::Result<Spill>>),
-    Failed(String),
+/// The task that writes the file, and the way to it. It ends when nothing more can come, or with the first error; a file that
+/// nobody waits for then is removed again.
+struct Writer {
+    pieces: mpsc::Sender<Vec<u8>>,
+    file: JoinHandle<io::Result<Spill>>,
 }
 
 /// What a command wrote.
@@ -72,7 +71,7 @@ impl Capture {
             folder: context.spill.clone(),
             id: format!("{}-{}", context.session, context.call),
             limits: options.limits,
-            spill: Spilling::No,
+            writer: None,
             unwritten: Vec::new(),
             shown: 0,
         }
@@ -82,17 +81,14 @@ impl Capture {
     pub(super) async fn take(&mut self, stream: Stream, bytes: &[u8]) {
         // The beginning is still in memory when the file is begun, because the file begins long before memory is full.
         let reaches = self.output.merged().total_bytes() + bytes.len() + HELD_BYTES_MAX > self.spill_from;
-        let begun = !matches!(self.spill, Spilling::No);
-        let beginning = (reaches && !begun).then(|| self.output.merged().bytes().to_vec());
+        let beginning = (reaches && self.writer.is_none()).then(|| self.output.merged().bytes().to_vec());
         let new = self.output.push(stream, bytes);
-        if begun {
+        if let Some(beginning) = beginning.filter(|_| self.output.merged().total_bytes() > self.spill_from) {
+            self.begin_spill(beginning);
+        }
+        if self.writer.is_some() {
             self.unwritten.extend_from_slice(&new);
-            self.write_on().await;
-        } else if let Some(mut whole) = beginning
-            && self.output.merged().total_bytes() > self.spill_from
-        {
-            whole.extend_from_slice(&new);
-            self.begin_spill(whole);
+            self.hand_over().await;
         }
     }
 
@@ -105,21 +101,6 @@ impl Capture {
                 Ok(Event::Output(stream, bytes)) => {
                     // What is not on the disk in time is in memory.
                     let _ = timeout_at(until, self.take(stream, &bytes)).await;
-                }
-                Ok(Event::Ended(_)) => {}
-                Ok(Event::Closed) | Err(_) => return,
-            }
-        }
-    }
-
-    /// Takes what is left in the pipes, however busy the machine is, until nothing comes for so long.
-    pub(super) async fn rest(&mut self, process: &mut Process, silence: Duration) {
-        let mut bytes_left = REST_BYTES_MAX;
-        while bytes_left > 0 {
-            match timeout(silence, process.next()).await {
-                Ok(Event::Output(stream, bytes)) => {
-                    bytes_left = bytes_left.saturating_sub(bytes.len());
-                    let _ = timeout(silence, self.take(stream, &bytes)).await;
                 }
                 Ok(Event::Ended(_)) => {}
                 Ok(Event::Closed) | Err(_) => return,
@@ -143,73 +124,64 @@ impl Capture {
 
     pub(super) async fn finish(mut self) -> Captured {
         let rest = self.output.finish();
-        if !matches!(self.spill, Spilling::No) {
+        if self.writer.is_some() {
             self.unwritten.extend_from_slice(&rest);
         }
         let merged = self.output.merged();
         let (lines, bytes) = (merged.total_lines(), merged.total_bytes());
         let truncation = tail(&merged.text(), self.limits).with_totals(lines, bytes);
-        if truncation.truncated && matches!(self.spill, Spilling::No) {
+        if truncation.truncated && self.writer.is_none() {
             // Few bytes, but too many lines.
             self.begin_spill(self.output.merged().bytes().to_vec());
         }
-        self.settle().await;
-        let spill = match self.spill {
-            Spilling::No => None,
-            Spilling::To(spill) => Some(Ok(spill.finish())),
-            Spilling::Failed(why) => Some(Err(why)),
-            Spilling::Writing(_) => Some(Err("it was not finished".to_owned())),
-        };
+        let late = || Some(Err("the disk did not answer in time".to_owned()));
+        let spill = timeout(DISK_PATIENCE, self.settle()).await.unwrap_or_else(|_| late());
         Captured { truncation, spill, output: self.output }
     }
 
-    fn begin_spill(&mut self, bytes: Vec<u8>) {
-        let Some(folder) = self.folder.clone() else {
-            self.spill = Spilling::Failed(NO_FOLDER.to_owned());
-            return;
-        };
-        let (id, max_bytes) = (self.id.clone(), self.spill_bytes_max);
-        self.spill = Spilling::Writing(spawn_blocking(move || {
-            let mut spill = Spill::create(&folder, &id, max_bytes)?;
-            spill.write(&bytes)?;
-            Ok(spill)
-        }));
+    fn begin_spill(&mut self, beginning: Vec<u8>) {
+        let (pieces, to_write) = mpsc::channel(1);
+        let file = write_all(self.folder.clone(), self.id.clone(), self.spill_bytes_max, to_write);
+        self.writer = Some(Writer { pieces, file: tokio::spawn(file) });
+        self.unwritten = beginning;
     }
 
-    /// Sees the last piece written, and has the next one begun. A full disk costs the file, never the output in memory.
-    async fn write_on(&mut self) {
-        loop {
-            match &mut self.spill {
-                Spilling::Writing(piece) => {
-                    let written = piece.await.unwrap_or_else(|lost| Err(io::Error::other(lost)));
-                    self.spill = written.map_or_else(|error| Spilling::Failed(error.to_string()), Spilling::To);
-                }
-                Spilling::No | Spilling::Failed(_) => return self.unwritten.clear(),
-                Spilling::To(_) if self.unwritten.is_empty() => return,
-                Spilling::To(spill) => {
-                    let bytes = std::mem::take(&mut self.unwritten);
-                    if !spill.pass_over(bytes.len())
-                        && let Spilling::To(mut spill) = std::mem::replace(&mut self.spill, Spilling::No)
-                    {
-                        let piece = spawn_blocking(move || spill.write(&bytes).map(|()| spill));
-                        self.spill = Spilling::Writing(piece);
-                    }
-                    return;
-                }
-            }
+    /// Gives the writer what it has not got yet, as soon as it takes more. What is cut off here is given to it the next time.
+    async fn hand_over(&mut self) {
+        let Some(writer) = self.writer.as_ref().filter(|_| !self.unwritten.is_empty()) else { return };
+        match writer.pieces.reserve().await {
+            Ok(room) => room.send(std::mem::take(&mut self.unwritten)),
+            // It has failed, and says so at the end.
+            Err(_) => self.unwritten.clear(),
         }
     }
 
-    /// Waits until everything is written, but not for ever.
-    async fn settle(&mut self) {
-        let all = async {
-            while matches!(self.spill, Spilling::Writing(_)) || !self.unwritten.is_empty() {
-                self.write_on().await;
-            }
-        };
-        if timeout(DISK_PATIENCE, all).await.is_err() {
-            // What is being written removes its file when it is done.
-            self.spill = Spilling::Failed("the disk did not answer in time".to_owned());
-        }
+    /// Waits until all is in the file.
+    async fn settle(&mut self) -> Option<Result<SpillFile, String>> {
+        self.hand_over().await;
+        let Writer { pieces, file } = self.writer.take()?;
+        drop(pieces);
+        let written = file.await.unwrap_or_else(|lost| Err(io::Error::other(lost)));
+        Some(written.map(Spill::finish).map_err(|error| error.to_string()))
     }
+}
+
+/// Writes a spill file of all that comes.
+async fn write_all(
+    folder: Option<Arc<PathBuf>>,
+    id: String,
+    max_bytes: u64,
+    mut pieces: mpsc::Receiver<Vec<u8>>,
+) -> io::Result<Spill> {
+    let folder = folder.ok_or_else(|| io::Error::other(NO_FOLDER))?;
+    let mut spill = on_disk(move || Spill::create(&folder, &id, max_bytes)).await?;
+    while let Some(piece) = pieces.recv().await {
+        spill = on_disk(move || spill.write(&piece).map(|()| spill)).await?;
+    }
+    Ok(spill)
+}
+
+/// Does on a thread what may wait for the disk.
+async fn on_disk(work: impl FnOnce() -> io::Result<Spill> + Send + 'static) -> io::Result<Spill> {
+    spawn_blocking(work).await.unwrap_or_else(|lost| Err(io::Error::other(lost)))
 }

@@ -5,7 +5,7 @@
 //! bound is reached that is said, and nothing is listed. What others change in the same moments is taken for the command's.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
@@ -13,7 +13,7 @@ use std::{
 use crate::{
     tool::{
         Changes, FileChange, FileImage, FileState, ToolContext,
-        files::{Files, Remembered, Vault},
+        files::{Files, Vault},
         workspace::{FileInfo, FileKind, Workspace, WorkspacePath},
     },
     tools::{
@@ -54,40 +54,33 @@ const CLOCK_LAG: Duration = Duration::from_millis(50);
 /// What stands where nobody read or wrote a file before a command changed it.
 const NOT_KNOWN: &str = "changed by bash, and its content before that is not known";
 
+/// Why nothing is listed of a call that was stopped before its command began.
+const STOPPED: &str = "the call was stopped while its workspace was looked at";
+
 /// What stands in the result of a call that ended before its second look.
 const CUT_OFF: &str = "the command was cut off, and nobody looked at what it had changed";
 
-/// What was found before a command.
-pub(super) enum Before {
-    /// The call belongs to no session, so nobody wants to know.
-    Nobody,
-    /// Why nothing can be listed.
-    Beyond(String),
-    Looked(Look),
-}
-
 /// The files of a workspace at one moment.
 pub(super) struct Look {
+    workspace: Workspace,
+    limits: LookLimits,
     files: BTreeMap<PathBuf, FileInfo>,
     at: SystemTime,
     /// What could not be looked at, for people.
     missed: Option<String>,
 }
 
-/// The look before a command.
-pub(super) async fn before(limits: Option<LookLimits>, context: &ToolContext) -> Before {
+/// The look before a command, or why nothing can be listed.
+pub(super) async fn before(limits: Option<LookLimits>, context: &ToolContext) -> Result<Look, String> {
     if context.changes.place().is_none() {
-        return Before::Nobody;
+        return Err("the call belongs to no session".to_owned());
     }
     context.changes.unlisted(CUT_OFF);
-    let Some(limits) = limits else {
-        return Before::Beyond("bash was set not to look at what commands change".to_owned());
-    };
+    let limits = limits.ok_or("bash was set not to look at what commands change")?;
     let (root, cancel) = (context.workspace.clone(), context.cancel.clone());
-    let look = move || look(&root, limits, &|| cancel.is_cancelled());
     tokio::select! {
-        looked = on_a_thread(limits.time_max, look) => looked.map_or_else(Before::Beyond, Before::Looked),
-        () = context.cancelled() => Before::Beyond("the call was stopped while its workspace was looked at".to_owned()),
+        looked = on_a_thread(limits.time_max, move || look(&root, limits, &|| cancel.is_cancelled())) => looked,
+        () = context.cancelled() => Err(STOPPED.to_owned()),
     }
 }
 
@@ -103,24 +96,22 @@ async fn on_a_thread<T: Send + 'static>(
 }
 
 /// The look after a command, and what follows from both. It is said in the call's log.
-pub(super) async fn after(before: Before, limits: Option<LookLimits>, files: &Files, context: &ToolContext) {
-    let (before, limits) = match (before, limits) {
-        (Before::Nobody, _) => return,
-        (Before::Beyond(why), _) => return context.changes.put(Changes::unlisted(why)),
-        (Before::Looked(_), None) => return,
-        (Before::Looked(before), Some(limits)) => (before, limits),
-    };
-    let Some((folder, _)) = context.changes.place() else { return };
-    let (vault, files) = (files.vaults.at(folder), files.clone());
+pub(super) async fn after(before: Result<Look, String>, files: &Files, context: &ToolContext) {
+    let (folder, _) = context.changes.place().unzip();
+    let (vault, files) = (files.vaults.at(folder.flatten()), files.clone());
     let (root, session) = (context.workspace.clone(), context.session.clone());
-    let compare = move || {
-        // The command is over, so a call that was stopped is looked at too.
-        let after = look(&root, limits, &|| false)?;
-        let workspace = Workspace::open(&root).map_err(|error| error.to_string())?;
-        let comparison = Comparison { workspace, vault, files, session, contents: 0 };
-        Ok(comparison.changes(&before, &after))
+    let changes = match before {
+        Err(why) => Err(why),
+        Ok(before) => {
+            let time_max = before.limits.time_max;
+            let compare = move || {
+                // The command is over, so a call that was stopped is looked at too.
+                let after = look(&root, before.limits, &|| false)?;
+                Ok(Comparison { before, after, vault, files, session, contents: 0 }.changes())
+            };
+            on_a_thread(time_max, compare).await
+        }
     };
-    let changes = on_a_thread(limits.time_max, compare).await;
     context.changes.put(changes.unwrap_or_else(Changes::unlisted));
 }
 
@@ -151,18 +142,19 @@ fn look(root: &Path, limits: LookLimits, stop: &dyn Fn() -> bool) -> Result<Look
         return Err(format!("the workspace has more than {} files, so nobody looked at them", limits.files_max));
     }
     if stop() {
-        return Err("the call was stopped while its workspace was looked at".to_owned());
+        return Err(STOPPED.to_owned());
     }
     if is_late() {
         let ms = limits.time_max.as_millis();
         return Err(format!("a look at the workspace takes longer than {ms} ms, so nobody knows what changed"));
     }
-    Ok(Look { files, at, missed: missed.notice() })
+    Ok(Look { workspace, limits, files, at, missed: missed.notice() })
 }
 
 /// Two looks side by side.
 struct Comparison {
-    workspace: Workspace,
+    before: Look,
+    after: Look,
     vault: Vault,
     files: Files,
     session: SessionId,
@@ -171,38 +163,36 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn changes(mut self, before: &Look, after: &Look) -> Changes {
-        let mut changes = Changes { files: Vec::new(), unlisted: after.missed.clone().or(before.missed.clone()) };
-        let changed =
-            after.files.iter().filter(|(path, now)| before.files.get(*path).is_none_or(|was| differs(was, now)));
-        let deleted = before.files.keys().filter(|path| !after.files.contains_key(*path));
-        let mut paths: Vec<&PathBuf> = changed.map(|(path, _)| path).chain(deleted).collect();
-        paths.sort();
+    fn changes(mut self) -> Changes {
+        let mut unlisted = self.after.missed.clone().or(self.before.missed.clone());
+        let mut paths: BTreeSet<PathBuf> = self.before.files.keys().chain(self.after.files.keys()).cloned().collect();
+        paths.retain(|path| match (self.before.files.get(path), self.after.files.get(path)) {
+            (Some(was), Some(now)) => differs(was, now),
+            _ => true,
+        });
         // Where a file went that is not where it was: it has kept its content.
         let mut moved: HashMap<(u64, u64), FileImage> = HashMap::new();
-        let mut listed: Vec<(PathBuf, FileState, FileState)> = Vec::new();
+        let mut listed: Vec<(Option<FileInfo>, FileChange)> = Vec::new();
         for path in &paths {
-            let Some(place) = self.place(path) else { continue };
-            let now = match after.files.get(*path) {
-                Some(now) => Some(*now),
-                // It is ignored now, or really gone.
-                None => self.workspace.link_info(&place).ok(),
-            };
-            let was = before.files.get(*path);
-            if was.zip(now).is_some_and(|(was, now)| !differs(was, &now)) {
+            let Some(place) = self.after.workspace.beneath(path) else { continue };
+            let was = self.before.files.get(path).copied();
+            // What is not there is ignored now, or really gone.
+            let looked_at = self.after.files.get(path).copied();
+            let now = looked_at.or_else(|| self.after.workspace.link_info(&place).ok());
+            if was.zip(now).is_some_and(|(was, now)| !differs(&was, &now)) {
                 continue;
             }
             if listed.len() == LISTED_MAX {
                 let more = format!("{} more files were changed than are listed", paths.len() - LISTED_MAX);
-                changes.unlisted = Some(changes.unlisted.map_or(more.clone(), |other| format!("{other}; {more}")));
+                unlisted = Some(unlisted.map_or(more.clone(), |other| format!("{other}; {more}")));
                 break;
             }
             // Before the look at what is there now, which takes its place in the memory.
-            let was_is = was.map(|was| self.before(&place, was));
+            let known = was.map(|was| self.before(&place, &was));
             let now_is = now.map_or(FileState::Absent, |now| self.after(&place, &now));
-            let was_is = match (was.zip(was_is), now) {
-                (Some((was, was_is)), now) => with_content(was_is, was, now.as_ref(), &now_is),
-                (None, Some(now)) if now.version.changed() + CLOCK_LAG < before.at => {
+            let was_is = match (was.zip(known), now) {
+                (Some((was, known)), now) => with_content(known, &was, now.as_ref(), &now_is),
+                (None, Some(now)) if now.version.changed() + CLOCK_LAG < self.before.at => {
                     FileState::Unknown("it was there before, and was not looked at".to_owned())
                 }
                 (None, _) => FileState::Absent,
@@ -210,30 +200,19 @@ impl Comparison {
             if let (None, Some(now), FileState::File(image)) = (was, now, &now_is) {
                 moved.insert(now.version.identity(), image.clone());
             }
-            if is_same(&was_is, &now_is) {
-                continue;
+            if !is_same(&was_is, &now_is) {
+                listed.push((was, FileChange { path: names::shown(path), before: was_is, after: now_is }));
             }
-            listed.push(((*path).clone(), was_is, now_is));
         }
-        for (path, was_is, now_is) in &mut listed {
-            let was = before.files.get(path);
-            if let (FileState::Unknown(_), FileState::Absent, Some(was)) = (&*was_is, &*now_is, was)
+        for (was, change) in &mut listed {
+            if let (Some(was), FileState::Unknown(_), FileState::Absent) = (was, &change.before, &change.after)
                 && let Some(image) = moved.get(&was.version.identity())
                 && (image.bytes, image.mode) == (was.bytes, was.mode)
             {
-                *was_is = FileState::File(image.clone());
+                change.before = FileState::File(image.clone());
             }
         }
-        changes.files.extend(listed.into_iter().map(|(path, before, after)| FileChange {
-            path: names::shown(&path),
-            before,
-            after,
-        }));
-        changes
-    }
-
-    fn place(&self, path: &Path) -> Option<WorkspacePath> {
-        self.workspace.beneath(path)
+        Changes { files: listed.into_iter().map(|(_, change)| change).collect(), unlisted }
     }
 
     /// What a file is now. Small ones are read and kept, so that the next change finds them known.
@@ -241,8 +220,8 @@ impl Comparison {
         if now.kind != FileKind::File {
             return FileState::Unknown(format!("it is a {}", now.kind));
         }
-        let path = self.workspace.absolute(place);
-        if let Some(image) = self.files.known.recall(&self.session, &path, &now.version) {
+        let path = self.after.workspace.absolute(place);
+        if let Some(image) = self.files.known.content(&self.session, path.clone(), &now.version) {
             return FileState::File(image);
         }
         let room = CONTENT_BYTES_MAX.min(CONTENTS_BYTES_MAX - self.contents);
@@ -256,15 +235,10 @@ impl Comparison {
         if now.bytes > room {
             return FileState::File(stamp(now));
         }
-        match self.workspace.read(place, room) {
+        match self.after.workspace.read(place, room) {
             Ok((content, info)) => {
                 self.contents += content.len() as u64;
-                let image = self.vault.keep(&content, info.mode);
-                if info.version == now.version {
-                    let remembered = Remembered { version: info.version, image: image.clone() };
-                    self.files.known.remember(&self.session, path, remembered);
-                }
-                FileState::File(image)
+                FileState::File(self.files.keep(&self.vault, &self.session, path, &content, &info))
             }
             Err(_) => FileState::File(stamp(now)),
         }
@@ -275,7 +249,7 @@ impl Comparison {
         if was.kind != FileKind::File {
             return FileState::Unknown(format!("it was a {}", was.kind));
         }
-        let known = self.files.known.recall(&self.session, &self.workspace.absolute(place), &was.version);
+        let known = self.files.known.content(&self.session, self.after.workspace.absolute(place), &was.version);
         known.map_or_else(|| FileState::Unknown(NOT_KNOWN.to_owned()), FileState::File)
     }
 }

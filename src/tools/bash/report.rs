@@ -2,7 +2,6 @@
 
 use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -123,7 +122,7 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
     json!({
         "command": run.arguments.command,
         "exit_code": exit_code,
-        "signal": signal.map(|number| signal_name(number).map_or_else(|| number.to_string(), str::to_owned)),
+        "signal": signal.map(|number| signal_name(number).unwrap_or_else(|| number.to_string())),
         "timed_out": matches!(run.ending, Ending::TimedOut { .. }),
         "aborted": run.ending == Ending::Aborted,
         "duration_ms": u64::try_from(run.took.as_millis()).unwrap_or(u64::MAX),
@@ -150,29 +149,8 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
     })
 }
 
-fn signal_name(number: i32) -> Option<&'static str> {
-    let names = [
-        (Signal::HUP, "SIGHUP"),
-        (Signal::INT, "SIGINT"),
-        (Signal::QUIT, "SIGQUIT"),
-        (Signal::ILL, "SIGILL"),
-        (Signal::TRAP, "SIGTRAP"),
-        (Signal::ABORT, "SIGABRT"),
-        (Signal::BUS, "SIGBUS"),
-        (Signal::FPE, "SIGFPE"),
-        (Signal::KILL, "SIGKILL"),
-        (Signal::USR1, "SIGUSR1"),
-        (Signal::SEGV, "SIGSEGV"),
-        (Signal::USR2, "SIGUSR2"),
-        (Signal::PIPE, "SIGPIPE"),
-        (Signal::ALARM, "SIGALRM"),
-        (Signal::TERM, "SIGTERM"),
-        (Signal::VTALARM, "SIGVTALRM"),
-        (Signal::PROF, "SIGPROF"),
-        (Signal::IO, "SIGIO"),
-        (Signal::XCPU, "SIGXCPU"),
-        (Signal::XFSZ, "SIGXFSZ"),
-        (Signal::SYS, "SIGSYS"),
-    ];
-    names.into_iter().find(|(signal, _)| signal.as_raw() == number).map(|(_, name)| name)
+fn signal_name(number: i32) -> Option<String> {
+    // What the standard library says of such an end: `signal: 9 (SIGKILL)`.
+    let shown = (1..=64).contains(&number).then(|| ExitStatus::from_raw(number).to_string())?;
+    shown.split(['(', ')']).find(|word| word.starts_with("SIG")).map(str::to_owned)
 }

@@ -1,12 +1,12 @@
 //! What an edit changed, as a unified diff with four lines of context (F-19).
 
 use std::{
-    ops::Range,
-    time::{Duration, Instant},
+    fmt::{self, Write as _},
+    time::Duration,
 };
 
 use serde::Serialize;
-use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_diff_ops};
+use similar::{DiffTag, TextDiff};
 
 /// Lines shown around each change.
 const CONTEXT: usize = 4;
@@ -29,101 +29,30 @@ pub(in crate::tools) struct Diff {
 /// The difference between two contents of a file. Only LF ends a line.
 pub(in crate::tools) fn unified(old: &[u8], new: &[u8]) -> Diff {
     let (old, new) = (lines(old), lines(new));
-    let ops = line_ops(&old, &new);
-    let first_changed_line = ops.iter().find(|op| op.tag() != DiffTag::Equal).map_or(1, |op| op.new_range().start + 1);
-    let mut content = String::new();
-    for hunk in group_diff_ops(ops, CONTEXT) {
-        push_hunk(&mut content, &hunk, &old, &new);
-        if content.len() > DIFF_BYTES_MAX {
-            content.truncate(content.floor_char_boundary(DIFF_BYTES_MAX));
-            content.push_str("\n... [truncated]\n");
-            break;
-        }
+    let mut config = TextDiff::configure();
+    let diff = config.timeout(SEARCH_TIME_MAX).newline_terminated(true).diff_slices(&old, &new);
+    let first = diff.ops().iter().find(|op| op.tag() != DiffTag::Equal);
+    let mut text = Bounded(String::new());
+    if write!(text, "{}", diff.unified_diff().context_radius(CONTEXT)).is_err() {
+        text.0.push_str("\n... [truncated]\n");
     }
-    Diff { content, first_changed_line }
+    Diff { content: text.0, first_changed_line: first.map_or(1, |op| op.new_range().start + 1) }
+}
+
+/// A text that takes [`DIFF_BYTES_MAX`] and no more.
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        let taken = piece.floor_char_boundary(DIFF_BYTES_MAX - self.0.len());
+        self.0.push_str(&piece[..taken]);
+        if taken == piece.len() { Ok(()) } else { Err(fmt::Error) }
+    }
 }
 
 /// The lines of some bytes, each with its ending.
 pub(super) fn lines(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.split_inclusive(|&byte| byte == b'\n').collect()
-}
-
-/// The operations between two files. What is equal at both ends, in most edits nearly all, costs one pass.
-fn line_ops(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffOp> {
-    let shorter = old.len().min(new.len());
-    let head = (0..shorter).take_while(|&at| old[at] == new[at]).count();
-    let tail = (1..=shorter - head).take_while(|&at| old[old.len() - at] == new[new.len() - at]).count();
-    let changed = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
-    let deadline = Instant::now().checked_add(SEARCH_TIME_MAX);
-    let mut ops = capture_diff_slices_deadline(Algorithm::Myers, changed.0, changed.1, deadline);
-    for op in &mut ops {
-        *op = shifted(*op, head);
-    }
-    if head > 0 {
-        ops.insert(0, DiffOp::Equal { old_index: 0, new_index: 0, len: head });
-    }
-    if tail > 0 {
-        ops.push(DiffOp::Equal { old_index: old.len() - tail, new_index: new.len() - tail, len: tail });
-    }
-    ops
-}
-
-fn shifted(op: DiffOp, by: usize) -> DiffOp {
-    match op {
-        DiffOp::Equal { old_index, new_index, len } => {
-            DiffOp::Equal { old_index: old_index + by, new_index: new_index + by, len }
-        }
-        DiffOp::Delete { old_index, old_len, new_index } => {
-            DiffOp::Delete { old_index: old_index + by, old_len, new_index: new_index + by }
-        }
-        DiffOp::Insert { old_index, new_index, new_len } => {
-            DiffOp::Insert { old_index: old_index + by, new_index: new_index + by, new_len }
-        }
-        DiffOp::Replace { old_index, old_len, new_index, new_len } => {
-            DiffOp::Replace { old_index: old_index + by, old_len, new_index: new_index + by, new_len }
-        }
-    }
-}
-
-fn push_hunk(out: &mut String, ops: &[DiffOp], old: &[&[u8]], new: &[&[u8]]) {
-    let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return };
-    let olds = first.old_range().start..last.old_range().end;
-    let news = first.new_range().start..last.new_range().end;
-    out.push_str(&format!("@@ -{} +{} @@\n", place(&olds), place(&news)));
-    for op in ops {
-        let (tag, olds, news) = op.as_tag_tuple();
-        if tag == DiffTag::Equal {
-            push_lines(out, ' ', &old[olds]);
-        } else {
-            push_lines(out, '-', &old[olds]);
-            push_lines(out, '+', &new[news]);
-        }
-        if out.len() > DIFF_BYTES_MAX {
-            return;
-        }
-    }
-}
-
-/// A range of lines as a hunk's header gives it: from 1, or the line before where there are none.
-fn place(lines: &Range<usize>) -> String {
-    match lines.len() {
-        0 => format!("{},0", lines.start),
-        1 => format!("{}", lines.start + 1),
-        count => format!("{},{count}", lines.start + 1),
-    }
-}
-
-fn push_lines(out: &mut String, sign: char, lines: &[&[u8]]) {
-    for line in lines {
-        out.push(sign);
-        out.push_str(&String::from_utf8_lossy(line));
-        if !line.ends_with(b"\n") {
-            out.push_str("\n\\ No newline at end of file\n");
-        }
-        if out.len() > DIFF_BYTES_MAX {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

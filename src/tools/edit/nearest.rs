@@ -1,7 +1,5 @@
 //! What the model may have meant when its old text stands nowhere in the file (F-16).
 
-use std::collections::HashMap;
-
 /// How many lines are offered.
 const CANDIDATES_MAX: usize = 3;
 
@@ -25,16 +23,15 @@ pub(super) struct Candidate {
 
 /// The lines most like the longest line of the old text, best first.
 pub(super) fn candidates(file: &[u8], old: &str) -> Vec<Candidate> {
-    let Some(wanted) = old.lines().max_by_key(|line| line.trim().len()) else { return Vec::new() };
-    let wanted = Pairs::of(&start_of(wanted));
-    if wanted.total == 0 {
+    let wanted = pairs(old.lines().max_by_key(|line| line.trim().len()).unwrap_or_default());
+    if wanted.is_empty() {
         return Vec::new();
     }
     let mut best: Vec<(usize, Candidate)> = Vec::new();
     for (index, line) in file.split(|&byte| byte == b'\n').take(LINES_MAX).enumerate() {
         let bytes = &line[..line.len().min(LINE_CHARS_MAX * 4)];
-        let text = start_of(&String::from_utf8_lossy(bytes));
-        let alike = wanted.alike_percent(&text);
+        let text: String = String::from_utf8_lossy(bytes).chars().take(LINE_CHARS_MAX).collect();
+        let alike = alike_percent(&wanted, &pairs(&text));
         if alike < ALIKE_PERCENT_MIN {
             continue;
         }
@@ -47,49 +44,28 @@ pub(super) fn candidates(file: &[u8], old: &str) -> Vec<Candidate> {
     best.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-fn start_of(line: &str) -> String {
-    line.chars().take(LINE_CHARS_MAX).collect()
-}
-
-/// The pairs of neighbouring characters in a line, in lower case and without blanks.
-struct Pairs {
-    counts: HashMap<(char, char), usize>,
-    total: usize,
-}
-
-impl Pairs {
-    fn of(line: &str) -> Pairs {
-        let mut counts = HashMap::new();
-        let pairs = pairs(line);
-        for pair in &pairs {
-            *counts.entry(*pair).or_default() += 1;
-        }
-        Pairs { counts, total: pairs.len() }
+/// How much two lines have in common: the share of their pairs of letters that both have (Dice), without regard to case and
+/// blanks. Both sorted.
+fn alike_percent(one: &[(char, char)], other: &[(char, char)]) -> usize {
+    let all = one.len() + other.len();
+    // Nothing shared can make up for such a difference in length.
+    if 200 * one.len().min(other.len()) < ALIKE_PERCENT_MIN * all {
+        return 0;
     }
-
-    /// Dice's coefficient in percent.
-    fn alike_percent(&self, line: &str) -> usize {
-        let others = pairs(line);
-        // Nothing shared can make up for such a difference in length.
-        if 200 * self.total.min(others.len()) < ALIKE_PERCENT_MIN * (self.total + others.len()) {
-            return 0;
-        }
-        let mut seen: HashMap<(char, char), usize> = HashMap::new();
-        let mut shared = 0;
-        for pair in &others {
-            let times = seen.entry(*pair).or_default();
-            *times += 1;
-            if self.counts.get(pair).is_some_and(|count| *times <= *count) {
-                shared += 1;
-            }
-        }
-        200 * shared / (self.total + others.len()).max(1)
+    let (mut one, mut other, mut shared) = (one, other, 0);
+    while let ([first, ones @ ..], [second, others @ ..]) = (one, other) {
+        shared += usize::from(first == second);
+        (one, other) = (if first <= second { ones } else { one }, if first >= second { others } else { other });
     }
+    200 * shared / all.max(1)
 }
 
 fn pairs(line: &str) -> Vec<(char, char)> {
-    let chars: Vec<char> = line.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect();
-    chars.windows(2).map(|pair| (pair[0], pair[1])).collect()
+    let line = line.chars().take(LINE_CHARS_MAX);
+    let chars: Vec<char> = line.filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect();
+    let mut pairs: Vec<_> = chars.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    pairs.sort_unstable();
+    pairs
 }
 
 #[cfg(test)]

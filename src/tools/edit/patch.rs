@@ -27,15 +27,6 @@ pub(super) enum PatchError {
     Ambiguous { hunk: usize, at: String },
 }
 
-/// What came of a diff.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Patched {
-    /// The new content of the file.
-    pub(super) content: Vec<u8>,
-    /// Added and removed lines together.
-    pub(super) changes: usize,
-}
-
 /// One hunk as it was written.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hunk {
@@ -59,8 +50,8 @@ enum Kind {
     Added,
 }
 
-/// Applies a diff to the content of a file.
-pub(super) fn apply(file: &[u8], diff: &str) -> Result<Patched, PatchError> {
+/// Applies a diff to the content of a file. Gives the new content, and how many lines were added and removed together.
+pub(super) fn apply(file: &[u8], diff: &str) -> Result<(Vec<u8>, usize), PatchError> {
     let hunks = parse(diff)?;
     let old = lines(file);
     let mut out = Out::default();
@@ -73,7 +64,7 @@ pub(super) fn apply(file: &[u8], diff: &str) -> Result<Patched, PatchError> {
         from = place.end;
     }
     out.keep(&old[from..]);
-    Ok(Patched { content: out.finish(), changes })
+    Ok((out.finish(), changes))
 }
 
 fn parse(diff: &str) -> Result<Vec<Hunk>, PatchError> {
@@ -290,7 +281,7 @@ mod tests {
     use super::*;
 
     fn patched(file: &str, diff: &str) -> String {
-        String::from_utf8(apply(file.as_bytes(), diff).unwrap().content).unwrap()
+        String::from_utf8(apply(file.as_bytes(), diff).unwrap().0).unwrap()
     }
 
     #[test]
@@ -310,7 +301,7 @@ mod tests {
         let file: String = (1..=20).map(|n| format!("{n}\n")).collect();
         let diff = "@@ -2,2 +2,3 @@\n 2\n+two and a half\n 3\n@@ -18,2 +19,1 @@\n-18\n 19\n";
         assert_eq!(patched(&file, diff), file.replacen("2\n", "2\ntwo and a half\n", 1).replace("18\n", ""));
-        assert_eq!(apply(file.as_bytes(), diff).unwrap().changes, 2);
+        assert_eq!(apply(file.as_bytes(), diff).unwrap().1, 2);
         assert_eq!(patched("a\nb\n", "@@ -1,0 +2,1 @@\n+x\n"), "a\nx\nb\n");
         assert_eq!(patched("a\nb\n", "@@ -0,0 +1,1 @@\n+x\n"), "x\na\nb\n");
     }
