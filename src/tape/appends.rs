@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        tape::{Appended, StoreOptions, TapeStoreExt as _},
+        tape::{Appended, StoreOptions, TapeStore as _, TapeStoreExt as _},
         words::ids::Millis,
     };
 
@@ -140,8 +140,9 @@ mod tests {
     }
 
     /// A disk that is slow just now may leave it for later.
-    fn taken(appended: Appended) {
+    fn taken(store: &Store, appended: Appended) {
         assert!(!matches!(appended, Appended::Now(Err(_))), "{appended:?}");
+        assert!(store.settle(std::time::Duration::from_secs(60)));
     }
 
     /// Every append comes back as one, with its place; so does an anchor's first.
@@ -152,13 +153,10 @@ mod tests {
         let id: SessionId = "s".parse().unwrap();
         let mut tape = store.create(&id, Arc::new(|_| {})).unwrap();
         for entries in [vec![entry(1)], vec![entry(2), entry(3), entry(4)], vec![entry(5)]] {
-            taken(tape.append(&entries));
+            taken(&store, tape.append(&entries));
         }
-        taken(tape.begin_anchor("later", &entry(6)));
-        taken(tape.append(&[entry(7), entry(8)]));
-        while tape.outstanding() > 0 {
-            std::thread::yield_now();
-        }
+        taken(&store, tape.begin_anchor("later", &entry(6)));
+        taken(&store, tape.append(&[entry(7), entry(8)]));
         let shape = |appends: &[Append]| -> Vec<(u64, usize, usize)> {
             appends.iter().map(|append| (append.entries[0].seq.0, append.line, append.entries.len())).collect()
         };

@@ -1,7 +1,7 @@
-//! The writing end of one tape: which entries are on it, which are on their way, and the file they go to.
+//! The writing end of one tape: where it stands, whether an append is on its way, and the file it goes to.
 //!
 //! A [`Log`] is shared by the tape's handle and the store's I/O thread. Its file is touched by one of them at a time:
-//! by the handle while nothing is outstanding, by the I/O thread while something is.
+//! by the I/O thread while something is on its way, by the handle while nothing is.
 
 use std::{
     path::PathBuf,
@@ -17,14 +17,14 @@ use super::{
     layout::{Layout, make_folder},
     line::Chain,
     owner::Claim,
-    queue::Wanted,
+    queue::{Append, Mark},
 };
 use crate::{
     lock::Lock,
     words::ids::{Seq, SessionId},
 };
 
-/// Told of every append that was answered [`Later`](crate::tape::Appended::Later), in the order of the appends.
+/// Told of every append that was answered [`Later`](crate::tape::Appended::Later).
 ///
 /// Called by the store's I/O thread: it must be short, must not block and must not wait for the store.
 pub type Notify = Arc<dyn Fn(Result<Seq, TapeError>) + Send + Sync>;
@@ -53,49 +53,28 @@ pub(super) struct Log {
 
 /// What is known of a tape.
 pub(super) struct State {
-    /// Behind the last entry that was taken.
-    pub(super) head: Chain,
     /// Behind the last entry that is on the tape.
-    pub(super) good: Chain,
-    /// Appends that were answered `Later` and not yet told.
-    pub(super) outstanding: usize,
-    /// Counts the failures. An append that was queued in an earlier run fails with the error that ended that run.
-    pub(super) run: u64,
-    /// A queued append failed and the caller has not started anew.
-    pub(super) failed: bool,
-    /// What ended the last run.
-    pub(super) last_failure: Option<TapeError>,
-    /// Why the mark of an open turn could not be made, until an append was told. One that comes only then would be taken for one
-    /// that starts anew.
-    pub(super) mark_failed: Option<TapeError>,
-    /// Marks that wait for the store's thread, and the last of them where no append was queued behind it.
-    pub(super) marks: usize,
-    pub(super) mark: Option<Arc<Wanted>>,
+    pub(super) end: Chain,
     /// The folders of the tape's anchors, oldest first.
     pub(super) anchors: Vec<String>,
+    /// An append was answered `Later` and is not told yet. No other is taken meanwhile.
+    pub(super) is_on_its_way: bool,
+    /// The mark that the store's thread is to put, until it is put. The last word counts.
+    pub(super) mark: Option<Mark>,
+    /// Why the mark of an open turn could not be put, until an append was told: it would begin a turn that nobody finds again.
+    pub(super) mark_failed: Option<TapeError>,
 }
 
 impl State {
-    /// Notes that a queued append failed: all that was queued behind it fails as well.
-    pub(super) fn fail(&mut self, error: &TapeError) {
-        self.run += 1;
-        self.failed = true;
-        self.last_failure = Some(error.clone());
+    /// Whether the thread has nothing to do for the tape.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_on_its_way && self.mark.is_none()
     }
 
-    /// Notes that the mark of an open turn could not be made: what was queued behind it fails, or else what is appended next.
-    pub(super) fn fail_mark(&mut self, error: &TapeError) {
-        self.fail(error);
-        self.mark_failed = Some(error.clone());
-    }
-
-    /// Goes on from what is on the tape.
-    pub(super) fn start_anew(&mut self) {
-        self.failed = false;
-        self.head = self.good.clone();
-        if let Some(n) = self.anchors.iter().position(|a| **a == *self.good.anchor) {
-            self.anchors.truncate(n + 1);
-        }
+    /// Notes that an append is on the tape.
+    pub(super) fn take(&mut self, append: &Append) {
+        self.end = append.after.clone();
+        self.anchors.extend(append.begin.clone());
     }
 }
 
@@ -103,23 +82,12 @@ impl Log {
     pub(super) fn new(
         session: &SessionId,
         notify: Notify,
-        chain: Chain,
+        end: Chain,
         anchors: Vec<String>,
         file: LogFile,
         claim: Claim,
     ) -> Log {
-        let state = State {
-            head: chain.clone(),
-            good: chain,
-            outstanding: 0,
-            run: 0,
-            failed: false,
-            last_failure: None,
-            mark_failed: None,
-            marks: 0,
-            mark: None,
-            anchors,
-        };
+        let state = State { end, anchors, is_on_its_way: false, mark: None, mark_failed: None };
         Log {
             session: session.clone(),
             notify,
@@ -130,11 +98,6 @@ impl Log {
             claim: Lock::new(Some(claim)),
             then: Lock::new(None),
         }
-    }
-
-    /// Whether something of it is not written yet. Does not wait for what is being written.
-    pub(super) fn is_on_its_way(&self) -> bool {
-        !self.state.try_lock().is_some_and(|state| state.outstanding == 0 && state.marks == 0)
     }
 }
 

@@ -189,10 +189,6 @@ impl TapeWriter for MemoryWriter {
         self.store.memory().tapes.get(&self.session).and_then(MemoryTape::last_own).unwrap_or(Seq::ZERO)
     }
 
-    fn outstanding(&self) -> usize {
-        0
-    }
-
     fn append(&mut self, entries: &[Entry]) -> Appended {
         self.write(None, entries)
     }

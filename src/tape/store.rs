@@ -119,8 +119,8 @@ impl Store {
             }
             Access::Write => Some(become_owner(&*disk, &layout, &options, &mut report)?),
         };
-        let queue = Arc::new(Queue::new(options.queue_appends_max, options.queue_bytes_max));
         let writer = Arc::new(Writer::new(layout, options, disk, owner));
+        let queue = Arc::new(Queue::new(Arc::clone(&writer)));
         let mut store = Store { inner: Arc::new(Inner { writer, queue, report }) };
         if store.access() == Access::Write {
             let undone = finish(&store);
@@ -197,7 +197,7 @@ impl Store {
         for log in logs {
             self.inner.give_back(&log);
         }
-        self.inner.queue.close(&*self.inner.writer);
+        self.inner.queue.close();
         self.inner.queue.wait_until_ended(limit).map_err(|waiting| TapeError::Busy { waiting })
     }
 
@@ -234,6 +234,6 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.queue.close(&*self.writer);
+        self.queue.close();
     }
 }

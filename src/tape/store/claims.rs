@@ -10,7 +10,7 @@ use super::{Inner, Store, upkeep::bury};
 use crate::{
     lock::unspoiled,
     tape::{
-        Damage, Durability, Notify, TapeError,
+        Damage, Notify, TapeError,
         disk::LogFile,
         handle::Tape,
         line::Chain,
@@ -134,9 +134,10 @@ impl Inner {
         if log.given_back.swap(true, Ordering::AcqRel) {
             return;
         }
-        let waits =
-            self.writer.options.durability == Durability::Power || self.writer.is_stalled() || log.is_on_its_way();
-        if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
+        // Does not wait for what is being written.
+        let is_idle = || log.state.try_lock().is_some_and(|state| state.is_idle());
+        let is_now = self.writer.needs_no_sync() && !self.writer.is_stalled() && is_idle();
+        if is_now || self.queue.push(Job::new(log, What::Release)).is_err() {
             self.writer.release(log);
         }
     }

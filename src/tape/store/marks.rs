@@ -10,7 +10,7 @@
 
 use std::{
     io::{self, Write as _},
-    sync::{Arc, Weak},
+    sync::Weak,
 };
 
 use super::{Claiming, Durability, Store, folder_lock::FolderLock, notes};
@@ -19,7 +19,7 @@ use crate::{
         Mark, TapeError,
         layout::{ids_in, make_folder, new_file, open_or_make, remove_file, sync_folder},
         owner::{Claim, is_alive},
-        queue::{Job, Mark as TurnMark, Wanted, What},
+        queue::{Job, Mark as TurnMark, What},
     },
     words::ids::SessionId,
 };
@@ -148,18 +148,16 @@ impl Store {
         let mut state = log.state.lock();
         // What was wanted before does not count any more.
         state.mark_failed = None;
-        let is_its_turn = state.marks == 0 && state.outstanding == 0;
-        if is_its_turn && let Some(_began) = writer.in_place() {
+        if state.is_idle()
+            && let Some(_began) = writer.in_place()
+        {
             return mark.put(&writer.layout, session);
         }
-        // Of one that waits already, and that no append stands behind, the last word counts: a session that is refused again and
-        // again queues nothing more.
-        if !state.mark.as_ref().is_some_and(|wanted| wanted.change(mark)) {
-            let wanted = Arc::new(Wanted::new(mark));
-            self.inner.queue.push(writer, Job::new(&log, What::Mark(wanted.clone())))?;
-            state.marks += 1;
-            state.mark = Some(wanted);
+        // Of one that waits already the last word counts: a session that is refused again and again queues nothing more.
+        if state.mark.is_none() {
+            self.inner.queue.push(Job::new(&log, What::Mark))?;
         }
+        state.mark = Some(mark);
         Ok(())
     }
 
