@@ -335,7 +335,7 @@ pub(super) struct Replayed {
 /// Brings what the log of a dead owner has into the session files, and deletes the log. One session that fails keeps the log,
 /// and no other session from being replayed.
 ///
-/// The caller holds the dead owner's lock. A session that the owner gave back before it died was synced then; it is left alone.
+/// The caller keeps all others from it. A session that the owner gave back before it died was synced then; it is left alone.
 pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Replayed, TapeError> {
     let path = layout.commit_log(owner);
     let mut replayed = Replayed::default();

@@ -22,14 +22,14 @@ use std::{
     fs::File,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{
     Access, Store, TapeError,
-    layout::{Layout, open_or_make, remove_file},
+    layout::{Layout, lock_within, open_or_make, remove_file},
 };
 
 pub use check::{IndexCheck, WrongRow};
@@ -286,7 +286,7 @@ fn open(path: &Path) -> Result<Connection, Failed> {
     database
         .execute_batch("pragma journal_mode = wal; pragma synchronous = normal; pragma recursive_triggers = on;")?;
     database.query_row(SECURE_DELETE, [], |_| Ok(()))?;
-    schema::migrate(&mut database, path)?;
+    schema::make_tables(&mut database, path)?;
     Ok(database)
 }
 
@@ -299,11 +299,8 @@ fn open_as_it_is(path: &Path, only_reads: bool) -> Result<Option<Connection>, Fa
     let database = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     database.busy_timeout(BUSY_WAIT)?;
     let version: i64 = database.query_row("pragma user_version", [], |row| row.get(0))?;
-    match version.cmp(&schema::newest()) {
-        std::cmp::Ordering::Greater => {
-            let (found, known) = (version.unsigned_abs(), schema::newest().unsigned_abs());
-            Err(TapeError::Newer { file: path.into(), found, known }.into())
-        }
+    match version.cmp(&schema::VERSION) {
+        std::cmp::Ordering::Greater => Err(schema::newer(path, version)),
         std::cmp::Ordering::Less => Ok(None),
         std::cmp::Ordering::Equal => {
             if !only_reads {
@@ -333,17 +330,8 @@ fn lock_index(layout: &Layout, wait: Duration) -> Result<File, TapeError> {
 fn try_lock_index(layout: &Layout, wait: Duration) -> Result<Option<File>, TapeError> {
     let path = layout.root.join("index.lock");
     let file = open_or_make(&path).map_err(TapeError::io("open", &path))?;
-    let started = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
-            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < wait => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
-            Err(std::fs::TryLockError::Error(error)) => return Err(TapeError::io("lock", &path)(error)),
-        }
-    }
+    let is_ours = lock_within(&file, wait).map_err(TapeError::io("lock", &path))?;
+    Ok(is_ours.then_some(file))
 }
 
 fn rows(database: &Connection) -> Result<Rows, Failed> {

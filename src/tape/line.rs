@@ -258,6 +258,22 @@ struct Line<'a> {
     _sum: &'a str,
 }
 
+impl Line<'_> {
+    fn entry(self) -> Entry {
+        Entry {
+            seq: self.seq,
+            time: self.time,
+            cause: self.cause,
+            turn: self.turn,
+            step: self.step,
+            ticket: self.ticket,
+            input: self.input.map(ToOwned::to_owned),
+            kind: self.kind.into_owned(),
+            data: self.data.to_owned(),
+        }
+    }
+}
+
 /// What the lines of one file say.
 #[derive(Debug)]
 pub(crate) struct Decoded {
@@ -422,18 +438,8 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
     } else if parsed.id.get_version_num() != 7 {
         bad("the id is not a UUIDv7".into())
     } else {
-        let entry = Entry {
-            seq: parsed.seq,
-            time: parsed.time,
-            cause: parsed.cause,
-            turn: parsed.turn,
-            step: parsed.step,
-            ticket: parsed.ticket,
-            input: parsed.input.map(ToOwned::to_owned),
-            kind: parsed.kind.into_owned(),
-            data: parsed.data.to_owned(),
-        };
-        Ok((entry, written, parsed.more))
+        let more = parsed.more;
+        Ok((parsed.entry(), written, more))
     }
 }
 
@@ -495,6 +501,12 @@ pub(super) fn head_seq(line: &[u8]) -> Option<Seq> {
     let seq = behind_session[name..].strip_prefix(b"\",\"seq\":")?;
     let digits = seq.iter().position(|b| !b.is_ascii_digit())?;
     std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
+}
+
+/// The entry of a line that was found sound before.
+#[cfg(feature = "sqlite")]
+pub(super) fn entry_of(line: &[u8]) -> Option<Entry> {
+    serde_json::from_slice::<Line<'_>>(line).ok().map(Line::entry)
 }
 
 /// Looks at a line that is complete in itself: to list, and to find one's way.

@@ -15,7 +15,7 @@ use crate::{
         handle::Tape,
         line::Chain,
         log::Log,
-        owner::{BURIAL_LOOK, BURIAL_WAIT, Claim},
+        owner::Claim,
         queue::{Job, What},
     },
     words::ids::SessionId,
@@ -47,24 +47,13 @@ impl Store {
         // The place is taken from now on, though there is no log in it yet.
         live.insert(session.clone(), Weak::new());
         drop(live);
-        let take = || {
-            let replay = |name: &str| {
-                let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
-                failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
-            };
-            // Not locked meanwhile: there may be megabytes to replay.
-            writer.owner().and_then(|owner| Claim::take(&writer.layout, &owner, session, replay))
+        let replay = |name: &str| {
+            let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
+            failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
         };
-        let mut claimed = writer.finish_with(session).and_then(|()| take());
-        let started = Instant::now();
-        // Where somebody is at what a dead owner left, nobody has it yet.
-        while let Err(TapeError::Claimed { .. }) = claimed
-            && Claim::is_of_the_dead(&writer.layout, session)
-            && started.elapsed() < BURIAL_WAIT
-        {
-            std::thread::sleep(BURIAL_LOOK);
-            claimed = take();
-        }
+        // Not locked meanwhile: there may be megabytes to replay.
+        let owner = writer.finish_with(session).and_then(|()| writer.owner());
+        let claimed = owner.and_then(|owner| Claim::take(&writer.layout, &owner, session, replay));
         let Err(error) = claimed else { return claimed };
         self.unclaim(session, None);
         // A removal takes the folder away under a claim that is just being made.

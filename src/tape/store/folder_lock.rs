@@ -4,24 +4,18 @@
 //! protects hears that the session is gone; never both, and never neither. The lock is the system's (`flock`), on the folder
 //! itself: no file is made for it, and it ends with its holder, however that ends.
 
-use std::{
-    fs::{File, TryLockError},
-    io,
-    os::unix::fs::MetadataExt as _,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{fs::File, io, os::unix::fs::MetadataExt as _, time::Duration};
 
 use crate::{
-    tape::{TapeError, layout::Layout},
+    tape::{
+        TapeError,
+        layout::{Layout, lock_within},
+    },
     words::ids::SessionId,
 };
 
 /// How long it is waited for another one, who has it for some file operations.
 const WAIT: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether that one is done.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// A session's folder, locked until this is dropped; also where it was moved away since.
 #[derive(Debug)]
@@ -43,17 +37,10 @@ impl FolderLock {
             }
             looked => looked.map_err(failed("open")),
         };
-        let started = Instant::now();
         loop {
             let folder = looked(File::open(&path))?;
-            match folder.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) if started.elapsed() < WAIT => {
-                    sleep(LOOK);
-                    continue;
-                }
-                Err(TryLockError::WouldBlock) => return Err(failed("lock")(io::ErrorKind::TimedOut.into())),
-                Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
+            if !lock_within(&folder, WAIT).map_err(failed("lock"))? {
+                return Err(failed("lock")(io::ErrorKind::TimedOut.into()));
             }
             // It may have been removed, and made anew, before it was ours.
             let there = looked(File::open(&path))?.metadata().map_err(failed("look at"))?;

@@ -134,7 +134,7 @@ impl Store {
             Err(_) => true,
             Ok(Some(owner)) => {
                 let ours = self.inner.writer.owner.lock().as_ref().is_some_and(|ours| ours.identity.owner == owner);
-                ours || is_alive(self.layout(), &owner)
+                ours || is_alive(self.layout(), &owner).unwrap_or(true)
             }
         }
     }

@@ -3,8 +3,7 @@
 use std::{
     io::{self, Write},
     path::Path,
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{StoreOptions, StoreReport, notes::is_note, primitives::remove_moved};
@@ -13,7 +12,7 @@ use crate::tape::{
     commit::{self, Replayed},
     disk::{Disk, within_limit},
     layout::{Layout, folders_above, make_folder, names_in, new_file, remove_file, sync_folder},
-    owner::{BURIAL_LOOK, BURIAL_WAIT, DeadOwner, Owner, is_being_buried},
+    owner::{Owner, is_alive, lock_burials, owner_names},
 };
 use crate::words::ids::SessionId;
 
@@ -45,27 +44,23 @@ pub(in crate::tape) fn become_owner(
         above.iter().try_for_each(|folder| sync_folder(folder))?;
     }
     fault!(options.faults, "tape.open.folders", "store");
+    // What another store is at just now is done, and its sessions are marked, when this one is open.
+    let burials = lock_burials(layout)?;
+    let names = if burials.is_some() { owner_names(layout)? } else { Vec::new() };
     let mut dead = Vec::new();
-    let started = Instant::now();
-    for name in DeadOwner::names(layout)? {
-        // What another store is at just now is done, and its sessions are marked, when this one is open.
-        let lock = loop {
-            match DeadOwner::lock(layout, &name) {
-                Ok(None) if is_being_buried(layout, &name) && started.elapsed() < BURIAL_WAIT => sleep(BURIAL_LOOK),
-                lock => break lock,
-            }
-        };
-        match lock {
-            Ok(lock) => dead.extend(lock.map(|lock| (name, lock))),
+    for name in names {
+        match is_alive(layout, &name) {
+            Ok(true) => {}
+            Ok(false) => dead.push(name),
             Err(error) => report.undone.push(error),
         }
     }
     // First of all, so that there is room for us on a full disk: this is what it was kept for.
-    for (name, _) in &dead {
+    for name in &dead {
         report.undone.extend(remove_reserves(layout, name).err());
     }
     let owner = Owner::new(layout, options.durability)?;
-    for (name, lock) in dead {
+    for name in dead {
         fault!(options.faults, "tape.open.dead_owner", "store");
         match bury(disk, layout, &name) {
             Ok(replayed) => {
@@ -75,8 +70,8 @@ pub(in crate::tape) fn become_owner(
             }
             Err(error) => report.undone.push(error),
         }
-        drop(lock);
     }
+    drop(burials);
     remove_drafts(layout);
     report.undone.extend(remove_deleted(layout));
     report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
@@ -109,11 +104,15 @@ fn remove_deleted(layout: &Layout) -> Vec<TapeError> {
     moved.filter_map(|(name, id)| remove_moved(layout, &id, &layout.deleted().join(name)).err()).collect()
 }
 
-/// Does what a dead owner left undone. The caller holds its lock.
+/// Does what a dead owner left undone. The caller [locks burials](lock_burials). The lock file stays as long as the log: it says who
+/// that was.
 pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Replayed, TapeError> {
     remove_reserves(layout, name)?;
     let replayed = commit::replay(disk, layout, name)?;
     remove_file(&layout.commit_log(name).with_extension("new"))?;
+    if replayed.failed.is_empty() {
+        remove_file(&layout.lock(name))?;
+    }
     Ok(replayed)
 }
 
