@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::{
     Entry, TapeError,
     layout::{Layout, anchor_number},
-    read::{Part, first_line, newest_at},
+    read::{first_line, newest_at},
 };
 use crate::words::ids::{Millis, Seq, SessionId};
 
@@ -76,6 +76,14 @@ fn forked_of(line: &[u8]) -> Option<Forked> {
     if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
 }
 
+/// One file of a tape, and up to which entry it belongs to what is read.
+pub(super) struct Part {
+    pub(super) session: SessionId,
+    pub(super) anchor: String,
+    /// The last entry that is read; `None` for all there are.
+    pub(super) through: Option<Seq>,
+}
+
 /// All files of a tape, its parents' included, oldest first.
 pub(super) fn all_parts(layout: &Layout, session: &SessionId) -> Result<Vec<Part>, TapeError> {
     let mut parts = Vec::new();
@@ -87,10 +95,8 @@ pub(super) fn all_parts(layout: &Layout, session: &SessionId) -> Result<Vec<Part
             None => folders.len().checked_sub(1),
         };
         let forked = origin(layout, &session, &folders)?;
-        for (n, folder) in folders.iter().enumerate().take(newest.map_or(0, |n| n + 1)).rev() {
-            let through = through.filter(|_| Some(n) == newest);
-            let goes_on = n == 0 && forked.is_some();
-            parts.push(Part { through, goes_on, ..Part::whole(&session, folder) });
+        for (n, anchor) in folders.into_iter().enumerate().take(newest.map_or(0, |n| n + 1)).rev() {
+            parts.push(Part { session: session.clone(), anchor, through: through.filter(|_| Some(n) == newest) });
         }
         let Some(forked) = forked else {
             parts.reverse();

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -13,9 +13,6 @@ use super::{
     whole::END,
 };
 use crate::words::ids::{Seq, SessionId};
-
-/// How much of a file is read at a time where it is not needed to its end.
-const READ_BYTES: u64 = 256 * 1024;
 
 /// A torn tail that was cut off when a tape was loaded: what was being written when the writer died.
 ///
@@ -134,22 +131,6 @@ pub(super) fn read_range(
     Ok(entries)
 }
 
-/// One file of a tape, and up to which entry it belongs to what is read.
-pub(super) struct Part {
-    pub(super) session: SessionId,
-    pub(super) anchor: String,
-    /// The last entry that is read; `None` for all there are.
-    pub(super) through: Option<Seq>,
-    /// It is no anchor: it begins where a fork goes on from another tape.
-    pub(super) goes_on: bool,
-}
-
-impl Part {
-    pub(super) fn whole(session: &SessionId, anchor: &str) -> Part {
-        Part { session: session.clone(), anchor: anchor.to_owned(), through: None, goes_on: false }
-    }
-}
-
 /// The newest of these anchors that begins at or before `seq`. Looks at the first lines of a few: the anchors follow each
 /// other, so it halves its way. One without a sound first line counts as not begun.
 pub(super) fn newest_at(
@@ -237,38 +218,27 @@ pub(super) fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
 
 /// A file up to the end of the append that `through` is in, by counting lines; all of it where that cannot be told.
 pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
-    let Some(mut file) = open_if_there(path)? else { return Ok(Vec::new()) };
+    let Some(file) = open_if_there(path)? else { return Ok(Vec::new()) };
+    let mut file = BufReader::new(file);
     let mut bytes = Vec::new();
-    // Lines that are still to be read; known from the first line on.
-    let mut wanted: Option<u64> = None;
-    let mut line_from = 0;
-    loop {
+    let (mut read, mut wanted) = (0, 1);
+    while read < wanted {
         let from = bytes.len();
-        let read = (&mut file).take(READ_BYTES).read_to_end(&mut bytes).map_err(TapeError::io("read", path))?;
-        if read == 0 {
-            return Ok(bytes);
+        if file.read_until(b'\n', &mut bytes).map_err(TapeError::io("read", path))? == 0 {
+            break;
         }
-        let ends: Vec<usize> = memchr::memchr_iter(b'\n', &bytes[from..]).map(|n| from + n + 1).collect();
-        for end in ends {
-            let line = &bytes[line_from..end - 1];
-            line_from = end;
-            let left = match wanted {
-                Some(left) => left - 1,
-                None => match glance(line) {
-                    Some(first) => through.0.saturating_sub(first.seq.0),
-                    None => u64::MAX,
-                },
-            };
-            // The last line that was asked for says how many of its append follow.
-            let asked_for = if left == 0 { glance(line).filter(|seen| seen.seq <= through) } else { None };
-            let left = left + asked_for.map_or(0, |seen| seen.more);
-            if left == 0 {
-                bytes.truncate(end);
-                return Ok(bytes);
-            }
-            wanted = Some(left);
+        read += 1;
+        let seen = if read == 1 || read == wanted { glance(&bytes[from..]) } else { None };
+        if read == 1 {
+            let behind_first = |first: &Glance| through.0.saturating_sub(first.seq.0);
+            wanted = seen.as_ref().map_or(u64::MAX, behind_first).saturating_add(1);
+        }
+        // The last line that was asked for says how many of its append follow.
+        if read == wanted {
+            wanted += seen.filter(|seen| seen.seq <= through).map_or(0, |seen| seen.more);
         }
     }
+    Ok(bytes)
 }
 
 /// Copies the tail into a file of its own next to the tape, then cuts it off. In this order, so that it is never nowhere.
@@ -308,19 +278,10 @@ fn set_anchor_aside(layout: &Layout, session: &SessionId, anchor: &str) -> Resul
 
 /// The first whole line of a file, without its line break.
 pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
-    let Some(mut file) = open_if_there(path)? else { return Ok(None) };
+    let Some(file) = open_if_there(path)? else { return Ok(None) };
     let mut line = Vec::new();
-    loop {
-        let from = line.len();
-        let read = (&mut file).take(64 * 1024).read_to_end(&mut line).map_err(TapeError::io("read", path))?;
-        if let Some(end) = memchr::memchr(b'\n', &line[from..]) {
-            line.truncate(from + end);
-            return Ok(Some(line));
-        }
-        if read == 0 {
-            return Ok(None);
-        }
-    }
+    BufReader::new(file).read_until(b'\n', &mut line).map_err(TapeError::io("read", path))?;
+    Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
 /// The seq of the first line of a file, where there is one; looks at its beginning alone where that says it.
@@ -382,7 +343,7 @@ mod tests {
             assert!(bytes == lines[..wanted].concat().as_bytes(), "through {through}");
         }
         let reads_at_most = bytes_through(&path, Seq(11)).unwrap().capacity() as u64;
-        assert!(reads_at_most <= 2 * READ_BYTES, "{reads_at_most}");
+        assert!(reads_at_most <= 64 * 1024, "{reads_at_most}");
         std::fs::write(&path, "no line\n".repeat(10)).unwrap();
         assert_eq!(bytes_through(&path, Seq(2)).unwrap().len(), 80, "where that cannot be told, all of it");
     }

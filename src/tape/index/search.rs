@@ -83,11 +83,7 @@ impl Store {
     pub fn search(&self, query: &Query) -> Result<Page, TapeError> {
         // What is wrong with the query is said before anything is done.
         expression(query, &terms(&query.words)?)?;
-        match self.index_to_search()?.search(query) {
-            // It broke between opening and reading: another look makes it anew.
-            Err(TapeError::Index { .. }) => self.index_to_search()?.search(query),
-            searched => searched,
-        }
+        self.index_to_search()?.search(query)
     }
 }
 

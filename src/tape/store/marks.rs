@@ -13,7 +13,7 @@ use std::{
     sync::Weak,
 };
 
-use super::{Claiming, Durability, Store, folder_lock::FolderLock, notes};
+use super::{Claiming, Durability, Store, notes};
 use crate::{
     tape::{
         Mark, TapeError,
@@ -37,14 +37,14 @@ impl Store {
             }
             Mark::Parked => self.put_parked(session, about),
             Mark::Protected => {
-                let _decided = FolderLock::decide(layout, session)?;
+                let _decided = self.decide(session)?;
                 make_folder(&layout.protected())?;
                 touch(layout.protected().join(session.as_str()))
             }
             Mark::Hidden => {
                 let claim = self.claim_session(session)?;
                 let _claiming = Claiming::new(self, session, claim);
-                let _decided = FolderLock::decide(layout, session)?;
+                let _decided = self.decide(session)?;
                 notes::put(layout, session);
                 make_folder(&layout.hidden())?;
                 touch(layout.hidden().join(session.as_str()))?;
@@ -54,7 +54,7 @@ impl Store {
                 Ok(())
             }
             Mark::Fork => {
-                let _decided = FolderLock::decide(layout, session)?;
+                let _decided = self.decide(session)?;
                 let fork = fork_of(about)?;
                 make_folder(&layout.forks(session))?;
                 touch(layout.fork_mark(session, &fork))?;

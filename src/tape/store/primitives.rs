@@ -7,9 +7,7 @@ use std::{
 };
 
 use super::{
-    Claiming, Store,
-    folder_lock::FolderLock,
-    notes,
+    Claiming, Store, notes,
     sound::{SoundEnd, sound_end},
     summary,
 };
@@ -143,7 +141,7 @@ impl TapeStore for Store {
         // Only now nobody else can begin a turn.
         self.must_be_there(session)?;
         // Nor keep it from going, without being told that it has.
-        let decided = FolderLock::decide(layout, session)?;
+        let decided = self.decide(session)?;
         fault!(self.faults(), "tape.delete.claimed", session.as_str());
         for mark in unless {
             if !self.marked(*mark, Some(session))?.is_empty() {

@@ -3,7 +3,6 @@
 use std::{
     io::{self, Write},
     path::Path,
-    time::Duration,
 };
 
 use super::{StoreOptions, StoreReport, notes::is_note, primitives::remove_moved};
@@ -11,13 +10,10 @@ use crate::tape::{
     Durability, TapeError,
     commit::{self, Replayed},
     disk::{Disk, within_limit},
-    layout::{Layout, folders_above, make_folder, names_in, new_file, remove_file, sync_folder},
+    layout::{Layout, folders_above, make_folder, names_in, new_file, open_or_make, remove_file, sync_folder},
     owner::{Owner, is_alive, lock_burials, owner_names},
 };
 use crate::words::ids::SessionId;
-
-/// How old something half-made is before it counts as left behind.
-const DRAFT_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// What is kept for whoever opens the store when the disk is full and its owner is dead: a lock file, a folder and some names.
 const SPARE_BYTES_MAX: u64 = 16 * 1024;
@@ -46,6 +42,9 @@ pub(in crate::tape) fn become_owner(
     fault!(options.faults, "tape.open.folders", "store");
     // What another store is at just now is done, and its sessions are marked, when this one is open.
     let burials = lock_burials(layout)?;
+    if burials.is_some() {
+        report.undone.extend(remove_drafts(layout).err());
+    }
     let names = if burials.is_some() { owner_names(layout)? } else { Vec::new() };
     let mut dead = Vec::new();
     for name in names {
@@ -72,25 +71,15 @@ pub(in crate::tape) fn become_owner(
         }
     }
     drop(burials);
-    remove_drafts(layout);
     report.undone.extend(remove_deleted(layout));
     report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
     Ok(owner)
 }
 
-/// Removes what was made to get another name, by somebody who died before it got that. Only what is old: younger ones may be
-/// just on their way.
-fn remove_drafts(layout: &Layout) {
-    let owners = names_in(&layout.owners()).unwrap_or_default().into_iter().filter(|name| !name.contains('.'));
-    let versions = names_in(&layout.root).unwrap_or_default().into_iter().filter(|name| name.starts_with("version."));
-    let paths = owners.map(|name| layout.owners().join(name)).chain(versions.map(|name| layout.root.join(name)));
-    for path in paths {
-        let age = std::fs::metadata(&path).and_then(|there| there.modified()).ok().and_then(|time| time.elapsed().ok());
-        if age.is_some_and(|age| age > DRAFT_AGE) {
-            // It is in nobody's way: another time, else.
-            let _ = std::fs::remove_file(&path);
-        }
-    }
+/// Removes lock files that never got their name: who makes one keeps others from what the dead left, so whoever began these is dead.
+fn remove_drafts(layout: &Layout) -> Result<(), TapeError> {
+    let drafts = names_in(&layout.owners())?.into_iter().filter(|name| !name.contains('.'));
+    drafts.map(|name| layout.owners().join(name)).try_for_each(|draft| remove_file(&draft))
 }
 
 /// Removes what deletions that were cut off had moved out of sight. Says what failed; the next one is done all the same.
@@ -157,10 +146,8 @@ pub(in crate::tape) fn check_version(layout: &Layout, make: bool) -> Result<(), 
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if make {
-                let draft = layout.root.join(format!("version.{}", uuid::Uuid::now_v7().simple()));
-                let made = new_file(&draft)
-                    .and_then(|mut new| new.write_all(format!("{LAYOUT_VERSION}\n").as_bytes()))
-                    .and_then(|()| std::fs::rename(&draft, &file));
+                let made =
+                    open_or_make(&file).and_then(|mut new| new.write_all(format!("{LAYOUT_VERSION}\n").as_bytes()));
                 made.map_err(TapeError::io("make", &file))?;
             }
             return Ok(());
