@@ -7,10 +7,9 @@ use std::path::PathBuf;
 
 use super::{
     Damage, Entry, Store, TapeError,
-    layout::anchor_number,
     line::{Chain, Rest, decode_lines},
     lineage::all_parts,
-    read::{again_if_damaged, bytes_through, whole_file},
+    read::{again_if_damaged, bytes_through, chain_of, whole_file},
 };
 use crate::words::ids::{Seq, SessionId};
 
@@ -87,9 +86,7 @@ pub(crate) fn decode_files(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeEr
         let damaged = |n: usize, what, last_good| {
             TapeError::Damaged(Damage { file: path.clone(), line: *first_line + n, what, last_good })
         };
-        let is_first = anchor_number(anchor) == Some(1);
-        let chain = if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) };
-        let read = decode_lines(&chain, bytes).map_err(|error| match error {
+        let read = decode_lines(&chain_of(session, anchor), bytes).map_err(|error| match error {
             TapeError::Newer { found, known, .. } => TapeError::Newer { file: path.clone(), found, known },
             other => other,
         })?;

@@ -320,12 +320,6 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
     newer.map_or(Ok(good), |found| Err(TapeError::Newer { file: file(), found, known: VERSION }))
 }
 
-/// Whether a line that begins so says that a later version wrote it. Only its checksum says whether that is so.
-#[cfg(feature = "sqlite")]
-pub(super) fn looks_newer(beginning: &[u8]) -> bool {
-    version_of(beginning).is_some_and(|version| version > VERSION)
-}
-
 /// Reads the lines before the first one of a newer format, and says which format that is.
 pub(super) fn decode_known_lines(chain: &Chain, bytes: &[u8]) -> (Decoded, Option<u64>) {
     let mut good = Decoded {

@@ -44,18 +44,7 @@ impl Forked {
 
     /// The entry that the fork's own tape begins with: it stands at the place after [`Forked::seq`].
     pub(super) fn entry(&self, time: Millis) -> Entry {
-        let data = serde_json::value::to_raw_value(self).expect("ids, numbers and texts can be written as JSON");
-        Entry {
-            seq: self.seq.next(),
-            time,
-            cause: None,
-            turn: None,
-            step: None,
-            ticket: None,
-            input: None,
-            kind: FORKED.to_owned(),
-            data,
-        }
+        Entry::plain(self.seq.next(), time, FORKED, self)
     }
 }
 

@@ -172,21 +172,6 @@ pub(super) fn read_file(layout: &Layout, session: &SessionId, anchor: &str) -> R
     Ok((bytes, read))
 }
 
-/// [`read_file`], and once more where a line is bad that is not the last: see [`again_if_damaged`].
-pub(super) fn read_file_surely(
-    layout: &Layout,
-    session: &SessionId,
-    anchor: &str,
-) -> Result<(Vec<u8>, Decoded), TapeError> {
-    for _ in 0..3 {
-        let read = read_file(layout, session, anchor)?;
-        if !matches!(read.1.rest, Rest::Bad { .. }) {
-            return Ok(read);
-        }
-    }
-    read_file(layout, session, anchor)
-}
-
 /// The lines of one anchor's file before the first one that a later version wrote.
 #[cfg(feature = "sqlite")]
 pub(super) fn read_known_lines(layout: &Layout, session: &SessionId, anchor: &str) -> Result<Decoded, TapeError> {
@@ -194,7 +179,8 @@ pub(super) fn read_known_lines(layout: &Layout, session: &SessionId, anchor: &st
     Ok(super::line::decode_known_lines(&chain_of(session, anchor), &bytes).0)
 }
 
-fn chain_of(session: &SessionId, anchor: &str) -> Chain {
+/// What the lines of an anchor's file must go on from.
+pub(super) fn chain_of(session: &SessionId, anchor: &str) -> Chain {
     let is_first = super::layout::anchor_number(anchor) == Some(1);
     if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
 }

@@ -33,7 +33,6 @@ use super::{
 };
 use crate::words::ids::SessionId;
 
-use claims::Claiming;
 #[cfg(feature = "sqlite")]
 pub(super) use notes::{done as scrubbed, is_due as must_be_scrubbed, take as take_deleted};
 pub use options::{Access, Durability, SessionSummary, StoreOptions, StoreReport};

@@ -5,9 +5,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Condvar, Weak,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
@@ -53,8 +53,8 @@ impl Writer {
             live: Lock::default(),
             released: Condvar::new(),
             pace: AtomicU8::new(0),
-            in_place: UnderWay::new(),
-            in_thread: UnderWay::new(),
+            in_place: UnderWay::default(),
+            in_thread: UnderWay::default(),
             commit: Lock::new(None),
             layout,
             options,
@@ -301,39 +301,31 @@ impl Writer {
 }
 
 /// Since when something is under way on the disk, where something is.
-struct UnderWay {
-    born: Instant,
-    /// Nanoseconds after that, and one; 0 for nothing.
-    since: AtomicU64,
-}
+#[derive(Default)]
+struct UnderWay(Lock<Option<Instant>>);
 
 /// Something is under way on the disk until this is dropped.
 pub(super) struct Began<'u>(&'u UnderWay);
 
 impl UnderWay {
-    fn new() -> UnderWay {
-        UnderWay { born: Instant::now(), since: AtomicU64::new(0) }
-    }
-
     /// Begins something, unless something is under way.
     fn begin(&self) -> Option<Began<'_>> {
-        let now = u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
-        let begun = self.since.compare_exchange(0, now, Ordering::Acquire, Ordering::Relaxed);
-        // Made only then: whoever drops one says that it is over.
-        begun.is_ok().then(|| Began(self))
+        let mut since = self.0.lock();
+        if since.is_some() {
+            return None;
+        }
+        *since = Some(Instant::now());
+        Some(Began(self))
     }
 
     fn is_stalled(&self, disk: &dyn Disk) -> bool {
-        match self.since.load(Ordering::Relaxed) {
-            0 => false,
-            since => disk.is_stalled(self.born.elapsed().saturating_sub(Duration::from_nanos(since))),
-        }
+        self.0.lock().is_some_and(|since| disk.is_stalled(since.elapsed()))
     }
 }
 
 impl Drop for Began<'_> {
     fn drop(&mut self) {
-        self.0.since.store(0, Ordering::Release);
+        *self.0.0.lock() = None;
     }
 }
 

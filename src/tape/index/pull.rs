@@ -129,15 +129,12 @@ fn pull_session(
         }
         let place = mark.as_ref().map(|mark| &mark.place);
         let Some(piece) = tail.read(session, anchor, place)? else { return Ok(None) };
-        if piece.is_newer && piece.decoded.entries.is_empty() {
-            continue;
-        }
         let was_read = piece.offset > 0 && reading != Some(anchor.as_str());
         if was_read && piece.is_bad() {
             return Ok(None);
         }
         pulled.added += add(change, layout, session, anchor, mark.as_ref(), &piece, tail.length)?;
-        if !piece.ends && !piece.is_bad() && !piece.is_newer {
+        if !piece.ends && !piece.is_over() {
             pulled.more_in = Some(anchor.clone());
             // The files after it wait, so that a later entry is never there without an earlier one.
             return Ok(Some(pulled));
@@ -171,7 +168,7 @@ fn add(
     let (end, seq) = (number(end), number(seq.0));
     // A torn tail may be an append that is being written, and be cut back: what stands there next may be just as long. Where
     // the file was not read to its end, it is looked at again as well.
-    let length = if piece.is_bad() { number(length) } else { end };
+    let length = if piece.is_over() { number(length) } else { end };
     let file = match mark {
         Some(mark) => {
             let sql = "update files set offset = ?2, seq = ?3, sum = ?4, seen = ?5 where id = ?1";

@@ -141,7 +141,9 @@ impl SessionRows<'_> {
     ) -> Result<Vec<Named>, TapeError> {
         // Behind every name that there can be: the last time of all is one that an entry may have.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
-        self.rows(NEWEST_FIRST, params![last, session, signed(limit as u64), top_only])
+        let mut query = self.at_once.prepare(NEWEST_FIRST).map_err(failed)?;
+        let rows = query.query_map(params![last, session, signed(limit as u64), top_only], read_row).map_err(failed)?;
+        rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
     }
 
     /// All that is below a session, each right behind the one that it belongs to, those that were used last first; and how far
@@ -174,12 +176,6 @@ impl SessionRows<'_> {
         let mut query = self.at_once.prepare(sql).map_err(failed)?;
         let counted = query.query_row([parent.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
         counted.map(|(forks, tasks)| (forks.unsigned_abs(), tasks.unsigned_abs())).map_err(failed)
-    }
-
-    fn rows(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Named>, TapeError> {
-        let mut query = self.at_once.prepare(sql).map_err(failed)?;
-        let rows = query.query_map(values, read_row).map_err(failed)?;
-        rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
     }
 }
 
@@ -343,7 +339,7 @@ fn read_on(
             let end = piece.end();
             (row.offset, row.sum) = (end.offset, end.sum.clone());
             // A newer line is not for us, and no reason not to list what is before it.
-            if piece.is_bad() || piece.is_newer {
+            if piece.is_over() {
                 break tail.length;
             }
             if piece.ends {

@@ -16,7 +16,7 @@ use crate::{
     tape::{
         TapeError,
         layout::{Layout, anchor_number},
-        line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance, looks_newer},
+        line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance},
         read::open_if_there,
     },
     words::ids::{Seq, SessionId},
@@ -24,12 +24,6 @@ use crate::{
 
 /// How much of a file is read at a time. An append that is larger is read whole.
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
-
-/// So much of a line says its version.
-const NEWER_HEAD_BYTES: usize = 32;
-
-/// Where a newer line is next, such a part of a piece is read first: as a rule the line is found whole, and no more is wanted.
-const NEWER_PART: u64 = 256;
 
 /// Up to where a file was read: the bytes, the last entry before it, and its checksum.
 #[derive(Clone, Debug)]
@@ -70,6 +64,11 @@ impl Piece {
     pub(super) fn is_bad(&self) -> bool {
         matches!(self.decoded.rest, Rest::Bad { .. })
     }
+
+    /// No more of the file can be read: it need not be looked at again while it is as long.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_newer || self.is_bad()
+    }
 }
 
 impl Tail {
@@ -100,9 +99,7 @@ impl Tail {
         {
             return Ok(None);
         }
-        let mut beginning = [0; NEWER_HEAD_BYTES];
-        let peeked = self.file.read_at(&mut beginning, offset)?;
-        let mut at_most = if looks_newer(&beginning[..peeked]) { PIECE_BYTES / NEWER_PART } else { PIECE_BYTES };
+        let mut at_most = PIECE_BYTES;
         loop {
             self.file.seek(SeekFrom::Start(offset))?;
             let (mut bytes, wanted) = (Vec::new(), (self.length - offset).min(at_most));

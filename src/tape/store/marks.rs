@@ -13,7 +13,7 @@ use std::{
     sync::Weak,
 };
 
-use super::{Claiming, Durability, Store, notes};
+use super::{Durability, Store, notes};
 use crate::{
     tape::{
         Mark, TapeError,
@@ -42,8 +42,7 @@ impl Store {
                 touch(layout.protected().join(session.as_str()))
             }
             Mark::Hidden => {
-                let claim = self.claim_session(session)?;
-                let _claiming = Claiming::new(self, session, claim);
+                let _claiming = self.claim_session(session)?;
                 let _decided = self.decide(session)?;
                 notes::put(layout, session);
                 make_folder(&layout.hidden())?;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Claiming, Store, notes,
+    Store, notes,
     sound::{SoundEnd, sound_end},
     summary,
 };
@@ -48,8 +48,8 @@ impl TapeStore for Store {
             made => made.map_err(TapeError::io("make", &folder))?,
         }
         fault!(self.faults(), "tape.create.folder", session.as_str());
-        let claim = match self.claim_session(session) {
-            Ok(claim) => claim,
+        let mut claiming = match self.claim_session(session) {
+            Ok(claiming) => claiming,
             Err(TapeError::Claimed { .. }) => return Err(exists()),
             Err(error) => {
                 // Not where somebody else has put something into it.
@@ -57,7 +57,6 @@ impl TapeStore for Store {
                 return Err(error);
             }
         };
-        let mut claiming = Claiming::new(self, session, claim);
         fault!(self.faults(), "tape.create.claimed", session.as_str());
         let (anchor, chain) = match after {
             None => (FIRST_ANCHOR.to_owned(), Chain::start(session, FIRST_ANCHOR)),
@@ -87,18 +86,17 @@ impl TapeStore for Store {
     fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
         self.inner.must_write()?;
         self.must_be_there(session)?;
-        let claim = self.claim_session(session)?;
-        let before = claim.before.clone();
-        let claiming = Claiming::new(self, session, claim);
+        let claiming = self.claim_session(session)?;
         // It may have been deleted before the claim was ours.
         self.must_be_there(session)?;
         fault!(self.faults(), "tape.load.claimed", session.as_str());
         let (opened, file) = self.open_claimed(session)?;
-        let (chain, anchors, claim) = (opened.chain, opened.anchors, claiming.keep());
+        let (chain, anchors, mut claim) = (opened.chain, opened.anchors, claiming.keep());
+        let rebooted = self.was_rebooted(claim.before.take());
         let tape = self.hand_out(session, notify, chain, anchors, file, claim, opened.damage.clone());
         let (tape, entries) = (Box::new(tape), opened.entries);
         let (repair, read_only) = (opened.repair, opened.damage);
-        Ok(LoadedTape { tape, entries, repair, read_only, rebooted: self.was_rebooted(before) })
+        Ok(LoadedTape { tape, entries, repair, read_only, rebooted })
     }
 
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
@@ -136,8 +134,7 @@ impl TapeStore for Store {
         self.inner.must_write()?;
         self.must_be_there(session)?;
         let layout = self.layout();
-        let claim = self.claim_session(session)?;
-        let mut claiming = Claiming::new(self, session, claim);
+        let mut claiming = self.claim_session(session)?;
         // Only now nobody else can begin a turn.
         self.must_be_there(session)?;
         // Nor keep it from going, without being told that it has.

@@ -14,7 +14,7 @@ use crate::{
         layout::Layout,
         line::{Decoded, Rest, Sum},
         lineage::{FORK_DEPTH_MAX, origin},
-        read::{newest_at, read_file_surely},
+        read::{newest_at, read_file},
     },
     words::ids::{Seq, SessionId},
 };
@@ -34,7 +34,14 @@ pub struct SoundEnd {
 /// The last whole append of a session where it is sound, else the last one before what is damaged. Of a fork without an anchor of
 /// its own that may be an entry of what it goes on from. Takes no lock and changes nothing.
 pub(super) fn sound_end(layout: &Layout, session: &SessionId) -> Result<SoundEnd, TapeError> {
-    let End { last, damage } = end_through(layout, session, None, 0)?;
+    let mut end = end_through(layout, session, None, 0)?;
+    // As `again_if_damaged`: what is being cut back looks like damage.
+    for _ in 0..3 {
+        if end.damage.is_some() {
+            end = end_through(layout, session, None, 0)?;
+        }
+    }
+    let End { last, damage } = end;
     let Last { owner, seq, .. } = last.unwrap_or_else(|| Last::none(session));
     Ok(SoundEnd { session: owner, seq, damage: damage.map(|damage| Damage { last_good: seq, ..damage }) })
 }
@@ -70,7 +77,7 @@ fn end_through(layout: &Layout, session: &SessionId, through: Option<Seq>, deep:
     };
     let mut damage: Option<Damage> = None;
     for (anchor, folder) in folders[..begun].iter().enumerate().rev() {
-        let (bytes, read) = read_file_surely(layout, session, folder)?;
+        let (bytes, read) = read_file(layout, session, folder)?;
         let file = layout.entries(session, folder);
         let named = |line, what| Damage { file: file.clone(), line, what, last_good: Seq::ZERO };
         let is_short = through.is_some_and(|through| read.chain.seq < through);
