@@ -95,22 +95,10 @@ impl Store {
     /// [`TapeError::ReadingOnly`]; [`TapeError::Newer`] where a later version of this library made it;
     /// [`TapeError::Index`]; [`TapeError::Io`].
     pub fn index(&self) -> Result<Index, TapeError> {
-        if self.inner.writer.options.access == Access::Read {
+        if self.access() == Access::Read {
             return Err(TapeError::ReadingOnly);
         }
-        let layout = self.layout().clone();
-        let path = layout.root.join("index.db");
-        let _lock = lock_index(&layout, BUSY_WAIT)?;
-        let database = match open(&path) {
-            Err(Failed::Corrupt(_)) => {
-                delete(&path)?;
-                open(&path)
-            }
-            opened => opened,
-        };
-        let database = database.map_err(|failed| failed.into_error("open"))?;
-        fault!(self.faults(), "index.opened", "index");
-        Ok(Index { database, inode: inode(&path), layout, path, only_reads: false })
+        self.index_to_search()
     }
 
     /// Whether that is a file of the index.
@@ -122,18 +110,28 @@ impl Store {
     /// The index as it is, to search in it: one that is there and of this version is opened without a lock, so that a search
     /// does not wait for another process that writes it.
     pub(crate) fn index_to_search(&self) -> Result<Index, TapeError> {
-        let only_reads = self.inner.writer.options.access == Access::Read;
+        let only_reads = self.access() == Access::Read;
         let layout = self.layout().clone();
         let path = layout.root.join("index.db");
-        match open_as_it_is(&path, only_reads) {
-            Ok(Some(database)) => Ok(Index { database, inode: inode(&path), layout, path, only_reads }),
-            Ok(None) | Err(Failed::Corrupt(_)) if !only_reads => self.index(),
+        let database = match open_as_it_is(&path, only_reads) {
+            Ok(Some(database)) => Ok(database),
+            Ok(None) | Err(Failed::Corrupt(_)) if !only_reads => {
+                let _lock = lock_index(&layout, BUSY_WAIT)?;
+                let opened = match open(&path) {
+                    Err(Failed::Corrupt(_)) => delete(&path).map_err(Failed::from).and_then(|()| open(&path)),
+                    opened => opened,
+                };
+                fault!(self.faults(), "index.opened", "index");
+                opened
+            }
             Ok(None) => {
                 let message = "there is none yet, or an older one; opening the store to write makes it".to_owned();
-                Err(TapeError::Index { op: "read", message, is_damaged: false })
+                return Err(TapeError::Index { op: "read", message, is_damaged: false });
             }
-            Err(failed) => Err(failed.into_error("open")),
-        }
+            Err(failed) => Err(failed),
+        };
+        let database = database.map_err(|failed| failed.into_error("open"))?;
+        Ok(Index { database, inode: inode(&path), layout, path, only_reads })
     }
 }
 
@@ -282,12 +280,16 @@ fn open(path: &Path) -> Result<Connection, Failed> {
     open_or_make(path).map_err(TapeError::io("open", path))?;
     let mut database = Connection::open(path)?;
     database.busy_timeout(BUSY_WAIT)?;
-    // Recursive triggers: what is replaced must leave the search tables too.
-    database
-        .execute_batch("pragma journal_mode = wal; pragma synchronous = normal; pragma recursive_triggers = on;")?;
-    database.query_row(SECURE_DELETE, [], |_| Ok(()))?;
+    database.execute_batch("pragma journal_mode = wal")?;
+    prepare_to_write(&database)?;
     schema::make_tables(&mut database, path)?;
     Ok(database)
+}
+
+fn prepare_to_write(database: &Connection) -> Result<(), Failed> {
+    // Recursive triggers: what is replaced must leave the search tables too.
+    database.execute_batch("pragma synchronous = normal; pragma recursive_triggers = on;")?;
+    Ok(database.query_row(SECURE_DELETE, [], |_| Ok(()))?)
 }
 
 /// Opens a database that is there and of this version; changes nothing, and takes no lock.
@@ -304,8 +306,7 @@ fn open_as_it_is(path: &Path, only_reads: bool) -> Result<Option<Connection>, Fa
         std::cmp::Ordering::Less => Ok(None),
         std::cmp::Ordering::Equal => {
             if !only_reads {
-                database.execute_batch("pragma synchronous = normal; pragma recursive_triggers = on;")?;
-                database.query_row(SECURE_DELETE, [], |_| Ok(()))?;
+                prepare_to_write(&database)?;
             }
             Ok(Some(database))
         }

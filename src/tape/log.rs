@@ -78,29 +78,6 @@ impl State {
     }
 }
 
-impl Log {
-    pub(super) fn new(
-        session: &SessionId,
-        notify: Notify,
-        end: Chain,
-        anchors: Vec<String>,
-        file: LogFile,
-        claim: Claim,
-    ) -> Log {
-        let state = State { end, anchors, is_on_its_way: false, mark: None, mark_failed: None };
-        Log {
-            session: session.clone(),
-            notify,
-            state: Lock::new(state),
-            given_back: AtomicBool::new(false),
-            file: Lock::new(file),
-            used: AtomicU64::new(0),
-            claim: Lock::new(Some(claim)),
-            then: Lock::new(None),
-        }
-    }
-}
-
 /// Makes the first anchor of a session where there is none.
 pub(super) fn make_first_anchor(layout: &Layout, session: &SessionId, anchor: &str) -> Result<PathBuf, TapeError> {
     make_folder(&layout.anchors(session).join(anchor))?;

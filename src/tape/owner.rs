@@ -145,7 +145,7 @@ pub(super) fn lock_burials(layout: &Layout) -> Result<Option<File>, TapeError> {
     Ok(lock_within(&folder, BURIAL_WAIT).map_err(TapeError::io("lock", &path))?.then_some(folder))
 }
 
-/// The owners of which something is there: a lock file, a reserve or a commit log.
+/// The owners of which something is there.
 pub(super) fn owner_names(layout: &Layout) -> Result<Vec<String>, TapeError> {
     let names = names_in(&layout.owners())?.into_iter().chain(names_in(&layout.commit())?);
     let mut names: Vec<String> =
@@ -177,14 +177,10 @@ impl Claim {
         secure(layout, owner, session, replay)?;
         // Who wrote last stays known after the claim is gone.
         if before.as_ref() != Some(&owner.identity) {
-            put(owner, &draft(layout, owner, session), &writer, |from, to| std::fs::rename(from, to)).inspect_err(
-                |_| {
-                    // Nobody has it then, so nobody shall be told that we do.
-                    let _ = remove_file(&path);
-                },
-            )?;
-            // Whoever was killed over the same left what it had begun, and had this session before us.
-            remove_drafts(layout, owner, session);
+            put(layout, owner, &writer, |from, to| std::fs::rename(from, to)).inspect_err(|_| {
+                // Nobody has it then, so nobody shall be told that we do.
+                let _ = remove_file(&path);
+            })?;
         }
         Ok(Claim { path, before })
     }
@@ -200,50 +196,26 @@ impl Claim {
     }
 }
 
-/// What such a file's name begins with; the rest is its owner's.
-const DRAFT: &str = "claim.";
-
-/// Where a file is made that gets its right name when it is whole.
-fn draft(layout: &Layout, owner: &Owner, session: &SessionId) -> PathBuf {
-    layout.session(session).join(format!("{DRAFT}{}", owner.identity.owner))
-}
-
-/// Removes what others had begun to make when they died. What is in nobody's way may stay another time.
-fn remove_drafts(layout: &Layout, owner: &Owner, session: &SessionId) {
-    let folder = layout.session(session);
-    for name in names_in(&folder).unwrap_or_default() {
-        let of = name.strip_prefix(DRAFT);
-        if of.is_some_and(|other| other != owner.identity.owner && matches!(is_alive(layout, other), Ok(false))) {
-            let _ = remove_file(&folder.join(&name));
-        }
-    }
-}
-
-/// Makes a file that says who we are and gives it to `name`, which puts it in its place.
+/// Makes a file that says who we are and gives it to `name`, which puts it in its place. What is left of it where we die meanwhile
+/// goes with all else that we leave.
 ///
 /// The file is another name of our lock file, which says so already: a file of its own costs a file system many times as much,
 /// and is made only where the lock file can have no further name.
 fn put(
+    layout: &Layout,
     owner: &Owner,
-    draft: &Path,
     place: &Path,
     name: impl FnOnce(&Path, &Path) -> io::Result<()>,
 ) -> Result<(), TapeError> {
+    let draft = layout.owners().join(format!("{}.{}", owner.identity.owner, uuid::Uuid::now_v7().simple()));
     let made = || {
-        // What is there by this name is what an earlier attempt of ours left.
-        let linked = match std::fs::hard_link(&owner.path, draft) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                std::fs::remove_file(draft).and_then(|()| std::fs::hard_link(&owner.path, draft))
-            }
-            linked => linked,
-        };
-        linked.or_else(|_| new_file(draft)?.write_all(owner.identity.line().as_bytes()))?;
-        name(draft, place)
+        let linked = std::fs::hard_link(&owner.path, &draft);
+        linked.or_else(|_| new_file(&draft)?.write_all(owner.identity.line().as_bytes()))?;
+        name(&draft, place)
     };
     let made = made().map_err(TapeError::io("make", place));
     // Of two names of one file a rename leaves both.
-    let removed = remove_file(draft);
-    made.and(removed)
+    made.and(remove_file(&draft))
 }
 
 /// Puts our name in the place of the session's claim.
@@ -253,7 +225,7 @@ fn secure(
     session: &SessionId,
     mut replay: impl FnMut(&str) -> Result<(), TapeError>,
 ) -> Result<(), TapeError> {
-    let (path, draft) = (layout.claim(session), draft(layout, owner, session));
+    let path = layout.claim(session);
     loop {
         // A link appears with its content or not at all, and never in the place of another.
         if std::fs::hard_link(&owner.path, &path).is_ok() {
@@ -261,7 +233,7 @@ fn secure(
         }
         let Some(holder) = Identity::read(&path)? else {
             // Nobody's, and still no link: perhaps the lock file has as many names as it can have.
-            match put(owner, &draft, &path, |from, to| std::fs::hard_link(from, to)) {
+            match put(layout, owner, &path, |from, to| std::fs::hard_link(from, to)) {
                 Err(TapeError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => continue,
                 put => return put,
             }
@@ -278,7 +250,7 @@ fn secure(
         if Identity::read(&path)?.as_ref() == Some(&holder) {
             replay(&holder.owner)?;
             fault!(layout.faults, "tape.claim.replayed", session.as_str());
-            return put(owner, &draft, &path, |from, to| std::fs::rename(from, to));
+            return put(layout, owner, &path, |from, to| std::fs::rename(from, to));
         }
     }
 }

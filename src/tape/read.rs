@@ -10,7 +10,6 @@ use super::{
     Damage, Entry, TapeError,
     layout::{FIRST_ANCHOR, Layout, new_file},
     line::{Chain, Decoded, Glance, Link, Rest, decode_lines, glance, head_seq},
-    whole::END,
 };
 use crate::words::ids::{Seq, SessionId};
 
@@ -86,51 +85,6 @@ pub(super) fn again_if_damaged<T>(read: impl Fn() -> Result<T, TapeError>) -> Re
     read()
 }
 
-/// The entries of a session's own files from one to another, of those that there are. Takes no lock; what a live writer is writing
-/// just now is left out.
-pub(super) fn read_range(
-    layout: &Layout,
-    session: &SessionId,
-    from: Seq,
-    through: Seq,
-) -> Result<Vec<Entry>, TapeError> {
-    let folders = layout.anchor_names(session)?;
-    let first = newest_at(layout, session, &folders, from)?.unwrap_or(0);
-    let last = match through {
-        END => folders.len(),
-        through => newest_at(layout, session, &folders, through)?.map_or(0, |n| n + 1),
-    };
-    let files = folders.get(first..last).unwrap_or_default();
-    let mut entries = Vec::new();
-    let mut before: Option<Chain> = None;
-    for (n, folder) in files.iter().enumerate() {
-        let file = layout.entries(session, folder);
-        let is_last = n + 1 == files.len();
-        let cut = if is_last && through != END { Some(bytes_through(&file, through)?) } else { None };
-        let cut = cut.map(|bytes| decode_file(layout, session, folder, &bytes)).transpose()?;
-        let read = match cut.filter(|read| read.rest == Rest::Nothing) {
-            Some(read) => read,
-            // Only all of the file tells a bad line from one that is being written.
-            None => read_file(layout, session, folder)?.1,
-        };
-        let damaged =
-            |line, what, last_good| Err(TapeError::Damaged(Damage { file: file.clone(), line, what, last_good }));
-        if let (Some(last), Some(_)) = (&before, read.entries.first())
-            && read.began != (last.seq, last.sum)
-        {
-            return damaged(1, "the anchor does not go on from the one before".into(), last.seq);
-        }
-        match read.rest {
-            Rest::Bad { line, what } => return damaged(line, what, read.chain.seq),
-            Rest::Torn { line, what } if !is_last => return damaged(line, what, read.chain.seq),
-            Rest::Torn { .. } | Rest::Nothing => {}
-        }
-        entries.extend(read.entries.into_iter().filter(|entry| (from..=through).contains(&entry.seq)));
-        before = Some(read.chain);
-    }
-    Ok(entries)
-}
-
 /// The newest of these anchors that begins at or before `seq`. Looks at the first lines of a few: the anchors follow each
 /// other, so it halves its way. One without a sound first line counts as not begun.
 pub(super) fn newest_at(
@@ -150,7 +104,7 @@ pub(super) fn newest_at(
     }
     // A bad first line may say any number: where the anchor before it has the entry, that is the one.
     while begun > 1 && !first_is_sound(&layout.entries(session, &anchors[begun - 1]))? {
-        let before = last_seen(&layout.entries(session, &anchors[begun - 2]), |_| true)?;
+        let before = last_seen(&layout.entries(session, &anchors[begun - 2]))?;
         if before.is_none_or(|before| before.seq < seq) {
             break;
         }
@@ -270,19 +224,14 @@ pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
     Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
-/// The seq of the first line of a file, where there is one; looks at its beginning alone where that says it.
+/// The seq of the first line of a file, where there is one.
 pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
-    let Some(file) = open_if_there(path)? else { return Ok(None) };
-    let mut head = Vec::with_capacity(256);
-    file.take(256).read_to_end(&mut head).map_err(TapeError::io("read", path))?;
-    match head_seq(&head) {
-        Some(seq) => Ok(Some(seq)),
-        None => Ok(first_line(path)?.and_then(|line| glance(&line)).map(|first| first.seq)),
-    }
+    let line = first_line(path)?;
+    Ok(line.and_then(|line| head_seq(&line).or_else(|| glance(&line).map(|first| first.seq))))
 }
 
-/// The last whole line of a file that can be read and is `wanted`, looking back from its end.
-pub(super) fn last_seen(path: &Path, wanted: impl Fn(&Glance) -> bool) -> Result<Option<Glance>, TapeError> {
+/// The last whole line of a file that can be read, looking back from its end.
+pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);
     let length = file.metadata().map_err(failed())?.len();
@@ -293,7 +242,7 @@ pub(super) fn last_seen(path: &Path, wanted: impl Fn(&Glance) -> bool) -> Result
         file.seek(SeekFrom::Start(from)).map_err(failed())?;
         (&mut file).take(length - from).read_to_end(&mut tail).map_err(failed())?;
         let lines = tail.split_inclusive(|b| *b == b'\n').rev().filter(|line| line.ends_with(b"\n"));
-        let seen = lines.filter_map(glance).find(&wanted);
+        let seen = lines.filter_map(glance).next();
         if seen.is_some() || from == 0 {
             return Ok(seen);
         }

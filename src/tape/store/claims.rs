@@ -2,19 +2,22 @@
 
 use std::{
     io::ErrorKind,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use super::{Inner, Store, upkeep::bury};
 use crate::{
-    lock::unspoiled,
+    lock::{Lock, unspoiled},
     tape::{
         Damage, Notify, TapeError,
         disk::LogFile,
         handle::Tape,
         line::Chain,
-        log::Log,
+        log::{Log, State},
         owner::Claim,
         queue::{Job, What},
     },
@@ -78,7 +81,17 @@ impl Store {
         claim: Claim,
         damage: Option<Damage>,
     ) -> Tape {
-        let log = Arc::new(Log::new(session, notify, chain, anchors, file, claim));
+        let state = State { end: chain, anchors, is_on_its_way: false, mark: None, mark_failed: None };
+        let log = Arc::new(Log {
+            session: session.clone(),
+            notify,
+            state: Lock::new(state),
+            given_back: AtomicBool::new(false),
+            file: Lock::new(file),
+            used: AtomicU64::new(0),
+            claim: Lock::new(Some(claim)),
+            then: Lock::default(),
+        });
         self.inner.writer.live.lock().insert(session.clone(), Arc::downgrade(&log));
         Tape::new(Arc::clone(&self.inner), log, damage)
     }

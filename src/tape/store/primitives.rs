@@ -14,11 +14,12 @@ use super::{
 use crate::{
     tape::{
         Anchor, Entry, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore, TapeWriter,
+        appends::read_range,
         disk::LogFile,
         layout::{FIRST_ANCHOR, Layout, anchor_name, anchor_number, make_folder, make_new_folder, remove_file},
         line::{Chain, Sum, glance},
         log::make_first_anchor,
-        read::{again_if_damaged, first_line, newest_at, read_range},
+        read::{again_if_damaged, first_line, newest_at},
         seek::find,
     },
     words::ids::{Seq, SessionId},

@@ -21,7 +21,7 @@ pub(super) fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, 
     let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
     let mut last = None;
     for path in anchors.iter().rev() {
-        last = last_seen(path, |_| true)?;
+        last = last_seen(path)?;
         if last.is_some() {
             break;
         }

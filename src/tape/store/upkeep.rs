@@ -1,7 +1,7 @@
 //! The parts of a store that are not tapes: its version, its reserve, what dead owners left.
 
 use std::{
-    io::{self, Write},
+    io::{self, Read as _, Write as _},
     path::Path,
 };
 
@@ -100,7 +100,9 @@ pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Res
     let replayed = commit::replay(disk, layout, name)?;
     remove_file(&layout.commit_log(name).with_extension("new"))?;
     if replayed.failed.is_empty() {
-        remove_file(&layout.lock(name))?;
+        let is_its_own = |left: &String| left.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let left = names_in(&layout.owners())?.into_iter().filter(is_its_own);
+        left.map(|left| layout.owners().join(left)).try_for_each(|left| remove_file(&left))?;
     }
     Ok(replayed)
 }
@@ -125,13 +127,7 @@ fn keep_room(path: &Path, bytes: u64) -> Result<(), TapeError> {
     }
     let make = || -> io::Result<()> {
         within_limit(bytes)?;
-        let file = new_file(path)?;
-        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-                io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut &file).map(drop)
-            }
-            made => made.map_err(io::Error::from),
-        }
+        io::copy(&mut io::repeat(0).take(bytes), &mut new_file(path)?).map(drop)
     };
     make().map_err(|error| {
         let _ = std::fs::remove_file(path);
