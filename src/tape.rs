@@ -57,6 +57,7 @@ pub use engine::{LoadedTape, Place, TapeStore, TapeWriter};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};
+pub(crate) use handle::FirstAppend;
 pub use handle::{APPEND_BYTES_MAX, Appended};
 pub use import::{ImportOptions, Imported, ImportedFrom};
 #[cfg(feature = "sqlite")]

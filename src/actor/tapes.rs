@@ -9,10 +9,7 @@ use std::{
     collections::HashMap,
     fmt,
     ops::Deref,
-    sync::{
-        Arc, Condvar, MutexGuard, Weak,
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
-    },
+    sync::{Arc, Condvar, MutexGuard, Weak},
     time::{Duration, Instant},
 };
 
@@ -308,45 +305,5 @@ impl Drop for OpenTape {
         if let Some(lent) = lent {
             lent.give_back();
         }
-    }
-}
-
-/// How long the disk may take for the first append of a tape.
-const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
-
-type Told = Result<Seq, TapeError>;
-
-/// The first append of a new tape: whoever makes a session is told only when it is on the disk, whatever the durability.
-///
-/// Blocks a thread that may wait for a disk. Later appends are the actor's, which never waits.
-pub(crate) struct FirstAppend {
-    teller: SyncSender<Told>,
-    told: Receiver<Told>,
-}
-
-impl FirstAppend {
-    pub(crate) fn new() -> FirstAppend {
-        let (teller, told) = sync_channel(1);
-        FirstAppend { teller, told }
-    }
-
-    /// Who is told of the tape's appends: of the first one this, for as long as it waits, and of all others that one.
-    pub(crate) fn notify(&self, others: Notify) -> Notify {
-        let teller = self.teller.clone();
-        Arc::new(move |result| match teller.try_send(result) {
-            Ok(()) => {}
-            Err(TrySendError::Full(result) | TrySendError::Disconnected(result)) => others(result),
-        })
-    }
-
-    /// Appends, and waits until that is settled.
-    pub(crate) fn append(self, tape: &mut OpenTape, entries: &[Entry]) -> Result<(), TapeError> {
-        let told = match tape.append(entries) {
-            Appended::Now(told) => told,
-            Appended::Later => {
-                self.told.recv_timeout(FIRST_APPEND_LIMIT).map_err(|_| TapeError::Busy { waiting: 1 })?
-            }
-        };
-        told.map(drop)
     }
 }

@@ -1,12 +1,19 @@
 //! The handle of one tape: append to it.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
+    time::Duration,
+};
 
 use super::{
     Damage, Entry, TapeError, TapeWriter,
     layout::{anchor_name, anchor_number, plain_anchor_name},
     line::encode_lines,
-    log::{GivenBack, Log},
+    log::{GivenBack, Log, Notify},
     queue::{Append, Job, What},
     store::Inner,
 };
@@ -112,5 +119,45 @@ fn next_anchor(anchors: &[String], name: &str) -> Result<String, TapeError> {
 impl Drop for Tape {
     fn drop(&mut self) {
         self.inner.give_back(&self.log);
+    }
+}
+
+/// How long an engine may take for the first append of a tape.
+const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
+
+type Told = Result<Seq, TapeError>;
+
+/// The first append of a new tape: whoever makes a session is told only when it is on the disk, whatever the durability.
+///
+/// Blocks a thread that may wait for a disk. Later appends are the actor's, which never waits.
+pub(crate) struct FirstAppend {
+    teller: SyncSender<Told>,
+    told: Receiver<Told>,
+}
+
+impl FirstAppend {
+    pub(crate) fn new() -> FirstAppend {
+        let (teller, told) = sync_channel(1);
+        FirstAppend { teller, told }
+    }
+
+    /// Who is told of the tape's appends: of the first one this, for as long as it waits, and of all others that one.
+    pub(crate) fn notify(&self, others: Notify) -> Notify {
+        let teller = self.teller.clone();
+        Arc::new(move |result| match teller.try_send(result) {
+            Ok(()) => {}
+            Err(TrySendError::Full(result) | TrySendError::Disconnected(result)) => others(result),
+        })
+    }
+
+    /// Waits until it is settled.
+    pub(crate) fn settle(self, appended: Appended) -> Result<(), TapeError> {
+        let told = match appended {
+            Appended::Now(told) => told,
+            Appended::Later => {
+                self.told.recv_timeout(FIRST_APPEND_LIMIT).map_err(|_| TapeError::Busy { waiting: 1 })?
+            }
+        };
+        told.map(drop)
     }
 }

@@ -2,7 +2,6 @@
 
 mod beside;
 mod claims;
-mod folder_lock;
 mod marks;
 mod notes;
 mod options;

@@ -10,17 +10,11 @@ use std::{
 };
 
 use crate::{
-    actor::{
-        host::Host,
-        session::fold_of,
-        slot::Slot,
-        tape_store::Opening,
-        tapes::{FirstAppend, OpenTape},
-    },
+    actor::{host::Host, session::fold_of, slot::Slot, tape_store::Opening, tapes::OpenTape},
     error::OpenError,
     hook::panic_text,
     kernel::{Entry, State},
-    tape::TapeError,
+    tape::{FirstAppend, TapeError},
     words::ids::{Seq, SessionId},
 };
 
@@ -107,7 +101,7 @@ fn make(host: &Host, slot: &Arc<Slot>, first: Box<First>) -> Result<(OpenTape, S
     let lines = lines.map_err(|_| TapeError::Closed)?;
     let append = FirstAppend::new();
     let mut tape = host.store.create(&slot.id, append.notify(slot.notify()))?;
-    if let Err(error) = append.append(&mut tape, &lines) {
+    if let Err(error) = append.settle(tape.append(&lines)) {
         drop(tape);
         // Where it cannot be removed either, a sweep does it.
         drop(host.store.delete_unless_gone_on(&slot.id, Seq::ZERO));

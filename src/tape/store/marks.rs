@@ -9,20 +9,25 @@
 //! ```
 
 use std::{
+    fs::File,
     io::{self, Write as _},
     sync::Weak,
+    time::Duration,
 };
 
 use super::{Durability, Store, notes};
 use crate::{
     tape::{
         Mark, TapeError,
-        layout::{ids_in, make_folder, new_file, open_or_make, remove_file, sync_folder},
+        layout::{ids_in, lock_within, make_folder, open_or_make, remove_file, sync_folder},
         owner::{Claim, is_alive},
         queue::{Job, Mark as TurnMark, What},
     },
     words::ids::SessionId,
 };
+
+/// How long it is waited for another one who decides whether a session stays.
+const DECISION_WAIT: Duration = Duration::from_secs(10);
 
 type Marked = Vec<(SessionId, String)>;
 
@@ -165,20 +170,26 @@ impl Store {
         let folder = self.layout().parked();
         make_folder(&folder)?;
         let path = folder.join(session.as_str());
-        // A name that is no session's, and nobody else's.
-        let draft = folder.join(format!(".new-{session}-{}", uuid::Uuid::now_v7().simple()));
-        let write = || {
-            let mut file = new_file(&draft)?;
+        // That there is a mark is what counts: where it is cut off, it says less.
+        let written = open_or_make(&path).and_then(|mut file| {
+            file.set_len(0)?;
             file.write_all(format!("{text}\n").as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&draft, &path)
-        };
-        let written = write();
-        if written.is_err() {
-            // There is nothing in it that anybody misses.
-            let _ = std::fs::remove_file(&draft);
-        }
+            file.sync_all()
+        });
         written.map_err(TapeError::io("write", path))
+    }
+
+    /// Keeps all others from deciding whether a session stays, until the file is dropped. [`TapeError::Missing`] where it is not
+    /// there by then. A removal and a protection of the same session agree on it like that: both lock the folder of the sessions
+    /// while they look and act, so the removal sees the protection, or who protects hears that the session is gone.
+    pub(super) fn decide(&self, session: &SessionId) -> Result<File, TapeError> {
+        let path = self.layout().sessions();
+        let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
+        match lock_within(&folder, DECISION_WAIT) {
+            Ok(true) => self.must_be_there(session).map(|()| folder),
+            Ok(false) => Err(TapeError::io("lock", &path)(io::ErrorKind::TimedOut.into())),
+            Err(error) => Err(TapeError::io("lock", &path)(error)),
+        }
     }
 }
 
