@@ -101,7 +101,12 @@ impl TapeFile {
 }
 
 /// How many of the anchors of a session begin at or before that entry.
-fn begun_by(layout: &Layout, session: &SessionId, folders: &[String], through: Seq) -> Result<usize, TapeError> {
+pub(super) fn begun_by(
+    layout: &Layout,
+    session: &SessionId,
+    folders: &[String],
+    through: Seq,
+) -> Result<usize, TapeError> {
     match through {
         END => Ok(folders.len()),
         through => Ok(newest_at(layout, session, folders, through)?.map_or(0, |n| n + 1)),

@@ -15,8 +15,8 @@ use std::{
 
 use super::{
     TapeError,
+    handle::Log,
     layout::{Layout, make_new_folder, open_or_make, sync_folder},
-    log::Log,
     queue::Append,
 };
 use crate::{lock::Lock, words::ids::Seq};

@@ -1,9 +1,14 @@
-//! The handle of one tape: append to it.
+//! The writing end of one tape: its handle, and what the handle shares with the store's I/O thread.
+//!
+//! A tape's file is touched by one of them at a time: by the I/O thread while something is on its way, by the handle while nothing
+//! is.
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{
         Arc,
+        atomic::{AtomicBool, AtomicU64},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     time::Duration,
@@ -11,13 +16,17 @@ use std::{
 
 use super::{
     Damage, Entry, TapeError, TapeWriter,
-    layout::{anchor_name, anchor_number, plain_anchor_name},
-    line::encode_lines,
-    log::{GivenBack, Log, Notify},
-    queue::{Append, Job, What},
+    disk::LogFile,
+    layout::{Layout, anchor_name, anchor_number, make_folder, open_or_make, plain_anchor_name},
+    line::{Chain, encode_lines},
+    owner::Claim,
+    queue::{Append, Job, Mark, What},
     store::Inner,
 };
-use crate::words::ids::Seq;
+use crate::{
+    lock::Lock,
+    words::ids::{Seq, SessionId},
+};
 
 /// The most bytes of one append.
 pub const APPEND_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -160,4 +169,66 @@ impl FirstAppend {
         };
         told.map(drop)
     }
+}
+
+/// Told of every append that was answered [`Later`](crate::tape::Appended::Later).
+///
+/// Called by the store's I/O thread: it must be short, must not block and must not wait for the store.
+pub type Notify = Arc<dyn Fn(Result<Seq, TapeError>) + Send + Sync>;
+
+/// Told once a session was given back: from then on whoever wants it can claim it. Dropped without a call it says the same.
+///
+/// Called on any thread; it must be short, must not block and must not wait for the store.
+pub type GivenBack = Box<dyn FnOnce() + Send>;
+
+/// The writing end of one tape.
+pub(super) struct Log {
+    pub(super) session: SessionId,
+    pub(super) notify: Notify,
+    /// Locked over the disk by what is done in place.
+    pub(super) state: Lock<State>,
+    /// The handle is gone, or the store was closed.
+    pub(super) given_back: AtomicBool,
+    pub(super) file: Lock<LogFile>,
+    /// When it was last written, counted in writes of the store.
+    pub(super) used: AtomicU64,
+    /// Taken out when the tape is given back.
+    pub(super) claim: Lock<Option<Claim>>,
+    /// Told behind that.
+    pub(super) then: Lock<Option<GivenBack>>,
+}
+
+/// What is known of a tape.
+pub(super) struct State {
+    /// Behind the last entry that is on the tape.
+    pub(super) end: Chain,
+    /// The folders of the tape's anchors, oldest first.
+    pub(super) anchors: Vec<String>,
+    /// An append was answered `Later` and is not told yet. No other is taken meanwhile.
+    pub(super) is_on_its_way: bool,
+    /// The mark that the store's thread is to put, until it is put. The last word counts.
+    pub(super) mark: Option<Mark>,
+    /// Why the mark of an open turn could not be put, until an append was told: it would begin a turn that nobody finds again.
+    pub(super) mark_failed: Option<TapeError>,
+}
+
+impl State {
+    /// Whether the thread has nothing to do for the tape.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_on_its_way && self.mark.is_none()
+    }
+
+    /// Notes that an append is on the tape.
+    pub(super) fn take(&mut self, append: &Append) {
+        self.end = append.after.clone();
+        self.anchors.extend(append.begin.clone());
+    }
+}
+
+/// Makes the first anchor of a session where there is none.
+pub(super) fn make_first_anchor(layout: &Layout, session: &SessionId, anchor: &str) -> Result<PathBuf, TapeError> {
+    make_folder(&layout.anchors(session).join(anchor))?;
+    let path = layout.entries(session, anchor);
+    open_or_make(&path).map_err(TapeError::io("make", &path))?;
+    Ok(path)
 }

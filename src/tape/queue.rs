@@ -17,9 +17,9 @@ use std::{
 
 use super::{
     TapeError,
+    handle::Log,
     layout::{Layout, open_or_make, remove_file},
     line::Chain,
-    log::Log,
     write::Writer,
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(super) struct Job {
 /// What a [`Job`] is.
 pub(super) enum What {
     Append(Append),
-    /// Put the mark that is wanted by then: see [`State::mark`](super::log::State).
+    /// Put the mark that is wanted by then: see [`State::mark`](super::handle::State).
     Mark,
     /// The handle is gone: give the session back.
     Release,

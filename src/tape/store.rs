@@ -8,7 +8,6 @@ mod options;
 mod primitives;
 mod sound;
 mod status;
-mod summary;
 mod upkeep;
 
 use std::{
@@ -21,8 +20,8 @@ use std::{
 use super::{
     TapeError, commit,
     disk::{Disk, LogFile, RealDisk},
+    handle::{Log, make_first_anchor},
     layout::{FIRST_ANCHOR, Layout, names_in, sync_folder},
-    log::{Log, make_first_anchor},
     owner::Identity,
     queue::Queue,
     read::{Opened, open_to_write},

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::{
     CaughtUp, Failed,
     schema::{TIME_MAX, first_id_at, last_id_at, tag},
+    session_rows::signed,
     tail::{Piece, Place, Stale, Tail},
     text::text_of,
     tokens::Searchable,
@@ -163,12 +164,11 @@ fn add(
     piece: &Piece,
     length: u64,
 ) -> Result<u64, Failed> {
-    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let (base, read, Place { offset: end, seq, sum }) = (number(piece.offset), &piece.decoded, piece.end());
-    let (end, seq) = (number(end), number(seq.0));
+    let (base, read, Place { offset: end, seq, sum }) = (signed(piece.offset), &piece.decoded, piece.end());
+    let (end, seq) = (signed(end), signed(seq.0));
     // A torn tail may be an append that is being written, and be cut back: what stands there next may be just as long. Where
     // the file was not read to its end, it is looked at again as well.
-    let length = if piece.is_over() { number(length) } else { end };
+    let length = if piece.is_over() { signed(length) } else { end };
     let file = match mark {
         Some(mark) => {
             let sql = "update files set offset = ?2, seq = ?3, sum = ?4, seen = ?5 where id = ?1";
@@ -194,8 +194,8 @@ fn add(
     let of_all = format!("{} {} {}", tag('s', session.as_str()), tag('a', anchor), tag('n', anchor_name(anchor)));
     let ends = read.offsets.iter().skip(1).copied().chain([read.good_bytes]);
     for ((entry, offset), next) in read.entries.iter().zip(&read.offsets).zip(ends) {
-        let (seq, time) = (number(entry.seq.0), number(entry.time.0));
-        let (offset, length) = (base + number(*offset as u64), number((next - offset) as u64));
+        let (seq, time) = (signed(entry.seq.0), signed(entry.time.0));
+        let (offset, length) = (base + signed(*offset as u64), signed((next - offset) as u64));
         let text = text_of(entry.data.get());
         let mut moment = entry.time;
         let id = loop {

@@ -19,9 +19,8 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// So much is read, or so many sessions are, before it is written down.
-const BATCH_BYTES: u64 = 8 * 1024 * 1024;
-const BATCH_SESSIONS: usize = 256;
+/// So many sessions are read before it is written down.
+const BATCH_SESSIONS: u64 = 256;
 
 /// Sums up entries.
 pub(crate) struct Fold<'f> {
@@ -188,7 +187,7 @@ fn failed(error: rusqlite::Error) -> TapeError {
     Failed::from(error).into_error("read")
 }
 
-fn signed(n: u64) -> i64 {
+pub(super) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
@@ -206,7 +205,6 @@ fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until:
     for gone in stale.gone {
         change.execute("delete from session_rows where session = ?1", [gone])?;
     }
-    let (mut bytes, mut read) = (0, 0);
     for session in &stale.sessions {
         if Instant::now() >= until {
             done.behind += 1;
@@ -222,11 +220,9 @@ fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until:
         };
         done.read += 1;
         done.bytes += brought;
-        (bytes, read) = (bytes + brought, read + 1);
-        if bytes >= BATCH_BYTES || read >= BATCH_SESSIONS {
+        if done.read % BATCH_SESSIONS == 0 {
             change.commit()?;
             change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            (bytes, read) = (0, 0);
         }
     }
     change.commit()?;

@@ -79,13 +79,9 @@ impl MemoryTape {
 
     /// Its entries from one to another, of those that there are.
     pub(super) fn lines(&self, from: Seq, through: Seq) -> Vec<Line> {
-        let first = self.lines.first().map_or(Seq::ZERO, |line| line.entry.seq);
-        let behind = |seq: Seq| {
-            let count = seq.0.saturating_sub(first.0);
-            usize::try_from(count).unwrap_or(usize::MAX).min(self.lines.len())
-        };
-        let end = if through < first { 0 } else { behind(Seq(through.0.saturating_add(1))) };
-        self.lines.get(behind(from)..end).unwrap_or_default().to_vec()
+        let from = self.lines.partition_point(|line| line.entry.seq < from);
+        let end = self.lines.partition_point(|line| line.entry.seq <= through);
+        self.lines.get(from..end).unwrap_or_default().to_vec()
     }
 
     pub(super) fn newest_part(&self, seq: Seq) -> Option<&Anchor> {

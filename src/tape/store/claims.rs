@@ -15,9 +15,8 @@ use crate::{
     tape::{
         Damage, Notify, TapeError,
         disk::LogFile,
-        handle::Tape,
+        handle::{Log, State, Tape},
         line::Chain,
-        log::{Log, State},
         owner::Claim,
         queue::{Job, What},
     },

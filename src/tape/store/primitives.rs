@@ -9,17 +9,17 @@ use std::{
 use super::{
     Store, notes,
     sound::{SoundEnd, sound_end},
-    summary,
 };
 use crate::{
     tape::{
         Anchor, Entry, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore, TapeWriter,
         appends::read_range,
         disk::LogFile,
+        handle::make_first_anchor,
         layout::{FIRST_ANCHOR, Layout, anchor_name, anchor_number, make_folder, make_new_folder, remove_file},
         line::{Chain, Sum, glance},
-        log::make_first_anchor,
-        read::{again_if_damaged, first_line, newest_at},
+        lineage::origin,
+        read::{again_if_damaged, first_line, last_seen, newest_at},
         seek::find,
     },
     words::ids::{Seq, SessionId},
@@ -42,7 +42,7 @@ impl TapeStore for Store {
         match make_new_folder(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 // Somebody died between making a session and its first entry: nobody was told that it exists.
-                if summary::summary(layout, session.clone())?.seq > Seq::ZERO {
+                if summary(layout, session.clone())?.seq > Seq::ZERO {
                     return Err(exists());
                 }
             }
@@ -69,7 +69,7 @@ impl TapeStore for Store {
             }
         };
         // Another one may have been faster, and is through with it.
-        let is_empty = summary::summary(layout, session.clone())?.seq == Seq::ZERO;
+        let is_empty = summary(layout, session.clone())?.seq == Seq::ZERO;
         let made = if is_empty { self.make_empty(session, &anchor) } else { Err(exists()) };
         match made {
             Ok(file) => Ok(Box::new(self.hand_out(session, notify, chain, vec![anchor], file, claiming.keep(), None))),
@@ -123,7 +123,7 @@ impl TapeStore for Store {
 
     fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError> {
         self.must_be_there(session)?;
-        summary::summary(self.layout(), session.clone())
+        summary(self.layout(), session.clone())
     }
 
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
@@ -147,7 +147,7 @@ impl TapeStore for Store {
             }
         }
         if let Some(expected) = last {
-            let last = summary::summary(layout, session.clone())?.seq;
+            let last = summary(layout, session.clone())?.seq;
             if last != expected {
                 return Err(TapeError::GoneOn { session: session.clone(), expected, last });
             }
@@ -227,6 +227,29 @@ fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anc
         first: first.seq,
         time: first.time,
     }))
+}
+
+/// Reads the ends of a session's files.
+fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> {
+    let folders = layout.anchor_names(&id)?;
+    let from = origin(layout, &id, &folders)?;
+    let anchors: Vec<PathBuf> = folders.iter().map(|anchor| layout.entries(&id, anchor)).collect();
+    let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
+    let mut last = None;
+    for path in anchors.iter().rev() {
+        last = last_seen(path)?;
+        if last.is_some() {
+            break;
+        }
+    }
+    Ok(SessionSummary {
+        created: first.and_then(|line| glance(&line)).map(|first| first.time),
+        last: last.as_ref().map(|last| last.time),
+        seq: last.map_or(Seq::ZERO, |last| last.seq),
+        bytes: anchors.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum(),
+        from,
+        id,
+    })
 }
 
 /// Takes a session's folder out of sight, in one go.
