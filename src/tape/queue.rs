@@ -207,6 +207,9 @@ impl Queue {
             if catch_unwind(AssertUnwindSafe(|| self.writer.work(&jobs))).is_err() {
                 for job in jobs.iter().filter(|job| !job.is_done()) {
                     if job.tries.fetch_add(1, Ordering::SeqCst) + 1 >= TRIES_MAX {
+                        if let What::Mark = job.what {
+                            job.log.state.lock().mark = None;
+                        }
                         let error = std::io::Error::other("the tape's I/O thread panicked");
                         self.writer.finish(job, Err(TapeError::io("write", &*job.log.file.lock().path)(error)));
                     }

@@ -125,10 +125,9 @@ impl Writer {
                 What::Mark => {}
             }
         }
-        if appends.is_empty() {
-        } else if self.needs_no_sync() {
+        if self.needs_no_sync() {
             appends.iter().for_each(|(job, append)| self.finish(job, self.write_once(job, append, false)));
-        } else {
+        } else if !appends.is_empty() {
             self.append_with_commit_log(&appends);
         }
     }
