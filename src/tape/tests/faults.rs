@@ -22,6 +22,8 @@ fn queued(folder: &std::path::Path, options: StoreOptions, many: usize) -> (Stor
     for tape in &mut tapes {
         tape.append(&[entry(1)]).unwrap();
     }
+    // What is told is taken out of the queue a moment later.
+    assert!(store.settle(LONG));
     disk.shut();
     for tape in &mut tapes {
         assert!(matches!(tape.tape.append(&[entry(2)]), Appended::Later));
