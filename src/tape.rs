@@ -5,8 +5,8 @@
 //!
 //! | promise | kept by |
 //! |---|---|
-//! | an append is on the tape whole or not at all, also after `kill -9` | `line`, `log` |
-//! | what was acknowledged stays, as far as the chosen [`Durability`] goes | `log`, `commit` |
+//! | an append is on the tape whole or not at all, also after `kill -9` | `line`, `handle` |
+//! | what was acknowledged stays, as far as the chosen [`Durability`] goes | `write`, `commit` |
 //! | a torn tail is cut off, set aside and reported; a bad line in the middle makes the tape read-only | `read` |
 //! | one writer per session, across processes | `owner` |
 //! | a fork goes on from any append of another tape, copies nothing, and keeps its parent as long as it lives | `fork`, `whole`, `remove` |
@@ -33,7 +33,6 @@ mod index;
 mod layout;
 pub(crate) mod line;
 mod lineage;
-mod log;
 mod marks;
 mod memory;
 mod owner;
@@ -57,7 +56,8 @@ pub use engine::{LoadedTape, Place, TapeStore, TapeWriter};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};
-pub use handle::{APPEND_BYTES_MAX, Appended};
+pub(crate) use handle::FirstAppend;
+pub use handle::{APPEND_BYTES_MAX, Appended, GivenBack, Notify};
 pub use import::{ImportOptions, Imported, ImportedFrom};
 #[cfg(feature = "sqlite")]
 pub use index::{
@@ -68,7 +68,6 @@ pub(crate) use index::{Fold, Folded, SessionRow, SessionRows};
 pub(crate) use layout::{new_file, plain_anchor_name as anchor_name_of};
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};
-pub use log::{GivenBack, Notify};
 pub use marks::Mark;
 pub use memory::{MemoryLimits, MemoryStore};
 pub use read::Repair;

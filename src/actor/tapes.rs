@@ -8,10 +8,7 @@
 use std::{
     collections::HashMap,
     ops::Deref,
-    sync::{
-        Arc, Condvar, MutexGuard, Weak,
-        mpsc::{TrySendError, sync_channel},
-    },
+    sync::{Arc, Condvar, MutexGuard, Weak},
     time::{Duration, Instant},
 };
 
@@ -20,14 +17,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     lock::{Lock, unspoiled},
     tape::{
-        Appended, Damage, Deleted, Entry, LoadedTape, Notify, Repair, Store, TapeError, TapeStore, TapeStoreExt as _,
-        TapeWriter, finish_deletions,
+        Appended, Damage, Deleted, Entry, FirstAppend, LoadedTape, Notify, Repair, Store, TapeError, TapeStore,
+        TapeStoreExt as _, TapeWriter, finish_deletions,
     },
     words::ids::{Seq, SessionId},
 };
-
-/// How long the disk may take for the first append of a tape.
-const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
 
 /// The tapes of one runtime. Clones are the same. What only reads goes to the engine as it is.
 #[derive(Clone, Debug)]
@@ -180,22 +174,9 @@ impl Tapes {
     /// Makes a tape with its first entries, and returns only when they are on the disk, whatever the durability. `others` hears of all
     /// later appends, which are the actor's. Blocks a thread that may wait for a disk.
     pub(crate) fn make(&self, session: &SessionId, first: &[Entry], others: Notify) -> Result<OpenTape, TapeError> {
-        let (teller, told) = sync_channel(1);
-        let mut tape = self.create(
-            session,
-            Arc::new(move |result| match teller.try_send(result) {
-                Ok(()) => {}
-                Err(TrySendError::Full(result) | TrySendError::Disconnected(result)) => others(result),
-            }),
-        )?;
-        let appended = match tape.append(first) {
-            Appended::Now(appended) => appended,
-            Appended::Later => {
-                let late = |_| Err(TapeError::Busy { waiting: 1 });
-                told.recv_timeout(FIRST_APPEND_LIMIT).unwrap_or_else(late)
-            }
-        };
-        if let Err(error) = appended {
+        let append = FirstAppend::new();
+        let mut tape = self.create(session, append.notify(others))?;
+        if let Err(error) = append.settle(tape.append(first)) {
             // Nobody was told that it exists. Where it cannot be removed either, a sweep does it.
             drop(tape);
             drop(self.delete_unless_gone_on(session, Seq::ZERO));

@@ -113,8 +113,13 @@ impl Drive {
         listener: &mut Listener,
     ) -> (Result<Option<Arc<TurnEnd>>, Failure>, Heard) {
         let is_resumed = prompt.is_none();
+        self.view.begin();
+        // Before the events of now: an older one would count as shown.
+        if let Err(failure) = self.ask_again(asked).await {
+            return (Err(failure), Heard::default());
+        }
         let mut narrator = Narrator::start(self.session.clone(), self.view.clone(), events, is_resumed);
-        let ended = self.until_idle(prompt, asked, listener, &mut narrator).await;
+        let ended = self.until_idle(prompt, listener, &mut narrator).await;
         let heard = narrator.stop().await;
         let ended = match ended {
             Ok(()) if heard.has_ended => self.session.state().await.map(|state| state.ended.back().cloned()),
@@ -139,14 +144,11 @@ impl Drive {
     async fn until_idle(
         &self,
         prompt: Option<Message>,
-        asked: &[Seq],
         listener: &mut Listener,
         narrator: &mut Narrator,
     ) -> Result<(), Failure> {
         let (lines, shown) = (listener.asks(), narrator.catch_up());
         let idle = async {
-            self.view.begin();
-            self.ask_again(asked).await?;
             if let Some(prompt) = prompt {
                 self.session.prompt(prompt).await?;
             }

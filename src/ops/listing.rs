@@ -16,7 +16,9 @@ use serde::Serialize;
 
 use crate::{
     kernel::{Digest, Parent},
-    tape::{Behind, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore, TapeStoreExt as _},
+    tape::{
+        Behind, Mark, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore, TapeStoreExt as _,
+    },
     words::ids::{Millis, Seq, SessionId},
     words::message::ModelRef,
     words::usage::{Cost, Usage},
@@ -192,8 +194,8 @@ impl ListedSession {
             usage: None,
             cost: None,
             status: statuses.of(&session),
-            open: statuses.is_open(&session),
-            protected: statuses.is_protected(&session),
+            open: statuses.has(Mark::Open, &session),
+            protected: statuses.has(Mark::Protected, &session),
             ended: false,
             parent: None,
             forks: 0,

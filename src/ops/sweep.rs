@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::{
     kernel::{Entry, Record, State},
     ops::listing::beside,
-    tape::{SessionStatus, SessionStatuses, SessionSummary, TapeError, TapeStore, TapeStoreExt as _},
+    tape::{Mark, SessionStatus, SessionStatuses, SessionSummary, TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{Millis, Seq, SessionId},
 };
 
@@ -273,10 +273,10 @@ fn look(
         // Somebody who may remove it has looked at its claim by then.
         let protected = match () {
             // First what also keeps those that do its tasks.
-            () if statuses.is_open(&session) => Some(KeptReason::AtWork),
+            () if statuses.has(Mark::Open, &session) => Some(KeptReason::AtWork),
             () => match statuses.of(&session) {
                 SessionStatus::Live => Some(KeptReason::Live),
-                _ if statuses.is_protected(&session) => Some(KeptReason::Protected),
+                _ if statuses.has(Mark::Protected, &session) => Some(KeptReason::Protected),
                 SessionStatus::Parked => Some(KeptReason::Parked),
                 SessionStatus::Passive | SessionStatus::Hidden => failed,
             },

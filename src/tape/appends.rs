@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use super::{
     Damage, Entry, Store, TapeError,
-    layout::anchor_number,
+    layout::Layout,
     line::{Chain, Rest, decode_lines},
-    lineage::all_parts,
-    read::{again_if_damaged, bytes_through, whole_file},
+    lineage::{FORKS_OF_FORKS_MAX, origin},
+    read::{again_if_damaged, bytes_through, chain_of, newest_at, whole_file},
+    whole::END,
 };
 use crate::words::ids::{Seq, SessionId};
 
@@ -60,47 +61,105 @@ impl Store {
         })
     }
 
+    /// Of a fork, those of its parents too.
     fn tape_files_once(&self, session: &SessionId) -> Result<Vec<TapeFile>, TapeError> {
         self.must_exist(session)?;
         let layout = self.layout();
-        let parts = all_parts(layout, session)?;
-        let newest = parts.len();
-        let files = parts.into_iter().enumerate().map(|(n, part)| {
-            let path = layout.entries(&part.session, &part.anchor);
-            let bytes = match part.through {
-                Some(through) => bytes_through(&path, through)?,
-                None => whole_file(&path)?,
+        let mut files = Vec::new();
+        let (mut session, mut through) = (session.clone(), END);
+        for _ in 0..=FORKS_OF_FORKS_MAX {
+            let folders = layout.anchor_names(&session)?;
+            for n in (0..begun_by(layout, &session, &folders, through)?).rev() {
+                files.push(TapeFile::read(layout, &session, &folders, n, through)?);
+            }
+            let Some(forked) = origin(layout, &session, &folders)? else {
+                files.reverse();
+                return Ok(files);
             };
-            let live = part.through.is_none() && n + 1 == newest;
-            Ok(TapeFile { session: part.session, anchor: part.anchor, path, line: 1, live, bytes })
-        });
-        files.collect()
+            (session, through) = (forked.parent, through.min(forked.seq));
+        }
+        Err(TapeError::TooDeep { session, max: FORKS_OF_FORKS_MAX })
     }
+}
+
+impl TapeFile {
+    /// The nth file of a session, as far as it goes through that entry.
+    fn read(
+        layout: &Layout,
+        session: &SessionId,
+        folders: &[String],
+        n: usize,
+        through: Seq,
+    ) -> Result<TapeFile, TapeError> {
+        let (anchor, is_newest) = (folders[n].clone(), n + 1 == folders.len());
+        let path = layout.entries(session, &anchor);
+        let bytes = if through == END { whole_file(&path)? } else { bytes_through(&path, through)? };
+        // A bad line that is the last one of what was asked for is bad, where there are others behind it.
+        let live = is_newest && (through == END || path.metadata().is_ok_and(|file| file.len() == bytes.len() as u64));
+        Ok(TapeFile { session: session.clone(), anchor, path, line: 1, live, bytes })
+    }
+}
+
+/// How many of the anchors of a session begin at or before that entry.
+pub(super) fn begun_by(
+    layout: &Layout,
+    session: &SessionId,
+    folders: &[String],
+    through: Seq,
+) -> Result<usize, TapeError> {
+    match through {
+        END => Ok(folders.len()),
+        through => Ok(newest_at(layout, session, folders, through)?.map_or(0, |n| n + 1)),
+    }
+}
+
+/// The entries of a session's own files from one to another, of those that there are. Takes no lock; what a live writer is writing
+/// just now is left out.
+pub(super) fn read_range(
+    layout: &Layout,
+    session: &SessionId,
+    from: Seq,
+    through: Seq,
+) -> Result<Vec<Entry>, TapeError> {
+    let folders = layout.anchor_names(session)?;
+    let first = newest_at(layout, session, &folders, from)?.unwrap_or(0);
+    let files = first..begun_by(layout, session, &folders, through)?;
+    let files = files.map(|n| TapeFile::read(layout, session, &folders, n, through));
+    let appends = decode_parts(&mut files.collect::<Result<Vec<_>, _>>()?)?;
+    let entries = appends.into_iter().flat_map(|append| append.entries);
+    Ok(entries.filter(|entry| (from..=through).contains(&entry.seq)).collect())
 }
 
 /// The appends in the files of one tape. Every line is checked, and that each file goes on from the one before. What a writer is
 /// writing just now is cut off.
 pub(crate) fn decode_files(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
+    let appends = decode_parts(files)?;
+    match appends.first() {
+        Some(Append { file, line, entries }) if entries[0].seq != Seq(1) => {
+            let what = "the anchors before it are missing".to_owned();
+            Err(TapeError::Damaged(Damage { file: file.clone(), line: *line, what, last_good: Seq::ZERO }))
+        }
+        _ => Ok(appends),
+    }
+}
+
+/// [`decode_files`], from wherever they begin.
+fn decode_parts(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
     let mut appends = Vec::new();
     let mut last: Option<Chain> = None;
     for TapeFile { session, anchor, path, line: first_line, live, bytes } in files {
         let damaged = |n: usize, what, last_good| {
             TapeError::Damaged(Damage { file: path.clone(), line: *first_line + n, what, last_good })
         };
-        let is_first = anchor_number(anchor) == Some(1);
-        let chain = if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) };
-        let read = decode_lines(&chain, bytes).map_err(|error| match error {
+        let read = decode_lines(&chain_of(session, anchor), bytes).map_err(|error| match error {
             TapeError::Newer { found, known, .. } => TapeError::Newer { file: path.clone(), found, known },
             other => other,
         })?;
-        match (&last, read.entries.first()) {
-            (Some(last), Some(_)) if read.began != (last.seq, last.sum) => {
-                return Err(damaged(0, "the anchor does not go on from the one before".to_owned(), last.seq));
-            }
-            (None, Some(first)) if first.seq != Seq(1) => {
-                return Err(damaged(0, "the anchors before it are missing".to_owned(), Seq::ZERO));
-            }
-            _ => {}
+        if let Some(last) = &last
+            && !read.entries.is_empty()
+            && read.began != (last.seq, last.sum)
+        {
+            return Err(damaged(0, "the anchor does not go on from the one before".to_owned(), last.seq));
         }
         match read.rest {
             Rest::Nothing => {}
@@ -129,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        tape::{Appended, StoreOptions, TapeStoreExt as _},
+        tape::{Appended, StoreOptions, TapeStore as _, TapeStoreExt as _},
         words::ids::Millis,
     };
 
@@ -140,8 +199,9 @@ mod tests {
     }
 
     /// A disk that is slow just now may leave it for later.
-    fn taken(appended: Appended) {
+    fn taken(store: &Store, appended: Appended) {
         assert!(!matches!(appended, Appended::Now(Err(_))), "{appended:?}");
+        assert!(store.settle(std::time::Duration::from_secs(60)));
     }
 
     /// Every append comes back as one, with its place; so does an anchor's first.
@@ -152,13 +212,10 @@ mod tests {
         let id: SessionId = "s".parse().unwrap();
         let mut tape = store.create(&id, Arc::new(|_| {})).unwrap();
         for entries in [vec![entry(1)], vec![entry(2), entry(3), entry(4)], vec![entry(5)]] {
-            taken(tape.append(&entries));
+            taken(&store, tape.append(&entries));
         }
-        taken(tape.begin_anchor("later", &entry(6)));
-        taken(tape.append(&[entry(7), entry(8)]));
-        while tape.outstanding() > 0 {
-            std::thread::yield_now();
-        }
+        taken(&store, tape.begin_anchor("later", &entry(6)));
+        taken(&store, tape.append(&[entry(7), entry(8)]));
         let shape = |appends: &[Append]| -> Vec<(u64, usize, usize)> {
             appends.iter().map(|append| (append.entries[0].seq.0, append.line, append.entries.len())).collect()
         };

@@ -25,7 +25,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io,
-    ops::Bound,
     path::{Path, PathBuf},
 };
 
@@ -84,6 +83,7 @@ pub(super) struct CommitLog {
 }
 
 /// A session file that was written and not synced.
+#[derive(Default)]
 struct Dirty {
     length: u64,
     /// A sync of it failed. The system may have dropped the bytes, and would call the next sync a success: they are written
@@ -205,17 +205,14 @@ impl CommitLog {
 
     /// Notes that a session file was written up to `length` and not synced.
     pub(super) fn written(&mut self, path: &Path, length: u64) {
-        match self.dirty.get_mut(path) {
-            Some(known) => known.length = length,
-            None => drop(self.dirty.insert(path.into(), Dirty { length, unsure: false })),
-        }
+        self.dirty.entry(path.into()).or_default().length = length;
     }
 
     /// Syncs the files of a session, of all its anchors, where they need it, and that a turn of it is open.
     pub(super) fn settle(&mut self, disk: &dyn Disk, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
         let folder = layout.session(session);
-        let behind = self.dirty.range::<Path, _>((Bound::Included(folder.as_path()), Bound::Unbounded));
-        let paths = behind.map(|(path, _)| path).take_while(|path| path.starts_with(&folder)).cloned().collect();
+        let paths = self.dirty.range(folder.clone()..).map(|(path, _)| path);
+        let paths = paths.take_while(|path| path.starts_with(&folder)).cloned().collect();
         self.settle_files(disk, layout, paths)?;
         sync_mark(disk, layout, session)
     }
@@ -335,7 +332,7 @@ pub(super) struct Replayed {
 /// Brings what the log of a dead owner has into the session files, and deletes the log. One session that fails keeps the log,
 /// and no other session from being replayed.
 ///
-/// The caller holds the dead owner's lock. A session that the owner gave back before it died was synced then; it is left alone.
+/// The caller keeps all others from it. A session that the owner gave back before it died was synced then; it is left alone.
 pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Replayed, TapeError> {
     let path = layout.commit_log(owner);
     let mut replayed = Replayed::default();

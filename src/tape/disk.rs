@@ -15,8 +15,9 @@ use std::{
 
 use super::{
     TapeError,
+    handle::Log,
     layout::{Layout, make_new_folder, open_or_make, sync_folder},
-    log::Log,
+    queue::Append,
 };
 use crate::{lock::Lock, words::ids::Seq};
 
@@ -111,32 +112,32 @@ impl LogFile {
     }
 
     /// Writes at the end. After an error the file is as before, or will be cut back to it before the next write.
-    fn write(&mut self, disk: &dyn Disk, bytes: &[u8], last: Seq, sync: bool) -> Result<(), TapeError> {
+    fn write(&mut self, disk: &dyn Disk, append: &Append, sync: bool) -> Result<(), TapeError> {
         let Some(file) = &self.file else {
             return Err(TapeError::io("write", &self.path)(io::ErrorKind::NotFound.into()));
         };
         let path = &self.path;
         let result = (|| {
-            let mut found = disk.length(file).map_err(|error| TapeError::io("look at", path)(error))?;
+            let mut found = disk.length(file).map_err(TapeError::io("look at", path))?;
             if self.tail_is_dirty && found > self.length {
-                disk.cut(file, self.length).map_err(|error| TapeError::io("cut", path)(error))?;
+                disk.cut(file, self.length).map_err(TapeError::io("cut", path))?;
                 found = self.length;
             }
             if found != self.length {
                 return Err(TapeError::Changed { path: path.clone(), expected: self.length, found });
             }
             self.tail_is_dirty = true;
-            disk.write_at(file, bytes, self.length).map_err(|error| TapeError::io("write", path)(error))?;
+            disk.write_at(file, &append.bytes, self.length).map_err(TapeError::io("write", path))?;
             if sync {
-                disk.sync(file).map_err(|error| TapeError::io("sync", path)(error))?;
+                disk.sync(file).map_err(TapeError::io("sync", path))?;
             }
             Ok(())
         })();
         match result {
             Ok(()) => {
                 self.tail_is_dirty = false;
-                self.length += bytes.len() as u64;
-                self.last = last;
+                self.length += append.bytes.len() as u64;
+                self.last = append.after.seq;
             }
             Err(TapeError::Changed { .. }) => self.file = None,
             Err(_) if self.tail_is_dirty && disk.cut(file, self.length).is_ok() => self.tail_is_dirty = false,
@@ -146,14 +147,7 @@ impl LogFile {
     }
 
     /// Makes the folder of a new anchor with its first lines in it, complete or not at all, and goes on there.
-    pub(super) fn begin(
-        &mut self,
-        disk: &dyn Disk,
-        folder: &Path,
-        bytes: &[u8],
-        last: Seq,
-        sync: bool,
-    ) -> Result<(), TapeError> {
+    fn begin(&mut self, disk: &dyn Disk, folder: &Path, append: &Append, sync: bool) -> Result<(), TapeError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let draft = folder.with_file_name(format!(".new-{name}"));
         let mut renamed = false;
@@ -162,7 +156,7 @@ impl LogFile {
             make_new_folder(&draft).map_err(TapeError::io("make", &draft))?;
             let path = draft.join("entries.jsonl");
             let file = disk.make(&path).map_err(TapeError::io("open", &path))?;
-            disk.write_at(&file, bytes, 0).map_err(TapeError::io("write", &path))?;
+            disk.write_at(&file, &append.bytes, 0).map_err(TapeError::io("write", &path))?;
             if sync {
                 disk.sync(&file).map_err(TapeError::io("sync", &path))?;
                 sync_folder(&draft)?;
@@ -177,7 +171,8 @@ impl LogFile {
         match made {
             Ok(file) => {
                 let path = folder.join("entries.jsonl");
-                *self = LogFile { path, length: bytes.len() as u64, last, file: Some(file), tail_is_dirty: false };
+                let (length, last) = (append.bytes.len() as u64, append.after.seq);
+                *self = LogFile { path, length, last, file: Some(file), tail_is_dirty: false };
                 Ok(())
             }
             Err(error) => {
@@ -211,47 +206,39 @@ impl OpenFiles {
     fn admit(&self, log: &Arc<Log>) {
         let mut open = self.open.lock();
         open.retain(|other| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, log)));
-        while open.len() >= self.max {
-            let mut oldest: Vec<(u64, usize)> = open
-                .iter()
-                .enumerate()
-                .map(|(n, other)| (other.upgrade().map_or(0, |other| other.used.load(Ordering::Relaxed)), n))
-                .collect();
-            oldest.sort_unstable();
-            let closed = oldest.into_iter().map(|(_, n)| n).find(|n| match open[*n].upgrade() {
+        if open.len() >= self.max {
+            open.sort_by_cached_key(|other| other.upgrade().map_or(0, |other| other.used.load(Ordering::Relaxed)));
+            let can_be_closed = |other: &Weak<Log>| match other.upgrade() {
                 Some(other) => other.file.try_lock().map(|mut file| file.file = None).is_some(),
                 None => true,
-            });
-            let Some(closed) = closed else { break };
-            open.swap_remove(closed);
+            };
+            if let Some(oldest) = open.iter().position(can_be_closed) {
+                open.remove(oldest);
+            }
         }
         open.push(Arc::downgrade(log));
     }
 
-    /// Writes one append that ends with the entry `last`: to the end of the tape's file, or as the first lines of the anchor
-    /// `begin`.
-    #[allow(clippy::too_many_arguments, reason = "within the tape only, and each is a different type")]
+    /// Writes one append: to the end of the tape's file, or as the first lines of a new anchor.
     pub(super) fn write(
         &self,
         layout: &Layout,
         disk: &dyn Disk,
         log: &Arc<Log>,
-        begin: Option<&str>,
-        bytes: &[u8],
-        last: Seq,
+        append: &Append,
         sync: bool,
     ) -> Result<(), TapeError> {
         log.used.store(self.writes.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let mut file = log.file.lock();
-        if let Some(anchor) = begin {
+        if let Some(anchor) = &append.begin {
             file.file = None;
             self.admit(log);
-            return file.begin(disk, &layout.anchors(&log.session).join(anchor), bytes, last, sync);
+            return file.begin(disk, &layout.anchors(&log.session).join(anchor), append, sync);
         }
         if file.file.is_none() {
             self.admit(log);
             file.file = Some(disk.open(&file.path).map_err(TapeError::io("open", &file.path))?);
         }
-        file.write(disk, bytes, last, sync)
+        file.write(disk, append, sync)
     }
 }

@@ -32,12 +32,10 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// # `Now` and `Later`
 ///
 /// An append is answered [`Appended::Now`] where it is done, or failed, by then. Else it is answered [`Appended::Later`], and
-/// the `notify` of the tape is told: once for each, in the order of the appends, with the last entry that is on the tape by then
-/// (the watermark), which must be readable by then. The runtime acts on nothing before that; an append that is answered `Now` and
-/// is done says the same of all before it, told or not. What was queued behind an append
-/// that failed fails too, with the same error, and is told in its turn; after that, the next append follows the last entry that
-/// is good. `notify` is short and never calls back into the engine; it may be called on any thread, also after the writer was
-/// dropped.
+/// the `notify` of the tape is told, once, with the last entry that is on the tape by then (the watermark), which must be readable
+/// by then. The runtime acts on nothing before that, and appends nothing more: of each tape one append is on its way at most, and
+/// another may be refused as [`TapeError::Busy`]. `notify` is short and never calls back into the engine; it may be called on any
+/// thread, also after the writer was dropped.
 ///
 /// # One writer
 ///
@@ -51,7 +49,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///
 /// | called | on | may wait |
 /// |---|---|---|
-/// | [`TapeWriter::append`], [`begin_anchor`](TapeWriter::begin_anchor), `last`, `outstanding`, `give_back`, and the writer's drop | an async thread, one at a time for each writer | no |
+/// | [`TapeWriter::append`], [`begin_anchor`](TapeWriter::begin_anchor), `last`, `give_back`, and the writer's drop | an async thread, one at a time for each writer | no |
 /// | [`mark`](TapeStore::mark) and [`unmark`](TapeStore::unmark) of [`Mark::Open`] | an async thread | no: what is slow is done behind, in order; a mark too many does no harm |
 /// | [`folder`](TapeStore::folder) | any thread | no: a name is made, nothing is looked at |
 /// | all else | a thread for what blocks | yes |
@@ -177,8 +175,6 @@ pub struct Place {
 /// # After an error
 ///
 /// - A failed append leaves nothing on the tape. The same entries, or others in their place, may be appended again.
-/// - Everything that was queued behind a failed append fails too, in order, with the same error. So does what is appended
-///   then, until the caller *starts anew*: with the entry that follows the last one on the tape ([`TapeWriter::last`]).
 /// - One thing only is not certain, over files: in [`Durability::Power`](crate::tape::Durability), an append that was answered
 ///   with an error may be on the tape after all if the machine loses its power right then, or if the process is killed while
 ///   the disk refuses to take it back.
@@ -186,12 +182,9 @@ pub trait TapeWriter: Send + fmt::Debug {
     /// The last entry that is on the tape.
     fn last(&self) -> Seq;
 
-    /// How many appends were answered [`Appended::Later`] and not yet told.
-    fn outstanding(&self) -> usize;
-
     /// Appends entries, all or none: also a crash in the middle leaves all or none of them.
     ///
-    /// They must be numbered on from the last entry that was appended. No entries are a success. Answered `Now` with an error it
+    /// They must be numbered on from the last entry that is on the tape. No entries are a success. Answered `Now` with an error it
     /// took nothing: [`Gap`](TapeError::Gap), [`Busy`](TapeError::Busy), [`TooLarge`](TapeError::TooLarge),
     /// [`Damaged`](TapeError::Damaged), [`Closed`](TapeError::Closed), and what the system said.
     fn append(&mut self, entries: &[Entry]) -> Appended;

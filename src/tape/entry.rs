@@ -48,6 +48,12 @@ impl PartialEq for Entry {
 }
 
 impl Entry {
+    /// One that says this, and belongs to nothing.
+    pub(super) fn plain(seq: Seq, time: Millis, kind: &str, data: &impl Serialize) -> Entry {
+        let data = serde_json::value::to_raw_value(data).expect("ids, numbers and texts can be written as JSON");
+        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind: kind.to_owned(), data }
+    }
+
     /// Whether both say the same, whatever they followed from.
     pub(crate) fn is_like(&self, other: &Entry) -> bool {
         let heads = |entry: &Entry| (entry.seq, entry.time, entry.turn, entry.step, entry.ticket);

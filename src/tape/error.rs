@@ -6,7 +6,7 @@ use crate::words::ids::{Seq, SessionId};
 
 /// Why something could not be done with a tape or its store.
 ///
-/// Clonable, because one failed write is told to everything that was queued behind it.
+/// Clonable, because one failed write to the commit log is told to all whose appends shared it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TapeError {

@@ -10,20 +10,17 @@
 //! believed blindly.
 
 use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::{Arc, mpsc::channel},
     time::Duration,
 };
 
 use super::{
-    Appended, Entry, FORK_DEPTH_MAX, Forked, Mark, Place, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
-    import::narrowed, lineage::FORKS_OF_FORKS_MAX,
+    Entry, FORK_DEPTH_MAX, Forked, Mark, Place, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
+    handle::FirstAppend, import::narrowed, lineage::FORKS_OF_FORKS_MAX,
 };
-use crate::{
-    lock::Lock,
-    words::ids::{Millis, Seq, SessionId},
-};
+use crate::words::ids::{Millis, Seq, SessionId};
 
-/// How long an engine may take for the first append of a fork, and to take the fork back.
+/// How long an engine may take to take a fork back.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) fn fork<S: TapeStore + ?Sized>(
@@ -51,11 +48,9 @@ pub(super) fn fork<S: TapeStore + ?Sized>(
         depth,
         spill: store.spill_path(fork).map(|folder| folder.display().to_string()),
     };
-    let (tell, told) = channel();
-    let tell = Lock::new(tell);
-    let notify = move |result| drop(tell.lock().send(result));
-    let mut tape = store.begin(fork, Some(&place), std::sync::Arc::new(notify))?;
-    match fill(store, &forked, time.max(place.time), &mut *tape, &told) {
+    let append = FirstAppend::new();
+    let mut tape = store.begin(fork, Some(&place), append.notify(Arc::new(|_| {})))?;
+    match fill(store, &forked, time.max(place.time), &mut *tape, append) {
         Ok(()) => {
             let (given, back) = channel();
             tape.give_back(Box::new(move || {
@@ -82,22 +77,14 @@ fn fill<S: TapeStore + ?Sized>(
     forked: &Forked,
     time: Millis,
     tape: &mut dyn TapeWriter,
-    told: &Receiver<Result<Seq, TapeError>>,
+    append: FirstAppend,
 ) -> Result<(), TapeError> {
     store.mark(&forked.parent, Mark::Fork, forked.session.as_str())?;
     let first = forked.entry(time);
     let said = store.marks(Mark::Imported, Some(&forked.parent))?.pop();
     let narrowed = said.map(|(_, said)| narrowed::of_fork(&said, forked, &first)).transpose()?;
     let entries: Vec<Entry> = [first].into_iter().chain(narrowed.flatten()).collect();
-    let done = match tape.append(&entries) {
-        Appended::Now(done) => done,
-        Appended::Later => match told.recv_timeout(LIMIT) {
-            Ok(done) => done,
-            Err(RecvTimeoutError::Timeout) => Err(TapeError::Busy { waiting: 1 }),
-            Err(RecvTimeoutError::Disconnected) => Err(TapeError::Closed),
-        },
-    };
-    done.map(drop)
+    append.settle(tape.append(&entries))
 }
 
 /// The session that has the entry itself, and where it stands there.

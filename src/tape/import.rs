@@ -180,18 +180,12 @@ impl Store {
 }
 
 fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
-    #[derive(Deserialize)]
-    struct Version {
-        v: u64,
-        #[allow(dead_code, reason = "it must be there")]
-        tamtam: String,
-    }
     let not_ours = "it is no export of a session";
     let line = from.next()?.ok_or_else(|| TapeError::Import { line: 1, what: "it is empty".into() })?;
     // The version first: the rest may look different in a later one.
-    let version: Version = serde_json::from_slice(&line).map_err(|_| from.refuse(not_ours))?;
-    if version.v > EXPORT_VERSION {
-        return Err(TapeError::Newer { file: "the export".into(), found: version.v, known: EXPORT_VERSION });
+    let said: serde_json::Value = serde_json::from_slice(&line).map_err(|_| from.refuse(not_ours))?;
+    if let Some(found) = said["v"].as_u64().filter(|v| *v > EXPORT_VERSION && said["tamtam"].is_string()) {
+        return Err(TapeError::Newer { file: "the export".into(), found, known: EXPORT_VERSION });
     }
     let header: Header = serde_json::from_slice(&line).map_err(|error| from.refuse(&format!("{not_ours}: {error}")))?;
     if header.anchors.len() > ANCHORS_MAX || header.spills.len() > SPILLS_MAX {

@@ -22,14 +22,14 @@ use std::{
     fs::File,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{
     Access, Store, TapeError,
-    layout::{Layout, open_or_make, remove_file},
+    layout::{Layout, lock_within, open_or_make, remove_file},
 };
 
 pub use check::{IndexCheck, WrongRow};
@@ -95,22 +95,10 @@ impl Store {
     /// [`TapeError::ReadingOnly`]; [`TapeError::Newer`] where a later version of this library made it;
     /// [`TapeError::Index`]; [`TapeError::Io`].
     pub fn index(&self) -> Result<Index, TapeError> {
-        if self.inner.writer.options.access == Access::Read {
+        if self.access() == Access::Read {
             return Err(TapeError::ReadingOnly);
         }
-        let layout = self.layout().clone();
-        let path = layout.root.join("index.db");
-        let _lock = lock_index(&layout, BUSY_WAIT)?;
-        let database = match open(&path) {
-            Err(Failed::Corrupt(_)) => {
-                delete(&path)?;
-                open(&path)
-            }
-            opened => opened,
-        };
-        let database = database.map_err(|failed| failed.into_error("open"))?;
-        fault!(self.faults(), "index.opened", "index");
-        Ok(Index { database, inode: inode(&path), layout, path, only_reads: false })
+        self.index_to_search()
     }
 
     /// Whether that is a file of the index.
@@ -122,18 +110,28 @@ impl Store {
     /// The index as it is, to search in it: one that is there and of this version is opened without a lock, so that a search
     /// does not wait for another process that writes it.
     pub(crate) fn index_to_search(&self) -> Result<Index, TapeError> {
-        let only_reads = self.inner.writer.options.access == Access::Read;
+        let only_reads = self.access() == Access::Read;
         let layout = self.layout().clone();
         let path = layout.root.join("index.db");
-        match open_as_it_is(&path, only_reads) {
-            Ok(Some(database)) => Ok(Index { database, inode: inode(&path), layout, path, only_reads }),
-            Ok(None) | Err(Failed::Corrupt(_)) if !only_reads => self.index(),
+        let database = match open_as_it_is(&path, only_reads) {
+            Ok(Some(database)) => Ok(database),
+            Ok(None) | Err(Failed::Corrupt(_)) if !only_reads => {
+                let _lock = lock_index(&layout, BUSY_WAIT)?;
+                let opened = match open(&path) {
+                    Err(Failed::Corrupt(_)) => delete(&path).map_err(Failed::from).and_then(|()| open(&path)),
+                    opened => opened,
+                };
+                fault!(self.faults(), "index.opened", "index");
+                opened
+            }
             Ok(None) => {
                 let message = "there is none yet, or an older one; opening the store to write makes it".to_owned();
-                Err(TapeError::Index { op: "read", message, is_damaged: false })
+                return Err(TapeError::Index { op: "read", message, is_damaged: false });
             }
-            Err(failed) => Err(failed.into_error("open")),
-        }
+            Err(failed) => Err(failed),
+        };
+        let database = database.map_err(|failed| failed.into_error("open"))?;
+        Ok(Index { database, inode: inode(&path), layout, path, only_reads })
     }
 }
 
@@ -282,12 +280,16 @@ fn open(path: &Path) -> Result<Connection, Failed> {
     open_or_make(path).map_err(TapeError::io("open", path))?;
     let mut database = Connection::open(path)?;
     database.busy_timeout(BUSY_WAIT)?;
-    // Recursive triggers: what is replaced must leave the search tables too.
-    database
-        .execute_batch("pragma journal_mode = wal; pragma synchronous = normal; pragma recursive_triggers = on;")?;
-    database.query_row(SECURE_DELETE, [], |_| Ok(()))?;
-    schema::migrate(&mut database, path)?;
+    database.execute_batch("pragma journal_mode = wal")?;
+    prepare_to_write(&database)?;
+    schema::make_tables(&mut database, path)?;
     Ok(database)
+}
+
+fn prepare_to_write(database: &Connection) -> Result<(), Failed> {
+    // Recursive triggers: what is replaced must leave the search tables too.
+    database.execute_batch("pragma synchronous = normal; pragma recursive_triggers = on;")?;
+    Ok(database.query_row(SECURE_DELETE, [], |_| Ok(()))?)
 }
 
 /// Opens a database that is there and of this version; changes nothing, and takes no lock.
@@ -299,16 +301,12 @@ fn open_as_it_is(path: &Path, only_reads: bool) -> Result<Option<Connection>, Fa
     let database = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     database.busy_timeout(BUSY_WAIT)?;
     let version: i64 = database.query_row("pragma user_version", [], |row| row.get(0))?;
-    match version.cmp(&schema::newest()) {
-        std::cmp::Ordering::Greater => {
-            let (found, known) = (version.unsigned_abs(), schema::newest().unsigned_abs());
-            Err(TapeError::Newer { file: path.into(), found, known }.into())
-        }
+    match version.cmp(&schema::VERSION) {
+        std::cmp::Ordering::Greater => Err(schema::newer(path, version)),
         std::cmp::Ordering::Less => Ok(None),
         std::cmp::Ordering::Equal => {
             if !only_reads {
-                database.execute_batch("pragma synchronous = normal; pragma recursive_triggers = on;")?;
-                database.query_row(SECURE_DELETE, [], |_| Ok(()))?;
+                prepare_to_write(&database)?;
             }
             Ok(Some(database))
         }
@@ -333,17 +331,8 @@ fn lock_index(layout: &Layout, wait: Duration) -> Result<File, TapeError> {
 fn try_lock_index(layout: &Layout, wait: Duration) -> Result<Option<File>, TapeError> {
     let path = layout.root.join("index.lock");
     let file = open_or_make(&path).map_err(TapeError::io("open", &path))?;
-    let started = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
-            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < wait => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
-            Err(std::fs::TryLockError::Error(error)) => return Err(TapeError::io("lock", &path)(error)),
-        }
-    }
+    let is_ours = lock_within(&file, wait).map_err(TapeError::io("lock", &path))?;
+    Ok(is_ours.then_some(file))
 }
 
 fn rows(database: &Connection) -> Result<Rows, Failed> {

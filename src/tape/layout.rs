@@ -27,10 +27,12 @@
 //! Folders are made with mode 0700 and files with 0600.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
     io,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use crate::{tape::TapeError, words::ids::SessionId};
@@ -253,6 +255,20 @@ pub(super) fn open_or_make(path: &Path) -> io::Result<File> {
 /// Hands a folder's own entries (which names are in it) to the disk.
 pub(super) fn sync_folder(path: &Path) -> Result<(), TapeError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(TapeError::io("sync", path))
+}
+
+/// Locks a file or a folder against all others, and waits for them so long at most; says whether it came to that. The lock is the
+/// system's (`flock`): it is given back with the file, however the process ends.
+pub(super) fn lock_within(file: &File, wait: Duration) -> io::Result<bool> {
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if started.elapsed() < wait => sleep(Duration::from_millis(1)),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
 }
 
 /// Deletes a file; a missing one is fine.

@@ -16,7 +16,7 @@
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -153,7 +153,30 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
         let from = out.len();
         let more = entries.len() - 1 - n;
         let prev = (chain.file_is_new && n == 0 && entry.seq.0 > 1).then_some(sum);
-        encode_line(&mut out, chain, entry, more, prev, sum);
+        let line = Line {
+            v: VERSION,
+            session: chain.session.as_str().into(),
+            seq: entry.seq,
+            id: entry_id(chain, entry, sum),
+            kind: entry.kind.as_str().into(),
+            anchor: (&*chain.anchor).into(),
+            time: entry.time,
+            cause: entry.cause.clone(),
+            turn: entry.turn,
+            step: entry.step,
+            ticket: entry.ticket,
+            more: (more > 0).then_some(more),
+            prev: prev.as_ref().map(|prev| prev.as_str().into()),
+            input: entry.input.as_deref(),
+            data: &entry.data,
+            _sum: "",
+        };
+        serde_json::to_writer(&mut out, &line).expect("text and numbers are JSON, and a Vec takes every byte");
+        // The sum stands in front of it.
+        out.pop();
+        if memchr::memchr2(b'\n', b'\r', &out[from..]).is_some() {
+            out[from..].iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
+        }
         sum = sum.next(&out[from..]);
         out.extend_from_slice(b",\"sum\":\"");
         out.extend_from_slice(&sum.0);
@@ -163,59 +186,6 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
         *chain = Chain { seq, sum, file_is_new: false, ..chain.clone() };
     }
     Ok(out)
-}
-
-/// Built by hand, because the two largest parts (`data` and the fixed ones) need no serializer.
-fn encode_line(out: &mut Vec<u8>, chain: &Chain, entry: &Entry, more: usize, prev: Option<Sum>, sum: Sum) {
-    let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
-    out.extend_from_slice(b"{\"v\":1,\"session\":\"");
-    out.extend_from_slice(chain.session.as_str().as_bytes());
-    number(out, "\",\"seq\":", entry.seq.0);
-    out.extend_from_slice(b",\"id\":\"");
-    out.extend_from_slice(entry_id(chain, entry, sum).as_hyphenated().encode_lower(&mut id).as_bytes());
-    out.extend_from_slice(b"\",\"kind\":");
-    json(out, &entry.kind);
-    out.extend_from_slice(b",\"anchor\":\"");
-    out.extend_from_slice(chain.anchor.as_bytes());
-    number(out, "\",\"time\":", entry.time.0);
-    if let Some(cause) = &entry.cause {
-        out.extend_from_slice(b",\"cause\":");
-        json(out, cause);
-    }
-    for (key, value) in [
-        (",\"turn\":", entry.turn.map(|t| t.0)),
-        (",\"step\":", entry.step.map(u64::from)),
-        (",\"ticket\":", entry.ticket.map(|t| t.0)),
-        (",\"more\":", (more > 0).then_some(more as u64)),
-    ] {
-        if let Some(value) = value {
-            number(out, key, value);
-        }
-    }
-    if let Some(prev) = prev {
-        out.extend_from_slice(b",\"prev\":\"");
-        out.extend_from_slice(&prev.0);
-        out.push(b'"');
-    }
-    let data_from = out.len();
-    if let Some(input) = &entry.input {
-        out.extend_from_slice(b",\"in\":");
-        out.extend_from_slice(input.get().as_bytes());
-    }
-    out.extend_from_slice(b",\"data\":");
-    out.extend_from_slice(entry.data.get().as_bytes());
-    if memchr::memchr2(b'\n', b'\r', &out[data_from..]).is_some() {
-        out[data_from..].iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
-    }
-}
-
-fn number(out: &mut Vec<u8>, key: &str, value: u64) {
-    out.extend_from_slice(key.as_bytes());
-    json(out, &value);
-}
-
-fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(out, value).expect("text and numbers are JSON, and a Vec takes every byte");
 }
 
 /// A UUIDv7 of the entry's time, made from where the entry stands instead of from chance: the same entry appended to the
@@ -229,7 +199,7 @@ fn entry_id(chain: &Chain, entry: &Entry, sum: Sum) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(entry.time.0, &tail).into_uuid()
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
     v: u64,
@@ -242,20 +212,41 @@ struct Line<'a> {
     #[serde(borrow)]
     anchor: Cow<'a, str>,
     time: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<Seq>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     ticket: Option<Seq>,
-    #[serde(default)]
-    more: usize,
-    #[serde(borrow)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<usize>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     prev: Option<Cow<'a, str>>,
-    #[serde(rename = "in", borrow)]
+    #[serde(rename = "in", borrow, skip_serializing_if = "Option::is_none")]
     input: Option<&'a RawValue>,
     #[serde(borrow)]
     data: &'a RawValue,
-    #[serde(rename = "sum", borrow)]
+    /// Written by itself, over all that is before it.
+    #[serde(rename = "sum", borrow, skip_serializing)]
     _sum: &'a str,
+}
+
+impl Line<'_> {
+    fn entry(self) -> Entry {
+        Entry {
+            seq: self.seq,
+            time: self.time,
+            cause: self.cause,
+            turn: self.turn,
+            step: self.step,
+            ticket: self.ticket,
+            input: self.input.map(ToOwned::to_owned),
+            kind: self.kind.into_owned(),
+            data: self.data.to_owned(),
+        }
+    }
 }
 
 /// What the lines of one file say.
@@ -302,12 +293,6 @@ pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeE
     let (good, newer) = decode_known_lines(chain, bytes);
     let file = || Path::new(&*chain.anchor).into();
     newer.map_or(Ok(good), |found| Err(TapeError::Newer { file: file(), found, known: VERSION }))
-}
-
-/// Whether a line that begins so says that a later version wrote it. Only its checksum says whether that is so.
-#[cfg(feature = "sqlite")]
-pub(super) fn looks_newer(beginning: &[u8]) -> bool {
-    version_of(beginning).is_some_and(|version| version > VERSION)
 }
 
 /// Reads the lines before the first one of a newer format, and says which format that is.
@@ -407,6 +392,7 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
     let expected = if first_of_unknown { parsed.seq } else { chain.seq.next() };
     let expected_prev = (chain.file_is_new && parsed.seq.0 > 1).then_some(before);
     let prev = parsed.prev.as_deref().map(Sum::parse);
+    let follows = parsed.more.unwrap_or(0);
     if !(1..=VERSION).contains(&parsed.v) {
         bad(format!("version {} is unknown", parsed.v))
     } else if *parsed.session != *chain.session.as_str() {
@@ -417,23 +403,12 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
         bad(format!("seq {} where {expected} is next", parsed.seq))
     } else if prev != expected_prev.map(Some) {
         bad("the line names another predecessor".into())
-    } else if more.is_some_and(|more| more != parsed.more) {
+    } else if more.is_some_and(|more| more != follows) {
         bad("lines of one append are missing".into())
     } else if parsed.id.get_version_num() != 7 {
         bad("the id is not a UUIDv7".into())
     } else {
-        let entry = Entry {
-            seq: parsed.seq,
-            time: parsed.time,
-            cause: parsed.cause,
-            turn: parsed.turn,
-            step: parsed.step,
-            ticket: parsed.ticket,
-            input: parsed.input.map(ToOwned::to_owned),
-            kind: parsed.kind.into_owned(),
-            data: parsed.data.to_owned(),
-        };
-        Ok((entry, written, parsed.more))
+        Ok((parsed.entry(), written, follows))
     }
 }
 
@@ -495,6 +470,12 @@ pub(super) fn head_seq(line: &[u8]) -> Option<Seq> {
     let seq = behind_session[name..].strip_prefix(b"\",\"seq\":")?;
     let digits = seq.iter().position(|b| !b.is_ascii_digit())?;
     std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
+}
+
+/// The entry of a line that was found sound before.
+#[cfg(feature = "sqlite")]
+pub(super) fn entry_of(line: &[u8]) -> Option<Entry> {
+    serde_json::from_slice::<Line<'_>>(line).ok().map(Line::entry)
 }
 
 /// Looks at a line that is complete in itself: to list, and to find one's way.

@@ -1,4 +1,4 @@
-//! Where a fork goes on from, and in which files all of a tape is. What is read of it is `whole`'s business.
+//! Where a fork goes on from. What is read of a tape is `whole`'s business.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::{
     Entry, TapeError,
     layout::{Layout, anchor_number},
-    read::{Part, first_line, newest_at},
+    read::first_line,
 };
 use crate::words::ids::{Millis, Seq, SessionId};
 
@@ -44,18 +44,7 @@ impl Forked {
 
     /// The entry that the fork's own tape begins with: it stands at the place after [`Forked::seq`].
     pub(super) fn entry(&self, time: Millis) -> Entry {
-        let data = serde_json::value::to_raw_value(self).expect("ids, numbers and texts can be written as JSON");
-        Entry {
-            seq: self.seq.next(),
-            time,
-            cause: None,
-            turn: None,
-            step: None,
-            ticket: None,
-            input: None,
-            kind: FORKED.to_owned(),
-            data,
-        }
+        Entry::plain(self.seq.next(), time, FORKED, self)
     }
 }
 
@@ -74,32 +63,6 @@ fn forked_of(line: &[u8]) -> Option<Forked> {
     }
     let first: First = serde_json::from_slice(line).ok()?;
     if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
-}
-
-/// All files of a tape, its parents' included, oldest first.
-pub(super) fn all_parts(layout: &Layout, session: &SessionId) -> Result<Vec<Part>, TapeError> {
-    let mut parts = Vec::new();
-    let (mut session, mut through) = (session.clone(), None::<Seq>);
-    for _ in 0..=FORKS_OF_FORKS_MAX {
-        let folders = layout.anchor_names(&session)?;
-        let newest = match through {
-            Some(through) => newest_at(layout, &session, &folders, through)?,
-            None => folders.len().checked_sub(1),
-        };
-        let forked = origin(layout, &session, &folders)?;
-        for (n, folder) in folders.iter().enumerate().take(newest.map_or(0, |n| n + 1)).rev() {
-            let through = through.filter(|_| Some(n) == newest);
-            let goes_on = n == 0 && forked.is_some();
-            parts.push(Part { through, goes_on, ..Part::whole(&session, folder) });
-        }
-        let Some(forked) = forked else {
-            parts.reverse();
-            return Ok(parts);
-        };
-        let until = through.map_or(forked.seq, |through| through.min(forked.seq));
-        (session, through) = (forked.parent, Some(until));
-    }
-    Err(TapeError::TooDeep { session, max: FORKS_OF_FORKS_MAX })
 }
 
 /// The most tapes that all of a tape may be spread over, anchors or not. More are a circle.

@@ -29,7 +29,7 @@ use tapes::{Memory, MemoryTape, copied};
 pub struct MemoryLimits {
     /// The most bytes of all entries together, each counted as the line of a file that it would be. 512 MiB by default. The
     /// memory that they take is more, by some hundred bytes an entry. What turns append that are open by then may be 1 MiB more,
-    /// all together; half of that is for appends of at most 4 KiB, as the ends of turns are.
+    /// all together.
     pub bytes_max: u64,
     /// The most sessions, with those that were deleted and that forks go on from. 100,000 by default.
     pub sessions_max: usize,
@@ -187,10 +187,6 @@ impl MemoryWriter {
 impl TapeWriter for MemoryWriter {
     fn last(&self) -> Seq {
         self.store.memory().tapes.get(&self.session).and_then(MemoryTape::last_own).unwrap_or(Seq::ZERO)
-    }
-
-    fn outstanding(&self) -> usize {
-        0
     }
 
     fn append(&mut self, entries: &[Entry]) -> Appended {

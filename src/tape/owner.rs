@@ -2,13 +2,12 @@
 //!
 //! A store that is open for writing is an *owner*: it holds a lock on `owners/<owner>.lock` for as long as it lives, and
 //! the system gives that lock back however the process ends. A session's `claim` names its owner.
-//! A claim is stale when its owner's lock is free. Who takes over a stale claim holds the dead owner's lock while doing so,
-//! so that two cannot take it over at once, and replays the dead owner's commit log first.
+//! A claim is stale when its owner's lock is free: a dead owner never comes back. Who takes over a stale claim locks `owners/` while
+//! doing so, so that two cannot take it over at once, and replays the dead owner's commit log first.
 
 use std::{
     fs::{File, TryLockError},
     io::{self, Write},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,15 +16,13 @@ use serde::Serialize;
 
 use super::{
     Durability, Holder, TapeError,
-    layout::{Layout, names_in, new_file, open_or_make, remove_file},
+    layout::{Layout, lock_within, names_in, new_file, remove_file},
+    read::open_if_there,
 };
 use crate::words::ids::SessionId;
 
 /// How long somebody may be at what a dead owner left before its sessions are called in use.
-pub(super) const BURIAL_WAIT: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether that is done.
-pub(super) const BURIAL_LOOK: Duration = Duration::from_millis(5);
+const BURIAL_WAIT: Duration = Duration::from_secs(10);
 
 /// This store as an owner. Its lock is given back when this is dropped.
 #[derive(Debug)]
@@ -37,7 +34,7 @@ pub(super) struct Owner {
 }
 
 /// What a claim, a lock file and a `writer` file say: one JSON object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Identity {
     pub(super) owner: String,
     pub(super) pid: u32,
@@ -67,24 +64,15 @@ impl Identity {
         let said = |field: &str| value.get(field).and_then(serde_json::Value::as_str).map(str::to_owned);
         let is_name = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         let Some(owner) = said("owner").filter(is_name) else {
-            let durability = Durability::Process;
-            return Identity {
-                owner: "nobody".into(),
-                pid: 0,
-                host: String::new(),
-                boot: None,
-                durability,
-                pids: None,
-            };
+            return Identity { owner: "nobody".into(), ..Identity::default() };
         };
-        let pid = value.get("pid").and_then(serde_json::Value::as_u64).and_then(|pid| pid.try_into().ok());
-        let durability = value.get("durability").and_then(|word| serde_json::from_value(word.clone()).ok());
+        let field = |field: &str| value.get(field).cloned().unwrap_or_default();
         Identity {
             owner,
-            pid: pid.unwrap_or_default(),
+            pid: serde_json::from_value(field("pid")).unwrap_or_default(),
             host: said("host").unwrap_or_default(),
             boot: said("boot"),
-            durability: durability.unwrap_or_default(),
+            durability: serde_json::from_value(field("durability")).unwrap_or_default(),
             pids: said("pids"),
         }
     }
@@ -96,20 +84,6 @@ impl Identity {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(Identity::parse(""))),
             Err(error) => Err(TapeError::io("read", path)(error)),
         }
-    }
-
-    /// Whether its process is certainly gone: of this machine, and from before its last start or not there any more. Who holds
-    /// its lock all the same is at what it left. Of another machine nothing is known, nor of a container that counts its
-    /// processes by itself.
-    fn is_gone(&self) -> bool {
-        let us = Identity::of_this_process(self.durability);
-        let is_there = || {
-            let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
-            pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
-        };
-        let earlier = self.boot.is_some() && us.boot.is_some() && self.boot != us.boot;
-        let may_look = self.pids.is_none() || us.pids.is_none() || self.pids == us.pids;
-        self.host == us.host && (earlier || (may_look && !is_there()))
     }
 
     fn line(&self) -> String {
@@ -153,81 +127,32 @@ impl Drop for Owner {
 }
 
 /// Whether an owner lives. A look: nothing is made, taken over or kept locked.
-pub(super) fn is_alive(layout: &Layout, owner: &str) -> bool {
-    let Ok(lock) = File::open(layout.lock(owner)) else { return false };
-    // Shared, and given back with the file. Who finds it locked at the same moment sees that its process is gone, and looks
-    // again; one of another machine may be taken for alive for that moment.
-    matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
-}
-
-/// Whether an owner whose lock is held is dead, and somebody is at what it left.
-pub(super) fn is_being_buried(layout: &Layout, owner: &str) -> bool {
-    matches!(Identity::read(&layout.lock(owner)), Ok(Some(identity)) if identity.owner == owner && identity.is_gone())
-}
-
-/// A dead owner's lock, held by us.
-#[derive(Debug)]
-pub(super) struct DeadOwner {
-    _lock: File,
-    path: PathBuf,
-    /// Its commit log. While that is there, so is the lock file: it says who that was.
-    log: PathBuf,
-}
-
-impl DeadOwner {
-    /// The lock of an owner that is dead; `None` where it lives.
-    pub(super) fn lock(layout: &Layout, owner: &str) -> Result<Option<DeadOwner>, TapeError> {
-        DeadOwner::lock_at(layout.lock(owner), layout.commit_log(owner), open_or_make)
-    }
-
-    fn lock_at(
-        path: PathBuf,
-        log: PathBuf,
-        mut open: impl FnMut(&Path) -> io::Result<File>,
-    ) -> Result<Option<DeadOwner>, TapeError> {
-        loop {
-            let lock = open(&path).map_err(TapeError::io("open", &path))?;
-            match lock.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) => return Err(TapeError::io("lock", &path)(error)),
-            }
-            // Its owner may have ended after this was opened: then the name is gone, or another's. Claims have links to it, so
-            // that it still has a name somewhere says nothing.
-            let locked = lock.metadata().map_err(TapeError::io("look at", &path))?;
-            let named = match std::fs::metadata(&path) {
-                Ok(named) => (named.dev(), named.ino()) == (locked.dev(), locked.ino()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-                Err(error) => return Err(TapeError::io("look at", &path)(error)),
-            };
-            if named {
-                return Ok(Some(DeadOwner { _lock: lock, path, log }));
-            }
-        }
-    }
-
-    /// The owners that left something behind: a lock file, a reserve or a commit log.
-    pub(super) fn names(layout: &Layout) -> Result<Vec<String>, TapeError> {
-        let mut names: Vec<String> = [layout.owners(), layout.commit()]
-            .iter()
-            .map(|folder| names_in(folder))
-            .collect::<Result<Vec<_>, _>>()?
-            .into_iter()
-            .flatten()
-            .filter_map(|name| name.split_once('.').map(|(owner, _)| owner.to_owned()))
-            .collect();
-        names.sort();
-        names.dedup();
-        Ok(names)
+pub(super) fn is_alive(layout: &Layout, owner: &str) -> Result<bool, TapeError> {
+    let path = layout.lock(owner);
+    let Some(lock) = open_if_there(&path)? else { return Ok(false) };
+    // Shared, so that two who look see the same, and given back with the file.
+    match lock.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(TapeError::io("lock", path)(error)),
     }
 }
 
-impl Drop for DeadOwner {
-    fn drop(&mut self) {
-        if !self.log.exists() {
-            let _ = remove_file(&self.path);
-        }
-    }
+/// Keeps all others from what dead owners left, until the file is dropped; `None` where another one is at it for too long.
+pub(super) fn lock_burials(layout: &Layout) -> Result<Option<File>, TapeError> {
+    let path = layout.owners();
+    let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
+    Ok(lock_within(&folder, BURIAL_WAIT).map_err(TapeError::io("lock", &path))?.then_some(folder))
+}
+
+/// The owners of which something is there.
+pub(super) fn owner_names(layout: &Layout) -> Result<Vec<String>, TapeError> {
+    let names = names_in(&layout.owners())?.into_iter().chain(names_in(&layout.commit())?);
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.split_once('.').map(|(owner, _)| owner.to_owned())).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 /// The right to write one session. It ends with [`Claim::release`] and not before, so that a claim whose session could
@@ -252,14 +177,10 @@ impl Claim {
         secure(layout, owner, session, replay)?;
         // Who wrote last stays known after the claim is gone.
         if before.as_ref() != Some(&owner.identity) {
-            put(owner, &draft(layout, owner, session), &writer, |from, to| std::fs::rename(from, to)).inspect_err(
-                |_| {
-                    // Nobody has it then, so nobody shall be told that we do.
-                    let _ = remove_file(&path);
-                },
-            )?;
-            // Whoever was killed over the same left what it had begun, and had this session before us.
-            remove_drafts(layout, owner, session);
+            put(layout, owner, &writer, |from, to| std::fs::rename(from, to)).inspect_err(|_| {
+                // Nobody has it then, so nobody shall be told that we do.
+                let _ = remove_file(&path);
+            })?;
         }
         Ok(Claim { path, before })
     }
@@ -269,61 +190,32 @@ impl Claim {
         Ok(Identity::read(&layout.claim(session))?.map(|identity| identity.owner))
     }
 
-    /// Whether the session is still claimed by one that is dead: somebody else is about to take it over, or to replay its log.
-    pub(super) fn is_of_the_dead(layout: &Layout, session: &SessionId) -> bool {
-        matches!(Identity::read(&layout.claim(session)), Ok(Some(holder)) if holder.is_gone())
-    }
-
     /// Gives the session back.
     pub(super) fn release(self) {
         let _ = remove_file(&self.path);
     }
 }
 
-/// What such a file's name begins with; the rest is its owner's.
-const DRAFT: &str = "claim.";
-
-/// Where a file is made that gets its right name when it is whole.
-fn draft(layout: &Layout, owner: &Owner, session: &SessionId) -> PathBuf {
-    layout.session(session).join(format!("{DRAFT}{}", owner.identity.owner))
-}
-
-/// Removes what others had begun to make when they died. What is in nobody's way may stay another time.
-fn remove_drafts(layout: &Layout, owner: &Owner, session: &SessionId) {
-    let folder = layout.session(session);
-    for name in names_in(&folder).unwrap_or_default() {
-        let of = name.strip_prefix(DRAFT);
-        if of.is_some_and(|other| other != owner.identity.owner && !is_alive(layout, other)) {
-            let _ = remove_file(&folder.join(&name));
-        }
-    }
-}
-
-/// Makes a file that says who we are and gives it to `name`, which puts it in its place.
+/// Makes a file that says who we are and gives it to `name`, which puts it in its place. What is left of it where we die meanwhile
+/// goes with all else that we leave.
 ///
 /// The file is another name of our lock file, which says so already: a file of its own costs a file system many times as much,
 /// and is made only where the lock file can have no further name.
 fn put(
+    layout: &Layout,
     owner: &Owner,
-    draft: &Path,
     place: &Path,
     name: impl FnOnce(&Path, &Path) -> io::Result<()>,
 ) -> Result<(), TapeError> {
+    let draft = layout.owners().join(format!("{}.{}", owner.identity.owner, uuid::Uuid::now_v7().simple()));
     let made = || {
-        // What is there by this name is what an earlier attempt of ours left.
-        let linked = match std::fs::hard_link(&owner.path, draft) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                std::fs::remove_file(draft).and_then(|()| std::fs::hard_link(&owner.path, draft))
-            }
-            linked => linked,
-        };
-        linked.or_else(|_| new_file(draft)?.write_all(owner.identity.line().as_bytes()))?;
-        name(draft, place)
+        let linked = std::fs::hard_link(&owner.path, &draft);
+        linked.or_else(|_| new_file(&draft)?.write_all(owner.identity.line().as_bytes()))?;
+        name(&draft, place)
     };
     let made = made().map_err(TapeError::io("make", place));
     // Of two names of one file a rename leaves both.
-    let removed = remove_file(draft);
-    made.and(removed)
+    made.and(remove_file(&draft))
 }
 
 /// Puts our name in the place of the session's claim.
@@ -333,7 +225,7 @@ fn secure(
     session: &SessionId,
     mut replay: impl FnMut(&str) -> Result<(), TapeError>,
 ) -> Result<(), TapeError> {
-    let (path, draft) = (layout.claim(session), draft(layout, owner, session));
+    let path = layout.claim(session);
     loop {
         // A link appears with its content or not at all, and never in the place of another.
         if std::fs::hard_link(&owner.path, &path).is_ok() {
@@ -341,7 +233,7 @@ fn secure(
         }
         let Some(holder) = Identity::read(&path)? else {
             // Nobody's, and still no link: perhaps the lock file has as many names as it can have.
-            match put(owner, &draft, &path, |from, to| std::fs::hard_link(from, to)) {
+            match put(layout, owner, &path, |from, to| std::fs::hard_link(from, to)) {
                 Err(TapeError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => continue,
                 put => return put,
             }
@@ -349,7 +241,8 @@ fn secure(
         if holder.owner == owner.identity.owner {
             return Ok(());
         }
-        let Some(_dead) = DeadOwner::lock(layout, &holder.owner)? else {
+        let burials = if is_alive(layout, &holder.owner)? { None } else { lock_burials(layout)? };
+        let Some(_burials) = burials else {
             return Err(TapeError::Claimed { session: session.clone(), by: holder.holder() });
         };
         fault!(layout.faults, "tape.claim.stale", session.as_str());
@@ -357,7 +250,7 @@ fn secure(
         if Identity::read(&path)?.as_ref() == Some(&holder) {
             replay(&holder.owner)?;
             fault!(layout.faults, "tape.claim.replayed", session.as_str());
-            return put(owner, &draft, &path, |from, to| std::fs::rename(from, to));
+            return put(layout, owner, &path, |from, to| std::fs::rename(from, to));
         }
     }
 }
@@ -366,43 +259,33 @@ fn secure(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::tape::layout::make_folder;
 
-    /// Promise 7: the lock of a file that lost its name between being opened and being locked says nothing: who has the file of
-    /// that name now has the owner.
+    /// Promise 7: who comes while another takes over what a dead owner left waits for that, and finds it taken.
     #[test]
-    fn a_lock_file_that_was_replaced_before_it_was_locked_is_nobodys() {
+    fn what_a_dead_owner_had_is_taken_over_once() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("owner.lock");
-        let mut others = None;
-        let locked = DeadOwner::lock_at(path.clone(), folder.path().join("none"), |path| {
-            let opened = open_or_make(path);
-            if others.is_none() {
-                std::fs::remove_file(path)?;
-                let file = new_file(path)?;
-                file.try_lock()?;
-                others = Some(file);
-            }
-            opened
+        let layout = Layout {
+            root: folder.path().into(),
+            #[cfg(feature = "fault-injection")]
+            faults: crate::fault::Faults::default(),
+        };
+        let session: SessionId = "s".parse().unwrap();
+        [layout.owners(), layout.session(&session)].iter().for_each(|path| make_folder(path).unwrap());
+        let [one, two] = [(); 2].map(|()| Owner::new(&layout, Durability::Process).unwrap());
+        std::fs::write(layout.claim(&session), r#"{"owner":"1-dead"}"#).unwrap();
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let (layout, session, two) = (&layout, &session, &two);
+            let first = Claim::take(layout, &one, session, |dead| {
+                assert_eq!(dead, "1-dead");
+                let tell = tell.clone();
+                scope.spawn(move || tell.send(Claim::take(layout, two, session, |_| Ok(()))));
+                assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
+                Ok(())
+            });
+            first.unwrap();
         });
-        assert!(locked.unwrap().is_none());
-        drop(others);
-        let locked = DeadOwner::lock_at(path.clone(), folder.path().join("none"), open_or_make).unwrap();
-        assert!(locked.is_some());
-        drop(locked);
-        assert!(!path.exists(), "what was left is done, so nothing of it stays");
-    }
-
-    /// The same number is another process in another container: nothing is known of it, and nobody waits for what it might do.
-    #[test]
-    fn a_process_that_is_numbered_elsewhere_is_not_called_gone() {
-        let us = Identity::of_this_process(Durability::Process);
-        assert_eq!(Identity::parse(&us.line()), us);
-        assert!(us.pids.is_some());
-        let dead = Identity { pid: u32::MAX / 2, ..us.clone() };
-        let known = [us.pids.clone(), None, Some("pid:[7]".to_owned())];
-        assert_eq!(known.map(|pids| Identity { pids, ..dead.clone() }.is_gone()), [true, true, false]);
-        assert!(!us.is_gone());
-        let earlier = Identity { pids: Some("pid:[7]".to_owned()), boot: Some("earlier".to_owned()), ..dead };
-        assert!(earlier.is_gone());
+        assert_eq!(Claim::owner_of(&layout, &session).unwrap().as_ref(), Some(&one.identity.owner));
     }
 }

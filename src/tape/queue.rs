@@ -1,6 +1,6 @@
-//! The appends that wait for the disk, and the thread that works them off.
+//! What waits for the disk, and the thread that works it off.
 //!
-//! The queue is a value that outlives its thread: a job stays at its head until it has a result and the result was told.
+//! The queue is a value that outlives its thread: a job stays at its head until it is done and was told.
 //! A job that was being worked on when the thread panicked is done again, at the same place in the file, so nothing is
 //! lost or doubled. The thread is started when it is first needed, and lives until the queue is closed: a panic ends no more than
 //! the work at hand.
@@ -17,13 +17,14 @@ use std::{
 
 use super::{
     TapeError,
+    handle::Log,
     layout::{Layout, open_or_make, remove_file},
     line::Chain,
-    log::Log,
+    write::Writer,
 };
 use crate::{
     lock::{Lock, unspoiled},
-    words::ids::{Seq, SessionId},
+    words::ids::SessionId,
 };
 
 /// How often a job is tried when the thread panics over it.
@@ -33,28 +34,28 @@ const TRIES_MAX: u32 = 2;
 pub(super) struct Job {
     pub(super) log: Arc<Log>,
     pub(super) what: What,
-    /// How it went; the last thing that working on it sets.
-    result: Lock<Option<Result<Seq, TapeError>>>,
-    told: AtomicBool,
+    /// The last thing that working on it sets.
+    pub(super) is_done: AtomicBool,
     tries: AtomicU32,
 }
 
 /// What a [`Job`] is.
 pub(super) enum What {
-    /// Write these lines.
-    Append {
-        bytes: Vec<u8>,
-        /// They are the first of this new anchor.
-        begin: Option<String>,
-        /// Where the tape stands then.
-        after: Chain,
-        /// See [`State::run`](super::log::State).
-        run: u64,
-    },
-    /// Note whether a turn of the session is open.
-    Mark(Arc<Wanted>),
+    Append(Append),
+    /// Put the mark that is wanted by then: see [`State::mark`](super::handle::State).
+    Mark,
     /// The handle is gone: give the session back.
     Release,
+}
+
+/// One append on its way to the tape's file.
+pub(super) struct Append {
+    /// Its lines.
+    pub(super) bytes: Vec<u8>,
+    /// They are the first of this new anchor.
+    pub(super) begin: Option<String>,
+    /// Where the tape stands then.
+    pub(super) after: Chain,
 }
 
 /// Whether a turn of a session is open, as a name in a folder.
@@ -74,48 +75,13 @@ impl Mark {
     }
 }
 
-/// The mark that a job is to put: another one may be wanted until it is put.
-pub(super) struct Wanted(Lock<Option<Mark>>);
-
-impl Wanted {
-    pub(super) fn new(mark: Mark) -> Wanted {
-        Wanted(Lock::new(Some(mark)))
-    }
-
-    /// Wants that one instead. Says whether it was not too late for that.
-    pub(super) fn change(&self, mark: Mark) -> bool {
-        let mut wanted = self.0.lock();
-        let is_waiting = wanted.is_some();
-        *wanted = is_waiting.then_some(mark);
-        is_waiting
-    }
-
-    /// Puts what is wanted by then, or says which could not be put.
-    pub(super) fn put(&self, layout: &Layout, session: &SessionId) -> Result<(), (Mark, TapeError)> {
-        loop {
-            // Not locked meanwhile: whoever wants another one waits for no disk.
-            let Some(mark) = *self.0.lock() else { return Ok(()) };
-            let put = mark.put(layout, session);
-            let mut wanted = self.0.lock();
-            if *wanted == Some(mark) {
-                *wanted = None;
-                return put.map_err(|error| (mark, error));
-            }
-        }
-    }
-}
-
 impl Job {
     pub(super) fn new(log: &Arc<Log>, what: What) -> Job {
-        let (result, told, tries) = (Lock::new(None), AtomicBool::new(false), AtomicU32::new(0));
-        Job { log: Arc::clone(log), what, result, told, tries }
+        Job { log: Arc::clone(log), what, is_done: AtomicBool::new(false), tries: AtomicU32::new(0) }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        match &self.what {
-            What::Append { bytes, .. } => bytes.len(),
-            What::Mark(_) | What::Release => 0,
-        }
+    fn bytes(&self) -> usize {
+        if let What::Append(append) = &self.what { append.bytes.len() } else { 0 }
     }
 
     /// Whether the thread panicked over it before.
@@ -123,57 +89,21 @@ impl Job {
         self.tries.load(Ordering::SeqCst) > 0
     }
 
-    pub(super) fn finish(&self, result: Result<Seq, TapeError>) {
-        *self.result.lock() = Some(result);
+    fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::SeqCst)
     }
-
-    pub(super) fn is_finished(&self) -> bool {
-        self.result.lock().is_some()
-    }
-
-    /// Tells the caller, once. Only then the tape counts as having nothing outstanding: what it appends next in place
-    /// must not be answered before what was queued earlier.
-    fn tell(&self) {
-        if let What::Release = self.what {
-            return;
-        }
-        if !self.told.swap(true, Ordering::SeqCst) {
-            if let What::Mark(_) = &self.what {
-                self.log.state.lock().marks -= 1;
-                return;
-            }
-            if let Some(result) = self.result.lock().clone() {
-                // The host's function; what goes wrong in it stays there.
-                let _ = catch_unwind(AssertUnwindSafe(|| (self.log.notify)(result)));
-            }
-            self.log.state.lock().outstanding -= 1;
-        }
-    }
-}
-
-/// What the thread does with the jobs. Split off, so that the queue need not know of files.
-pub(super) trait Work: Send + Sync + 'static {
-    /// Works on some jobs of the queue's head and [finishes](Job::finish) them. A [`What::Release`] comes alone.
-    fn work(&self, jobs: &[Arc<Job>]);
-    /// A job was tried too often: it fails with this.
-    fn give_up(&self, job: &Job, error: &TapeError);
-    /// The queue is empty and closed.
-    fn end(&self);
-    /// How many jobs, of how many bytes, are worked on together at most.
-    fn group(&self) -> (usize, usize);
 }
 
 /// The queue to the disk.
 pub(super) struct Queue {
+    writer: Arc<Writer>,
     inner: Lock<Inner>,
     /// There is work, or the end.
     wake: Condvar,
     /// Something was done.
     moved: Condvar,
-    appends_max: usize,
-    bytes_max: usize,
     /// Takes no further appends. Looked at without the lock by what is done in place.
-    pub(super) stopped: AtomicBool,
+    stopped: AtomicBool,
 }
 
 #[derive(Default)]
@@ -182,43 +112,35 @@ struct Inner {
     bytes: usize,
     /// Takes nothing; ends when it is empty.
     closed: bool,
-    running: bool,
     ended: bool,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Queue {
-    pub(super) fn new(appends_max: usize, bytes_max: usize) -> Queue {
-        Queue {
-            inner: Lock::default(),
-            wake: Condvar::new(),
-            moved: Condvar::new(),
-            appends_max: appends_max.max(1),
-            bytes_max: bytes_max.max(1),
-            stopped: AtomicBool::new(false),
-        }
+    pub(super) fn new(writer: Arc<Writer>) -> Queue {
+        let (wake, moved, stopped) = (Condvar::new(), Condvar::new(), AtomicBool::new(false));
+        Queue { writer, inner: Lock::default(), wake, moved, stopped }
     }
 
-    /// Takes a job, or says why not. Of [`What::Release`] there is one per tape at most, of [`What::Mark`] one, and one more for
-    /// each of its appends that waits: they are always taken.
-    pub(super) fn push<W: Work>(self: &Arc<Self>, worker: &Arc<W>, job: Job) -> Result<(), TapeError> {
+    /// Takes a job, or says why not. Of [`What::Release`] and [`What::Mark`] there is one per tape at most: they are always taken.
+    pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), TapeError> {
+        let options = &self.writer.options;
         let mut inner = self.inner.lock();
-        let is_append = matches!(job.what, What::Append { .. });
+        let is_append = matches!(job.what, What::Append(_));
         if inner.closed || (is_append && self.is_closed()) {
             return Err(TapeError::Closed);
         }
-        let too_many = inner.jobs.len() >= self.appends_max;
-        let too_large = !inner.jobs.is_empty() && inner.bytes + job.bytes() > self.bytes_max;
+        let too_many = inner.jobs.len() >= options.queue_appends_max.max(1);
+        let too_large = !inner.jobs.is_empty() && inner.bytes + job.bytes() > options.queue_bytes_max;
         if is_append && (too_many || too_large) {
             return Err(TapeError::Busy { waiting: inner.jobs.len() });
         }
-        if !inner.running {
-            let (queue, worker) = (Arc::clone(self), Arc::clone(worker));
+        if inner.thread.is_none() {
+            let queue = Arc::clone(self);
             let thread = std::thread::Builder::new()
                 .name("tamtam-tape".into())
-                .spawn(move || queue.run(&*worker))
+                .spawn(move || queue.run())
                 .map_err(TapeError::io("start", "the tape's I/O thread"))?;
-            inner.running = true;
             inner.thread = Some(thread);
         }
         inner.bytes += job.bytes();
@@ -240,14 +162,14 @@ impl Queue {
     }
 
     /// Takes no further appends; the thread ends when it has done what waits. Ends at once where there is no thread.
-    pub(super) fn close<W: Work>(&self, worker: &W) {
+    pub(super) fn close(&self) {
         let mut inner = self.inner.lock();
         self.stopped.store(true, Ordering::SeqCst);
         let first = !std::mem::replace(&mut inner.closed, true);
-        if first && !inner.running {
+        if first && inner.thread.is_none() {
             inner.ended = true;
             drop(inner);
-            worker.end();
+            self.writer.end();
         }
         self.wake.notify_all();
         self.moved.notify_all();
@@ -280,25 +202,29 @@ impl Queue {
         true
     }
 
-    fn run<W: Work>(&self, worker: &W) {
-        while let Some(jobs) = self.next(worker.group()) {
-            let open: Vec<Arc<Job>> = jobs.iter().filter(|job| !job.is_finished()).cloned().collect();
-            if catch_unwind(AssertUnwindSafe(|| worker.work(&open))).is_err() {
-                for job in open.iter().filter(|job| !job.is_finished()) {
+    fn run(&self) {
+        while let Some(jobs) = self.next() {
+            if catch_unwind(AssertUnwindSafe(|| self.writer.work(&jobs))).is_err() {
+                for job in jobs.iter().filter(|job| !job.is_done()) {
                     if job.tries.fetch_add(1, Ordering::SeqCst) + 1 >= TRIES_MAX {
+                        if let What::Mark = job.what {
+                            job.log.state.lock().mark = None;
+                        }
                         let error = std::io::Error::other("the tape's I/O thread panicked");
-                        worker.give_up(job, &TapeError::io("write", &*job.log.file.lock().path)(error));
+                        self.writer.finish(job, Err(TapeError::io("write", &*job.log.file.lock().path)(error)));
                     }
                 }
             }
             self.retire();
         }
-        let _ = catch_unwind(AssertUnwindSafe(|| worker.end()));
+        let _ = catch_unwind(AssertUnwindSafe(|| self.writer.end()));
         self.inner.lock().ended = true;
         self.moved.notify_all();
     }
 
-    fn next(&self, (jobs_max, bytes_max): (usize, usize)) -> Option<Vec<Arc<Job>>> {
+    /// What is worked on together next.
+    fn next(&self) -> Option<Vec<Arc<Job>>> {
+        let (jobs_max, bytes_max) = self.writer.group_max();
         let mut inner = self.inner.lock();
         while inner.jobs.is_empty() {
             if inner.closed {
@@ -312,23 +238,19 @@ impl Queue {
             bytes += job.bytes();
             bytes <= bytes_max && !matches!(job.what, What::Release)
         };
-        let mut group: Vec<Arc<Job>> = inner.jobs.iter().take(jobs_max.max(1)).take_while(fits).cloned().collect();
-        if group.is_empty() {
-            group.extend(inner.jobs.front().cloned());
-        }
-        Some(group)
+        let waiting = || inner.jobs.iter().filter(|job| !job.is_done());
+        let group: Vec<Arc<Job>> = waiting().take(jobs_max).take_while(fits).cloned().collect();
+        Some(if group.is_empty() { waiting().take(1).cloned().collect() } else { group })
     }
 
-    /// Tells and takes away what is finished, from the head on.
+    /// Takes away what is done, from the head on.
     fn retire(&self) {
-        loop {
-            let Some(job) = self.inner.lock().jobs.front().filter(|job| job.is_finished()).cloned() else { break };
-            job.tell();
-            let mut inner = self.inner.lock();
-            inner.bytes -= job.bytes();
-            inner.jobs.pop_front();
-            drop(inner);
-            self.moved.notify_all();
-        }
+        let mut inner = self.inner.lock();
+        let count = inner.jobs.iter().take_while(|job| job.is_done()).count();
+        let done: Vec<Arc<Job>> = inner.jobs.drain(..count).collect();
+        inner.bytes -= done.iter().map(|job| job.bytes()).sum::<usize>();
+        // Before they are dropped: with the last one of a tape goes what is the host's.
+        drop(inner);
+        self.moved.notify_all();
     }
 }

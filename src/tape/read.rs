@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -10,12 +10,8 @@ use super::{
     Damage, Entry, TapeError,
     layout::{FIRST_ANCHOR, Layout, new_file},
     line::{Chain, Decoded, Glance, Link, Rest, decode_lines, glance, head_seq},
-    whole::END,
 };
 use crate::words::ids::{Seq, SessionId};
-
-/// How much of a file is read at a time where it is not needed to its end.
-const READ_BYTES: u64 = 256 * 1024;
 
 /// A torn tail that was cut off when a tape was loaded: what was being written when the writer died.
 ///
@@ -89,67 +85,6 @@ pub(super) fn again_if_damaged<T>(read: impl Fn() -> Result<T, TapeError>) -> Re
     read()
 }
 
-/// The entries of a session's own files from one to another, of those that there are. Takes no lock; what a live writer is writing
-/// just now is left out.
-pub(super) fn read_range(
-    layout: &Layout,
-    session: &SessionId,
-    from: Seq,
-    through: Seq,
-) -> Result<Vec<Entry>, TapeError> {
-    let folders = layout.anchor_names(session)?;
-    let first = newest_at(layout, session, &folders, from)?.unwrap_or(0);
-    let last = match through {
-        END => folders.len(),
-        through => newest_at(layout, session, &folders, through)?.map_or(0, |n| n + 1),
-    };
-    let files = folders.get(first..last).unwrap_or_default();
-    let mut entries = Vec::new();
-    let mut before: Option<Chain> = None;
-    for (n, folder) in files.iter().enumerate() {
-        let file = layout.entries(session, folder);
-        let is_last = n + 1 == files.len();
-        let cut = if is_last && through != END { Some(bytes_through(&file, through)?) } else { None };
-        let cut = cut.map(|bytes| decode_file(layout, session, folder, &bytes)).transpose()?;
-        let read = match cut.filter(|read| read.rest == Rest::Nothing) {
-            Some(read) => read,
-            // Only all of the file tells a bad line from one that is being written.
-            None => read_file(layout, session, folder)?.1,
-        };
-        let damaged =
-            |line, what, last_good| Err(TapeError::Damaged(Damage { file: file.clone(), line, what, last_good }));
-        if let (Some(last), Some(_)) = (&before, read.entries.first())
-            && read.began != (last.seq, last.sum)
-        {
-            return damaged(1, "the anchor does not go on from the one before".into(), last.seq);
-        }
-        match read.rest {
-            Rest::Bad { line, what } => return damaged(line, what, read.chain.seq),
-            Rest::Torn { line, what } if !is_last => return damaged(line, what, read.chain.seq),
-            Rest::Torn { .. } | Rest::Nothing => {}
-        }
-        entries.extend(read.entries.into_iter().filter(|entry| (from..=through).contains(&entry.seq)));
-        before = Some(read.chain);
-    }
-    Ok(entries)
-}
-
-/// One file of a tape, and up to which entry it belongs to what is read.
-pub(super) struct Part {
-    pub(super) session: SessionId,
-    pub(super) anchor: String,
-    /// The last entry that is read; `None` for all there are.
-    pub(super) through: Option<Seq>,
-    /// It is no anchor: it begins where a fork goes on from another tape.
-    pub(super) goes_on: bool,
-}
-
-impl Part {
-    pub(super) fn whole(session: &SessionId, anchor: &str) -> Part {
-        Part { session: session.clone(), anchor: anchor.to_owned(), through: None, goes_on: false }
-    }
-}
-
 /// The newest of these anchors that begins at or before `seq`. Looks at the first lines of a few: the anchors follow each
 /// other, so it halves its way. One without a sound first line counts as not begun.
 pub(super) fn newest_at(
@@ -169,7 +104,7 @@ pub(super) fn newest_at(
     }
     // A bad first line may say any number: where the anchor before it has the entry, that is the one.
     while begun > 1 && !first_is_sound(&layout.entries(session, &anchors[begun - 1]))? {
-        let before = last_seen(&layout.entries(session, &anchors[begun - 2]), |_| true)?;
+        let before = last_seen(&layout.entries(session, &anchors[begun - 2]))?;
         if before.is_none_or(|before| before.seq < seq) {
             break;
         }
@@ -191,21 +126,6 @@ pub(super) fn read_file(layout: &Layout, session: &SessionId, anchor: &str) -> R
     Ok((bytes, read))
 }
 
-/// [`read_file`], and once more where a line is bad that is not the last: see [`again_if_damaged`].
-pub(super) fn read_file_surely(
-    layout: &Layout,
-    session: &SessionId,
-    anchor: &str,
-) -> Result<(Vec<u8>, Decoded), TapeError> {
-    for _ in 0..3 {
-        let read = read_file(layout, session, anchor)?;
-        if !matches!(read.1.rest, Rest::Bad { .. }) {
-            return Ok(read);
-        }
-    }
-    read_file(layout, session, anchor)
-}
-
 /// The lines of one anchor's file before the first one that a later version wrote.
 #[cfg(feature = "sqlite")]
 pub(super) fn read_known_lines(layout: &Layout, session: &SessionId, anchor: &str) -> Result<Decoded, TapeError> {
@@ -213,7 +133,8 @@ pub(super) fn read_known_lines(layout: &Layout, session: &SessionId, anchor: &st
     Ok(super::line::decode_known_lines(&chain_of(session, anchor), &bytes).0)
 }
 
-fn chain_of(session: &SessionId, anchor: &str) -> Chain {
+/// What the lines of an anchor's file must go on from.
+pub(super) fn chain_of(session: &SessionId, anchor: &str) -> Chain {
     let is_first = super::layout::anchor_number(anchor) == Some(1);
     if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
 }
@@ -237,38 +158,27 @@ pub(super) fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
 
 /// A file up to the end of the append that `through` is in, by counting lines; all of it where that cannot be told.
 pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
-    let Some(mut file) = open_if_there(path)? else { return Ok(Vec::new()) };
+    let Some(file) = open_if_there(path)? else { return Ok(Vec::new()) };
+    let mut file = BufReader::new(file);
     let mut bytes = Vec::new();
-    // Lines that are still to be read; known from the first line on.
-    let mut wanted: Option<u64> = None;
-    let mut line_from = 0;
-    loop {
+    let (mut read, mut wanted) = (0, 1);
+    while read < wanted {
         let from = bytes.len();
-        let read = (&mut file).take(READ_BYTES).read_to_end(&mut bytes).map_err(TapeError::io("read", path))?;
-        if read == 0 {
-            return Ok(bytes);
+        if file.read_until(b'\n', &mut bytes).map_err(TapeError::io("read", path))? == 0 {
+            break;
         }
-        let ends: Vec<usize> = memchr::memchr_iter(b'\n', &bytes[from..]).map(|n| from + n + 1).collect();
-        for end in ends {
-            let line = &bytes[line_from..end - 1];
-            line_from = end;
-            let left = match wanted {
-                Some(left) => left - 1,
-                None => match glance(line) {
-                    Some(first) => through.0.saturating_sub(first.seq.0),
-                    None => u64::MAX,
-                },
-            };
-            // The last line that was asked for says how many of its append follow.
-            let asked_for = if left == 0 { glance(line).filter(|seen| seen.seq <= through) } else { None };
-            let left = left + asked_for.map_or(0, |seen| seen.more);
-            if left == 0 {
-                bytes.truncate(end);
-                return Ok(bytes);
-            }
-            wanted = Some(left);
+        read += 1;
+        let seen = if read == 1 || read == wanted { glance(&bytes[from..]) } else { None };
+        if read == 1 {
+            let behind_first = |first: &Glance| through.0.saturating_sub(first.seq.0);
+            wanted = seen.as_ref().map_or(u64::MAX, behind_first).saturating_add(1);
+        }
+        // The last line that was asked for says how many of its append follow.
+        if read == wanted {
+            wanted += seen.filter(|seen| seen.seq <= through).map_or(0, |seen| seen.more);
         }
     }
+    Ok(bytes)
 }
 
 /// Copies the tail into a file of its own next to the tape, then cuts it off. In this order, so that it is never nowhere.
@@ -308,34 +218,20 @@ fn set_anchor_aside(layout: &Layout, session: &SessionId, anchor: &str) -> Resul
 
 /// The first whole line of a file, without its line break.
 pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
-    let Some(mut file) = open_if_there(path)? else { return Ok(None) };
-    let mut line = Vec::new();
-    loop {
-        let from = line.len();
-        let read = (&mut file).take(64 * 1024).read_to_end(&mut line).map_err(TapeError::io("read", path))?;
-        if let Some(end) = memchr::memchr(b'\n', &line[from..]) {
-            line.truncate(from + end);
-            return Ok(Some(line));
-        }
-        if read == 0 {
-            return Ok(None);
-        }
-    }
-}
-
-/// The seq of the first line of a file, where there is one; looks at its beginning alone where that says it.
-pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
-    let mut head = Vec::with_capacity(256);
-    file.take(256).read_to_end(&mut head).map_err(TapeError::io("read", path))?;
-    match head_seq(&head) {
-        Some(seq) => Ok(Some(seq)),
-        None => Ok(first_line(path)?.and_then(|line| glance(&line)).map(|first| first.seq)),
-    }
+    let mut line = Vec::new();
+    BufReader::new(file).read_until(b'\n', &mut line).map_err(TapeError::io("read", path))?;
+    Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
-/// The last whole line of a file that can be read and is `wanted`, looking back from its end.
-pub(super) fn last_seen(path: &Path, wanted: impl Fn(&Glance) -> bool) -> Result<Option<Glance>, TapeError> {
+/// The seq of the first line of a file, where there is one.
+pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
+    let line = first_line(path)?;
+    Ok(line.and_then(|line| head_seq(&line).or_else(|| glance(&line).map(|first| first.seq))))
+}
+
+/// The last whole line of a file that can be read, looking back from its end.
+pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);
     let length = file.metadata().map_err(failed())?.len();
@@ -346,7 +242,7 @@ pub(super) fn last_seen(path: &Path, wanted: impl Fn(&Glance) -> bool) -> Result
         file.seek(SeekFrom::Start(from)).map_err(failed())?;
         (&mut file).take(length - from).read_to_end(&mut tail).map_err(failed())?;
         let lines = tail.split_inclusive(|b| *b == b'\n').rev().filter(|line| line.ends_with(b"\n"));
-        let seen = lines.filter_map(glance).find(&wanted);
+        let seen = lines.filter_map(glance).next();
         if seen.is_some() || from == 0 {
             return Ok(seen);
         }
@@ -382,7 +278,7 @@ mod tests {
             assert!(bytes == lines[..wanted].concat().as_bytes(), "through {through}");
         }
         let reads_at_most = bytes_through(&path, Seq(11)).unwrap().capacity() as u64;
-        assert!(reads_at_most <= 2 * READ_BYTES, "{reads_at_most}");
+        assert!(reads_at_most <= 64 * 1024, "{reads_at_most}");
         std::fs::write(&path, "no line\n".repeat(10)).unwrap();
         assert_eq!(bytes_through(&path, Seq(2)).unwrap().len(), 80, "where that cannot be told, all of it");
     }

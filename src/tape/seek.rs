@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
     path::Path,
 };
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::words::ids::{Millis, Seq};
 
-/// So much is read at once.
+/// So near the halving comes.
 const WINDOW: u64 = 32 * 1024;
 
 /// An entry that was looked for.
@@ -31,8 +31,8 @@ pub(super) struct Found {
 
 /// The entry `seq` of a file; `None` where the file does not have it.
 pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
-    let Some(mut file) = open_if_there(path)? else { return Ok(None) };
-    let found = place_before(&mut file, seq).and_then(|from| scan(&mut file, from, seq));
+    let Some(file) = open_if_there(path)? else { return Ok(None) };
+    let found = place_before(&file, seq).and_then(|from| scan(&file, from, seq));
     match found.map_err(TapeError::io("read", path))? {
         Scanned::Found(found) => Ok(Some(found)),
         Scanned::NotThere => Ok(None),
@@ -45,7 +45,7 @@ pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
 }
 
 /// Where a line begins that is before the one of `seq`, or the first, at most a window or a line before it.
-fn place_before(file: &mut File, seq: Seq) -> io::Result<u64> {
+fn place_before(file: &File, seq: Seq) -> io::Result<u64> {
     let (mut from, mut to) = (0, file.metadata()?.len());
     while to - from > WINDOW {
         let middle = from + (to - from) / 2;
@@ -59,39 +59,16 @@ fn place_before(file: &mut File, seq: Seq) -> io::Result<u64> {
 }
 
 /// The first line that begins behind `from` and before `to`, and its seq where it says one.
-fn next_line(file: &mut File, from: u64, to: u64) -> io::Result<Option<(u64, Option<Seq>)>> {
-    let mut at = from;
-    let mut window = Vec::new();
-    while at < to {
-        window.clear();
-        file.seek(SeekFrom::Start(at))?;
-        if file.by_ref().take(WINDOW).read_to_end(&mut window)? == 0 {
-            return Ok(None);
-        }
-        if let Some(end) = memchr::memchr(b'\n', &window) {
-            let begins = at + end as u64 + 1;
-            if begins >= to {
-                return Ok(None);
-            }
-            let mut head = [0; 256];
-            file.seek(SeekFrom::Start(begins))?;
-            let length = read_some(file, &mut head)?;
-            return Ok(Some((begins, head_seq(&head[..length]))));
-        }
-        at += window.len() as u64;
+fn next_line(file: &File, from: u64, to: u64) -> io::Result<Option<(u64, Option<Seq>)>> {
+    let mut lines = BufReader::new(file);
+    lines.seek(SeekFrom::Start(from))?;
+    let begins = from + lines.skip_until(b'\n')? as u64;
+    if begins >= to {
+        return Ok(None);
     }
-    Ok(None)
-}
-
-fn read_some(file: &mut File, into: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    while length < into.len() {
-        match file.read(&mut into[length..])? {
-            0 => break,
-            read => length += read,
-        }
-    }
-    Ok(length)
+    let mut head = Vec::new();
+    lines.take(256).read_to_end(&mut head)?;
+    Ok(Some((begins, head_seq(&head))))
 }
 
 enum Scanned {
@@ -101,38 +78,33 @@ enum Scanned {
 }
 
 /// Reads line by line from the beginning of one.
-fn scan(file: &mut File, from: u64, seq: Seq) -> io::Result<Scanned> {
-    file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    let mut line_from = 0;
+fn scan(file: &File, from: u64, seq: Seq) -> io::Result<Scanned> {
+    let mut lines = BufReader::new(file);
+    lines.seek(SeekFrom::Start(from))?;
+    let mut line = Vec::new();
     let mut before: Option<Sum> = None;
-    let mut at_beginning = from == 0;
+    let mut is_first_of_file = from == 0;
     loop {
-        let searched = bytes.len();
-        if file.by_ref().take(WINDOW).read_to_end(&mut bytes)? == 0 {
+        line.clear();
+        lines.read_until(b'\n', &mut line)?;
+        // The end, or a line that is being written.
+        if line.pop() != Some(b'\n') {
             return Ok(Scanned::NotThere);
         }
-        let ends: Vec<usize> = memchr::memchr_iter(b'\n', &bytes[searched..]).map(|n| searched + n).collect();
-        for end in ends {
-            let line = &bytes[line_from..end];
-            let is_first_of_file = std::mem::take(&mut at_beginning);
-            line_from = end + 1;
-            match head_seq(line) {
-                Some(at) if at == seq => {
-                    let link = Link::of(line).filter(|link| {
-                        let goes_on_from = if is_first_of_file { Some(link.prev()) } else { before };
-                        goes_on_from.is_some_and(|before| link.follows(before))
-                    });
-                    return Ok(link.map_or(Scanned::Unsound, |link| {
-                        Scanned::Found(Found { seq, sum: link.sum, time: link.time, more: link.more })
-                    }));
-                }
-                Some(at) if at > seq => return Ok(Scanned::NotThere),
-                _ => before = Sum::at_end_of(line),
+        match head_seq(&line) {
+            Some(at) if at == seq => {
+                let link = Link::of(&line).filter(|link| {
+                    let goes_on_from = if is_first_of_file { Some(link.prev()) } else { before };
+                    goes_on_from.is_some_and(|before| link.follows(before))
+                });
+                return Ok(link.map_or(Scanned::Unsound, |link| {
+                    Scanned::Found(Found { seq, sum: link.sum, time: link.time, more: link.more })
+                }));
             }
+            Some(at) if at > seq => return Ok(Scanned::NotThere),
+            _ => before = Sum::at_end_of(&line),
         }
-        bytes.drain(..line_from);
-        line_from = 0;
+        is_first_of_file = false;
     }
 }
 

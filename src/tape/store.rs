@@ -2,14 +2,12 @@
 
 mod beside;
 mod claims;
-mod folder_lock;
 mod marks;
 mod notes;
 mod options;
 mod primitives;
 mod sound;
 mod status;
-mod summary;
 mod upkeep;
 
 use std::{
@@ -22,8 +20,8 @@ use std::{
 use super::{
     TapeError, commit,
     disk::{Disk, LogFile, RealDisk},
+    handle::{Log, make_first_anchor},
     layout::{FIRST_ANCHOR, Layout, names_in, sync_folder},
-    log::{Log, make_first_anchor},
     owner::Identity,
     queue::Queue,
     read::{Opened, open_to_write},
@@ -33,7 +31,6 @@ use super::{
 };
 use crate::words::ids::SessionId;
 
-use claims::Claiming;
 #[cfg(feature = "sqlite")]
 pub(super) use notes::{done as scrubbed, is_due as must_be_scrubbed, take as take_deleted};
 pub use options::{Access, Durability, SessionSummary, StoreOptions, StoreReport};
@@ -119,8 +116,8 @@ impl Store {
             }
             Access::Write => Some(become_owner(&*disk, &layout, &options, &mut report)?),
         };
-        let queue = Arc::new(Queue::new(options.queue_appends_max, options.queue_bytes_max));
         let writer = Arc::new(Writer::new(layout, options, disk, owner));
+        let queue = Arc::new(Queue::new(Arc::clone(&writer)));
         let mut store = Store { inner: Arc::new(Inner { writer, queue, report }) };
         if store.access() == Access::Write {
             let undone = finish(&store);
@@ -197,7 +194,7 @@ impl Store {
         for log in logs {
             self.inner.give_back(&log);
         }
-        self.inner.queue.close(&*self.inner.writer);
+        self.inner.queue.close();
         self.inner.queue.wait_until_ended(limit).map_err(|waiting| TapeError::Busy { waiting })
     }
 
@@ -234,6 +231,6 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.queue.close(&*self.writer);
+        self.queue.close();
     }
 }

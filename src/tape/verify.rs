@@ -3,12 +3,12 @@
 use std::{fmt, path::PathBuf};
 
 use super::{
-    Store, TapeError, TapeStore as _,
+    Store, TapeError,
     layout::anchor_number,
     line::{Chain, Rest},
     lineage::{Forked, origin},
     read::read_file,
-    whole::read_to,
+    whole::{founded, read_to},
 };
 use crate::words::ids::SessionId;
 
@@ -49,19 +49,14 @@ impl fmt::Display for Finding {
 
 /// Why a fork has nothing to go on from, where that is so.
 fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError> {
-    let Forked { parent, seq, .. } = forked;
-    match read_to(store, parent, *seq) {
-        Ok(_) => {}
-        Err(TapeError::NoEntry { .. } | TapeError::Missing { .. }) => {
-            return Ok(Some(format!("it goes on from entry {seq} of session {parent}, which is not there")));
-        }
+    let looked = founded(store, forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
+    match looked {
+        Ok(_) => Ok(None),
         Err(error @ (TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::TooDeep { .. })) => {
-            return Ok(Some(format!("session {parent}, which it goes on from: {error}")));
+            Ok(Some(format!("session {}, which it goes on from: {error}", forked.parent)))
         }
-        Err(error) => return Err(error),
+        Err(error) => Err(error),
     }
-    let is_it = store.place(parent, *seq)?.is_some_and(|place| place.sum == forked.sum);
-    Ok((!is_it).then(|| format!("it goes on from another entry {seq} than session {parent} has")))
 }
 
 impl Store {

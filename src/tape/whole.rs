@@ -51,11 +51,11 @@ pub(super) fn load<S: TapeStore + ?Sized>(
 }
 
 /// Refuses a fork of which the other tape does not have the very entry that it goes on from.
-fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<(), TapeError> {
+pub(super) fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<(), TapeError> {
     let Forked { session, parent, seq, sum, .. } = forked;
     let what = match store.place(parent, *seq) {
         Ok(Some(place)) if place.sum == *sum => return Ok(()),
-        Ok(_) => format!("session {parent} does not have the entry that this fork goes on from"),
+        Ok(_) => format!("session {parent} does not have the entry {seq} that this fork goes on from"),
         Err(TapeError::Missing { .. }) => format!("session {parent}, which this fork goes on from, is not there"),
         Err(other) => return Err(other),
     };

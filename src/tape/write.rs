@@ -2,28 +2,25 @@
 
 use std::{
     collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Condvar, Weak,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
     Durability, StoreOptions, TapeError,
     commit::{CommitLog, sync_mark},
     disk::{Disk, OpenFiles},
+    handle::Log,
     layout::{Layout, remove_file, sync_folder},
-    line::Chain,
-    log::Log,
     owner::Owner,
-    queue::{Job, Mark, What, Work},
+    queue::{Append, Job, Mark, What},
     store::remove_reserves,
 };
-use crate::{
-    lock::Lock,
-    words::ids::{Seq, SessionId},
-};
+use crate::{lock::Lock, words::ids::SessionId};
 
 /// The most appends that are written together in [`Durability::Power`].
 const GROUP_APPENDS_MAX: usize = 1024;
@@ -56,8 +53,8 @@ impl Writer {
             live: Lock::default(),
             released: Condvar::new(),
             pace: AtomicU8::new(0),
-            in_place: UnderWay::new(),
-            in_thread: UnderWay::new(),
+            in_place: UnderWay::default(),
+            in_thread: UnderWay::default(),
             commit: Lock::new(None),
             layout,
             options,
@@ -89,114 +86,160 @@ impl Writer {
     }
 
     /// Writes one append to the tape's file and notes how long it took.
-    pub(super) fn write(
-        &self,
-        log: &Arc<Log>,
-        begin: Option<&str>,
-        bytes: &[u8],
-        last: Seq,
-        sync: bool,
-    ) -> Result<(), TapeError> {
+    pub(super) fn write(&self, log: &Arc<Log>, append: &Append, sync: bool) -> Result<(), TapeError> {
         fault!(self.options.faults, "tape.write", log.session.as_str());
         let started = Instant::now();
-        let written = self.files.write(&self.layout, &*self.disk, log, begin, bytes, last, sync);
+        let written = self.files.write(&self.layout, &*self.disk, log, append, sync);
         fault!(self.options.faults, "tape.written", log.session.as_str());
         let slow = u8::from(self.disk.is_slow(started.elapsed()));
         let _ = self.pace.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pace| Some(pace << 1 | slow));
         written
     }
 
-    /// Writes one queued append, unless one before it failed.
-    fn append(&self, job: &Job, bytes: &[u8], begin: Option<&str>, after: &Chain, run: u64, sync: bool) -> bool {
-        if let Some(error) = doomed(job, run) {
-            job.finish(Err(error));
-            return false;
-        }
-        let written = match is_written(job, after) {
-            true => Ok(()),
-            false => {
+    /// Works on some jobs of the queue's head and [finishes](Writer::finish) them. A [`What::Release`] comes alone.
+    pub(super) fn work(&self, jobs: &[Arc<Job>]) {
+        // Before the appends that were queued behind them. One that comes too early is no harm: see `Store::mark_closed`.
+        for job in jobs {
+            if let What::Mark = job.what {
                 let _began = self.in_thread.begin();
-                self.write(&job.log, begin, bytes, after.seq, sync)
+                self.put_mark(&job.log);
+                self.finish(job, Ok(()));
             }
-        };
-        let settled = settle(job, after, written);
-        fault!(self.options.faults, "tape.settled", job.log.session.as_str());
-        settled
+        }
+        let mut appends = Vec::new();
+        for job in jobs {
+            match &job.what {
+                What::Append(append) => {
+                    // Whoever appended it is told, and marks the turn again.
+                    let mark_failed = job.log.state.lock().mark_failed.take();
+                    match mark_failed {
+                        Some(error) => self.finish(job, Err(error)),
+                        None => appends.push((&**job, append)),
+                    }
+                }
+                What::Release => {
+                    let _began = self.in_thread.begin();
+                    self.release(&job.log);
+                    self.finish(job, Ok(()));
+                }
+                What::Mark => {}
+            }
+        }
+        if self.needs_no_sync() {
+            appends.iter().for_each(|(job, append)| self.finish(job, self.write_once(job, append, false)));
+        } else if !appends.is_empty() {
+            self.append_with_commit_log(&appends);
+        }
+    }
+
+    /// Puts the mark that is wanted by then. Not locked meanwhile: whoever wants another one waits for no disk.
+    fn put_mark(&self, log: &Log) {
+        loop {
+            let Some(mark) = log.state.lock().mark else { return };
+            let put = mark.put(&self.layout, &log.session);
+            let mut state = log.state.lock();
+            if state.mark != Some(mark) {
+                continue;
+            }
+            state.mark = None;
+            if let Err(error) = put {
+                tracing::warn!(session = %log.session, ?mark, %error, "failed to note whether a turn is open");
+                // A turn that nobody would find again must not begin. One mark too many does no harm.
+                state.mark_failed = (mark == Mark::Open).then_some(error);
+            }
+            return;
+        }
+    }
+
+    /// Notes how a job went, and tells that of an append.
+    pub(super) fn finish(&self, job: &Job, done: Result<(), TapeError>) {
+        if let What::Append(append) = &job.what {
+            let mut state = job.log.state.lock();
+            if done.is_ok() {
+                state.take(append);
+            }
+            state.is_on_its_way = false;
+            drop(state);
+            fault!(self.options.faults, "tape.settled", job.log.session.as_str());
+            // The host's function; what goes wrong in it stays there.
+            let _ = catch_unwind(AssertUnwindSafe(|| (job.log.notify)(done.map(|()| append.after.seq))));
+        }
+        job.is_done.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes a queued append. One that the thread panicked over may be in its file, where the panic came between the write and the
+    /// note of it: to write it again would put it there twice.
+    fn write_once(&self, job: &Job, append: &Append, sync: bool) -> Result<(), TapeError> {
+        if is_written(job, append) {
+            return Ok(());
+        }
+        let _began = self.in_thread.begin();
+        self.write(&job.log, append, sync)
     }
 
     /// One sync for all of them, then the session files.
-    fn append_with_commit_log(&self, jobs: &[Arc<Job>]) {
+    fn append_with_commit_log(&self, appends: &[(&Job, &Append)]) {
         let mut commit = self.commit.lock();
         // A single append that is too large for the log is written and synced by itself.
-        if let [job] = jobs
-            && let What::Append { bytes, begin, after, run } = &job.what
-            && bytes.len() > self.group_bytes_max()
+        if let [(job, append)] = appends
+            && append.bytes.len() > self.group_bytes_max()
         {
             let session = &job.log.session;
             let finished = match commit.as_mut() {
                 Some(log) => log.finish_with(&*self.disk, &self.layout, session),
                 None => sync_mark(&*self.disk, &self.layout, session),
             };
-            match finished {
-                Ok(()) => drop(self.append(job, bytes, begin.as_deref(), after, *run, true)),
-                Err(error) => self.give_up(job, &error),
-            }
-            return;
+            return self.finish(job, finished.and_then(|()| self.write_once(job, append, true)));
         }
         fault!(self.options.faults, "tape.commit", "store");
-        let committed = self.commit_group(&mut commit, jobs);
+        let committed = self.commit_group(&mut commit, appends);
         fault!(self.options.faults, "tape.committed", "store");
-        let logged = match committed {
-            Ok(logged) => logged,
-            Err(error) => {
-                jobs.iter().for_each(|job| self.give_up(job, &error));
-                return;
-            }
+        let log = match committed {
+            Ok(log) => log,
+            Err(error) => return appends.iter().for_each(|(job, _)| self.finish(job, Err(error.clone()))),
         };
-        let mut withdrawn = Vec::new();
-        for (job, is_logged) in jobs.iter().zip(logged) {
-            let What::Append { bytes, begin, after, run } = &job.what else { continue };
-            let at = if begin.is_some() { 0 } else { job.log.file.lock().length };
-            if !self.append(job, bytes, begin.as_deref(), after, *run, false) {
-                // One that the log does not have stood where another one of this group may stand now, which is acknowledged.
-                withdrawn.extend(is_logged.then_some((&job.log.session, &after.anchor, at)));
-            } else if let Some(commit) = commit.as_mut() {
-                let file = job.log.file.lock();
-                commit.written(&file.path, file.length);
+        let mut failed = Vec::new();
+        let mut written = Vec::new();
+        for (job, append) in appends {
+            let at = place_of(job, append);
+            let done = self.write_once(job, append, false);
+            match &done {
+                Ok(()) => {
+                    let file = job.log.file.lock();
+                    log.written(&file.path, file.length);
+                }
+                Err(_) => failed.push((&job.log.session, &append.after.anchor, at)),
             }
+            written.push((job, done));
         }
-        // Now that no other record of the group is waited for.
-        for (session, anchor, at) in withdrawn {
-            commit.iter_mut().for_each(|log| log.withdraw(&*self.disk, &self.layout, session, anchor, at));
+        // Now that no other record of the group is waited for, and before anybody is told.
+        for (session, anchor, at) in failed {
+            log.withdraw(&*self.disk, &self.layout, session, anchor, at);
         }
+        written.into_iter().for_each(|(job, done)| self.finish(job, done));
     }
 
-    /// Says of each job whether it is in the log now: not those that are doomed, or in their files already.
-    fn commit_group(&self, commit: &mut Option<CommitLog>, jobs: &[Arc<Job>]) -> Result<Vec<bool>, TapeError> {
+    /// Brings the appends into the log, but those that are in their files already.
+    fn commit_group<'c>(
+        &self,
+        commit: &'c mut Option<CommitLog>,
+        appends: &[(&Job, &Append)],
+    ) -> Result<&'c mut CommitLog, TapeError> {
         let disk = &*self.disk;
         let log = match commit {
             Some(log) => log,
             None => {
-                let owner = self.owner.lock().as_ref().map(|owner| owner.identity.owner.clone());
-                let path = self.layout.commit_log(&owner.ok_or(TapeError::Closed)?);
+                let path = self.layout.commit_log(&self.owner()?.identity.owner);
                 commit.insert(CommitLog::make(disk, path, self.options.commit_log_bytes)?)
             }
         };
-        log.make_room(disk, &self.layout, jobs.iter().map(|job| job.bytes()).sum(), jobs.len())?;
+        log.make_room(disk, &self.layout, appends.iter().map(|(_, append)| append.bytes.len()).sum(), appends.len())?;
         let mut group = log.group();
-        let mut ends: HashMap<&SessionId, u64> = HashMap::new();
-        let mut logged = vec![false; jobs.len()];
-        for (job, is_logged) in jobs.iter().zip(&mut logged) {
-            let What::Append { bytes, begin, after, run } = &job.what else { continue };
-            *is_logged = doomed(job, *run).is_none() && !is_written(job, after);
-            if *is_logged {
-                let end = ends.entry(&job.log.session).or_insert_with(|| job.log.file.lock().length);
-                let at = if begin.is_some() { 0 } else { *end };
-                group.push(&job.log.session, &after.anchor, at, bytes);
-                *end = at + bytes.len() as u64;
-            }
+        for (job, append) in appends.iter().filter(|(job, append)| !is_written(job, append)) {
+            group.push(&job.log.session, &append.after.anchor, place_of(job, append), &append.bytes);
         }
-        log.commit(disk, group).map(|()| logged)
+        log.commit(disk, group)?;
+        Ok(log)
     }
 
     fn group_bytes_max(&self) -> usize {
@@ -233,121 +276,9 @@ impl Writer {
             then();
         }
     }
-}
 
-/// Since when something is under way on the disk, where something is.
-struct UnderWay {
-    born: Instant,
-    /// Nanoseconds after that, and one; 0 for nothing.
-    since: AtomicU64,
-}
-
-/// Something is under way on the disk until this is dropped.
-pub(super) struct Began<'u>(&'u UnderWay);
-
-impl UnderWay {
-    fn new() -> UnderWay {
-        UnderWay { born: Instant::now(), since: AtomicU64::new(0) }
-    }
-
-    /// Begins something, unless something is under way.
-    fn begin(&self) -> Option<Began<'_>> {
-        let now = u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
-        let begun = self.since.compare_exchange(0, now, Ordering::Acquire, Ordering::Relaxed);
-        // Made only then: whoever drops one says that it is over.
-        begun.is_ok().then(|| Began(self))
-    }
-
-    fn is_stalled(&self, disk: &dyn Disk) -> bool {
-        match self.since.load(Ordering::Relaxed) {
-            0 => false,
-            since => disk.is_stalled(self.born.elapsed().saturating_sub(Duration::from_nanos(since))),
-        }
-    }
-}
-
-impl Drop for Began<'_> {
-    fn drop(&mut self) {
-        self.0.since.store(0, Ordering::Release);
-    }
-}
-
-/// Why a queued append must not be written any more.
-fn doomed(job: &Job, run: u64) -> Option<TapeError> {
-    let mut state = job.log.state.lock();
-    if state.run == run {
-        return None;
-    }
-    // Whoever appended that is told, and marks the turn again.
-    state.mark_failed = None;
-    Some(state.last_failure.clone().unwrap_or(TapeError::Closed))
-}
-
-/// Whether a job that the thread panicked over is in its file: the panic came between the write and the note of it. To write it
-/// again would put it there twice.
-fn is_written(job: &Job, after: &Chain) -> bool {
-    job.is_retried() && job.log.file.lock().last == after.seq
-}
-
-/// Notes in the tape how a queued append went.
-fn settle(job: &Job, after: &Chain, written: Result<(), TapeError>) -> bool {
-    let mut state = job.log.state.lock();
-    match &written {
-        Ok(()) => state.good = after.clone(),
-        Err(error) => state.fail(error),
-    }
-    drop(state);
-    let done = written.is_ok();
-    job.finish(written.map(|()| after.seq));
-    done
-}
-
-impl Work for Writer {
-    fn work(&self, jobs: &[Arc<Job>]) {
-        // Before the appends that were queued behind them. One that comes too early is no harm: see `Store::mark_closed`.
-        for job in jobs {
-            if let What::Mark(wanted) = &job.what {
-                let _began = self.in_thread.begin();
-                if let Err((mark, error)) = wanted.put(&self.layout, &job.log.session) {
-                    tracing::warn!(session = %job.log.session, ?mark, %error, "failed to note whether a turn is open");
-                    // A turn that nobody would find again must not begin. One mark too many does no harm.
-                    if mark == Mark::Open {
-                        job.log.state.lock().fail_mark(&error);
-                    }
-                }
-                job.finish(Ok(Seq::ZERO));
-            }
-        }
-        if let [job] = jobs
-            && let What::Release = job.what
-        {
-            let _began = self.in_thread.begin();
-            self.release(&job.log);
-            job.finish(Ok(Seq::ZERO));
-        } else if self.options.durability == Durability::Power {
-            if jobs.iter().any(|job| matches!(job.what, What::Append { .. })) {
-                self.append_with_commit_log(jobs);
-            }
-        } else {
-            for job in jobs {
-                if let What::Append { bytes, begin, after, run } = &job.what {
-                    self.append(job, bytes, begin.as_deref(), after, *run, false);
-                }
-            }
-        }
-    }
-
-    fn give_up(&self, job: &Job, error: &TapeError) {
-        match &job.what {
-            What::Append { after, run, .. } => match doomed(job, *run) {
-                Some(earlier) => job.finish(Err(earlier)),
-                None => drop(settle(job, after, Err(error.clone()))),
-            },
-            What::Mark(_) | What::Release => job.finish(Ok(Seq::ZERO)),
-        }
-    }
-
-    fn end(&self) {
+    /// The queue is empty and closed.
+    pub(super) fn end(&self) {
         fault!(self.options.faults, "tape.end", "store");
         let owner = self.owner.lock().take();
         let Some(name) = owner.as_ref().map(|owner| owner.identity.owner.clone()) else { return };
@@ -359,10 +290,50 @@ impl Work for Writer {
         let _ = remove_reserves(&self.layout, &name);
     }
 
-    fn group(&self) -> (usize, usize) {
+    /// How many jobs, of how many bytes, are worked on together at most.
+    pub(super) fn group_max(&self) -> (usize, usize) {
         match self.options.durability {
             Durability::Process => (1, usize::MAX),
             Durability::Power => (GROUP_APPENDS_MAX, self.group_bytes_max()),
         }
     }
+}
+
+/// Since when something is under way on the disk, where something is.
+#[derive(Default)]
+struct UnderWay(Lock<Option<Instant>>);
+
+/// Something is under way on the disk until this is dropped.
+pub(super) struct Began<'u>(&'u UnderWay);
+
+impl UnderWay {
+    /// Begins something, unless something is under way.
+    fn begin(&self) -> Option<Began<'_>> {
+        let mut since = self.0.lock();
+        if since.is_some() {
+            return None;
+        }
+        *since = Some(Instant::now());
+        Some(Began(self))
+    }
+
+    fn is_stalled(&self, disk: &dyn Disk) -> bool {
+        self.0.lock().is_some_and(|since| disk.is_stalled(since.elapsed()))
+    }
+}
+
+impl Drop for Began<'_> {
+    fn drop(&mut self) {
+        *self.0.0.lock() = None;
+    }
+}
+
+/// Whether a job that the thread panicked over is in its file.
+fn is_written(job: &Job, append: &Append) -> bool {
+    job.is_retried() && job.log.file.lock().last == append.after.seq
+}
+
+/// Where in its file an append goes.
+fn place_of(job: &Job, append: &Append) -> u64 {
+    if append.begin.is_some() { 0 } else { job.log.file.lock().length }
 }

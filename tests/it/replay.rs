@@ -9,7 +9,7 @@ use tamtam::{
     ops::replay::{CheckError, Difference, Replay, Step, check, diverge, write_test},
     permission::{Action, Rule, Ruleset},
     session::{Entry, Grant, Next, Record, Scope},
-    tape::{Access, Append, Store, StoreOptions, TapeStoreExt as _},
+    tape::{Access, Append, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     tools,
 };
 
@@ -375,10 +375,8 @@ async fn a_tape_that_is_not_replayed_is_counted_with_its_reason() {
         data,
     };
     drop(tape.append(&[note]));
-    while tape.outstanding() > 0 {
-        std::thread::yield_now();
-    }
     drop(tape);
+    assert!(writing.settle(Duration::from_secs(60)));
     std::fs::create_dir(sessions.join("empty")).unwrap();
     drop(writing);
 

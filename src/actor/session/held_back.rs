@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     actor::tapes::OpenTape,
-    tape::{Appended, Entry},
+    tape::{Appended, Entry, TapeError},
 };
 
 /// Appends that wait; beyond, appending waits.
@@ -31,8 +31,9 @@ impl Tape {
         std::thread::spawn(move || {
             for (appended, entries) in receive {
                 std::thread::sleep(by.saturating_sub(appended.elapsed()));
-                if let Appended::Now(Err(error)) = tape.append(&entries) {
-                    tracing::warn!(%error, "a held back append was not written");
+                // One at a time is written.
+                while let Appended::Now(Err(TapeError::Busy { .. })) = tape.append(&entries) {
+                    std::thread::sleep(Duration::from_millis(1));
                 }
             }
         });

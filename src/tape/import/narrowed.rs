@@ -37,9 +37,7 @@ pub struct ImportedFrom {
 
 impl ImportedFrom {
     fn entry(&self, seq: Seq, time: Millis) -> Entry {
-        let data = serde_json::value::to_raw_value(self).expect("ids, numbers and texts can be written as JSON");
-        let kind = IMPORTED.to_owned();
-        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind, data }
+        Entry::plain(seq, time, IMPORTED, self)
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use super::*;
 use crate::{
-    tape::{Access, Spills, StoreOptions, TapeStore as _, TapeWriter},
+    tape::{Access, Appended, Spills, StoreOptions, TapeStore as _, TapeWriter},
     words::ids::Millis,
 };
 
@@ -31,14 +31,20 @@ fn entry(seq: u64, kind: &str, data: &Value) -> Entry {
     }
 }
 
+/// An append that is waited for.
+fn settled(store: &Store, appended: Appended) {
+    assert!(!matches!(appended, Appended::Now(Err(_))), "{appended:?}");
+    assert!(store.settle(std::time::Duration::from_secs(30)));
+}
+
 /// Two anchors, appends of several lines, two large outputs.
 fn original(store: &Store) -> Box<dyn TapeWriter> {
     let mut tape = store.create(&id("s"), Arc::new(|_| {})).unwrap();
     let note = |seq: u64| entry(seq, "note", &json!({"text": format!("entry {seq} 错误")}));
-    let _ = tape.append(&[entry(1, "state", &json!({"session": "s", "other": 1}))]);
-    let _ = tape.append(&[note(2), note(3), note(4)]);
-    let _ = tape.begin_anchor("phase-1", &entry(5, "state", &json!({"session": "s", "other": 2})));
-    let _ = tape.append(&[note(6), note(7)]);
+    settled(store, tape.append(&[entry(1, "state", &json!({"session": "s", "other": 1}))]));
+    settled(store, tape.append(&[note(2), note(3), note(4)]));
+    settled(store, tape.begin_anchor("phase-1", &entry(5, "state", &json!({"session": "s", "other": 2}))));
+    settled(store, tape.append(&[note(6), note(7)]));
     assert!(store.settle(std::time::Duration::from_secs(30)));
     let spill = store.spill_path(&id("s")).unwrap();
     make_folder(&spill).unwrap();
@@ -89,7 +95,7 @@ fn a_session_comes_in_as_it_went_out_beside_its_writer() {
     assert_eq!(exported(&to, Spills::Taken), file, "and goes out again the same");
     // It goes on like any other.
     let mut loaded = to.load(&id("s"), Arc::new(|_| {})).unwrap();
-    let _ = loaded.tape.append(&[entry(8, "note", &json!({}))]);
+    settled(&to, loaded.tape.append(&[entry(8, "note", &json!({}))]));
     drop((tape, loaded));
     let twice = bring_in(&to, &file).unwrap_err();
     assert!(matches!(twice, TapeError::Exists { .. }), "{twice}");
@@ -252,14 +258,14 @@ fn forked(store: &Store) {
     store.fork(&id("s"), Some(Seq(7)), &id("f"), at(8)).unwrap();
     let later = |n: u64, e: Entry| Entry { time: at(n), ..e };
     let mut f = store.load(&id("f"), Arc::new(|_| {})).unwrap().tape;
-    let _ = f.append(&[later(9, note(9)), later(9, note(10))]);
+    settled(store, f.append(&[later(9, note(9)), later(9, note(10))]));
     assert!(store.settle(std::time::Duration::from_secs(30)));
     drop(f);
     store.fork(&id("f"), Some(Seq(10)), &id("g"), at(11)).unwrap();
     let mut g = store.load(&id("g"), Arc::new(|_| {})).unwrap().tape;
-    let _ = g.append(&[later(12, note(12))]);
-    let _ = g.begin_anchor("own", &later(13, entry(13, "state", &json!({"session": "g", "other": 3}))));
-    let _ = g.append(&[later(14, note(14))]);
+    settled(store, g.append(&[later(12, note(12))]));
+    settled(store, g.begin_anchor("own", &later(13, entry(13, "state", &json!({"session": "g", "other": 3})))));
+    settled(store, g.append(&[later(14, note(14))]));
     assert!(store.settle(std::time::Duration::from_secs(30)));
 }
 
@@ -290,7 +296,7 @@ fn a_fork_goes_out_with_all_that_it_has_from_its_parents() {
             let mut loaded = to.load(&id(&brought), Arc::new(|_| {})).unwrap();
             assert_eq!(words(&loaded.entries), words(&opened.entries));
             assert!(loaded.read_only.is_none() && loaded.repair.is_none());
-            let _ = loaded.tape.append(&[entry(last + 1, "note", &json!({"text": "on"}))]);
+            settled(&to, loaded.tape.append(&[entry(last + 1, "note", &json!({"text": "on"}))]));
             assert!(to.settle(std::time::Duration::from_secs(30)));
             assert_eq!(to.read(&id(&brought), Seq(last)).unwrap().len(), 1);
             assert!(to.verify(&id(&brought)).unwrap().is_empty());
@@ -334,8 +340,8 @@ fn the_highest_number_of_an_anchor_that_comes_in_can_be_gone_on_from() {
     bring_in(&to, &file).unwrap();
     let mut loaded = to.load(&id("s"), Arc::new(|_| {})).unwrap();
     assert_eq!(loaded.entries.len(), 3);
-    let _ = loaded.tape.begin_anchor("next", &entry(8, "state", &json!({})));
-    let _ = loaded.tape.append(&[entry(9, "note", &json!({}))]);
+    settled(&to, loaded.tape.begin_anchor("next", &entry(8, "state", &json!({}))));
+    settled(&to, loaded.tape.append(&[entry(9, "note", &json!({}))]));
     assert!(to.settle(std::time::Duration::from_secs(30)));
     drop(loaded);
     let names = to.layout().anchor_names(&id("s")).unwrap();

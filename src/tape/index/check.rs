@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Failed, open_as_it_is, schema::tag, text::text_of};
+use super::{Failed, open_as_it_is, schema::tag, session_rows::signed, text::text_of};
 use crate::{
     tape::{Store, TapeError, read::read_known_lines},
     words::ids::SessionId,
@@ -14,6 +14,9 @@ use crate::{
 
 /// The most faults that are told one by one.
 const WRONG_MAX: usize = 100;
+
+/// What of an entry is compared.
+const COMPARED: [&str; 7] = ["kind", "time", "place", "text", "anchor", "file", "words"];
 
 /// What comparing found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,7 +145,8 @@ impl Store {
         let number = |n: i64| u64::try_from(n).unwrap_or(0);
         let mut mark = database.prepare("select offset from files where session = ?1 and anchor = ?2")?;
         let mut row = database.prepare(
-            "select e.kind, e.time, e.offset, e.length, e.text, e.anchor, f.anchor, f.session,
+            "select e.kind = ?3, e.time = ?4, e.offset = ?5 and e.length = ?6, e.text = ?7, e.anchor = ?8,
+                    ifnull(f.anchor = ?8 and f.session = ?1, false),
                     exists (select 1 from entries_fts_docsize d where d.id = e.id)
              from entries e left join files f on f.id = e.file where e.session = ?1 and e.seq = ?2",
         )?;
@@ -160,23 +164,17 @@ impl Store {
                 check.entries += 1;
                 let seq = entry.seq.0;
                 on_tape.insert(seq);
-                let compared = row.query_row(params![name, i64::try_from(seq).unwrap_or(i64::MAX)], |row| {
-                    let place = (number(row.get(2)?), number(row.get(3)?));
-                    Ok([
-                        ("kind", row.get::<_, String>(0)? == entry.kind),
-                        ("time", row.get::<_, i64>(1)? == i64::try_from(entry.time.0).unwrap_or(i64::MAX)),
-                        ("place", place == (*offset as u64, (next - offset) as u64)),
-                        ("text", row.get::<_, String>(4)? == text_of(entry.data.get())),
-                        ("anchor", row.get::<_, String>(5)? == anchor),
-                        ("file", row.get::<_, Option<String>>(6)?.as_deref() == Some(anchor.as_str())),
-                        ("file", row.get::<_, Option<String>>(7)?.as_deref() == Some(name)),
-                        ("words", row.get(8)?),
-                    ])
+                let text = text_of(entry.data.get());
+                let (place, length) = (signed(*offset as u64), signed((next - offset) as u64));
+                let said = params![name, signed(seq), entry.kind, signed(entry.time.0), place, length, text, anchor];
+                let compared = row.query_row(said, |row| {
+                    (0..COMPARED.len()).map(|column| row.get(column)).collect::<Result<Vec<bool>, _>>()
                 });
                 match compared.optional()? {
                     None => check.wrong(name, seq, "it is on the tape and not in the index"),
-                    Some(all) => all
+                    Some(all) => COMPARED
                         .iter()
+                        .zip(all)
                         .filter(|(_, is_right)| !is_right)
                         .for_each(|(what, _)| check.wrong(name, seq, format!("its {what} is not that of the tape"))),
                 }

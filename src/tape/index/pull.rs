@@ -1,25 +1,19 @@
 //! Reading the tapes into the index, from where it stopped.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    time::Instant,
-};
+use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
     CaughtUp, Failed,
     schema::{TIME_MAX, first_id_at, last_id_at, tag},
-    tail::{Piece, Place, Tail},
+    session_rows::signed,
+    tail::{Piece, Place, Stale, Tail},
     text::text_of,
     tokens::Searchable,
 };
 use crate::{
-    tape::{
-        TapeError,
-        layout::{Layout, anchor_name},
-    },
+    tape::layout::{Layout, anchor_name},
     words::ids::{Millis, Seq, SessionId},
 };
 
@@ -32,10 +26,8 @@ pub(super) fn pull_all(
 ) -> Result<CaughtUp, Failed> {
     let is_late = || until.is_some_and(|until| Instant::now() >= until);
     let mut done = CaughtUp::default();
-    let sessions = layout.session_ids()?;
-    let known = marks(database)?;
-    let there: BTreeSet<&str> = sessions.iter().map(SessionId::as_str).collect();
-    for gone in known.keys().filter(|known| !there.contains(known.as_str())) {
+    let stale = stale(database, layout)?;
+    for gone in &stale.gone {
         if is_late() {
             done.behind += 1;
             continue;
@@ -45,13 +37,8 @@ pub(super) fn pull_all(
         change.commit()?;
         done.removed += 1;
     }
-    for session in &sessions {
+    for session in &stale.sessions {
         fault!(layout.faults, "index.session", session.as_str());
-        // Looking is cheap, so what has not changed never counts as behind.
-        // One that cannot be read is found out when it is read.
-        if is_as_known(layout, session, known.get(session.as_str())).unwrap_or(false) {
-            continue;
-        }
         if is_late() {
             done.behind += 1;
             continue;
@@ -93,48 +80,10 @@ pub(super) fn pull_all(
     Ok(done)
 }
 
-/// How many sessions have something that the index has not read.
-pub(super) fn count_behind(database: &Connection, layout: &Layout) -> Result<u64, Failed> {
-    let sessions = layout.session_ids()?;
-    let known = marks(database)?;
-    let there: BTreeSet<&str> = sessions.iter().map(SessionId::as_str).collect();
-    let mut behind = known.keys().filter(|known| !there.contains(known.as_str())).count() as u64;
-    for session in &sessions {
-        behind += u64::from(!is_as_known(layout, session, known.get(session.as_str())).unwrap_or(false));
-    }
-    Ok(behind)
-}
-
-/// The files that were read, by session: anchor, and how long it was.
-type Marks = BTreeMap<String, Vec<(String, u64)>>;
-
-fn marks(database: &Connection) -> Result<Marks, Failed> {
-    let mut query = database.prepare("select session, anchor, seen from files")?;
-    let mut found = query.query([])?;
-    let mut marks = Marks::new();
-    while let Some(row) = found.next()? {
-        let seen = u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0);
-        marks.entry(row.get(0)?).or_default().push((row.get(1)?, seen));
-    }
-    Ok(marks)
-}
-
-/// Whether each file is as long as it was when it was read, and there is no other.
-fn is_as_known(layout: &Layout, session: &SessionId, marks: Option<&Vec<(String, u64)>>) -> Result<bool, TapeError> {
-    let marks = marks.map_or(&[][..], Vec::as_slice);
-    let mut with_file = 0;
-    for anchor in layout.anchor_names(session)? {
-        let path = layout.entries(session, &anchor);
-        let length = match path.metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            looked => looked.map_err(TapeError::io("look at", path))?.len(),
-        };
-        if !marks.iter().any(|(known, seen)| *known == anchor && *seen == length) {
-            return Ok(false);
-        }
-        with_file += 1;
-    }
-    Ok(with_file == marks.len())
+/// What the index has not read as it is in the files.
+pub(super) fn stale(database: &Connection, layout: &Layout) -> Result<Stale, Failed> {
+    let known = "select session, count(*), sum(seen) from files group by session";
+    Stale::of(database, layout, layout.session_ids()?, known)
 }
 
 /// Takes a session out: the next pull reads it from its beginning.
@@ -181,15 +130,12 @@ fn pull_session(
         }
         let place = mark.as_ref().map(|mark| &mark.place);
         let Some(piece) = tail.read(session, anchor, place)? else { return Ok(None) };
-        if piece.is_newer && piece.decoded.entries.is_empty() {
-            continue;
-        }
         let was_read = piece.offset > 0 && reading != Some(anchor.as_str());
         if was_read && piece.is_bad() {
             return Ok(None);
         }
         pulled.added += add(change, layout, session, anchor, mark.as_ref(), &piece, tail.length)?;
-        if !piece.ends && !piece.is_bad() && !piece.is_newer {
+        if !piece.ends && !piece.is_over() {
             pulled.more_in = Some(anchor.clone());
             // The files after it wait, so that a later entry is never there without an earlier one.
             return Ok(Some(pulled));
@@ -218,12 +164,11 @@ fn add(
     piece: &Piece,
     length: u64,
 ) -> Result<u64, Failed> {
-    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let (base, read, Place { offset: end, seq, sum }) = (number(piece.offset), &piece.decoded, piece.end());
-    let (end, seq) = (number(end), number(seq.0));
+    let (base, read, Place { offset: end, seq, sum }) = (signed(piece.offset), &piece.decoded, piece.end());
+    let (end, seq) = (signed(end), signed(seq.0));
     // A torn tail may be an append that is being written, and be cut back: what stands there next may be just as long. Where
     // the file was not read to its end, it is looked at again as well.
-    let length = if piece.is_bad() { number(length) } else { end };
+    let length = if piece.is_over() { signed(length) } else { end };
     let file = match mark {
         Some(mark) => {
             let sql = "update files set offset = ?2, seq = ?3, sum = ?4, seen = ?5 where id = ?1";
@@ -249,8 +194,8 @@ fn add(
     let of_all = format!("{} {} {}", tag('s', session.as_str()), tag('a', anchor), tag('n', anchor_name(anchor)));
     let ends = read.offsets.iter().skip(1).copied().chain([read.good_bytes]);
     for ((entry, offset), next) in read.entries.iter().zip(&read.offsets).zip(ends) {
-        let (seq, time) = (number(entry.seq.0), number(entry.time.0));
-        let (offset, length) = (base + number(*offset as u64), number((next - offset) as u64));
+        let (seq, time) = (signed(entry.seq.0), signed(entry.time.0));
+        let (offset, length) = (base + signed(*offset as u64), signed((next - offset) as u64));
         let text = text_of(entry.data.get());
         let mut moment = entry.time;
         let id = loop {

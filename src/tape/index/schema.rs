@@ -1,4 +1,4 @@
-//! The tables of the index, and how an older index becomes a newer one.
+//! The tables of the index. An index of an older form is deleted and made anew, as it may be at any time.
 
 use std::path::Path;
 
@@ -7,9 +7,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Failed;
 use crate::{tape::TapeError, words::ids::Millis};
 
-/// One step each. The number of steps that were done is the database's `user_version`; a step is never changed afterwards.
-const STEPS: &[&str] = &[
-    "
+/// The tables, in the form of [`VERSION`].
+const TABLES: &str = "
     create table files (
         id integer primary key,
         session text not null,
@@ -23,6 +22,7 @@ const STEPS: &[&str] = &[
         seen integer not null,
         unique (session, anchor)
     );
+    -- The ids of entries are made from their time, so that their order is that of time.
     create table entries (
         id integer primary key,
         session text not null,
@@ -38,22 +38,6 @@ const STEPS: &[&str] = &[
     );
     create index entries_by_kind on entries (session, kind, seq);
     create index entries_by_file on entries (file);
-    -- Three letters and more are found in the middle of words, in every script.
-    create virtual table entries_fts using fts5 (text, content = 'entries', content_rowid = 'id', tokenize = 'trigram');
-    create trigger entries_added after insert on entries begin
-        insert into entries_fts (rowid, text) values (new.id, new.text);
-    end;
-    create trigger entries_removed after delete on entries begin
-        insert into entries_fts (entries_fts, rowid, text) values ('delete', old.id, old.text);
-    end;
-",
-    "
-    drop trigger entries_added;
-    drop trigger entries_removed;
-    drop table entries_fts;
-    -- Read anew: the ids of entries are made from their time now, so that their order is that of time.
-    delete from entries;
-    delete from files;
     -- Holds tokens that were made here (tokens.rs) and no text; tags say session, kind and anchor.
     create virtual table entries_fts using fts5 (
         words, pairs, tags, content = '', contentless_delete = 1, tokenize = 'ascii', prefix = '2 3'
@@ -61,11 +45,6 @@ const STEPS: &[&str] = &[
     create trigger entries_removed after delete on entries begin
         delete from entries_fts where rowid = old.id;
     end;
-",
-    // The table `cards`, which the next step makes anew under its present name.
-    "",
-    "
-    drop table if exists cards;
     -- What a list shows of a session (session_rows.rs), and up to where its files were read for that.
     create table session_rows (
         session text primary key,
@@ -87,8 +66,10 @@ const STEPS: &[&str] = &[
     ) without rowid;
     create index session_rows_by_last on session_rows (last, session);
     create index session_rows_by_parent on session_rows (parent, last) where parent is not null;
-",
-];
+";
+
+/// The database's `user_version`. Tables of another form have a higher one.
+pub(super) const VERSION: i64 = 4;
 
 /// How far an entry's time is shifted in its id: so many entries of one millisecond have ids of their own.
 pub(super) const TIME_SHIFT: u32 = 20;
@@ -106,28 +87,26 @@ pub(super) fn last_id_at(time: Millis) -> i64 {
     first_id_at(time) | ((1 << TIME_SHIFT) - 1)
 }
 
-/// The number of steps that an index of this version has done.
-pub(super) fn newest() -> i64 {
-    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
-}
-
 /// What an entry is found by beside its words: a token that stands for a session, a kind or an anchor.
 pub(super) fn tag(of: char, name: &str) -> String {
     format!("{of}{}", &blake3::hash(name.as_bytes()).to_hex()[..16])
 }
 
-/// Brings the tables to the newest version, in one transaction: an interrupted step was never begun.
-pub(super) fn migrate(database: &mut Connection, path: &Path) -> Result<(), Failed> {
+/// Makes the tables in an empty database, in one transaction. One with older tables counts as broken: it is made anew.
+pub(super) fn make_tables(database: &mut Connection, path: &Path) -> Result<(), Failed> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let done: i64 = change.query_row("pragma user_version", [], |row| row.get(0))?;
-    let done = usize::try_from(done).unwrap_or(0);
-    if done > STEPS.len() {
-        let (found, known) = (done as u64, STEPS.len() as u64);
-        return Err(TapeError::Newer { file: path.into(), found, known }.into());
+    match change.query_row("pragma user_version", [], |row| row.get(0))? {
+        VERSION => Ok(()),
+        0 => {
+            change.execute_batch(&format!("{TABLES} pragma user_version = {VERSION}"))?;
+            Ok(change.commit()?)
+        }
+        found if found > VERSION => Err(newer(path, found)),
+        found => Err(Failed::Corrupt(format!("it is of version {found}"))),
     }
-    for step in &STEPS[done..] {
-        change.execute_batch(step)?;
-    }
-    change.execute_batch(&format!("pragma user_version = {}", STEPS.len()))?;
-    Ok(change.commit()?)
+}
+
+/// A later version of this library made it.
+pub(super) fn newer(path: &Path, found: i64) -> Failed {
+    TapeError::Newer { file: path.into(), found: found.unsigned_abs(), known: VERSION.unsigned_abs() }.into()
 }

@@ -17,21 +17,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OptionalExtension, Statement, ToSql, TransactionBehavior};
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
 use super::{
     Failed, Index, Snippet,
-    pull::{count_behind, forget, pull_all},
+    pull::{forget, pull_all, stale},
     query::{Cursor, Order, PAGE_HITS_MAX, Query, Term, expression, terms},
     schema::{first_id_at, last_id_at},
     snippet::{snippet, weight},
 };
 use crate::{
-    tape::{Behind, Cause, Entry, LINE_BYTES_MAX, Store, TapeError, layout::Layout, layout::anchor_number},
+    tape::{
+        Behind, Entry, LINE_BYTES_MAX, Store, TapeError,
+        layout::{Layout, anchor_number},
+        line::entry_of,
+    },
     words::ids::{Millis, Seq, SessionId},
 };
+use rusqlite::{Connection, OptionalExtension, Statement, ToSql, TransactionBehavior};
 
 /// [`Order::Best`]: of so many hits the best are given first.
 const BLOCK_HITS: usize = 200;
@@ -82,11 +83,7 @@ impl Store {
     pub fn search(&self, query: &Query) -> Result<Page, TapeError> {
         // What is wrong with the query is said before anything is done.
         expression(query, &terms(&query.words)?)?;
-        match self.index_to_search()?.search(query) {
-            // It broke between opening and reading: another look makes it anew.
-            Err(TapeError::Index { .. }) => self.index_to_search()?.search(query),
-            searched => searched,
-        }
+        self.index_to_search()?.search(query)
     }
 }
 
@@ -123,7 +120,10 @@ impl Index {
 
     fn bring_up_to_date(&mut self, wait: Duration) -> Result<Behind, TapeError> {
         let behind = match self.only_reads {
-            true => Some(count_behind(&self.database, &self.layout).map_err(|failed| failed.into_error("read"))?),
+            true => {
+                let stale = stale(&self.database, &self.layout).map_err(|failed| failed.into_error("read"))?;
+                Some((stale.sessions.len() + stale.gone.len()) as u64)
+            }
             false => {
                 let until = Some(Instant::now() + wait);
                 let done = self.bring(wait, &mut |database, layout| pull_all(database, layout, until, &mut |_| {}))?;
@@ -311,35 +311,7 @@ fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option
     if !whole {
         return Some((session, None));
     }
-    let line: Line<'_> = serde_json::from_slice(line.strip_suffix(b"\n")?).ok()?;
-    let entry = Entry {
-        seq: line.seq,
-        time: line.time,
-        cause: line.cause,
-        turn: line.turn,
-        step: line.step,
-        ticket: line.ticket,
-        input: line.input.map(ToOwned::to_owned),
-        kind: line.kind,
-        data: line.data.to_owned(),
-    };
-    Some((session, Some(entry)))
-}
-
-/// A line that the index has read as sound before; what is not wanted of it is passed over.
-#[derive(Deserialize)]
-struct Line<'a> {
-    seq: Seq,
-    time: Millis,
-    cause: Option<Cause>,
-    turn: Option<Seq>,
-    step: Option<u32>,
-    ticket: Option<Seq>,
-    #[serde(rename = "in", borrow)]
-    input: Option<&'a RawValue>,
-    kind: String,
-    #[serde(borrow)]
-    data: &'a RawValue,
+    Some((session, Some(entry_of(line.strip_suffix(b"\n")?)?)))
 }
 
 #[cfg(test)]

@@ -2,30 +2,25 @@
 //!
 //! This layer does not know what entries mean, so the sum is a text to it, made by a [`Fold`] that is handed in and goes on from
 //! the text that it made before. As with the entries, for each session is remembered up to where its files were read; what was
-//! appended since is read when somebody asks. A look at what has not changed is the names in a folder and the lengths of files.
+//! appended since is read when somebody asks.
 //!
 //! It has nothing to do with searching: a list does not wait for words to be indexed, nor a search for sums.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
 use super::{
     Failed, Index,
-    tail::{Place, Tail},
+    tail::{Place, Stale, Tail},
 };
 use crate::{
     tape::{Behind, Entry, TapeError, layout::Layout, lineage::origin},
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// So much is read, or so many sessions are, before it is written down.
-const BATCH_BYTES: u64 = 8 * 1024 * 1024;
-const BATCH_SESSIONS: usize = 256;
+/// So many sessions are read before it is written down.
+const BATCH_SESSIONS: u64 = 256;
 
 /// Sums up entries.
 pub(crate) struct Fold<'f> {
@@ -68,6 +63,7 @@ pub(crate) struct SessionRow {
     pub(crate) entries: u64,
     /// How long its files were together, as far as they were read: a torn tail was not, so it is looked at again.
     pub(crate) bytes: u64,
+    form: u32,
     files: u64,
     /// Up to where they were read: the newest file, its offset, and the sum of the entry before.
     anchor: String,
@@ -85,8 +81,8 @@ impl Index {
         let brought = match self.only_reads {
             true => {
                 let stale = stale(&self.database, &self.layout, fold.form).map_err(|e| e.into_error("read"))?;
-                let behind = stale.sessions.len() as u64;
-                Some(Brought { looked_at: stale.looked_at, behind, ..Brought::default() })
+                let (looked_at, Stale { sessions, .. }) = stale;
+                Some(Brought { looked_at, behind: sessions.len() as u64, ..Brought::default() })
             }
             false => self.bring(wait, &mut |database, layout| bring_all(database, layout, fold, until))?,
         };
@@ -117,6 +113,7 @@ fn read_row(columns: &Row<'_>) -> rusqlite::Result<Option<(SessionId, SessionRow
         seq: Seq(number("seq")?),
         entries: number("entries")?,
         bytes: number("bytes")?,
+        form: columns.get("form")?,
         files: number("files")?,
         anchor: columns.get("anchor")?,
         offset: number("offset")?,
@@ -143,7 +140,9 @@ impl SessionRows<'_> {
     ) -> Result<Vec<Named>, TapeError> {
         // Behind every name that there can be: the last time of all is one that an entry may have.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
-        self.rows(NEWEST_FIRST, params![last, session, signed(limit as u64), top_only])
+        let mut query = self.at_once.prepare(NEWEST_FIRST).map_err(failed)?;
+        let rows = query.query_map(params![last, session, signed(limit as u64), top_only], read_row).map_err(failed)?;
+        rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
     }
 
     /// All that is below a session, each right behind the one that it belongs to, those that were used last first; and how far
@@ -177,12 +176,6 @@ impl SessionRows<'_> {
         let counted = query.query_row([parent.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
         counted.map(|(forks, tasks)| (forks.unsigned_abs(), tasks.unsigned_abs())).map_err(failed)
     }
-
-    fn rows(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Named>, TapeError> {
-        let mut query = self.at_once.prepare(sql).map_err(failed)?;
-        let rows = query.query_map(values, read_row).map_err(failed)?;
-        rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
-    }
 }
 
 fn one(database: &Connection, session: &SessionId) -> rusqlite::Result<Option<SessionRow>> {
@@ -194,72 +187,30 @@ fn failed(error: rusqlite::Error) -> TapeError {
     Failed::from(error).into_error("read")
 }
 
-fn signed(n: u64) -> i64 {
+pub(super) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// What is not in the rows as it is in the files.
-struct Stale {
-    looked_at: u64,
-    /// Those that were read before in that form, and may be read on.
-    sessions: Vec<(SessionId, bool)>,
-    gone: Vec<String>,
-}
-
-fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<Stale, Failed> {
-    let mut known: BTreeMap<String, (u32, u64, u64)> = {
-        let mut query = database.prepare("select session, form, files, bytes from session_rows")?;
-        let number = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let rows = query.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, number(row, 2)?, number(row, 3)?))))?;
-        rows.collect::<Result<_, _>>()?
-    };
-    let (mut looked_at, mut sessions) = (0, Vec::new());
-    // The deleted ones that forks go on from are there too.
-    for session in layout.all_session_ids()? {
-        looked_at += 1;
-        let was = known.remove(session.as_str());
-        // One that cannot be read is found out when it is read.
-        let is_as_known = files_of(layout, &session).is_ok_and(|(files, bytes)| match was {
-            None => bytes == 0,
-            Some(was) => was == (form, files, bytes),
-        });
-        if !is_as_known {
-            sessions.push((session, was.is_some_and(|was| was.0 == form)));
-        }
-    }
-    Ok(Stale { looked_at, sessions, gone: known.into_keys().collect() })
-}
-
-/// How many files there are, and how long they are together.
-fn files_of(layout: &Layout, session: &SessionId) -> Result<(u64, u64), TapeError> {
-    let (mut files, mut bytes) = (0, 0);
-    for anchor in layout.anchor_names(session)? {
-        let path = layout.entries(session, &anchor);
-        match path.metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            looked => {
-                bytes += looked.map_err(TapeError::io("look at", path))?.len();
-                files += 1;
-            }
-        }
-    }
-    Ok((files, bytes))
+/// What is not in the rows as it is in the files, in that form. The deleted ones that forks go on from are there too.
+fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<(u64, Stale), Failed> {
+    let there = layout.all_session_ids()?;
+    let known = format!("select session, iif(form = {form}, files, -1), bytes from session_rows");
+    Ok((there.len() as u64, Stale::of(database, layout, there, &known)?))
 }
 
 fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until: Instant) -> Result<Brought, Failed> {
-    let stale = stale(database, layout, fold.form)?;
-    let mut done = Brought { looked_at: stale.looked_at, ..Brought::default() };
+    let (looked_at, stale) = stale(database, layout, fold.form)?;
+    let mut done = Brought { looked_at, ..Brought::default() };
     let mut change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for gone in stale.gone {
         change.execute("delete from session_rows where session = ?1", [gone])?;
     }
-    let (mut bytes, mut read) = (0, 0);
-    for (session, is_known) in &stale.sessions {
+    for session in &stale.sessions {
         if Instant::now() >= until {
             done.behind += 1;
             continue;
         }
-        let brought = match bring(&change, layout, session, *is_known, fold) {
+        let brought = match bring(&change, layout, session, fold) {
             Err(failed) if failed.is_of_one_session() => {
                 tracing::debug!(%session, ?failed, "a session cannot be read for the list");
                 done.behind += 1;
@@ -269,11 +220,9 @@ fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until:
         };
         done.read += 1;
         done.bytes += brought;
-        (bytes, read) = (bytes + brought, read + 1);
-        if bytes >= BATCH_BYTES || read >= BATCH_SESSIONS {
+        if done.read % BATCH_SESSIONS == 0 {
             change.commit()?;
             change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            (bytes, read) = (0, 0);
         }
     }
     change.commit()?;
@@ -281,15 +230,9 @@ fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until:
 }
 
 /// Reads a session on, or from its beginning where its files are not what they were. Gives the bytes that were read.
-fn bring(
-    change: &Transaction<'_>,
-    layout: &Layout,
-    session: &SessionId,
-    is_known: bool,
-    fold: &Fold<'_>,
-) -> Result<u64, Failed> {
+fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &Fold<'_>) -> Result<u64, Failed> {
     let anchors = layout.anchor_names(session)?;
-    let before = if is_known { one(change, session)? } else { None };
+    let before = one(change, session)?.filter(|before| before.form == fold.form);
     let mut read_bytes = 0;
     let mut read = |before| read_on(layout, session, &anchors, before, fold, &mut read_bytes);
     let on = match before.filter(|before| anchors.contains(&before.anchor)) {
@@ -392,7 +335,7 @@ fn read_on(
             let end = piece.end();
             (row.offset, row.sum) = (end.offset, end.sum.clone());
             // A newer line is not for us, and no reason not to list what is before it.
-            if piece.is_bad() || piece.is_newer {
+            if piece.is_over() {
                 break tail.length;
             }
             if piece.ends {

@@ -1,29 +1,29 @@
-//! Reading a file of a tape on from where it was read to before: for the words of the index, and for its rows.
+//! Which sessions were appended to, and reading a file of a tape on from where it was read to before: for the words of the index, and
+//! for its rows.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::FileExt as _,
     path::Path,
 };
 
+use rusqlite::{Connection, Row};
+
+use super::Failed;
 use crate::{
     tape::{
         TapeError,
-        layout::anchor_number,
-        line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance, looks_newer},
+        layout::{Layout, anchor_number},
+        line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance},
+        read::open_if_there,
     },
     words::ids::{Seq, SessionId},
 };
 
 /// How much of a file is read at a time. An append that is larger is read whole.
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
-
-/// So much of a line says its version.
-const NEWER_HEAD_BYTES: usize = 32;
-
-/// Where a newer line is next, such a part of a piece is read first: as a rule the line is found whole, and no more is wanted.
-const NEWER_PART: u64 = 256;
 
 /// Up to where a file was read: the bytes, the last entry before it, and its checksum.
 #[derive(Clone, Debug)]
@@ -64,15 +64,17 @@ impl Piece {
     pub(super) fn is_bad(&self) -> bool {
         matches!(self.decoded.rest, Rest::Bad { .. })
     }
+
+    /// No more of the file can be read: it need not be looked at again while it is as long.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_newer || self.is_bad()
+    }
 }
 
 impl Tail {
     /// `None` where there is no such file.
     pub(super) fn open(path: &Path) -> Result<Option<Tail>, TapeError> {
-        let file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(TapeError::io("read", path))?,
-        };
+        let Some(file) = open_if_there(path)? else { return Ok(None) };
         let length = file.metadata().map_err(TapeError::io("read", path))?.len();
         Ok(Some(Tail { path: path.into(), file, length }))
     }
@@ -97,9 +99,7 @@ impl Tail {
         {
             return Ok(None);
         }
-        let mut beginning = [0; NEWER_HEAD_BYTES];
-        let peeked = self.file.read_at(&mut beginning, offset)?;
-        let mut at_most = if looks_newer(&beginning[..peeked]) { PIECE_BYTES / NEWER_PART } else { PIECE_BYTES };
+        let mut at_most = PIECE_BYTES;
         loop {
             self.file.seek(SeekFrom::Start(offset))?;
             let (mut bytes, wanted) = (Vec::new(), (self.length - offset).min(at_most));
@@ -136,6 +136,52 @@ impl Tail {
             read => read.map(|()| found == tail.as_bytes()),
         }
     }
+}
+
+/// Sessions whose files are not as they were when they were read.
+pub(super) struct Stale {
+    pub(super) sessions: Vec<SessionId>,
+    /// Those that are known and not there.
+    pub(super) gone: Vec<String>,
+}
+
+impl Stale {
+    /// Of these sessions. `known` selects a session, how many files of it were read, and how long they were together. A look at what
+    /// has not changed is the names in a folder and the lengths of files.
+    pub(super) fn of(
+        database: &Connection,
+        layout: &Layout,
+        there: Vec<SessionId>,
+        known: &str,
+    ) -> Result<Stale, Failed> {
+        let mut query = database.prepare(known)?;
+        let number = |row: &Row<'_>, column| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(u64::MAX));
+        let rows = query.query_map([], |row| Ok((row.get(0)?, (number(row, 1)?, number(row, 2)?))))?;
+        let mut known: BTreeMap<String, (u64, u64)> = rows.collect::<Result<_, _>>()?;
+        let mut sessions = there;
+        sessions.retain(|session| {
+            let known = known.remove(session.as_str());
+            // One that cannot be read is found out when it is read.
+            !files_of(layout, session).is_ok_and(|found| known.map_or(found.1 == 0, |known| known == found))
+        });
+        Ok(Stale { sessions, gone: known.into_keys().collect() })
+    }
+}
+
+/// How many files there are, and how long they are together.
+fn files_of(layout: &Layout, session: &SessionId) -> Result<(u64, u64), TapeError> {
+    let (mut files, mut bytes) = (0, 0);
+    for anchor in layout.anchor_names(session)? {
+        let path = layout.entries(session, &anchor);
+        match path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            looked => {
+                bytes += looked.map_err(TapeError::io("look at", path))?.len();
+                files += 1;
+            }
+        }
+    }
+    Ok((files, bytes))
 }
 
 /// What the lines of a file must go on from that is read from its beginning.

@@ -255,6 +255,22 @@ fn an_index_of_a_later_version_is_refused_and_kept() {
     assert!(folder.path().join("index.db").exists());
 }
 
+#[test]
+fn an_index_of_an_earlier_version_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    append(&store, &mut tape(&store, "a"), 3, "words");
+    let mut index = store.index().unwrap();
+    index.catch_up().unwrap();
+    index.database.execute_batch("drop table session_rows; pragma user_version = 2").unwrap();
+    drop(index);
+    let mut index = store.index().unwrap();
+    assert_eq!(index.rows().unwrap().entries, 0);
+    index.catch_up().unwrap();
+    assert_eq!(hits(&index, "words"), 3);
+    is_whole(&index);
+}
+
 /// D07: several owners, readers and a rebuild at the same time; never a lock error.
 #[test]
 fn many_may_catch_up_at_once() {

@@ -14,8 +14,6 @@ use crate::{
 
 /// So much more is taken of turns that are open, so that they end.
 const RESERVE_BYTES: u64 = 1024 * 1024;
-/// Half of it is for appends that are not longer than this: what ends a turn is not, but what a model or a tool brings may be.
-const ENDING_BYTES: u64 = 4 * 1024;
 
 /// All tapes, and what is noted of sessions.
 #[derive(Debug, Default)]
@@ -81,13 +79,9 @@ impl MemoryTape {
 
     /// Its entries from one to another, of those that there are.
     pub(super) fn lines(&self, from: Seq, through: Seq) -> Vec<Line> {
-        let first = self.lines.first().map_or(Seq::ZERO, |line| line.entry.seq);
-        let behind = |seq: Seq| {
-            let count = seq.0.saturating_sub(first.0);
-            usize::try_from(count).unwrap_or(usize::MAX).min(self.lines.len())
-        };
-        let end = if through < first { 0 } else { behind(Seq(through.0.saturating_add(1))) };
-        self.lines.get(behind(from)..end).unwrap_or_default().to_vec()
+        let from = self.lines.partition_point(|line| line.entry.seq < from);
+        let end = self.lines.partition_point(|line| line.entry.seq <= through);
+        self.lines.get(from..end).unwrap_or_default().to_vec()
     }
 
     pub(super) fn newest_part(&self, seq: Seq) -> Option<&Anchor> {
@@ -115,15 +109,16 @@ impl MemoryTape {
         }
     }
 
-    /// Takes entries that are no more than so many bytes.
-    fn append(&mut self, anchor: Option<&str>, entries: &[Entry], room: Room) -> Result<Seq, TapeError> {
+    /// Takes entries, where all tapes have so many bytes by now.
+    fn append(&mut self, anchor: Option<&str>, entries: &[Entry], taken: u64, max: u64) -> Result<Seq, TapeError> {
         let Some(first) = entries.first() else { return Ok(self.chain.seq) };
         let mut chain = self.chain.clone();
         // Refuses what does not follow or is too large.
         let bytes = encode_lines(&mut chain, entries)?.len() as u64;
         let is_in_turn = self.open.is_some_and(|marked| self.chain.seq > marked);
-        if bytes > room.left(is_in_turn, bytes <= ENDING_BYTES) {
-            return Err(TapeError::MemoryFull { of: "bytes", max: room.max });
+        let reserve = if is_in_turn { RESERVE_BYTES } else { 0 };
+        if taken + bytes > max.saturating_add(reserve) {
+            return Err(TapeError::MemoryFull { of: "bytes", max });
         }
         let name = anchor.map(plain_anchor_name);
         if let Some(name) = name.as_ref().filter(|name| *name == self.first_part.0 || self.has_part(name)) {
@@ -146,29 +141,7 @@ impl MemoryTape {
     }
 }
 
-/// How many bytes are taken, and of how many.
-#[derive(Clone, Copy)]
-pub(super) struct Room {
-    taken: u64,
-    max: u64,
-}
-
-impl Room {
-    fn left(self, is_in_turn: bool, is_short: bool) -> u64 {
-        let reserve = match (is_in_turn, is_short) {
-            (false, _) => 0,
-            (true, false) => RESERVE_BYTES / 2,
-            (true, true) => RESERVE_BYTES,
-        };
-        self.max.saturating_add(reserve).saturating_sub(self.taken)
-    }
-}
-
 impl Memory {
-    pub(super) fn room(&self) -> Room {
-        Room { taken: self.bytes, max: self.limits.bytes_max }
-    }
-
     pub(super) fn must_have_room_for_one_more(&self) -> Result<(), TapeError> {
         if self.tapes.len() < self.limits.sessions_max { Ok(()) } else { Err(self.too_many()) }
     }
@@ -185,11 +158,10 @@ impl Memory {
         anchor: Option<&str>,
         entries: &[Entry],
     ) -> Result<Seq, TapeError> {
-        let room = self.room();
         let held = self.tapes.get_mut(session).filter(|tape| tape.holder == Some(handle));
         let tape = held.ok_or(TapeError::Closed)?;
         let before = tape.bytes;
-        let last = tape.append(anchor, entries, room)?;
+        let last = tape.append(anchor, entries, self.bytes, self.limits.bytes_max)?;
         self.bytes += tape.bytes - before;
         Ok(last)
     }

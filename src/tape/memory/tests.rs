@@ -106,7 +106,7 @@ fn marks_have_a_bound_too() {
     store.mark(&id("c"), Mark::Parked, "boom").unwrap();
 }
 
-/// What opens a turn is refused. What comes behind that is taken beyond the limit, so that it ends; what is long gets half of that.
+/// What opens a turn is refused. What comes behind that is taken beyond the limit, so that it ends.
 #[test]
 fn a_turn_that_is_open_ends_in_a_memory_that_is_full() {
     let store = limited(2_000, 10);
@@ -121,9 +121,10 @@ fn a_turn_that_is_open_ends_in_a_memory_that_is_full() {
         Entry { data, ..entry(seq) }
     };
     assert!(matches!(open.append(&[long(2)]), Appended::Now(Ok(Seq(2)))));
-    assert!(matches!(open.append(&[long(3)]), Appended::Now(Err(TapeError::MemoryFull { .. }))), "it has a bound");
-    append(&mut *open, 3).unwrap();
-    let last = (4..20_000).find(|seq| append(&mut *open, *seq).is_err()).unwrap();
+    assert!(matches!(open.append(&[long(3)]), Appended::Now(Ok(Seq(3)))));
+    assert!(matches!(open.append(&[long(4)]), Appended::Now(Err(TapeError::MemoryFull { .. }))), "it has a bound");
+    append(&mut *open, 4).unwrap();
+    let last = (5..20_000).find(|seq| append(&mut *open, *seq).is_err()).unwrap();
     assert!(last > 1_000 && store.bytes() <= 2_000 + 1024 * 1024, "so has that: {last} {}", store.bytes());
     store.unmark(&id("open"), Mark::Open, "").unwrap();
     store.unmark(&id("idle"), Mark::Open, "").unwrap();

@@ -2,20 +2,22 @@
 
 use std::{
     io::ErrorKind,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use super::{Inner, Store, upkeep::bury};
 use crate::{
-    lock::unspoiled,
+    lock::{Lock, unspoiled},
     tape::{
-        Damage, Durability, Notify, TapeError,
+        Damage, Notify, TapeError,
         disk::LogFile,
-        handle::Tape,
+        handle::{Log, State, Tape},
         line::Chain,
-        log::Log,
-        owner::{BURIAL_LOOK, BURIAL_WAIT, Claim},
+        owner::Claim,
         queue::{Job, What},
     },
     words::ids::SessionId,
@@ -26,7 +28,7 @@ const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
 
 impl Store {
     /// Claims a session, against other owners and against the other handles of this store.
-    pub(super) fn claim_session(&self, session: &SessionId) -> Result<Claim, TapeError> {
+    pub(super) fn claim_session<'s>(&'s self, session: &'s SessionId) -> Result<Claiming<'s>, TapeError> {
         let writer = &self.inner.writer;
         let mut live = writer.live.lock();
         let started = Instant::now();
@@ -47,38 +49,24 @@ impl Store {
         // The place is taken from now on, though there is no log in it yet.
         live.insert(session.clone(), Weak::new());
         drop(live);
-        let take = || {
-            let replay = |name: &str| {
-                let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
-                failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
-            };
-            // Not locked meanwhile: there may be megabytes to replay.
-            writer.owner().and_then(|owner| Claim::take(&writer.layout, &owner, session, replay))
+        let mut claiming = Claiming { store: self, session, claim: None, is_kept: false };
+        let replay = |name: &str| {
+            let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
+            failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
         };
-        let mut claimed = writer.finish_with(session).and_then(|()| take());
-        let started = Instant::now();
-        // Where somebody is at what a dead owner left, nobody has it yet.
-        while let Err(TapeError::Claimed { .. }) = claimed
-            && Claim::is_of_the_dead(&writer.layout, session)
-            && started.elapsed() < BURIAL_WAIT
-        {
-            std::thread::sleep(BURIAL_LOOK);
-            claimed = take();
-        }
-        let Err(error) = claimed else { return claimed };
-        self.unclaim(session, None);
-        // A removal takes the folder away under a claim that is just being made.
-        let is_missing = matches!(&error, TapeError::Io { source, .. } if source.kind() == ErrorKind::NotFound)
-            && !writer.layout.session(session).exists();
-        Err(if is_missing { TapeError::Missing { session: session.clone() } } else { error })
-    }
-
-    /// Gives a session back for which there is no handle yet.
-    pub(super) fn unclaim(&self, session: &SessionId, claim: Option<Claim>) {
-        if let Some(claim) = claim {
-            claim.release();
-        }
-        self.inner.writer.live.lock().remove(session);
+        // Not locked meanwhile: there may be megabytes to replay.
+        let owner = writer.finish_with(session).and_then(|()| writer.owner());
+        let claimed = owner.and_then(|owner| Claim::take(&writer.layout, &owner, session, replay));
+        claiming.claim = Some(claimed.map_err(|error| match error {
+            // A removal takes the folder away under a claim that is just being made.
+            TapeError::Io { source, .. }
+                if source.kind() == ErrorKind::NotFound && !writer.layout.session(session).exists() =>
+            {
+                TapeError::Missing { session: session.clone() }
+            }
+            error => error,
+        })?);
+        Ok(claiming)
     }
 
     #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
@@ -92,7 +80,17 @@ impl Store {
         claim: Claim,
         damage: Option<Damage>,
     ) -> Tape {
-        let log = Arc::new(Log::new(session, notify, chain, anchors, file, claim));
+        let state = State { end: chain, anchors, is_on_its_way: false, mark: None, mark_failed: None };
+        let log = Arc::new(Log {
+            session: session.clone(),
+            notify,
+            state: Lock::new(state),
+            given_back: AtomicBool::new(false),
+            file: Lock::new(file),
+            used: AtomicU64::new(0),
+            claim: Lock::new(Some(claim)),
+            then: Lock::default(),
+        });
         self.inner.writer.live.lock().insert(session.clone(), Arc::downgrade(&log));
         Tape::new(Arc::clone(&self.inner), log, damage)
     }
@@ -103,27 +101,27 @@ impl Store {
 pub(super) struct Claiming<'s> {
     store: &'s Store,
     session: &'s SessionId,
-    /// Absent where the claim's file is gone already.
+    /// Absent where the claim's file is gone already, or not there yet.
     pub(super) claim: Option<Claim>,
-    kept: bool,
+    is_kept: bool,
 }
 
-impl<'s> Claiming<'s> {
-    pub(super) fn new(store: &'s Store, session: &'s SessionId, claim: Claim) -> Claiming<'s> {
-        Claiming { store, session, claim: Some(claim), kept: false }
-    }
-
+impl Claiming<'_> {
     pub(super) fn keep(mut self) -> Claim {
-        self.kept = true;
+        self.is_kept = true;
         self.claim.take().expect("whoever takes the claim away does not keep it")
     }
 }
 
 impl Drop for Claiming<'_> {
     fn drop(&mut self) {
-        if !self.kept {
-            self.store.unclaim(self.session, self.claim.take());
+        if self.is_kept {
+            return;
         }
+        if let Some(claim) = self.claim.take() {
+            claim.release();
+        }
+        self.store.inner.writer.live.lock().remove(self.session);
     }
 }
 
@@ -134,9 +132,10 @@ impl Inner {
         if log.given_back.swap(true, Ordering::AcqRel) {
             return;
         }
-        let waits =
-            self.writer.options.durability == Durability::Power || self.writer.is_stalled() || log.is_on_its_way();
-        if !waits || self.queue.push(&self.writer, Job::new(log, What::Release)).is_err() {
+        // Does not wait for what is being written.
+        let is_idle = || log.state.try_lock().is_some_and(|state| state.is_idle());
+        let is_now = self.writer.needs_no_sync() && !self.writer.is_stalled() && is_idle();
+        if is_now || self.queue.push(Job::new(log, What::Release)).is_err() {
             self.writer.release(log);
         }
     }
@@ -158,7 +157,7 @@ mod tests {
         let session: SessionId = "s".parse().unwrap();
         for _ in 0..2 {
             let claimed = store.claim_session(&session);
-            assert!(matches!(&claimed, Err(TapeError::Missing { session: named }) if *named == session), "{claimed:?}");
+            assert!(matches!(claimed, Err(TapeError::Missing { session: ref named }) if *named == session));
         }
     }
 }

@@ -9,20 +9,25 @@
 //! ```
 
 use std::{
+    fs::File,
     io::{self, Write as _},
-    sync::{Arc, Weak},
+    sync::Weak,
+    time::Duration,
 };
 
-use super::{Claiming, Durability, Store, folder_lock::FolderLock, notes};
+use super::{Durability, Store, notes};
 use crate::{
     tape::{
         Mark, TapeError,
-        layout::{ids_in, make_folder, new_file, open_or_make, remove_file, sync_folder},
+        layout::{ids_in, lock_within, make_folder, open_or_make, remove_file, sync_folder},
         owner::{Claim, is_alive},
-        queue::{Job, Mark as TurnMark, Wanted, What},
+        queue::{Job, Mark as TurnMark, What},
     },
     words::ids::SessionId,
 };
+
+/// How long it is waited for another one who decides whether a session stays.
+const DECISION_WAIT: Duration = Duration::from_secs(10);
 
 type Marked = Vec<(SessionId, String)>;
 
@@ -37,14 +42,13 @@ impl Store {
             }
             Mark::Parked => self.put_parked(session, about),
             Mark::Protected => {
-                let _decided = FolderLock::decide(layout, session)?;
+                let _decided = self.decide(session)?;
                 make_folder(&layout.protected())?;
                 touch(layout.protected().join(session.as_str()))
             }
             Mark::Hidden => {
-                let claim = self.claim_session(session)?;
-                let _claiming = Claiming::new(self, session, claim);
-                let _decided = FolderLock::decide(layout, session)?;
+                let _claiming = self.claim_session(session)?;
+                let _decided = self.decide(session)?;
                 notes::put(layout, session);
                 make_folder(&layout.hidden())?;
                 touch(layout.hidden().join(session.as_str()))?;
@@ -54,7 +58,7 @@ impl Store {
                 Ok(())
             }
             Mark::Fork => {
-                let _decided = FolderLock::decide(layout, session)?;
+                let _decided = self.decide(session)?;
                 let fork = fork_of(about)?;
                 make_folder(&layout.forks(session))?;
                 touch(layout.fork_mark(session, &fork))?;
@@ -134,7 +138,7 @@ impl Store {
             Err(_) => true,
             Ok(Some(owner)) => {
                 let ours = self.inner.writer.owner.lock().as_ref().is_some_and(|ours| ours.identity.owner == owner);
-                ours || is_alive(self.layout(), &owner)
+                ours || is_alive(self.layout(), &owner).unwrap_or(true)
             }
         }
     }
@@ -148,18 +152,16 @@ impl Store {
         let mut state = log.state.lock();
         // What was wanted before does not count any more.
         state.mark_failed = None;
-        let is_its_turn = state.marks == 0 && state.outstanding == 0;
-        if is_its_turn && let Some(_began) = writer.in_place() {
+        if state.is_idle()
+            && let Some(_began) = writer.in_place()
+        {
             return mark.put(&writer.layout, session);
         }
-        // Of one that waits already, and that no append stands behind, the last word counts: a session that is refused again and
-        // again queues nothing more.
-        if !state.mark.as_ref().is_some_and(|wanted| wanted.change(mark)) {
-            let wanted = Arc::new(Wanted::new(mark));
-            self.inner.queue.push(writer, Job::new(&log, What::Mark(wanted.clone())))?;
-            state.marks += 1;
-            state.mark = Some(wanted);
+        // Of one that waits already the last word counts: a session that is refused again and again queues nothing more.
+        if state.mark.is_none() {
+            self.inner.queue.push(Job::new(&log, What::Mark))?;
         }
+        state.mark = Some(mark);
         Ok(())
     }
 
@@ -168,20 +170,26 @@ impl Store {
         let folder = self.layout().parked();
         make_folder(&folder)?;
         let path = folder.join(session.as_str());
-        // A name that is no session's, and nobody else's.
-        let draft = folder.join(format!(".new-{session}-{}", uuid::Uuid::now_v7().simple()));
-        let write = || {
-            let mut file = new_file(&draft)?;
+        // That there is a mark is what counts: where it is cut off, it says less.
+        let written = open_or_make(&path).and_then(|mut file| {
+            file.set_len(0)?;
             file.write_all(format!("{text}\n").as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&draft, &path)
-        };
-        let written = write();
-        if written.is_err() {
-            // There is nothing in it that anybody misses.
-            let _ = std::fs::remove_file(&draft);
-        }
+            file.sync_all()
+        });
         written.map_err(TapeError::io("write", path))
+    }
+
+    /// Keeps all others from deciding whether a session stays, until the file is dropped. [`TapeError::Missing`] where it is not
+    /// there by then. A removal and a protection of the same session agree on it like that: both lock the folder of the sessions
+    /// while they look and act, so the removal sees the protection, or who protects hears that the session is gone.
+    pub(super) fn decide(&self, session: &SessionId) -> Result<File, TapeError> {
+        let path = self.layout().sessions();
+        let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
+        match lock_within(&folder, DECISION_WAIT) {
+            Ok(true) => self.must_be_there(session).map(|()| folder),
+            Ok(false) => Err(TapeError::io("lock", &path)(io::ErrorKind::TimedOut.into())),
+            Err(error) => Err(TapeError::io("lock", &path)(error)),
+        }
     }
 }
 

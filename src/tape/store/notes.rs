@@ -6,12 +6,12 @@
 //! deleted/index.taken   those that a scrub is at, or was when it died
 //! ```
 
-use std::{io::Write as _, path::PathBuf};
+use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf};
 
 use crate::{
     tape::{
         TapeError,
-        layout::{Layout, make_folder, open_or_make},
+        layout::{Layout, make_folder},
     },
     words::ids::SessionId,
 };
@@ -35,19 +35,18 @@ pub(super) fn is_note(name: &str) -> bool {
 
 /// Notes that the index may have something of it. Nothing where there is no index.
 pub(super) fn put(layout: &Layout, session: &SessionId) {
-    if layout.root.join("index.db").exists() {
-        let made = make_folder(&layout.deleted()).and_then(|()| {
-            let path = note(layout);
-            let file = open_or_make(&path).map_err(TapeError::io("open", &path))?;
-            drop(file);
-            let appended = std::fs::OpenOptions::new().append(true).open(&path);
-            let written = appended.and_then(|mut file| file.write_all(format!("{session}\n").as_bytes()));
-            written.map_err(TapeError::io("write", path))
-        });
-        // There is no room for it on a full disk. A search finds nothing of it all the same; its words stay until another note.
-        if let Err(error) = made {
-            tracing::warn!(%session, %error, "what was deleted stays in the index for now");
-        }
+    if !layout.root.join("index.db").exists() {
+        return;
+    }
+    let made = make_folder(&layout.deleted()).and_then(|()| {
+        let path = note(layout);
+        let opened = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+        let written = opened.and_then(|mut file| file.write_all(format!("{session}\n").as_bytes()));
+        written.map_err(TapeError::io("write", path))
+    });
+    // There is no room for it on a full disk. A search finds nothing of it all the same; its words stay until another note.
+    if let Err(error) = made {
+        tracing::warn!(%session, %error, "what was deleted stays in the index for now");
     }
 }
 

@@ -7,20 +7,19 @@ use std::{
 };
 
 use super::{
-    Claiming, Store,
-    folder_lock::FolderLock,
-    notes,
+    Store, notes,
     sound::{SoundEnd, sound_end},
-    summary,
 };
 use crate::{
     tape::{
         Anchor, Entry, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore, TapeWriter,
+        appends::read_range,
         disk::LogFile,
+        handle::make_first_anchor,
         layout::{FIRST_ANCHOR, Layout, anchor_name, anchor_number, make_folder, make_new_folder, remove_file},
         line::{Chain, Sum, glance},
-        log::make_first_anchor,
-        read::{again_if_damaged, first_line, newest_at, read_range},
+        lineage::origin,
+        read::{again_if_damaged, first_line, last_seen, newest_at},
         seek::find,
     },
     words::ids::{Seq, SessionId},
@@ -43,15 +42,15 @@ impl TapeStore for Store {
         match make_new_folder(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 // Somebody died between making a session and its first entry: nobody was told that it exists.
-                if summary::summary(layout, session.clone())?.seq > Seq::ZERO {
+                if summary(layout, session.clone())?.seq > Seq::ZERO {
                     return Err(exists());
                 }
             }
             made => made.map_err(TapeError::io("make", &folder))?,
         }
         fault!(self.faults(), "tape.create.folder", session.as_str());
-        let claim = match self.claim_session(session) {
-            Ok(claim) => claim,
+        let mut claiming = match self.claim_session(session) {
+            Ok(claiming) => claiming,
             Err(TapeError::Claimed { .. }) => return Err(exists()),
             Err(error) => {
                 // Not where somebody else has put something into it.
@@ -59,7 +58,6 @@ impl TapeStore for Store {
                 return Err(error);
             }
         };
-        let mut claiming = Claiming::new(self, session, claim);
         fault!(self.faults(), "tape.create.claimed", session.as_str());
         let (anchor, chain) = match after {
             None => (FIRST_ANCHOR.to_owned(), Chain::start(session, FIRST_ANCHOR)),
@@ -71,7 +69,7 @@ impl TapeStore for Store {
             }
         };
         // Another one may have been faster, and is through with it.
-        let is_empty = summary::summary(layout, session.clone())?.seq == Seq::ZERO;
+        let is_empty = summary(layout, session.clone())?.seq == Seq::ZERO;
         let made = if is_empty { self.make_empty(session, &anchor) } else { Err(exists()) };
         match made {
             Ok(file) => Ok(Box::new(self.hand_out(session, notify, chain, vec![anchor], file, claiming.keep(), None))),
@@ -89,18 +87,17 @@ impl TapeStore for Store {
     fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
         self.inner.must_write()?;
         self.must_be_there(session)?;
-        let claim = self.claim_session(session)?;
-        let before = claim.before.clone();
-        let claiming = Claiming::new(self, session, claim);
+        let claiming = self.claim_session(session)?;
         // It may have been deleted before the claim was ours.
         self.must_be_there(session)?;
         fault!(self.faults(), "tape.load.claimed", session.as_str());
         let (opened, file) = self.open_claimed(session)?;
-        let (chain, anchors, claim) = (opened.chain, opened.anchors, claiming.keep());
+        let (chain, anchors, mut claim) = (opened.chain, opened.anchors, claiming.keep());
+        let rebooted = self.was_rebooted(claim.before.take());
         let tape = self.hand_out(session, notify, chain, anchors, file, claim, opened.damage.clone());
         let (tape, entries) = (Box::new(tape), opened.entries);
         let (repair, read_only) = (opened.repair, opened.damage);
-        Ok(LoadedTape { tape, entries, repair, read_only, rebooted: self.was_rebooted(before) })
+        Ok(LoadedTape { tape, entries, repair, read_only, rebooted })
     }
 
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
@@ -126,7 +123,7 @@ impl TapeStore for Store {
 
     fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError> {
         self.must_be_there(session)?;
-        summary::summary(self.layout(), session.clone())
+        summary(self.layout(), session.clone())
     }
 
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
@@ -138,12 +135,11 @@ impl TapeStore for Store {
         self.inner.must_write()?;
         self.must_be_there(session)?;
         let layout = self.layout();
-        let claim = self.claim_session(session)?;
-        let mut claiming = Claiming::new(self, session, claim);
+        let mut claiming = self.claim_session(session)?;
         // Only now nobody else can begin a turn.
         self.must_be_there(session)?;
         // Nor keep it from going, without being told that it has.
-        let decided = FolderLock::decide(layout, session)?;
+        let decided = self.decide(session)?;
         fault!(self.faults(), "tape.delete.claimed", session.as_str());
         for mark in unless {
             if !self.marked(*mark, Some(session))?.is_empty() {
@@ -151,7 +147,7 @@ impl TapeStore for Store {
             }
         }
         if let Some(expected) = last {
-            let last = summary::summary(layout, session.clone())?.seq;
+            let last = summary(layout, session.clone())?.seq;
             if last != expected {
                 return Err(TapeError::GoneOn { session: session.clone(), expected, last });
             }
@@ -231,6 +227,29 @@ fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anc
         first: first.seq,
         time: first.time,
     }))
+}
+
+/// Reads the ends of a session's files.
+fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> {
+    let folders = layout.anchor_names(&id)?;
+    let from = origin(layout, &id, &folders)?;
+    let anchors: Vec<PathBuf> = folders.iter().map(|anchor| layout.entries(&id, anchor)).collect();
+    let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
+    let mut last = None;
+    for path in anchors.iter().rev() {
+        last = last_seen(path)?;
+        if last.is_some() {
+            break;
+        }
+    }
+    Ok(SessionSummary {
+        created: first.and_then(|line| glance(&line)).map(|first| first.time),
+        last: last.as_ref().map(|last| last.time),
+        seq: last.map_or(Seq::ZERO, |last| last.seq),
+        bytes: anchors.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum(),
+        from,
+        id,
+    })
 }
 
 /// Takes a session's folder out of sight, in one go.

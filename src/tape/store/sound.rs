@@ -11,10 +11,12 @@
 use crate::{
     tape::{
         Damage, TapeError,
+        appends::begun_by,
         layout::Layout,
         line::{Decoded, Rest, Sum},
         lineage::{FORK_DEPTH_MAX, origin},
-        read::{newest_at, read_file_surely},
+        read::read_file,
+        whole::END,
     },
     words::ids::{Seq, SessionId},
 };
@@ -34,7 +36,14 @@ pub struct SoundEnd {
 /// The last whole append of a session where it is sound, else the last one before what is damaged. Of a fork without an anchor of
 /// its own that may be an entry of what it goes on from. Takes no lock and changes nothing.
 pub(super) fn sound_end(layout: &Layout, session: &SessionId) -> Result<SoundEnd, TapeError> {
-    let End { last, damage } = end_through(layout, session, None, 0)?;
+    let mut end = end_through(layout, session, END, 0)?;
+    // As `again_if_damaged`: what is being cut back looks like damage.
+    for _ in 0..3 {
+        if end.damage.is_some() {
+            end = end_through(layout, session, END, 0)?;
+        }
+    }
+    let End { last, damage } = end;
     let Last { owner, seq, .. } = last.unwrap_or_else(|| Last::none(session));
     Ok(SoundEnd { session: owner, seq, damage: damage.map(|damage| Damage { last_good: seq, ..damage }) })
 }
@@ -57,25 +66,22 @@ struct End {
     damage: Option<Damage>,
 }
 
-/// The sound end of what a session says through that entry; of all it says where none is named.
-fn end_through(layout: &Layout, session: &SessionId, through: Option<Seq>, deep: u32) -> Result<End, TapeError> {
+/// The sound end of what a session says through that entry.
+fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) -> Result<End, TapeError> {
     if deep > FORK_DEPTH_MAX {
         return Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX });
     }
     let folders = layout.anchor_names(session)?;
     let forked = origin(layout, session, &folders)?;
-    let begun = match through {
-        Some(through) => newest_at(layout, session, &folders, through)?.map_or(0, |n| n + 1),
-        None => folders.len(),
-    };
+    let begun = begun_by(layout, session, &folders, through)?;
     let mut damage: Option<Damage> = None;
     for (anchor, folder) in folders[..begun].iter().enumerate().rev() {
-        let (bytes, read) = read_file_surely(layout, session, folder)?;
+        let (bytes, read) = read_file(layout, session, folder)?;
         let file = layout.entries(session, folder);
         let named = |line, what| Damage { file: file.clone(), line, what, last_good: Seq::ZERO };
-        let is_short = through.is_some_and(|through| read.chain.seq < through);
+        let is_short = through != END && read.chain.seq < through;
         match &read.rest {
-            Rest::Bad { line, what } if through.is_none() || is_short => {
+            Rest::Bad { line, what } if through == END || is_short => {
                 damage.get_or_insert_with(|| named(*line, what.clone()));
             }
             Rest::Torn { line, what } if is_short => {
@@ -92,7 +98,7 @@ fn end_through(layout: &Layout, session: &SessionId, through: Option<Seq>, deep:
             // An anchor without one sound entry: the one before it may have some.
             continue;
         };
-        let before = end_through(layout, &forked.parent, Some(forked.seq), deep + 1)?;
+        let before = end_through(layout, &forked.parent, forked.seq, deep + 1)?;
         let stands_at = before.last.as_ref().map(|last| (last.seq, last.sum));
         if last.is_none() {
             // What a bad line says of where it goes on from is believed only if that has the very entry which it names.
@@ -110,11 +116,8 @@ fn end_through(layout: &Layout, session: &SessionId, through: Option<Seq>, deep:
 }
 
 /// The last sound entry of a file through that one, and its checksum.
-fn last_of(read: &Decoded, bytes: &[u8], through: Option<Seq>) -> Option<(Seq, Sum)> {
-    let kept = match through {
-        Some(through) => read.entries.iter().take_while(|entry| entry.seq <= through).count(),
-        None => read.entries.len(),
-    };
+fn last_of(read: &Decoded, bytes: &[u8], through: Seq) -> Option<(Seq, Sum)> {
+    let kept = read.entries.iter().take_while(|entry| entry.seq <= through).count();
     let newest = read.more.iter().take(kept).rposition(|more| *more == 0)?;
     let end = read.offsets.get(newest + 1).copied().unwrap_or(read.good_bytes);
     let line = bytes.get(read.offsets[newest]..end)?.strip_suffix(b"\n")?;

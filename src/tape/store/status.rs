@@ -3,6 +3,8 @@
 //! All of it is known from a handful of marks, each read once for any number of sessions; only who has a session is looked up for
 //! each. No tape is read.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -52,53 +54,36 @@ pub enum SessionStatus {
 #[derive(Debug)]
 pub(crate) struct SessionStatuses<'s> {
     store: &'s dyn TapeStore,
-    parked: Vec<SessionId>,
-    hidden: Vec<SessionId>,
-    protected: Vec<SessionId>,
-    open: Vec<SessionId>,
+    marked: BTreeSet<(Mark, SessionId)>,
 }
 
 impl<'s> SessionStatuses<'s> {
     /// Reads four kinds of marks.
     pub(crate) fn of_all(store: &'s dyn TapeStore) -> Result<SessionStatuses<'s>, TapeError> {
-        let marked = |mark| -> Result<Vec<SessionId>, TapeError> {
-            Ok(store.marks(mark, None)?.into_iter().map(|(session, _)| session).collect())
-        };
-        let (parked, hidden) = (marked(Mark::Parked)?, marked(Mark::Hidden)?);
-        Ok(SessionStatuses { store, parked, hidden, protected: marked(Mark::Protected)?, open: marked(Mark::Open)? })
+        let mut marked = BTreeSet::new();
+        for mark in [Mark::Parked, Mark::Hidden, Mark::Protected, Mark::Open] {
+            marked.extend(store.marks(mark, None)?.into_iter().map(|(session, _)| (mark, session)));
+        }
+        Ok(SessionStatuses { store, marked })
     }
 
     /// How a session stands. Looks up who has it.
     pub(crate) fn of(&self, session: &SessionId) -> SessionStatus {
         match () {
-            () if self.is_hidden(session) => SessionStatus::Hidden,
-            () if has(&self.parked, session) => SessionStatus::Parked,
+            () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,
+            () if self.has(Mark::Parked, session) => SessionStatus::Parked,
             () if self.is_held(session) => SessionStatus::Live,
             () => SessionStatus::Passive,
         }
     }
 
-    /// Whether a turn of it is open.
-    pub(crate) fn is_open(&self, session: &SessionId) -> bool {
-        has(&self.open, session)
-    }
-
-    /// Whether it is never swept.
-    pub(crate) fn is_protected(&self, session: &SessionId) -> bool {
-        has(&self.protected, session)
-    }
-
-    /// Whether it was deleted.
-    pub(crate) fn is_hidden(&self, session: &SessionId) -> bool {
-        has(&self.hidden, session)
+    /// Whether that is noted of it: that it is parked, deleted, never swept, or in a turn.
+    pub(crate) fn has(&self, mark: Mark, session: &SessionId) -> bool {
+        self.marked.contains(&(mark, session.clone()))
     }
 
     /// Of what cannot be told somebody has it, for all that is known.
     fn is_held(&self, session: &SessionId) -> bool {
         self.store.marks(Mark::Held, Some(session)).map_or(true, |held| !held.is_empty())
     }
-}
-
-fn has(sorted: &[SessionId], session: &SessionId) -> bool {
-    sorted.binary_search(session).is_ok()
 }

@@ -1,10 +1,8 @@
 //! The parts of a store that are not tapes: its version, its reserve, what dead owners left.
 
 use std::{
-    io::{self, Write},
+    io::{self, Read as _, Write as _},
     path::Path,
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
 use super::{StoreOptions, StoreReport, notes::is_note, primitives::remove_moved};
@@ -12,13 +10,10 @@ use crate::tape::{
     Durability, TapeError,
     commit::{self, Replayed},
     disk::{Disk, within_limit},
-    layout::{Layout, folders_above, make_folder, names_in, new_file, remove_file, sync_folder},
-    owner::{BURIAL_LOOK, BURIAL_WAIT, DeadOwner, Owner, is_being_buried},
+    layout::{Layout, folders_above, make_folder, names_in, new_file, open_or_make, remove_file, sync_folder},
+    owner::{Owner, is_alive, lock_burials, owner_names},
 };
 use crate::words::ids::SessionId;
-
-/// How old something half-made is before it counts as left behind.
-const DRAFT_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// What is kept for whoever opens the store when the disk is full and its owner is dead: a lock file, a folder and some names.
 const SPARE_BYTES_MAX: u64 = 16 * 1024;
@@ -45,27 +40,26 @@ pub(in crate::tape) fn become_owner(
         above.iter().try_for_each(|folder| sync_folder(folder))?;
     }
     fault!(options.faults, "tape.open.folders", "store");
+    // What another store is at just now is done, and its sessions are marked, when this one is open.
+    let burials = lock_burials(layout)?;
+    if burials.is_some() {
+        report.undone.extend(remove_drafts(layout).err());
+    }
+    let names = if burials.is_some() { owner_names(layout)? } else { Vec::new() };
     let mut dead = Vec::new();
-    let started = Instant::now();
-    for name in DeadOwner::names(layout)? {
-        // What another store is at just now is done, and its sessions are marked, when this one is open.
-        let lock = loop {
-            match DeadOwner::lock(layout, &name) {
-                Ok(None) if is_being_buried(layout, &name) && started.elapsed() < BURIAL_WAIT => sleep(BURIAL_LOOK),
-                lock => break lock,
-            }
-        };
-        match lock {
-            Ok(lock) => dead.extend(lock.map(|lock| (name, lock))),
+    for name in names {
+        match is_alive(layout, &name) {
+            Ok(true) => {}
+            Ok(false) => dead.push(name),
             Err(error) => report.undone.push(error),
         }
     }
     // First of all, so that there is room for us on a full disk: this is what it was kept for.
-    for (name, _) in &dead {
+    for name in &dead {
         report.undone.extend(remove_reserves(layout, name).err());
     }
     let owner = Owner::new(layout, options.durability)?;
-    for (name, lock) in dead {
+    for name in dead {
         fault!(options.faults, "tape.open.dead_owner", "store");
         match bury(disk, layout, &name) {
             Ok(replayed) => {
@@ -75,27 +69,17 @@ pub(in crate::tape) fn become_owner(
             }
             Err(error) => report.undone.push(error),
         }
-        drop(lock);
     }
-    remove_drafts(layout);
+    drop(burials);
     report.undone.extend(remove_deleted(layout));
     report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
     Ok(owner)
 }
 
-/// Removes what was made to get another name, by somebody who died before it got that. Only what is old: younger ones may be
-/// just on their way.
-fn remove_drafts(layout: &Layout) {
-    let owners = names_in(&layout.owners()).unwrap_or_default().into_iter().filter(|name| !name.contains('.'));
-    let versions = names_in(&layout.root).unwrap_or_default().into_iter().filter(|name| name.starts_with("version."));
-    let paths = owners.map(|name| layout.owners().join(name)).chain(versions.map(|name| layout.root.join(name)));
-    for path in paths {
-        let age = std::fs::metadata(&path).and_then(|there| there.modified()).ok().and_then(|time| time.elapsed().ok());
-        if age.is_some_and(|age| age > DRAFT_AGE) {
-            // It is in nobody's way: another time, else.
-            let _ = std::fs::remove_file(&path);
-        }
-    }
+/// Removes lock files that never got their name: who makes one keeps others from what the dead left, so whoever began these is dead.
+fn remove_drafts(layout: &Layout) -> Result<(), TapeError> {
+    let drafts = names_in(&layout.owners())?.into_iter().filter(|name| !name.contains('.'));
+    drafts.map(|name| layout.owners().join(name)).try_for_each(|draft| remove_file(&draft))
 }
 
 /// Removes what deletions that were cut off had moved out of sight. Says what failed; the next one is done all the same.
@@ -109,11 +93,17 @@ fn remove_deleted(layout: &Layout) -> Vec<TapeError> {
     moved.filter_map(|(name, id)| remove_moved(layout, &id, &layout.deleted().join(name)).err()).collect()
 }
 
-/// Does what a dead owner left undone. The caller holds its lock.
+/// Does what a dead owner left undone. The caller [locks burials](lock_burials). The lock file stays as long as the log: it says who
+/// that was.
 pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Replayed, TapeError> {
     remove_reserves(layout, name)?;
     let replayed = commit::replay(disk, layout, name)?;
     remove_file(&layout.commit_log(name).with_extension("new"))?;
+    if replayed.failed.is_empty() {
+        let is_its_own = |left: &String| left.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let left = names_in(&layout.owners())?.into_iter().filter(is_its_own);
+        left.map(|left| layout.owners().join(left)).try_for_each(|left| remove_file(&left))?;
+    }
     Ok(replayed)
 }
 
@@ -137,13 +127,7 @@ fn keep_room(path: &Path, bytes: u64) -> Result<(), TapeError> {
     }
     let make = || -> io::Result<()> {
         within_limit(bytes)?;
-        let file = new_file(path)?;
-        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-                io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut &file).map(drop)
-            }
-            made => made.map_err(io::Error::from),
-        }
+        io::copy(&mut io::repeat(0).take(bytes), &mut new_file(path)?).map(drop)
     };
     make().map_err(|error| {
         let _ = std::fs::remove_file(path);
@@ -158,10 +142,8 @@ pub(in crate::tape) fn check_version(layout: &Layout, make: bool) -> Result<(), 
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if make {
-                let draft = layout.root.join(format!("version.{}", uuid::Uuid::now_v7().simple()));
-                let made = new_file(&draft)
-                    .and_then(|mut new| new.write_all(format!("{LAYOUT_VERSION}\n").as_bytes()))
-                    .and_then(|()| std::fs::rename(&draft, &file));
+                let made =
+                    open_or_make(&file).and_then(|mut new| new.write_all(format!("{LAYOUT_VERSION}\n").as_bytes()));
                 made.map_err(TapeError::io("make", &file))?;
             }
             return Ok(());

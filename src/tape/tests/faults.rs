@@ -2,45 +2,52 @@
 
 use std::{
     fs,
-    sync::{Arc, Mutex, atomic::Ordering, mpsc::channel},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use super::{power::copy, support::*};
+use super::support::*;
 use crate::{
     tape::{Appended, Store, StoreOptions, TapeError},
     words::ids::Seq,
 };
 
-/// A tape on a slow disk, of which one append stands at the gate and the next are queued.
-fn queued(folder: &std::path::Path, options: StoreOptions, seqs: u64) -> (Store, Arc<FakeDisk>, Waiting) {
+/// So many tapes on a slow disk, each with an entry: the second one of the first stands at the gate, and those of the others are
+/// queued.
+fn queued(folder: &std::path::Path, options: StoreOptions, many: usize) -> (Store, Arc<FakeDisk>, Vec<Waiting>) {
     let disk = FakeDisk::new();
     disk.be_slow();
     let store = store_on(folder, options, &disk);
-    let mut tape = Waiting::create(&store, &id("s"));
-    tape.append(&[entry(1)]).unwrap();
+    let mut tapes: Vec<Waiting> = (0..many).map(|n| Waiting::create(&store, &id(&format!("s{n}")))).collect();
+    for tape in &mut tapes {
+        tape.append(&[entry(1)]).unwrap();
+    }
+    // What is told is taken out of the queue a moment later.
+    assert!(store.settle(LONG));
     disk.shut();
-    for seq in 2..=seqs {
-        assert!(matches!(tape.tape.append(&[entry(seq)]), Appended::Later));
+    for tape in &mut tapes {
+        assert!(matches!(tape.tape.append(&[entry(2)]), Appended::Later));
     }
     disk.wait_until_one_waits();
-    (store, disk, tape)
+    (store, disk, tapes)
 }
 
 #[test]
-fn what_waits_for_a_slow_disk_is_told_in_order() {
+fn what_waits_for_a_slow_disk_is_told_when_it_is_there() {
     for options in [small(), power()] {
         let folder = own_folder();
-        let (store, disk, tape) = queued(folder.path(), options, 50);
-        assert_eq!((tape.tape.outstanding(), tape.tape.last()), (49, Seq(1)));
+        let (store, disk, tapes) = queued(folder.path(), options, 50);
+        assert!(tapes.iter().all(|tape| tape.tape.last() == Seq(1)));
         assert!(!store.settle(std::time::Duration::ZERO));
         disk.open_up();
-        for seq in 2..=50 {
-            assert_eq!(tape.told.recv_timeout(LONG).unwrap().unwrap(), Seq(seq));
+        for tape in &tapes {
+            assert_eq!(tape.told.recv_timeout(LONG).unwrap().unwrap(), Seq(2));
+            assert_eq!(tape.tape.last(), Seq(2));
         }
         assert!(store.settle(LONG));
-        assert_eq!((tape.tape.outstanding(), tape.tape.last()), (0, Seq(50)));
-        assert_eq!(store.read(&id("s"), Seq(0)).unwrap(), entries(1..=50));
+        for n in 0..50 {
+            assert_eq!(store.read(&id(&format!("s{n}")), Seq(0)).unwrap(), entries(1..=2));
+        }
     }
 }
 
@@ -72,105 +79,46 @@ fn in_place_is_written_only_while_the_disk_is_calm() {
 fn a_full_queue_says_busy_and_takes_nothing() {
     let folder = own_folder();
     let options = StoreOptions { queue_appends_max: 5, ..small() };
-    let (store, disk, mut tape) = queued(folder.path(), options, 6);
+    let (store, disk, tapes) = queued(folder.path(), options, 5);
+    let mut more = Waiting::create(&store, &id("more"));
     for _ in 0..3 {
-        assert!(matches!(tape.tape.append(&[entry(7)]), Appended::Now(Err(TapeError::Busy { waiting: 5 }))));
+        assert!(matches!(more.tape.append(&[entry(1)]), Appended::Now(Err(TapeError::Busy { waiting: 5 }))));
     }
     disk.open_up();
     assert!(store.settle(LONG));
-    assert!(tape.told.try_iter().all(|told| told.is_ok()));
-    tape.append(&[entry(7)]).unwrap();
-    assert_eq!(store.read(&id("s"), Seq(0)).unwrap(), entries(1..=7));
-    drop(tape);
+    assert!(tapes.iter().all(|tape| tape.told.try_iter().all(|told| told.is_ok())));
+    more.append(&[entry(1)]).unwrap();
+    assert_eq!(store.read(&id("more"), Seq(0)).unwrap(), entries(1..=1));
+    drop(tapes);
     let options = StoreOptions { queue_bytes_max: 1000, ..small() };
     let folder = own_folder();
-    let (_store, disk, mut tape) = queued(folder.path(), options, 3);
-    let many = entries(4..=20);
-    assert!(matches!(tape.tape.append(&many), Appended::Now(Err(TapeError::Busy { waiting: 2 }))));
+    let (store, disk, _tapes) = queued(folder.path(), options, 2);
+    let mut more = Waiting::create(&store, &id("more"));
+    assert!(matches!(more.tape.append(&entries(1..=17)), Appended::Now(Err(TapeError::Busy { waiting: 2 }))));
     disk.open_up();
 }
 
 #[test]
-fn what_is_queued_behind_a_failure_fails_with_it_until_the_caller_starts_anew() {
+fn what_waits_when_the_disk_fails_is_told_and_can_be_appended_again() {
     for options in [small(), power()] {
         let folder = own_folder();
-        let (store, disk, mut tape) = queued(folder.path(), options, 3);
-        // 2 and 3 are on their way. In `Power` they may go as one group; then all of it fails.
+        let (store, disk, mut tapes) = queued(folder.path(), options, 3);
+        // In `Power` they may go as one group; then all of it fails.
         disk.fail_from(0, 1000);
         disk.open_up();
-        for _ in 2..=3 {
+        for tape in &mut tapes {
             assert!(tape.told.recv_timeout(LONG).unwrap().unwrap_err().is_full());
+            assert_eq!(tape.tape.last(), Seq(1));
         }
         assert!(store.settle(LONG));
-        // One that has not heard of it yet.
-        assert!(tape.append(&[entry(4)]).unwrap_err().is_full());
         disk.heal();
-        assert!(tape.append(&[entry(4)]).unwrap_err().is_full(), "4 does not follow what is on the tape");
-        assert_eq!(tape.tape.last(), Seq(1));
-        tape.append(&entries(2..=4)).unwrap();
-        tape.append(&entries(5..=5)).unwrap();
-        drop(tape);
-        assert_eq!(load_entries(&store, &id("s")), entries(1..=5));
-    }
-}
-
-/// The caller hears of the failure and starts anew while doomed appends still wait: nothing overtakes, and what is acknowledged
-/// behind them is there after the end.
-#[test]
-fn starting_anew_stands_behind_what_still_fails() {
-    // Which operation writes to the session's file: in `Power` those on the log come first.
-    for (options, write) in [(small(), 0), (power(), 3)] {
-        let has_power = write > 0;
-        let folder = own_folder();
-        let disk = FakeDisk::new();
-        disk.be_slow();
-        let store = store_on(&folder.path().join("store"), options, &disk);
-        let ((tell, told), (go_on, wait)) = (channel::<Told>(), channel::<()>());
-        let wait = Mutex::new(wait);
-        // The thread waits where it tells, so that what is appended meanwhile is queued with what waits.
-        let notify = move |result| {
-            drop(tell.send(result));
-            let _ = wait.lock().unwrap().recv();
-        };
-        let heard = || told.recv_timeout(LONG).unwrap();
-        let mut tape = store.create(&id("s"), Arc::new(notify)).unwrap();
-        if let Appended::Later = tape.append(&[entry(1)]) {
-            assert_eq!(heard().unwrap(), Seq(1));
-            go_on.send(()).unwrap();
+        for tape in &mut tapes {
+            assert!(matches!(tape.append(&[entry(3)]), Err(TapeError::Gap { expected: Seq(2), .. })));
+            tape.append(&entries(2..=4)).unwrap();
+            tape.append(&entries(5..=5)).unwrap();
         }
-        disk.shut();
-        assert!(matches!(tape.append(&[entry(2)]), Appended::Later));
-        disk.wait_until_one_waits();
-        for seq in 3..=4 {
-            assert!(matches!(tape.append(&[entry(seq)]), Appended::Later));
-        }
-        disk.fault_in(write, Fault::Fail);
-        disk.open_up();
-        assert!(heard().is_err());
-        assert!(matches!(tape.append(&entries(2..=3)), Appended::Later));
-        for is_there in [false, false, true] {
-            go_on.send(()).unwrap();
-            assert_eq!(heard().is_ok(), is_there);
-        }
-        go_on.send(()).unwrap();
-        let ends = [None, Some(false), Some(true)].into_iter().filter(|end| has_power || end.is_none());
-        for with_unsynced in ends {
-            let after = folder.path().join("after");
-            copy(store.path(), &after);
-            if let Some(with_unsynced) = with_unsynced {
-                disk.pull_the_plug(store.path(), &after, with_unsynced);
-            }
-            let again = Store::open(&after, small()).unwrap();
-            assert_eq!(again.read(&id("s"), Seq(0)).unwrap(), entries(1..=3), "{with_unsynced:?}");
-            assert_eq!(again.verify_all().unwrap(), []);
-            again.close(LONG).unwrap();
-            fs::remove_dir_all(&after).unwrap();
-        }
-        // Where nobody reads what is told any more, nobody is waited for.
-        drop(go_on);
-        drop(tape);
-        assert_eq!(load_entries(&store, &id("s")), entries(1..=3));
-        store.close(LONG).unwrap();
+        drop(tapes);
+        assert_eq!(load_entries(&store, &id("s1")), entries(1..=5));
     }
 }
 
@@ -247,14 +195,16 @@ fn a_panic_of_the_thread_loses_and_doubles_nothing() {
     for options in [small(), power()] {
         for nth in 0..12 {
             let folder = own_folder();
-            let (store, disk, tape) = queued(folder.path(), options.clone(), 12);
+            let (store, disk, tapes) = queued(folder.path(), options.clone(), 12);
             disk.fault_in(nth, Fault::Panic);
             disk.open_up();
-            for seq in 2..=12 {
-                assert_eq!(tape.told.recv_timeout(LONG).unwrap().unwrap(), Seq(seq), "operation {nth}");
+            for tape in &tapes {
+                assert_eq!(tape.told.recv_timeout(LONG).unwrap().unwrap(), Seq(2), "operation {nth}");
             }
-            drop(tape);
-            assert_eq!(load_entries(&store, &id("s")), entries(1..=12));
+            drop(tapes);
+            for n in 0..12 {
+                assert_eq!(load_entries(&store, &id(&format!("s{n}"))), entries(1..=2));
+            }
             store.close(LONG).unwrap();
         }
     }
@@ -271,6 +221,7 @@ fn a_notify_that_panics_harms_nobody() {
     let mut good = Waiting::create(&store, &id("good"));
     for seq in 1..=10 {
         assert!(!matches!(bad.append(&[entry(seq)]), Appended::Now(Err(_))));
+        assert!(store.settle(LONG));
         good.append(&[entry(seq)]).unwrap();
     }
     assert!(store.settle(LONG));
@@ -343,17 +294,10 @@ fn eight_threads_write_their_tapes_at_once() {
                 let store = store.clone();
                 scope.spawn(move || {
                     let mut tape = Waiting::create(&store, &id(&format!("s{n}")));
-                    let mut waiting = 0;
                     for round in 0..50 {
                         let batch = entries(round * 2 + 1..=round * 2 + 2);
-                        match tape.tape.append(&batch) {
-                            Appended::Now(result) => assert_eq!(result.unwrap(), batch[1].seq),
-                            Appended::Later => waiting += 1,
-                        }
+                        assert_eq!(tape.append(&batch).unwrap(), batch[1].seq);
                     }
-                    let told: Vec<u64> =
-                        (0..waiting).map(|_| tape.told.recv_timeout(LONG).unwrap().unwrap().0).collect();
-                    assert!(told.is_sorted());
                 });
             }
         });

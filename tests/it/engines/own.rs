@@ -139,18 +139,12 @@ impl Own {
 
     fn writer(&self, session: SessionId, mut writer: Box<dyn TapeWriter>, notify: Notify) -> Box<dyn TapeWriter> {
         let (queue, jobs) = mpsc::channel::<Job>();
-        let (last, outstanding) = (writer.last(), Arc::new(AtomicUsize::new(0)));
-        let then = Then::default();
-        let (own, told, id, tell) = (self.clone(), outstanding.clone(), session.clone(), then.clone());
+        let (last, then) = (writer.last(), Then::default());
+        let (own, id, tell) = (self.clone(), session.clone(), then.clone());
         std::thread::spawn(move || {
-            let mut failure = None;
             for Job { anchor, entries } in jobs {
                 own.wait_while(Instant::now() + Duration::from_secs(60), |inner| inner.held);
-                if entries[0].seq.0 == writer.last().0 + 1 {
-                    // It starts anew. What was queued behind one that failed fails as that did.
-                    failure = None;
-                }
-                let result = match (failure.clone().or_else(|| own.refusal(&entries)), anchor) {
+                let result = match (own.refusal(&entries), anchor) {
                     (Some(error), _) => {
                         own.refused.fetch_add(1, Ordering::SeqCst);
                         Err(error)
@@ -158,8 +152,6 @@ impl Own {
                     (None, Some(name)) => at_once(writer.begin_anchor(&name, &entries[0])),
                     (None, None) => at_once(writer.append(&entries)),
                 };
-                failure = result.as_ref().err().cloned();
-                told.fetch_sub(1, Ordering::SeqCst);
                 own.outstanding.fetch_sub(1, Ordering::SeqCst);
                 notify(result);
             }
@@ -170,7 +162,7 @@ impl Own {
                 then();
             }
         });
-        Box::new(OwnWriter { own: self.clone(), session, queue: Some(queue), last, outstanding, then })
+        Box::new(OwnWriter { own: self.clone(), session, queue: Some(queue), last, then })
     }
 }
 
@@ -202,13 +194,11 @@ struct OwnWriter {
     session: SessionId,
     queue: Option<mpsc::Sender<Job>>,
     last: Seq,
-    outstanding: Arc<AtomicUsize>,
     then: Then,
 }
 
 impl OwnWriter {
     fn push(&mut self, anchor: Option<String>, entries: Vec<Entry>) -> Appended {
-        self.outstanding.fetch_add(1, Ordering::SeqCst);
         self.own.outstanding.fetch_add(1, Ordering::SeqCst);
         self.queue.as_ref().unwrap().send(Job { anchor, entries }).unwrap();
         Appended::Later
@@ -218,10 +208,6 @@ impl OwnWriter {
 impl TapeWriter for OwnWriter {
     fn last(&self) -> Seq {
         self.last
-    }
-
-    fn outstanding(&self) -> usize {
-        self.outstanding.load(Ordering::SeqCst)
     }
 
     fn append(&mut self, entries: &[Entry]) -> Appended {

@@ -238,10 +238,6 @@ impl TapeWriter for Writer {
         self.engine.inner().one(&self.session).map_or(Seq::ZERO, |one| one.last())
     }
 
-    fn outstanding(&self) -> usize {
-        0
-    }
-
     fn append(&mut self, entries: &[Entry]) -> Appended {
         self.write(None, entries)
     }

@@ -130,8 +130,8 @@ fn calling_itself(victim: &str, file: &[u8]) -> Vec<u8> {
         let text = line.data.get().replace(&format!("\"session\":\"{id}\""), &format!("\"session\":\"{victim}\""));
         let data = serde_json::value::RawValue::from_string(text).unwrap();
         let _ = tape.append(&[tamtam::tape::Entry { data, ..line.clone() }]);
+        assert!(store.settle(Duration::from_secs(30)));
     }
-    assert!(store.settle(Duration::from_secs(30)));
     let mut out = Vec::new();
     store.export(&"forged".parse().unwrap(), Spills::Left, &mut out).unwrap();
     out

@@ -115,6 +115,7 @@ fn hits_come_from_every_anchor_with_their_whole_entry() {
     begin(&store, &mut a, "phase-1", "搜索目标 two");
     let data = json!({"text": "with metadata", "metadata": {"source": "test", "priority": 1}});
     let _ = a.append(&[entry(Seq(3), 1, "note", data)]);
+    assert!(store.settle(Duration::from_secs(30)));
     let _ = a.append(&[entry(Seq(4), 1, "note", json!({"text": "without metadata", "metadata": {}}))]);
     assert_eq!(seqs(&store, "搜索目标"), [2, 1]);
     let whole = Query { whole: true, ..Query::new("metadata") };
