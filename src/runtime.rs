@@ -41,7 +41,7 @@ use crate::{
     kernel::{State, first_entries},
     ops::{SessionPage, SessionQuery, Sweep, SweepPolicy, listing, sweep},
     runtime::ending::Ending,
-    session::{Session, fork_now},
+    session::{Session, fork_now, wake_fork},
     supervisor::{AdminError, Down, SupervisorHandle},
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
@@ -120,7 +120,7 @@ impl Runtime {
         self.is_open()?;
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
-        let mut settings = self.inner.settings.of(options, workspace);
+        let mut settings = self.inner.settings.of(options, &workspace);
         settings.read_roots.extend(self.inner.host.store.spill_path(&id).map(|folder| folder.display().to_string()));
         let slot = self.inner.host.slot(&id);
         // Whoever sends to it from now on waits until it is made.
@@ -189,14 +189,8 @@ impl Runtime {
     /// come to the tape within half a minute; [`OpenError::Closed`].
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
-        let session = fork_now(&self.inner.host, id, at).await?;
-        let up = self.open(&session).await;
-        if up.is_err() {
-            // Nobody was told of it. What goes wrong now leaves a session that does nothing.
-            let store = self.inner.host.store.clone();
-            drop(tokio::task::spawn_blocking(move || store.delete(&session)).await);
-        }
-        up
+        let fork = fork_now(&self.inner.host, id, at).await?;
+        wake_fork(&self.inner.host, fork).await
     }
 
     /// The handle of a conversation. It never dies: the conversation may sleep, crash or be restarted behind it.
@@ -266,13 +260,11 @@ impl Runtime {
     /// # Errors
     /// Where too much is looked for; where the store or its index cannot be read.
     pub async fn sessions(&self, query: SessionQuery) -> Result<SessionPage, OpenError> {
-        let store = self.inner.host.store.clone();
-        let listed = tokio::task::spawn_blocking(move || match store.files() {
-            Some(files) => listing::sessions(files, &query),
-            None => listing::sessions_of(&*store, &query),
-        })
-        .await;
-        Ok(listed.map_err(|_| OpenError::Closed)??)
+        let list = move |host: &Host| match host.store.files() {
+            Some(files) => Ok(listing::sessions(files, &query)?),
+            None => Ok(listing::sessions_of(&*host.store, &query)?),
+        };
+        self.inner.host.blocking(list).await
     }
 
     /// What [`Runtime::sweep`] would remove, and why; and what stays though a limit takes it. Changes nothing.
@@ -280,9 +272,8 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be read.
     pub async fn sweep_plan(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
-        let (store, now) = (self.inner.host.store.clone(), self.inner.host.clock.now());
-        let planned = tokio::task::spawn_blocking(move || sweep::sweep_plan(&*store, policy, now)).await;
-        Ok(planned.map_err(|_| OpenError::Closed)??)
+        let plan = move |host: &Host| Ok(sweep::sweep_plan(&*host.store, policy, host.clock.now())?);
+        self.inner.host.blocking(plan).await
     }
 
     /// Removes the conversations that a policy does not keep, for good, with all that is beside them; see
@@ -327,9 +318,8 @@ impl Runtime {
     /// # Errors
     /// Where there is none of that id; where the store cannot be written.
     pub async fn protect(&self, id: &SessionId) -> Result<(), OpenError> {
-        let (store, id) = (self.inner.host.store.clone(), id.clone());
-        let protected = tokio::task::spawn_blocking(move || store.protect(&id)).await;
-        Ok(protected.map_err(|_| OpenError::Closed)??)
+        let id = id.clone();
+        self.inner.host.blocking(move |host| Ok(host.store.protect(&id)?)).await
     }
 
     /// Lets a conversation be swept again.
@@ -337,9 +327,8 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be written.
     pub async fn unprotect(&self, id: &SessionId) -> Result<(), OpenError> {
-        let (store, id) = (self.inner.host.store.clone(), id.clone());
-        let unprotected = tokio::task::spawn_blocking(move || store.unprotect(&id)).await;
-        Ok(unprotected.map_err(|_| OpenError::Closed)??)
+        let id = id.clone();
+        self.inner.host.blocking(move |host| Ok(host.store.unprotect(&id)?)).await
     }
 
     /// All conversations that the store has, live or not, by id, as the ends of their files show them.
@@ -347,9 +336,7 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be read.
     pub async fn list(&self) -> Result<Vec<SessionSummary>, OpenError> {
-        let store = self.inner.host.store.clone();
-        let listed = tokio::task::spawn_blocking(move || store.list()).await;
-        Ok(listed.map_err(|_| OpenError::Closed)??)
+        self.inner.host.blocking(|host| Ok(host.store.list()?)).await
     }
 
     /// Finds entries of all conversations by what they say. The index is first brought up to date, for at most as long as the
@@ -360,13 +347,8 @@ impl Runtime {
     /// Where nothing, or too much, is searched for; where the index cannot be used.
     #[cfg(feature = "sqlite")]
     pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
-        let store = self.inner.host.store.clone();
-        let searched = tokio::task::spawn_blocking(move || match store.files() {
-            Some(files) => files.search(&query),
-            None => Err(TapeError::NoIndex),
-        });
-        let searched = searched.await;
-        Ok(searched.map_err(|_| OpenError::Closed)??)
+        let search = move |host: &Host| Ok(host.store.files().ok_or(TapeError::NoIndex)?.search(&query)?);
+        self.inner.host.blocking(search).await
     }
 
     /// What was left behind by runtimes that died, and could not be cleaned up when this one opened the store; empty is the rule.

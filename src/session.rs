@@ -30,9 +30,9 @@ pub use crate::kernel::{
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
-pub use error::{ForkError, MergeError, RollbackError};
-pub(crate) use fork::fork_now;
+pub use error::BranchError;
 pub use fork::{ForkedAt, Merge, fork_at};
+pub(crate) use fork::{fork_now, wake_fork};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 
 pub use crate::{
@@ -60,6 +60,7 @@ use crate::{
         self, Abort, AnswerAsk, ClearQueue, Command, Configure, EditMessage, GoOn, HandOff, Held, Pause, Resume,
         SendMessage, WithdrawMessage, kept,
     },
+    ops::taped,
     tape::TapeStoreExt as _,
     words::usage::Usage,
 };
@@ -96,7 +97,7 @@ impl Session {
         self.send_to_turn(message, delivery, None).await
     }
 
-    /// Sends a message that is meant for one turn only: [`SendError::TurnMismatch`] where another runs, or none, and for a message
+    /// Sends a message that is meant for one turn only: [`Refusal::TurnMismatch`] where another runs, or none, and for a message
     /// that steers also where the turn is being ended or makes no further step, and so would not read it.
     ///
     /// What was accepted is never dropped in silence: where the turn ends before it reads the message (an abort, a failure), that
@@ -162,7 +163,7 @@ impl Session {
     /// the session comes up again. Whoever stops waiting takes nothing back. Of the reason, the first 64 KiB are kept.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`]; [`SendError::InboxFull`] where more than a thousand wait for the disk.
+    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand wait for the disk.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
         let reason = kept(reason.into());
         let (_, mut answer) = self.slot.command(Abort { reason })?;
@@ -183,7 +184,7 @@ impl Session {
     /// Answers an ask.
     ///
     /// # Errors
-    /// [`SendError::AskClosed`] where it was answered, expired or withdrawn before.
+    /// [`Refusal::AskClosed`] where it was answered, expired or withdrawn before.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
         self.ask(AnswerAsk { ask, grant }).await.map(drop)
     }
@@ -191,7 +192,7 @@ impl Session {
     /// Changes a message that still waits; its id says which.
     ///
     /// # Errors
-    /// [`SendError::NotWaiting`] where it does not wait any more.
+    /// [`Refusal::NotWaiting`] where it does not wait any more.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
         self.ask(EditMessage { message }).await.map(drop)
     }
@@ -199,7 +200,7 @@ impl Session {
     /// Takes back a message that still waits.
     ///
     /// # Errors
-    /// [`SendError::NotWaiting`] where it does not wait any more.
+    /// [`Refusal::NotWaiting`] where it does not wait any more.
     pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
         self.ask(WithdrawMessage { id }).await.map(drop)
     }
@@ -267,7 +268,7 @@ impl Session {
     /// Of the name, letters, digits, `.`, `_` and `-` are kept, and at most 64 bytes; the rest becomes `-`.
     ///
     /// # Errors
-    /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
+    /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
     /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has one of
     /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
@@ -385,11 +386,8 @@ impl Session {
     /// # Errors
     /// Where the tape cannot be read.
     pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
-        let (store, id) = (self.host.store.clone(), self.slot.id.clone());
-        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
-        let lines = read.map_err(|_| OpenError::Closed)??;
-        let entries: Result<Vec<_>, _> = lines.iter().map(Entry::from_tape).collect();
-        entries.map_err(|bad| OpenError::Damaged { session: self.slot.id.clone(), damage: bad.to_string() })
+        let id = self.slot.id.clone();
+        self.host.blocking(move |host| taped::entries(&id, &host.store.read(&id, Seq::ZERO)?)).await
     }
 
     pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<Held, SendError> {

@@ -18,6 +18,7 @@ use crate::{
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
+    error::OpenError,
     hook::Hooks,
     kernel::context::Window,
     kernel::{Windows, tools_tokens},
@@ -169,6 +170,16 @@ impl Host {
     pub(crate) fn holding_back_appends(mut self, by: Option<Duration>) -> Host {
         self.hold_back_appends = by;
         self
+    }
+
+    /// Does on a thread of its own what may wait for a disk. Dropping the future lets it finish.
+    pub(crate) async fn blocking<T: Send + 'static, E: From<OpenError> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Host) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
+        let host = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&host)).await;
+        done.unwrap_or_else(|_| Err(OpenError::Closed.into()))
     }
 
     /// The slot of a session; it need not exist.

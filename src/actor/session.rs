@@ -15,8 +15,6 @@ mod tests;
 mod waiters;
 mod work;
 
-pub(crate) use build::{fold, fold_of};
-
 use waiters::Waiters;
 use work::Worker;
 

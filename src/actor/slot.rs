@@ -78,6 +78,8 @@ pub(crate) struct Slot {
     inner: Lock<Inner>,
     /// A worker has reported, or an incarnation begins.
     moved: Notify,
+    /// Held by who brings it up as a child, or makes it: one after the other.
+    pub(crate) bringing_up: tokio::sync::Mutex<()>,
 }
 
 /// Small, because there is one for each session that somebody holds a handle of; what only a waking session needs is in the
@@ -170,7 +172,7 @@ impl Slot {
         let (used, ring, told, inbox) = (Instant::now(), None, None, None);
         let inner =
             Inner { admission, parked, phase, incarnation: 0, place: 0, next_reply: 1, used, ring, told, inbox };
-        Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
+        Slot { id, host, inner: Lock::new(inner), moved: Notify::new(), bringing_up: tokio::sync::Mutex::default() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -395,7 +397,7 @@ impl Slot {
             waiting.push((message, reply));
         } else {
             drop(inner);
-            drop(reply.send(Err(SendError::InboxFull { depth })));
+            drop(reply.send(Err(SendError::Refused(Refusal::InboxFull { depth }))));
         }
     }
 

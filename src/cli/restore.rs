@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use tamtam::{
     Seq,
-    ops::{self, FilePlan, PlanError, Restore, RestoreError},
+    ops::{self, FilePlan, Restore, RestoreError},
     tape::{Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 
@@ -64,7 +64,7 @@ fn plan(given: &ChangesArguments, environment: &Environment) -> Result<(FilePlan
         Some(since) => Seq(since),
         None => newest_turn(&store, given)?,
     };
-    Ok((ops::changes(&store, &given.session, since).map_err(RestoreError::from)?, since))
+    Ok((ops::changes(&store, &given.session, since)?, since))
 }
 
 /// The entry that began the newest turn.
@@ -77,8 +77,8 @@ fn newest_turn(store: &Store, given: &ChangesArguments) -> Result<Seq, Failure> 
 impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Failure {
         match error {
-            RestoreError::Plan(PlanError::Tape(error)) => error.into(),
-            RestoreError::Plan(PlanError::Workspace(_)) => Failure::usage(error.to_string()),
+            RestoreError::Open(error) => error.into(),
+            RestoreError::Workspace(_) => Failure::usage(error.to_string()),
             RestoreError::Busy { .. } => {
                 Failure::failed("the session has an unfinished turn: finish it with `tamtam resume`, then restore")
             }

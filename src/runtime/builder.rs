@@ -17,7 +17,6 @@ use crate::{
     permission::Ruleset,
     runtime::{
         Inner, Passivation, Runtime, Sweeps,
-        children::Family,
         ending::Ending,
         options::Defaults,
         recovery::resume_interrupted,
@@ -326,7 +325,7 @@ impl Builder {
         let inner = Inner { host, root, sessions, hosts, settings, recovered, ending };
         let runtime = Runtime { inner: Arc::new(inner) };
         // Set once, here, before there is a session.
-        let _ = runtime.inner.host.nursery.set(Arc::new(Family::of(&runtime)));
+        let _ = runtime.inner.host.nursery.set(Arc::new(Arc::downgrade(&runtime.inner)));
         if resumes {
             let recovered = resume_interrupted(&runtime, interrupted, self.on_resume.as_deref()).await;
             fault!(faults, "start.resumed", "runtime");

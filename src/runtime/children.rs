@@ -1,14 +1,11 @@
 //! Child sessions, as a host sees them: spawning, adopting, ending, and the DOWN that always comes.
 
-mod keyed_mutex;
-
 use std::{
     path::Path,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use keyed_mutex::KeyedMutex;
 use tokio::time::timeout;
 
 use crate::{
@@ -57,11 +54,11 @@ impl Child {
     /// Waits for the child's DOWN: until its parent's tape has it. The newest 32 are remembered.
     ///
     /// # Errors
-    /// [`SendError::Ended`] where none comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
+    /// [`Refusal::Ended`] where none comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
     /// or [`SendError::Parked`] where the parent is not there to say.
     pub async fn down(&self) -> Result<Arc<Down>, SendError> {
         let down = self.parent.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
-        down.ok_or(SendError::Ended)
+        down.ok_or(SendError::Refused(Refusal::Ended))
     }
 }
 
@@ -92,8 +89,8 @@ impl Session {
         let child = options.id.clone().unwrap_or_else(SessionId::new);
         let is_known = state.tasks().any(|(_, task)| task.child == child)
             || state.tasks_ended.iter().any(|end| end.child == child);
-        let (store, wanted) = (self.host.store.clone(), child.clone());
-        let exists = tokio::task::spawn_blocking(move || store.exists(&wanted)).await;
+        let wanted = child.clone();
+        let exists = self.host.blocking(move |host| Ok::<_, OpenError>(host.store.exists(&wanted))).await;
         if !is_known && exists.unwrap_or(false) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
@@ -194,33 +191,17 @@ fn is_beneath(workspace: &str, parent: &Settings) -> Result<(), SpawnError> {
 }
 
 /// The settings of a child: those of its parent, where its options say nothing. The core narrows them.
-fn of_child(parent: &Settings, options: SessionOptions, workspace: String, toolbox: &Toolbox) -> Settings {
-    let mut settings = parent.clone();
-    settings.title = options.title;
-    if let Some(tools) = &options.tools {
-        // By name, for two sets of patterns have no pattern for what both mean. A tool that the parent lacks is none of the child's.
-        let both = |name: &&str| toolset::has(Some(tools), name) && parent.has_tool(name);
-        settings.tools = Some(toolbox.names().filter(both).map(str::to_owned).collect());
+fn of_child(parent: &Settings, mut options: SessionOptions, workspace: String, toolbox: &Toolbox) -> Settings {
+    // By name, for two sets of patterns have no pattern for what both mean. A tool that the parent lacks is none of the child's.
+    options.tools = options.tools.map(|tools| {
+        let both = |name: &&str| toolset::has(Some(&tools), name) && parent.has_tool(name);
+        toolbox.names().filter(both).map(str::to_owned).collect()
+    });
+    let mut settings = Settings { workspace, read_roots: Vec::new(), ..parent.clone() };
+    if settings.workspace != parent.workspace {
+        settings.system = crate::prompt::system(&settings.workspace, options.date.as_deref()).into();
     }
-    if workspace != parent.workspace && options.system.is_none() {
-        settings.system = crate::prompt::system(&workspace, options.date.as_deref()).into();
-    }
-    settings.workspace = workspace;
-    settings.read_roots.clear();
-    settings.budget = options.budget;
-    settings.model = options.model.unwrap_or(settings.model);
-    settings.agent = options.agent.unwrap_or(settings.agent);
-    settings.system = options.system.map_or(settings.system, Into::into);
-    settings.params = options.params;
-    settings.steps_max = options.steps_max;
-    settings.steering_mode = options.steering_mode;
-    settings.queue_mode = options.queue_mode;
-    settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
-    let own: Vec<_> = [options.agent_rules, options.rules].into_iter().flatten().collect();
-    settings.rules = if own.is_empty() { settings.rules } else { own };
-    settings.task_depth_max = options.task_depth_max.unwrap_or(settings.task_depth_max);
-    settings.task_width_max = options.task_width_max.unwrap_or(settings.task_width_max);
-    settings
+    options.over(settings)
 }
 
 /// Children that were brought back, and whose parent cannot be: it is gone for good, and they are orphans.
@@ -245,23 +226,13 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
 const UP_WAIT: Duration = Duration::from_secs(30);
 
 /// Brings children up, each of them once however many ask.
-pub(super) struct Family {
-    runtime: Weak<Inner>,
-    keyed_mutex: Arc<KeyedMutex>,
-}
-
-impl Family {
-    pub(super) fn of(runtime: &Runtime) -> Family {
-        Family { runtime: Arc::downgrade(&runtime.inner), keyed_mutex: Arc::default() }
-    }
-}
-
-impl ChildStarter for Family {
+impl ChildStarter for Weak<Inner> {
     fn bring_up(&self, spawn: SpawnArgs) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>> {
-        let (runtime, keyed_mutex) = (self.runtime.upgrade(), self.keyed_mutex.clone());
+        let inner = self.upgrade();
         Box::pin(async move {
-            let runtime = Runtime { inner: runtime.ok_or(OpenError::Closed)? };
-            let _one = keyed_mutex.enter(&spawn.child).await;
+            let runtime = Runtime { inner: inner.ok_or(OpenError::Closed)? };
+            let slot = runtime.inner.host.slot(&spawn.child);
+            let _one = slot.bringing_up.lock().await;
             runtime.bring_up(spawn).await
         })
     }
@@ -310,9 +281,9 @@ impl Runtime {
     }
 
     async fn is_blank(&self, id: &SessionId) -> bool {
-        let (store, id) = (self.inner.host.store.clone(), id.clone());
-        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
-        matches!(read, Ok(Ok(entries)) if entries.is_empty())
+        let id = id.clone();
+        let read = self.inner.host.blocking(move |host| Ok::<_, OpenError>(host.store.read(&id, Seq::ZERO)?)).await;
+        read.is_ok_and(|entries| entries.is_empty())
     }
 
     /// Makes a child: its state, which names its parent, and its prompt, in one append. So a child that is there has its task.

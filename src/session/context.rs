@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::compaction,
+    actor::{compaction, host::Host},
     error::SendError,
     kernel::context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     kernel::{
@@ -16,6 +16,7 @@ use crate::{
         reads_max,
     },
     model::Price,
+    ops::taped,
     session::Session,
     tape::TapeStoreExt as _,
     words::ids::{MessageId, Seq},
@@ -40,23 +41,22 @@ impl Session {
     /// by one entry. Asked again, it undoes the compaction before.
     ///
     /// # Errors
-    /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
+    /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
     /// written, or what comes back would not fit the model's window; [`SendError::Storage`] where the tape cannot be read, or
     /// does not have within half a minute what was decided last.
     pub async fn undo_compaction(&self) -> Result<(), SendError> {
         let now = self.state().await?;
         let newest = now.context.newest;
         if newest == Seq::ZERO {
-            return Err(SendError::Refused(Refusal::NothingToUndo));
+            return Err(Refusal::NothingToUndo.into());
         }
-        let (store, id) = (self.host.store.clone(), self.slot.id.clone());
-        let read = tokio::task::spawn_blocking(move || store.read_to(&id, newest)).await;
-        let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?.entries;
-        let entries: Result<Vec<_>, _> = lines.iter().map(Entry::from_tape).collect();
+        let id = self.slot.id.clone();
+        let read = move |host: &Host| host.store.read_to(&id, newest).map_err(SendError::Storage);
+        let lines = self.host.blocking(read).await?.entries;
         // The session was made from these entries, so they can be read; what cannot is not undone.
-        let undone = entries.ok().and_then(|entries| Undone::of(&entries));
-        let undone = Arc::new(undone.ok_or(SendError::Refused(Refusal::NothingToUndo))?);
-        self.ask(UndoCompaction { undone }).await.map(drop)
+        let entries = taped::entries(&self.slot.id, &lines).ok();
+        let undone = entries.and_then(|entries| Undone::of(&entries)).ok_or(Refusal::NothingToUndo)?;
+        self.ask(UndoCompaction { undone: undone.into() }).await.map(drop)
     }
 
     /// Pins a message that stands in the context: its words stay there, whole, whatever is summed up or cut off later. A message
@@ -90,21 +90,21 @@ impl Session {
     /// front of the next turn of this session. Where no model can write it, the beginnings of what was said there do.
     ///
     /// # Errors
-    /// [`SendError::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said there, and with
+    /// [`Refusal::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said there, and with
     /// [`Refusal::Leaving`] while another summary of a branch is being written here: one at a time; [`SendError::Storage`] where
     /// the branch's tape cannot be read.
     pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
-        let (store, id) = (branch.host.store.clone(), branch.slot.id.clone());
-        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
-        let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?;
+        let id = branch.slot.id.clone();
+        let read = move |host: &Host| host.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
+        let lines = branch.host.blocking(read).await?;
         let entries: Vec<_> = lines.iter().map_while(|line| Entry::from_tape(line).ok()).collect();
         let mut left = Branch::of(&entries, after);
         if left.items.is_empty() {
-            return Err(SendError::Refused(Refusal::Empty));
+            return Err(Refusal::Empty.into());
         }
         let state = self.state().await?;
         if let Some(turn) = &state.turn {
-            return Err(SendError::Busy { turn: turn.id });
+            return Err(Refusal::Busy { turn: turn.id }.into());
         }
         let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
         let leaving = self.begin_leaving(&state, &left).await?;

@@ -14,11 +14,10 @@ impl Session {
     /// the entry that began it, so `changes(turn)` tells what that turn did, and all after it. Changes nothing.
     ///
     /// # Errors
-    /// [`RestoreError::Plan`] where the tape or the workspace cannot be read.
+    /// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
     pub async fn changes(&self, since: Seq) -> Result<FilePlan, RestoreError> {
-        let (host, id) = (self.host.clone(), self.id().clone());
-        let made = tokio::task::spawn_blocking(move || restore::changes(&*host.store, &id, since)).await;
-        Ok(made.map_err(|_| RestoreError::CutOff)??)
+        let id = self.id().clone();
+        self.host.blocking(move |host| restore::changes(&*host.store, &id, since)).await
     }
 
     /// Puts the files back that calls changed after that entry. The conversation is not told: what it has read of these files
@@ -45,10 +44,7 @@ impl Session {
                 let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
                 #[cfg(feature = "fault-injection")]
                 let bench = bench.with_faults(host.store.faults());
-                if how == Restore::Whole && plan.refused().next().is_some() {
-                    return Err(RestoreError::Refused { plan: Box::new(plan) });
-                }
-                Ok(Arc::new(restore::carry_out(&plan, &bench, how)))
+                restore::carry_out(plan, &bench, how).map(Arc::new)
             });
             let files = done.await.map_err(|_| RestoreError::CutOff)??;
             let recorded = session.ask(RecordRestored { files: files.clone() }).await;

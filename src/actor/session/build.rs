@@ -4,11 +4,12 @@ use std::{path::PathBuf, sync::Arc};
 
 use crate::{
     actor::{host::Host, worker::CallContext},
+    error::OpenError,
     hook::HookCall,
-    kernel::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
+    kernel::{Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
+    ops::taped,
     permission::{Globs, seen_from},
-    supervisor::shell::ExitError,
     tape::{TapeError, TapeStoreExt as _},
     tool::{Access, May, Tool, ToolResult, arguments},
     words::ids::{Seq, SessionId},
@@ -16,37 +17,9 @@ use crate::{
 };
 
 /// The state at that entry, and the entries behind it.
-pub(super) fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), ExitError> {
-    let before = fold(&host.store.read_to(id, seq)?.entries)?;
-    let lines = host.store.read(id, seq)?;
-    Ok((before, lines.iter().map(Entry::from_tape).collect::<Result<_, _>>()?))
-}
-
-/// The state that the entries of a tape make.
-pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
-    let mut bad = None;
-    let entries = lines.iter().map_while(|line| Entry::from_tape(line).map_err(|error| bad = Some(error)).ok());
-    let state = State::fold(entries);
-    match (state, bad) {
-        (_, Some(bad)) => Err(bad),
-        (Some(state), None) => Ok(state),
-        (None, None) => {
-            let source = serde::de::Error::custom("a tape begins with a state");
-            let kind = lines.first().map_or_else(String::new, |line| line.kind.clone());
-            Err(BadRecord { seq: Seq::ZERO, kind, source })
-        }
-    }
-}
-
-/// The state of a session's whole tape, which says that it is that one: keys, hooks and folders go by that name. At earlier
-/// entries a fork has its parent's.
-pub(crate) fn fold_of(session: &SessionId, lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
-    let state = fold(lines)?;
-    if state.session != *session {
-        let source = serde::de::Error::custom(format!("it says that it is session {}", state.session));
-        return Err(BadRecord { seq: state.seq, kind: "state".to_owned(), source });
-    }
-    Ok(state)
+pub(super) fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), OpenError> {
+    let before = taped::state(id, &host.store.read_to(id, seq)?.entries)?;
+    Ok((before, taped::entries(id, &host.store.read(id, seq)?)?))
 }
 
 /// The model request of a ticket. The same ticket gives the same request, also after a crash, and whatever the session was

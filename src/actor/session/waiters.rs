@@ -56,7 +56,7 @@ impl Waiters {
         let depth = self.0.len();
         match depth < QUESTIONS_MAX {
             true => self.0.push(waiter),
-            false => waiter.refuse(SendError::InboxFull { depth }),
+            false => waiter.refuse(SendError::Refused(Refusal::InboxFull { depth })),
         }
     }
 }

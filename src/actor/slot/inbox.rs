@@ -191,7 +191,7 @@ impl Inbox {
                 node.rejected();
             }
             return Err(match not_taken {
-                NotTaken::Full(depth) => SendError::InboxFull { depth },
+                NotTaken::Full(depth) => SendError::Refused(Refusal::InboxFull { depth }),
                 NotTaken::Disk(error) => SendError::Storage(error),
             });
         }
@@ -219,7 +219,7 @@ impl Inbox {
         }
         let depth = self.questions.len();
         if depth >= QUESTIONS_MAX {
-            return Err(SendError::InboxFull { depth });
+            return Err(SendError::Refused(Refusal::InboxFull { depth }));
         }
         self.questions.push_back(question);
         Ok(())

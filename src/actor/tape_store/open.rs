@@ -12,7 +12,6 @@ use std::{
 use crate::{
     actor::{
         host::Host,
-        session::fold_of,
         slot::Slot,
         tape_store::Opening,
         tapes::{FirstAppend, OpenTape},
@@ -20,6 +19,7 @@ use crate::{
     error::OpenError,
     hook::panic_text,
     kernel::{Entry, State},
+    ops::taped,
     tape::TapeError,
     words::ids::{Seq, SessionId},
 };
@@ -84,9 +84,8 @@ fn open(host: &Host, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenError
 fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
     fault!(host.store.faults(), "session.load", slot.id.as_str());
     let loaded = host.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)?;
-    let damaged = |damage: String| OpenError::Damaged { session: slot.id.clone(), damage };
     if let Some(damage) = loaded.read_only {
-        return Err(damaged(damage.to_string()));
+        return Err(OpenError::damaged(&slot.id, damage));
     }
     if let Some(repair) = &loaded.repair {
         tracing::warn!(session = %slot.id, repair = ?repair, "a torn tail was set aside");
@@ -96,7 +95,11 @@ fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
         return Err(OpenError::Tape(TapeError::Missing { session: slot.id.clone() }));
     }
     fault!(host.store.faults(), "session.loaded", slot.id.as_str());
-    let state = fold_of(&slot.id, &loaded.entries).map_err(|bad| damaged(bad.to_string()))?;
+    let state = taped::state(&slot.id, &loaded.entries)?;
+    // Keys, hooks and folders go by that name.
+    if state.session != slot.id {
+        return Err(OpenError::damaged(&slot.id, format!("it says that it is session {}", state.session)));
+    }
     Ok((loaded.tape, state))
 }
 

@@ -80,7 +80,7 @@ async fn a_child_that_is_stuck_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
     let parent = create(&runtime, folder.path()).await;
-    // Two ids that had one of sixteen keyed_mutex together.
+    // Two ids that had one of sixteen locks together.
     let [a, q] = ["a", "q"].map(|id| id.parse::<SessionId>().unwrap());
     let flight = stuck(&runtime, &a);
     let slot = runtime.session(&a).slot;
