@@ -196,6 +196,11 @@ impl OpenError {
         OpenError::Damaged { session: session.clone(), damage: damage.to_string() }
     }
 
+    /// The session's actor did not start.
+    pub(crate) fn not_started(session: &SessionId, why: impl std::fmt::Display) -> OpenError {
+        OpenError::NotStarted { session: session.clone(), why: why.to_string() }
+    }
+
     /// Whether the same may go well a moment later, by itself.
     pub(crate) fn may_pass(&self) -> bool {
         match self {

@@ -32,7 +32,7 @@ use crate::{
     actor::{
         host::Host,
         slot::{Admission, Phase, put_to_sleep},
-        tape_store::{First, Opening},
+        tape_store::{First, sweep as sweep_now},
         timekeeper::shed,
         undone::left_undone,
     },
@@ -128,16 +128,8 @@ impl Runtime {
         let flight = slot.begin_activation().ok_or_else(exists)?;
         let now = self.inner.host.clock.now();
         let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
-        let (host, for_tape) = (self.inner.host.clone(), slot.clone());
         // A task of its own: others may wait for what is begun here, also where this future is dropped.
-        let making = async move {
-            let first = Opening::Make(Box::new(First { entries, state }));
-            if let Err(error) = host.orders.open(&for_tape, first).await {
-                flight.finish_unmade(error.clone());
-                return Err(error);
-            }
-            flight.launch().await.map_err(|_| OpenError::Closed)?
-        };
+        let making = flight.make(First { entries, state });
         let tasks = &self.inner.host.tasks;
         tasks.spawn_on(making, &self.inner.host.tokio).await.map_err(|_| OpenError::Closed)??;
         Ok(Session { host: self.inner.host.clone(), slot })
@@ -304,7 +296,10 @@ impl Runtime {
     /// Where the store cannot be read or written. What cannot be removed is named in [`Sweep::kept`].
     pub async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         self.is_open()?;
-        self.inner.host.orders.sweep(policy).await
+        let host = self.inner.host.clone();
+        let work = move || sweep_now(&host, policy, usize::MAX, &|| false);
+        let swept = self.inner.host.tasks.spawn_blocking_on(work, &self.inner.host.tokio).await;
+        Ok(swept.map_err(|_| OpenError::Closed)??)
     }
 
     /// What came of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
@@ -375,7 +370,7 @@ impl Runtime {
         match self.inner.sessions.recycle_child(id.as_str()).await {
             Ok(_) => Ok(()),
             Err(AdminError::NotFound) => self.open(id).await.map(drop),
-            Err(error) => Err(not_started(id, &error)),
+            Err(error) => Err(OpenError::not_started(id, error)),
         }
     }
 
@@ -390,7 +385,7 @@ impl Runtime {
             Ok(_) => Ok(()),
             // It was parked before this runtime began, or before its supervisor did.
             Err(AdminError::NotFound | AdminError::Gone) if was_parked => self.open(id).await.map(drop),
-            Err(error) => Err(not_started(id, &error)),
+            Err(error) => Err(OpenError::not_started(id, error)),
         }
     }
 
@@ -450,19 +445,13 @@ impl Runtime {
     }
 }
 
-fn not_started(id: &SessionId, error: &dyn std::fmt::Display) -> OpenError {
-    OpenError::NotStarted { session: id.clone(), why: error.to_string() }
-}
-
 async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {
-    let found = tokio::fs::canonicalize(path).await;
-    let found = match found {
-        Ok(found) if found.is_dir() => Ok(found),
-        Ok(_) => Err(std::io::Error::from(std::io::ErrorKind::NotADirectory)),
-        Err(error) => Err(error),
+    let error = match tokio::fs::canonicalize(path).await {
+        Ok(found) if found.is_dir() => return Ok(found.display().to_string()),
+        Ok(_) => std::io::ErrorKind::NotADirectory.into(),
+        Err(error) => error,
     };
-    let named = |error| OpenError::Workspace { path: path.display().to_string(), source: Arc::new(error) };
-    found.map(|path| path.display().to_string()).map_err(named)
+    Err(OpenError::Workspace { path: path.display().to_string(), source: Arc::new(error) })
 }
 
 #[cfg(test)]

@@ -38,14 +38,7 @@ pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 pub use crate::{
     error::{OpenError, PassivateError, SendError, SpawnError},
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
-    words::{
-        ids::{BadSessionId, CallId, CommandId, MessageId, Millis, SESSION_ID_BYTES_MAX, Seq, SessionId},
-        message::{
-            AgentPart, BadModelRef, CompactionPart, ErrorReason, Extra, FilePart, Finish, Message, MessageTime,
-            ModelRef, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span, StepFinishPart,
-            StepStartPart, SubtaskPart, TextPart, ToolPart, ToolState,
-        },
-    },
+    words::{ids::*, message::*},
 };
 
 use tokio::sync::oneshot;
@@ -60,8 +53,6 @@ use crate::{
         self, Abort, AnswerAsk, ClearQueue, Command, Configure, EditMessage, GoOn, HandOff, Held, Pause, Resume,
         SendMessage, WithdrawMessage, kept,
     },
-    ops::taped,
-    tape::TapeStoreExt as _,
     words::usage::Usage,
 };
 
@@ -273,10 +264,7 @@ impl Session {
     /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
         let (name, summary) = (name.into(), summary.map(Into::into));
-        match self.ask(HandOff { name, summary }).await? {
-            Held::Done(seq) => Ok(seq),
-            _ => Err(SendError::Closed),
-        }
+        self.record(HandOff { name, summary }).await
     }
 
     /// Changes the settings; they hold from the next step on.
@@ -349,53 +337,28 @@ impl Session {
         // Listen first, so that nothing is missed while the tape is read.
         let live = self.slot.listen();
         let entries = self.entries().await?;
+        let known = entries.partition_point(|entry| entry.seq <= after).clamp(1, entries.len().max(1));
+        let (before, behind) = entries.split_at_checked(known).unwrap_or_default();
         let mut events = Vec::new();
-        let mut state: Option<State> = None;
-        for entry in &entries {
-            if let (true, Some(state)) = (entry.seq > after, &state) {
-                events.extend(events_of(state, entry));
-            }
-            match (&mut state, &entry.record) {
-                (Some(state), _) => state.apply(entry),
-                (None, Record::State(first)) => state = Some((**first).clone()),
-                (None, _) => {}
+        if let Some(mut state) = State::fold(before) {
+            for entry in behind {
+                events.extend(events_of(&state, entry));
+                state.apply(entry);
             }
         }
         Ok(live.with_replay(events))
-    }
-
-    /// The conversation as messages, oldest first, read from the tape. [`Session::newest_first`] and [`Session::messages_before`]
-    /// give it from its end.
-    ///
-    /// # Errors
-    /// Where the tape cannot be read.
-    pub async fn messages(&self) -> Result<Vec<Message>, OpenError> {
-        Ok(Transcript::of(&self.entries().await?))
-    }
-
-    /// What each model request used and cost, oldest first, read from the tape. What children used is on their own tapes.
-    ///
-    /// # Errors
-    /// Where the tape cannot be read.
-    pub async fn bill(&self) -> Result<Bill, OpenError> {
-        Ok(Bill::of(&self.entries().await?))
-    }
-
-    /// All entries of the tape, oldest first.
-    ///
-    /// # Errors
-    /// Where the tape cannot be read.
-    pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
-        let id = self.slot.id.clone();
-        self.host.blocking(move |host| taped::entries(&id, &host.store.read(&id, Seq::ZERO)?)).await
     }
 
     pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<Held, SendError> {
         self.slot.ask(command).await
     }
 
-    async fn outcome(&self, message: &MessageId) -> Result<Arc<TurnEnd>, SendError> {
-        self.ask_state(|reply| Question::Outcome(message.clone(), reply)).await
+    /// Asks for what is one entry, and gives that.
+    pub(crate) async fn record(&self, command: impl Into<Command>) -> Result<Seq, SendError> {
+        match self.ask(command).await? {
+            Held::Done(entry) => Ok(entry),
+            _ => Err(SendError::Closed),
+        }
     }
 
     /// Returns when the session is awake.
@@ -406,7 +369,7 @@ impl Session {
             SendError::Parked => OpenError::Parked { session: id },
             SendError::Stopped => OpenError::Stopped { session: id },
             SendError::Unavailable(error) => *error,
-            other => OpenError::NotStarted { session: id, why: other.to_string() },
+            other => OpenError::not_started(&id, other),
         })
     }
 
@@ -462,10 +425,9 @@ impl Receipt {
     /// # Errors
     /// [`SendError::Refused`] where the message was withdrawn, or its turn is longer ago than the session remembers.
     pub async fn wait(&self) -> Result<Answer, SendError> {
-        let end = self.session.outcome(&self.message).await?;
-        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = &*end;
-        let (turn, outcome, text, steps, usage) = (*turn, outcome.clone(), text.to_string(), *steps, *usage);
-        Ok(Answer { turn, outcome, text, steps, usage, spent: *spent })
+        let end = self.session.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
+        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);
+        Ok(Answer { turn, outcome, text: text.to_string(), steps, usage, spent })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         host::Host,
         session::{LOAD_WAIT, SessionActor},
         slot::{Admission, Slot},
-        tape_store::Opening,
+        tape_store::{First, Opening},
     },
     error::OpenError,
     supervisor::{AdminError, ChildSpec, Restart, Shutdown},
@@ -76,6 +76,17 @@ impl Activation {
 }
 
 impl Activation {
+    /// Makes the session's tape, with its first entries, and wakes the session. Once the tape is there a start of the runtime finds
+    /// it by itself.
+    pub(crate) async fn make(self, first: First) -> Result<(), OpenError> {
+        let Some(slot) = self.slot.clone() else { return Ok(()) };
+        if let Err(error) = self.host.orders.open(&slot, Opening::Make(Box::new(first))).await {
+            self.finish_unmade(error.clone());
+            return Err(error);
+        }
+        self.launch().await.map_err(|_| OpenError::Closed)?
+    }
+
     /// Says that the session was not made. Its maker is told; whoever else waits for it wanted it as it is, and wakes it.
     pub(crate) fn finish_unmade(mut self, error: OpenError) {
         if let Some(slot) = self.slot.take() {
@@ -104,8 +115,6 @@ impl Drop for Place {
 
 async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
     let sessions = host.sessions().ok_or(OpenError::Closed)?;
-    let not_started =
-        |why: &dyn std::fmt::Display| OpenError::NotStarted { session: slot.id.clone(), why: why.to_string() };
     let until = Instant::now() + PLACE_WAIT;
     // While the supervisor is not there, actors of its last incarnation may still hold tapes.
     while sessions.ping().await.is_err() {
@@ -127,9 +136,9 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
                 // However it answers, the next look shows what came of it.
                 drop(sessions.terminate_child(slot.id.as_str()).await);
             }
-            other => return Err(not_started(&other)),
+            other => return Err(OpenError::not_started(&slot.id, other)),
         }
-        look_again(host, until).await.map_err(|()| not_started(&error))?;
+        look_again(host, until).await.map_err(|()| OpenError::not_started(&slot.id, error))?;
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
         host::{Clock, Host},
         observers::Tell,
         slot::{Question, Slept, Slot, Wake, Work},
-        tape_store::Opening,
+        tape_store::{Chore, Opening},
     },
     error::{OpenError, PassivateError},
     event::{Event, EventKind, events_of},
@@ -360,7 +360,7 @@ impl Live {
             self.slot.recorded();
             if was_refused {
                 // The disk's reserve is made again. That may wait for the disk, so the tape store does it.
-                self.host.orders.make_reserve();
+                self.host.orders.chore(Chore::Reserve);
             }
             let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
             if self.state.context.compactions > before.context.compactions && !anchored {

@@ -1,4 +1,5 @@
-//! The tape store's actor: it claims and opens tapes, makes new ones, sweeps, deletes old outputs and refills the disk's reserve.
+//! The tape store's actor: it claims and opens tapes and makes new ones; unasked it sweeps, deletes old outputs, refills the disk's
+//! reserve and scrubs the index.
 //!
 //! Its handler never waits: blocking work runs on threads. Orders stand in [`Orders`], a value of the runtime, and the thread that
 //! carries an order out sends the result to its caller. A crash of the actor therefore loses nothing: work that has begun goes on,
@@ -11,19 +12,13 @@ mod sweeps;
 
 pub(crate) use open::First;
 pub(crate) use orders::{Opening, Orders};
-pub(crate) use sweeps::Sweeper;
 pub use sweeps::{SweepReport, Sweeps};
+pub(crate) use sweeps::{Sweeper, sweep};
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::task::{JoinError, JoinSet};
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinError;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     actor::{host::Host, undone::show_undone},
@@ -34,8 +29,6 @@ use crate::{
     tape::Store,
     tool::truncate::RETENTION,
 };
-use orders::Order;
-use sweeps::sweep;
 
 /// Its id under its supervisor.
 pub(crate) const TAPE_STORE: &str = "tape store";
@@ -56,8 +49,7 @@ pub(crate) fn tape_store(host: &Arc<Host>) -> ChildSpec {
     let make = move || TapeStore {
         host: host.clone(),
         chores: of_incarnation.clone(),
-        ends: Arc::default(),
-        timers: JoinSet::new(),
+        ends: CancellationToken::new(),
         doing: Vec::new(),
         mailbox: None,
     };
@@ -66,7 +58,7 @@ pub(crate) fn tape_store(host: &Arc<Host>) -> ChildSpec {
 
 /// What the actor is told.
 pub(crate) enum Msg {
-    /// Something was ordered.
+    /// A tape is to be opened.
     Look,
     /// It is time for a chore.
     Due(Chore),
@@ -97,10 +89,8 @@ impl Chore {
 struct TapeStore {
     host: Arc<Host>,
     chores: TaskTracker,
-    /// Its chores are to end.
-    ends: Arc<AtomicBool>,
-    /// End with it.
-    timers: JoinSet<()>,
+    /// Its chores and timers are to end.
+    ends: CancellationToken,
     /// The chores that are under way.
     doing: Vec<Chore>,
     mailbox: Option<Mailbox<Msg>>,
@@ -119,6 +109,7 @@ impl Behaviour for TapeStore {
         self.sweep_later();
         // What another process, or the incarnation before, left.
         self.after(Duration::ZERO, Chore::Scrub);
+        self.after(Duration::ZERO, Chore::Reserve);
         self.show(cx.node());
         Ok(Init::Run)
     }
@@ -126,10 +117,12 @@ impl Behaviour for TapeStore {
     async fn handle(&mut self, msg: Msg, cx: &mut Context<Msg>) -> Result<(), ExitError> {
         match msg {
             Msg::Look => {
-                while let Some(order) = self.host.orders.take() {
-                    self.carry_out(order);
+                while let Some((slot, opening)) = self.host.orders.take() {
+                    open::begin(&self.host, slot, opening);
                 }
             }
+            // The one that is under way may be past it.
+            Msg::Due(Chore::Scrub) if self.doing.contains(&Chore::Scrub) => self.after(SCRUB_AGAIN, Chore::Scrub),
             Msg::Due(chore) => self.begin(chore),
             Msg::Done(chore, result) => {
                 self.doing.retain(|doing| *doing != chore);
@@ -158,22 +151,6 @@ impl Behaviour for TapeStore {
 }
 
 impl TapeStore {
-    fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::Open(slot, opening) => open::begin(&self.host, slot, opening),
-            Order::Reserve => self.begin(Chore::Reserve),
-            // The one that is under way may be past it.
-            Order::Scrub if self.doing.contains(&Chore::Scrub) => self.after(SCRUB_AGAIN, Chore::Scrub),
-            Order::Scrub => self.begin(Chore::Scrub),
-            // Whoever asked is told, so it goes on without this incarnation.
-            Order::Sweep(policy, reply) => {
-                let host = self.host.clone();
-                let swept = move || drop(reply.send(sweep(&host, policy, usize::MAX, &|| false)));
-                self.host.tasks.spawn_blocking_on(swept, &self.host.tokio);
-            }
-        }
-    }
-
     /// Begins a chore on a thread of its own, unless it is under way.
     fn begin(&mut self, chore: Chore) {
         if self.doing.contains(&chore) {
@@ -183,7 +160,7 @@ impl TapeStore {
         self.doing.push(chore);
         let (host, ends) = (self.host.clone(), self.ends.clone());
         let blocking = self.host.tokio.spawn_blocking(move || {
-            let stop = || ends.load(Ordering::Relaxed) || host.orders.is_closed();
+            let stop = || ends.is_cancelled() || host.orders.is_closed();
             match (chore, host.store.files()) {
                 (Chore::Sweep, _) => host.sweeper.sweep(&host, &stop),
                 (Chore::Tidy, Some(files)) => tidy(files, stop),
@@ -201,22 +178,22 @@ impl TapeStore {
         self.chores.spawn_on(over, &self.host.tokio);
     }
 
-    fn sweep_later(&mut self) {
+    fn sweep_later(&self) {
         if let Some(wait) = self.host.sweeper.wait() {
             self.after(wait, Chore::Sweep);
         }
     }
 
     /// It is told after that time to begin a chore.
-    fn after(&mut self, wait: Duration, chore: Chore) {
+    fn after(&self, wait: Duration, chore: Chore) {
         let Some(mailbox) = self.mailbox.clone() else { return };
-        let tell = async move {
-            tokio::time::sleep(wait).await;
-            // It ends with the actor.
-            let _ = mailbox.send(Msg::Due(chore));
-        };
-        while self.timers.try_join_next().is_some() {}
-        self.timers.spawn_on(tell, &self.host.tokio);
+        let ends = self.ends.clone();
+        self.host.tokio.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => drop(mailbox.send(Msg::Due(chore))),
+                () = ends.cancelled() => {}
+            }
+        });
     }
 
     /// Says what it does; at rest, what was left undone.
@@ -230,7 +207,7 @@ impl TapeStore {
 
 impl Drop for TapeStore {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.ends.cancel();
         // One that did not begin has nothing to end.
         if self.mailbox.take().is_some() {
             self.host.orders.end(&self.host);

@@ -97,6 +97,13 @@ impl Digest {
     #[cfg(feature = "sqlite")]
     pub(crate) const FORM: u32 = 4;
 
+    /// What these lines say.
+    pub(crate) fn of<'l>(lines: impl IntoIterator<Item = &'l tape::Entry>) -> Digest {
+        let mut digest = Digest::default();
+        lines.into_iter().for_each(|line| digest.take(line));
+        digest
+    }
+
     /// Takes the next line of the tape. What this version does not understand is passed over.
     pub(crate) fn take(&mut self, line: &tape::Entry) {
         // One that goes back may give up a summary, which then counts.

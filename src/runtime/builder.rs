@@ -56,7 +56,8 @@ impl Builder {
     /// The folder of the tapes; made where it is missing.
     #[must_use]
     pub fn store(mut self, path: impl Into<PathBuf>) -> Builder {
-        self.place = Some(Place::Folder(path.into()));
+        let path = path.into();
+        self.place = Some(Box::new(|options| Store::open(whole(path), options).map(Tapes::of_files)));
         self
     }
 
@@ -88,7 +89,13 @@ impl Builder {
     /// What is said of a missing folder at [`Builder::in_memory`] holds for an engine that names none.
     #[must_use]
     pub fn tapes(mut self, engine: Arc<dyn TapeStore>) -> Builder {
-        self.place = Some(Place::Engine(engine));
+        self.place = Some(Box::new(|_options| {
+            Ok(Tapes::of_engine(
+                engine,
+                #[cfg(feature = "fault-injection")]
+                _options.faults,
+            ))
+        }));
         self
     }
 
@@ -287,7 +294,7 @@ impl Builder {
         let resumes = !self.no_auto_resume;
         // Opening a store may wait for a disk, and so may looking for marks.
         let opened = tokio::task::spawn_blocking(move || {
-            let store = place.open(options)?;
+            let store = place(options)?;
             let parked = store.parked_sessions()?;
             // Before anything runs: one that cannot be found here would lose its turn in silence.
             let interrupted = if resumes { store.open_sessions()? } else { Vec::new() };
@@ -355,25 +362,8 @@ async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::proces
 /// Listens to a session that goes on at the start.
 type Listen = Box<super::recovery::Listen>;
 
-/// Where tapes are kept.
-enum Place {
-    Folder(PathBuf),
-    Engine(Arc<dyn TapeStore>),
-}
-
-impl Place {
-    /// Blocks on the disk.
-    fn open(self, options: StoreOptions) -> Result<Tapes, TapeError> {
-        match self {
-            Place::Folder(path) => Store::open(whole(path), options).map(Tapes::of_files),
-            Place::Engine(engine) => Ok(Tapes::of_engine(
-                engine,
-                #[cfg(feature = "fault-injection")]
-                options.faults,
-            )),
-        }
-    }
-}
+/// Opens the tapes, where they are kept. Blocks on the disk.
+type Place = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;
 
 /// The path from the root, where the system can tell: tools are given folders below it, and those must not depend on where the
 /// process stands.

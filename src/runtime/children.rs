@@ -10,16 +10,15 @@ use tokio::time::timeout;
 
 use crate::{
     actor::{
-        activation::Activation,
         child::{ChildStarter, SpawnArgs},
         host::Host,
         slot::{Admission, Question, Slot},
-        tape_store::{First, Opening},
+        tape_store::First,
     },
     error::{OpenError, SendError, SpawnError},
     kernel::{
-        Adopt, BeAdopted, Down, End, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn,
-        State, StopLevel, TaskOrder, Tie, first_entries, kept, toolset,
+        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn, State,
+        StopLevel, TaskOrder, Tie, first_entries, kept, toolset,
     },
     model::BoxFuture,
     runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
@@ -97,8 +96,8 @@ impl Session {
         let settings = of_child(&parent, options, workspace, &self.host.toolbox);
         let order = Box::new(TaskOrder { settings, prompt });
         let id = child.clone();
-        let held = self.ask(Spawn { child: id, order, link }).await?;
-        self.child(child, held).await
+        let ticket = self.record(Spawn { child: id, order, link }).await?;
+        self.child(child, ticket).await
     }
 
     /// Takes over an orphan: a child whose parent has ended. Returns when both tapes have it. Its DOWN comes here, at once where its task is over already. Its
@@ -116,11 +115,11 @@ impl Session {
         }
         is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
         let id = child.clone();
-        let held = self.ask(Adopt { child: id, link }).await?;
-        let adopted = self.child(child.clone(), held).await?;
+        let ticket = self.record(Adopt { child: id, link }).await?;
+        let adopted = self.child(child.clone(), ticket).await?;
         // The watch over it says so too, and again after a crash; said here, it is so when this returns.
         let state = self.state().await?;
-        let (parent, ticket, depth) = (self.id().clone(), adopted.ticket, state.depth() + 1);
+        let (parent, depth) = (self.id().clone(), state.depth() + 1);
         let grant = match state.open.get(&ticket) {
             Some(Open::Task(task)) => task.grant,
             _ => Limits::default(),
@@ -141,8 +140,7 @@ impl Session {
         self.ask(End { reason }).await.map(drop)
     }
 
-    pub(super) async fn child(&self, child: SessionId, held: Held) -> Result<Child, SpawnError> {
-        let Held::Done(ticket) = held else { return Err(SendError::Closed.into()) };
+    pub(super) async fn child(&self, child: SessionId, ticket: Seq) -> Result<Child, SpawnError> {
         let state = self.state().await?;
         let task = match state.open.get(&ticket) {
             Some(Open::Task(task)) => Some(task),
@@ -151,9 +149,8 @@ impl Session {
         let up = self.bring_up(self.spawn(&child, ticket, task)).await;
         let session = up.map_err(|error| match error {
             SpawnError::Open(OpenError::Tape(TapeError::Missing { .. })) => {
-                let why =
-                    "its task was stopped before it began, or it is gone; the DOWN of its task says which".to_owned();
-                OpenError::NotStarted { session: child, why }.into()
+                let why = "its task was stopped before it began, or it is gone; the DOWN of its task says which";
+                OpenError::not_started(&child, why).into()
             }
             error => error,
         })?;
@@ -249,19 +246,19 @@ impl Runtime {
         let (host, slot) = (&self.inner.host, &session.slot);
         let up = loop {
             let up = timeout(UP_WAIT, session.up()).await.map_err(|_| no_answer(&spawn.child))?;
-            let is_to_be_made = spawn.order.is_some()
-                && match &up {
-                    Err(OpenError::Tape(TapeError::Missing { .. })) => true,
-                    // The process died between making the tape and its first lines.
-                    Err(OpenError::Damaged { .. }) => self.is_blank(&spawn.child).await,
-                    _ => false,
-                };
-            if !is_to_be_made || (spawn.asks_first && !self.still_wants(&spawn).await?) {
+            let is_missing = match &up {
+                Err(OpenError::Tape(TapeError::Missing { .. })) => true,
+                // The process died between making the tape and its first lines.
+                Err(OpenError::Damaged { .. }) => self.is_blank(&spawn.child).await,
+                _ => false,
+            };
+            let Some(order) = spawn.order.clone().filter(|_| is_missing) else { break up };
+            if spawn.asks_first && !self.still_wants(&spawn).await? {
                 break up;
             }
             // Where somebody else wakes it just now, the next look shows what came of it.
             if let Some(flight) = slot.begin_activation() {
-                break self.make(spawn, flight, slot).await;
+                break flight.make(first(host, spawn, &order)).await;
             }
         };
         match up {
@@ -285,25 +282,11 @@ impl Runtime {
         let read = self.inner.host.blocking(move |host| Ok::<_, OpenError>(host.store.read(&id, Seq::ZERO)?)).await;
         read.is_ok_and(|entries| entries.is_empty())
     }
-
-    /// Makes a child: its state, which names its parent, and its prompt, in one append. So a child that is there has its task.
-    async fn make(&self, spawn: SpawnArgs, flight: Activation, slot: &Arc<Slot>) -> Result<(), OpenError> {
-        let made = match first(&self.inner.host, spawn) {
-            Some(first) => self.inner.host.orders.open(slot, Opening::Make(Box::new(first))).await,
-            None => Err(TapeError::Missing { session: slot.id.clone() }.into()),
-        };
-        if let Err(error) = made {
-            flight.finish_unmade(error.clone());
-            return Err(error);
-        }
-        // From here on a start of the runtime finds it by itself, and its parent finds it in any case.
-        flight.launch().await.map_err(|_| OpenError::Closed)?
-    }
 }
 
-/// What the tape of a child begins with; nothing where the task is not there to be made.
-fn first(host: &Host, spawn: SpawnArgs) -> Option<First> {
-    let TaskOrder { settings, prompt } = &*spawn.order?;
+/// What the tape of a child begins with: its state, which names its parent, and its prompt, in one append. So a child that is there
+/// has its task.
+fn first(host: &Host, spawn: SpawnArgs, TaskOrder { settings, prompt }: &TaskOrder) -> First {
     let mut settings = settings.clone();
     let now = host.clock.now();
     settings.host = host.rules.clone();
@@ -322,5 +305,5 @@ fn first(host: &Host, spawn: SpawnArgs) -> Option<First> {
         end: None,
     }));
     let (entries, state) = first_entries(state, Some(prompt.clone()), now);
-    Some(First { entries, state })
+    First { entries, state }
 }

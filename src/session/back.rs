@@ -12,8 +12,8 @@ use crate::{
     actor::host::Host,
     error::{OpenError, SendError},
     kernel::{
-        Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RollbackTarget,
-        RolledBack, State, look_back,
+        Branch, BranchSummary, Entry, NoPoint, Point, Refusal, RestoredFiles, RollBack, RollbackTarget, RolledBack,
+        State, look_back,
     },
     ops::taped,
     session::{BranchError, Session, context::Leaving, fork::TRIES_MAX},
@@ -73,15 +73,6 @@ impl RollbackOptions {
         self.summary = true;
         self
     }
-
-    /// Whether nothing is to go along.
-    fn is_plain(&self) -> bool {
-        #[cfg(all(unix, feature = "tools"))]
-        let takes_files = self.files.is_some();
-        #[cfg(not(all(unix, feature = "tools")))]
-        let takes_files = false;
-        !self.summary && !takes_files
-    }
 }
 
 impl Session {
@@ -129,7 +120,7 @@ impl Session {
         options: RollbackOptions,
     ) -> Result<Rollback, BranchError> {
         let wanted = to.into();
-        if options.is_plain() {
+        if options == RollbackOptions::new() {
             return self.go_back(wanted).await;
         }
         let (now, back) = self.way_back(wanted.clone()).await?;
@@ -143,7 +134,7 @@ impl Session {
             drop(leaving);
             return done;
         }
-        let done = self.record(back, None, summary).await;
+        let done = self.record_rollback(back, None, summary).await;
         // The summary was handed in: its ticket is closed by now, or by this.
         drop(leaving);
         done
@@ -155,7 +146,7 @@ impl Session {
         loop {
             tries += 1;
             let (_, back) = self.way_back(wanted.clone()).await?;
-            match self.record(back, None, None).await {
+            match self.record_rollback(back, None, None).await {
                 Err(BranchError::Session(SendError::Refused(Refusal::Moved { .. }))) if tries < TRIES_MAX => {}
                 done => return done,
             }
@@ -173,20 +164,16 @@ impl Session {
         self.host.blocking(found).await
     }
 
-    async fn record(
+    async fn record_rollback(
         &self,
         back: Arc<RolledBack>,
         files: Option<Arc<RestoredFiles>>,
         summary: Option<Arc<BranchSummary>>,
     ) -> Result<Rollback, BranchError> {
         let (recorded, put_back, has_summary) = (back.clone(), files.clone(), summary.is_some());
-        match self.ask(RollBack { back: recorded, files: put_back, summary }).await? {
-            Held::Done(entry) => {
-                let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
-                Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
-            }
-            _ => Err(SendError::Closed.into()),
-        }
+        let entry = self.record(RollBack { back: recorded, files: put_back, summary }).await?;
+        let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
+        Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
     }
 
     /// What came of that which is left, where something is; and the way back as it is once what that takes is held back.

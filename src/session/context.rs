@@ -11,8 +11,8 @@ use crate::{
     error::SendError,
     kernel::context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     kernel::{
-        Asked, Branch, BranchRequest, BranchSummary, Compact, Entry, GiveUpBranch, Held, LeaveBranch, Open, OpenBranch,
-        Pin, PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
+        Asked, Branch, BranchRequest, BranchSummary, Compact, Entry, GiveUpBranch, LeaveBranch, Open, OpenBranch, Pin,
+        PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
         reads_max,
     },
     model::Price,
@@ -128,8 +128,8 @@ impl Session {
         let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };
         let session = self.clone();
         let begin = async move {
-            match session.ask(SumUpBranch { request: Box::new(request) }).await {
-                Ok(Held::Done(ticket)) => {
+            match session.record(SumUpBranch { request: Box::new(request) }).await {
+                Ok(ticket) => {
                     let tries = Arc::default();
                     let mut leaving = Leaving { session, ticket, asked, price, input, tries };
                     // Whether a budget limits it was decided in that moment.
@@ -138,7 +138,6 @@ impl Session {
                     }
                     Ok(Some(leaving))
                 }
-                Ok(_) => Err(SendError::Closed),
                 Err(SendError::Refused(Refusal::SummaryOverBudget)) => Ok(None),
                 Err(error) => Err(error),
             }

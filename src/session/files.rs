@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::{Held, RecordRestored},
+    kernel::RecordRestored,
     ops::restore::{self, FilePlan, Restore, RestoreError, Restored},
     session::Session,
     words::ids::Seq,
@@ -47,10 +47,8 @@ impl Session {
                 restore::carry_out(plan, &bench, how).map(Arc::new)
             });
             let files = done.await.map_err(|_| RestoreError::CutOff)??;
-            let recorded = session.ask(RecordRestored { files: files.clone() }).await;
-            match recorded {
-                Ok(Held::Done(entry)) => Ok(Restored { entry, files }),
-                Ok(_) => Err(RestoreError::CutOff),
+            match session.record(RecordRestored { files: files.clone() }).await {
+                Ok(entry) => Ok(Restored { entry, files }),
                 Err(source) => Err(RestoreError::NotRecorded { files, source }),
             }
         };

@@ -6,9 +6,9 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use crate::{
-    actor::{host::Host, slot::put_to_sleep},
+    actor::{host::Host, slot::put_to_sleep, tape_store::Chore},
     error::{OpenError, SendError},
-    kernel::{Held, Merged, Point, Record, Refusal, RollbackTarget, Spent, State, find_point, is_whole, plan_merge},
+    kernel::{Merged, Point, Record, Refusal, RollbackTarget, Spent, State, find_point, is_whole, plan_merge},
     ops::taped::{self, Claimed},
     session::{
         BranchError, Session,
@@ -125,9 +125,8 @@ impl Session {
                 break (None, planned);
             }
             let merged = planned.merged.clone();
-            match self.ask(crate::kernel::Merge { merged }).await {
-                Ok(Held::Done(entry)) => break (Some(entry), planned),
-                Ok(_) => return Err(SendError::Closed.into()),
+            match self.record(crate::kernel::Merge { merged }).await {
+                Ok(entry) => break (Some(entry), planned),
                 Err(SendError::Refused(Refusal::Moved { .. })) if tries < TRIES_MAX => {}
                 Err(SendError::Refused(Refusal::Busy { turn })) => {
                     return Err(BranchError::Busy { session: self.id().clone(), turn });
@@ -157,7 +156,7 @@ impl Session {
         let delete = move |host: &Host| {
             hand_over(host, &fork, &parent, &files);
             let deleted = host.store.delete_unless_gone_on(&fork, to);
-            host.orders.scrub();
+            host.orders.chore(Chore::Scrub);
             Ok::<_, OpenError>(deleted?)
         };
         self.host.blocking(delete).await.map_err(|error| error.to_string())
@@ -290,7 +289,11 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Bran
     let mut merged = plan_merge(here.seq, &ours, &then, &there);
     let spill = store.spill_path(fork).filter(|_| !merged.items.is_empty());
     merged.spill = spill.map(|folder| folder.display().to_string());
-    add_files(host, &mut merged)?;
+    #[cfg(all(unix, feature = "tools"))]
+    {
+        // The files that were changed in the fork since it was merged last.
+        (merged.files, merged.unlisted) = crate::ops::restore::changed(store, fork, merged.from, merged.to)?;
+    }
     let before = ours.iter().filter_map(|entry| match &entry.record {
         Record::Merged(earlier) if earlier.is_of(&then) => Some(&earlier.files),
         _ => None,
@@ -298,18 +301,6 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Bran
     let files = before.flatten().chain(&merged.files).cloned().collect();
     let waiting = now.queue.len() + now.steering.len() + now.tasks().count();
     Ok(Planned { merged: Arc::new(merged), waiting, files })
-}
-
-/// The files that were changed in the fork since it was merged last.
-#[cfg(all(unix, feature = "tools"))]
-fn add_files(host: &Host, merged: &mut Merged) -> Result<(), BranchError> {
-    (merged.files, merged.unlisted) = crate::ops::restore::changed(&*host.store, &merged.fork, merged.from, merged.to)?;
-    Ok(())
-}
-
-#[cfg(not(all(unix, feature = "tools")))]
-fn add_files(_: &Host, _: &mut Merged) -> Result<(), BranchError> {
-    Ok(())
 }
 
 /// What was kept of files beside the fork's tape is kept here before it goes.

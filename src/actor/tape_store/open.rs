@@ -3,11 +3,7 @@
 //! By then the caller may be gone, or another incarnation of the session may be there: it takes the tape just as well. If no
 //! incarnation is awake to take the tape, the tape is given back.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     actor::{
@@ -45,14 +41,16 @@ pub(super) fn begin(host: &Arc<Host>, slot: Arc<Slot>, opening: Opening) {
         let Ok(turn) = room.acquire_owned().await else { return };
         let tokio = host.tokio.clone();
         let opened = tokio.spawn_blocking(move || {
-            let opened = catch_unwind(AssertUnwindSafe(|| open(&host, &slot, opening)));
-            drop(turn);
-            opened.unwrap_or_else(|panic| {
-                let why = format!("it crashed while its tape was opened: {}", panic_text(&*panic));
-                Err(OpenError::NotStarted { session: slot.id.clone(), why })
-            })
+            let _turn = turn;
+            open(&host, &slot, opening)
         });
-        told.opened = opened.await.unwrap_or(Err(OpenError::Closed));
+        told.opened = opened.await.unwrap_or_else(|lost| match lost.try_into_panic() {
+            Ok(panic) => {
+                let why = format!("it crashed while its tape was opened: {}", panic_text(&*panic));
+                Err(OpenError::not_started(&told.session, why))
+            }
+            Err(_) => Err(OpenError::Closed),
+        });
     };
     tasks.spawn_on(opening, &tokio);
 }

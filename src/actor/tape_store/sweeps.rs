@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    actor::host::Host,
+    actor::{host::Host, tape_store::Chore},
     lock::Lock,
     ops::sweep::{Sweep, SweepPolicy, plan_some, sweep_through},
     tape::TapeError,
@@ -131,11 +131,11 @@ impl Sweeper {
 }
 
 /// Removes what a policy does not keep, so many at most, until the runtime ends or `stop` says so. Blocks on the disk.
-pub(super) fn sweep(host: &Host, policy: SweepPolicy, max: usize, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
+pub(crate) fn sweep(host: &Host, policy: SweepPolicy, max: usize, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
     let stop = || stop() || host.orders.is_closed();
     let planned = plan_some(&*host.store, policy, host.clock.now(), max, &stop)?;
     let done = sweep_through(planned, stop, |session, seq| host.store.delete_unused(session, seq));
-    host.orders.scrub();
+    host.orders.chore(Chore::Scrub);
     done
 }
 

@@ -70,8 +70,7 @@ impl One<'_> {
         if let Now::Other(what) = &now {
             return Err(format!("it is {what}"));
         }
-        let has_mode = now.file().is_none_or(|now| self.file.mode.is_none_or(|mode| mode & 0o7777 == now.info.mode));
-        if now.is(&self.file.target) && has_mode {
+        if now.is(&self.file.target) && now.has(self.file.mode) {
             return Ok(None);
         }
         // Another name of a file that was put back a moment ago is as it should be, and was found above.

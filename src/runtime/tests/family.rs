@@ -43,7 +43,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let spawn = Spawn { child: id, order, link: Link::default() };
     let spawned = parent.slot.command(spawn).unwrap().1;
     let aborted = parent.slot.command(Abort { reason: "enough".to_owned() }).unwrap().1;
-    let held = spawned.await.unwrap().unwrap();
+    spawned.await.unwrap().unwrap();
     aborted.await.unwrap().unwrap();
     let state = parent.state().await.unwrap();
     let (ticket, order) = match state.open.iter().next() {
@@ -52,7 +52,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     };
     until("its watcher looks for it", || slot.asked() == 1).await;
     let (giver, id) = (parent.clone(), child.clone());
-    let given = tokio::spawn(async move { giver.child(id, held).await });
+    let given = tokio::spawn(async move { giver.child(id, ticket).await });
     // It has looked at the parent, and stands behind the watcher.
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(1)).await;

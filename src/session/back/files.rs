@@ -75,7 +75,7 @@ impl Session {
         fault!(self.host.store.faults(), "back.files", self.id().as_str());
         let from = back.from;
         let files = (!done.files.is_empty() || !done.refused.is_empty()).then(|| done.clone());
-        match self.record(back, files, summary).await {
+        match self.record_rollback(back, files, summary).await {
             // The session said no: the entry is not on the tape, and will not be.
             Err(BranchError::Session(error)) if !matches!(error, SendError::Unsettled { .. }) => {
                 let left = self.put_forth(&done, from, bench).await;
