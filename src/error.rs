@@ -60,16 +60,6 @@ pub enum SendError {
     Refused(#[from] Refusal),
 }
 
-impl SendError {
-    /// The same, of that message.
-    pub(crate) fn about(self, id: MessageId) -> SendError {
-        match self {
-            SendError::Unsettled { message: None } => SendError::Unsettled { message: Some(id) },
-            other => other,
-        }
-    }
-}
-
 impl From<OpenError> for SendError {
     fn from(error: OpenError) -> SendError {
         match error {
@@ -292,7 +282,7 @@ mod tests {
         for (error, words) in next {
             assert!(error.to_string().contains(words), "{error}");
         }
-        let unsettled = SendError::Unsettled { message: None }.about("m-1".into()).to_string();
+        let unsettled = SendError::Unsettled { message: Some("m-1".into()) }.to_string();
         assert_eq!(unsettled, "whether message m-1 is on the tape is not known: send it again under the same id");
     }
 }

@@ -51,12 +51,6 @@ pub use crate::{
     error::{Kind, StartError},
 };
 
-/// A drain that is given longer is given this long: for ever.
-const DRAIN_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-
-/// How long a drain waits for a session to say how it stands, at least.
-const ANSWER_WAIT: Duration = Duration::from_secs(1);
-
 /// A running tree. Cheap to clone: all clones are one runtime.
 ///
 /// Dropping the last clone without [`Runtime::shutdown`] begins the same end in the background, where the tokio runtime is
@@ -166,7 +160,7 @@ impl Runtime {
         if session.slot.phase() == Phase::Passive {
             self.is_open()?;
         }
-        session.up().await
+        session.slot.up().await
     }
 
     /// Makes a new conversation that goes on from an entry of another one, and starts it: from the newest that was decided, or
@@ -305,7 +299,7 @@ impl Runtime {
     /// What came of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
     #[must_use]
     pub fn last_sweep(&self) -> Option<Arc<SweepReport>> {
-        self.inner.host.sweeper.newest()
+        self.inner.host.sweeper.newest.lock().clone()
     }
 
     /// Keeps a conversation from being swept, however long it is not used.
@@ -396,28 +390,7 @@ impl Runtime {
     /// deadline is over; a shorter one than a second gives each session that long to answer. After the runtime's end it changes
     /// nothing.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
-        self.inner.host.slots.set_admission(Admission::Draining);
-        let now = tokio::time::Instant::now();
-        let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
-        loop {
-            let (mut left, mut waited) = (Vec::new(), false);
-            // Side by side, so that one that does not answer takes no time from the others.
-            let looks = self.inner.host.slots.all_awake().into_iter().map(async |slot| {
-                let session = Session { host: self.inner.host.clone(), slot };
-                (session.id().clone(), report::drained(&session, until, answers_by).await)
-            });
-            for (session, drained) in futures_util::future::join_all(looks).await {
-                match drained {
-                    report::Drained::AtOnce => {}
-                    report::Drained::Later => waited = true,
-                    report::Drained::No => left.push(session),
-                }
-            }
-            // A child that is down may wake its parent, which was looked at before: until all are found at rest.
-            if !waited || tokio::time::Instant::now() >= until {
-                return left;
-            }
-        }
+        report::drain(&self.inner.host, deadline).await
     }
 
     /// Ends the tree: actors, workers, processes, locks. Turns that run are cut off where they are, and go on at the next

@@ -41,12 +41,10 @@ pub use crate::{
     words::{ids::*, message::*},
 };
 
-use tokio::sync::oneshot;
-
 use crate::{
     actor::{
         host::Host,
-        slot::{Phase, Question, Reply, Slot, within},
+        slot::{Phase, Question, Slot, within},
     },
     event::events_of,
     kernel::{
@@ -112,12 +110,13 @@ impl Session {
             false => self.host.hooks.on_input(message, &failed).await.ok_or(SendError::Handled)?,
         };
         let id = message.id.clone();
-        let held = self.ask(SendMessage { message, delivery, expect_turn }).await;
-        match held.map_err(|error| error.about(id))? {
-            Held::Receipt(kernel::Receipt { message, seq, disposition }) => {
+        match self.ask(SendMessage { message, delivery, expect_turn }).await {
+            Ok(Held::Receipt(kernel::Receipt { message, seq, disposition })) => {
                 Ok(Receipt { message, seq, disposition, session: self.clone() })
             }
-            _ => Err(SendError::Closed),
+            Ok(_) => Err(SendError::Closed),
+            Err(SendError::Unsettled { .. }) => Err(SendError::Unsettled { message: Some(id) }),
+            Err(error) => Err(error),
         }
     }
 
@@ -312,7 +311,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn wait(&self) -> Result<(), SendError> {
-        self.ask_state(Question::Idle).await
+        self.slot.ask_state(Question::Idle).await
     }
 
     /// The state as it is now: a picture, taken between two decisions.
@@ -320,7 +319,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn state(&self) -> Result<State, SendError> {
-        self.ask_state(Question::State).await
+        self.slot.ask_state(Question::State).await
     }
 
     /// The events of the session from now on. Whoever listens can be asked: see [`Session::answer`].
@@ -358,30 +357,6 @@ impl Session {
         match self.ask(command).await? {
             Held::Done(entry) => Ok(entry),
             _ => Err(SendError::Closed),
-        }
-    }
-
-    /// Returns when the session is awake.
-    pub(crate) async fn up(&self) -> Result<(), OpenError> {
-        let id = self.id().clone();
-        self.ask_state(Question::Up).await.map_err(|error| match error {
-            SendError::Closed => OpenError::Closed,
-            SendError::Parked => OpenError::Parked { session: id },
-            SendError::Stopped => OpenError::Stopped { session: id },
-            SendError::Unavailable(error) => *error,
-            other => OpenError::not_started(&id, other),
-        })
-    }
-
-    /// Asks the actor something, and asks its next incarnation again where this one ended before it answered.
-    pub(crate) async fn ask_state<T>(&self, question: impl Fn(Reply<T>) -> Question) -> Result<T, SendError> {
-        loop {
-            let (reply, answer) = oneshot::channel();
-            // A closed or parked slot refuses here, which ends the loop.
-            self.slot.question(question(reply))?;
-            if let Ok(answer) = answer.await {
-                return answer;
-            }
         }
     }
 }
@@ -425,7 +400,7 @@ impl Receipt {
     /// # Errors
     /// [`SendError::Refused`] where the message was withdrawn, or its turn is longer ago than the session remembers.
     pub async fn wait(&self) -> Result<Answer, SendError> {
-        let end = self.session.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
+        let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
         let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);
         Ok(Answer { turn, outcome, text: text.to_string(), steps, usage, spent })
     }

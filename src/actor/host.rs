@@ -10,11 +10,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
-        child::ChildStarter,
         observers::Observers,
         slot::{Admission, Slot},
         slots::Slots,
-        tape_store::{Orders, Sweeper, Sweeps},
+        tape_store::{Orders, Sweeper},
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
@@ -73,8 +72,6 @@ pub(crate) struct Host {
     /// How long appends are held back after what they record was done.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
-    /// Who brings children up; set once the tree stands.
-    pub(crate) nursery: OnceLock<Arc<dyn ChildStarter>>,
 }
 
 impl std::fmt::Debug for Host {
@@ -136,40 +133,7 @@ impl Host {
             compactions: OnceLock::new(),
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
-            nursery: OnceLock::new(),
         }
-    }
-
-    /// The same, with processes that are watched over.
-    #[cfg(all(unix, feature = "tools"))]
-    pub(crate) fn with_processes(mut self, processes: crate::process::Processes) -> Host {
-        self.processes = processes;
-        self
-    }
-
-    /// The same, with rules above those of every session.
-    pub(crate) fn with_rules(mut self, rules: Option<Ruleset>) -> Host {
-        self.rules = rules;
-        self
-    }
-
-    /// The same, sweeping by itself.
-    pub(crate) fn with_sweeps(mut self, sweeps: Option<Sweeps>) -> Host {
-        self.sweeper = Sweeper::new(sweeps);
-        self
-    }
-
-    /// The same, with prices that the host gives.
-    pub(crate) fn with_prices(mut self, prices: Prices) -> Host {
-        self.prices = prices;
-        self
-    }
-
-    /// The same, with appends held back.
-    #[cfg(feature = "fault-injection")]
-    pub(crate) fn holding_back_appends(mut self, by: Option<Duration>) -> Host {
-        self.hold_back_appends = by;
-        self
     }
 
     /// Does on a thread of its own what may wait for a disk. Dropping the future lets it finish.

@@ -78,8 +78,6 @@ pub(crate) struct Slot {
     inner: Lock<Inner>,
     /// A worker has reported, or an incarnation begins.
     moved: Notify,
-    /// Held by who brings it up as a child, or makes it: one after the other.
-    pub(crate) bringing_up: tokio::sync::Mutex<()>,
 }
 
 /// Small, because there is one for each session that somebody holds a handle of; what only a waking session needs is in the
@@ -101,6 +99,8 @@ struct Inner {
     /// listens, for what came to the tape behind a stop.
     told: Option<Arc<AtomicU64>>,
     inbox: Option<Box<Inbox>>,
+    /// There from the first who brings it up as a child on.
+    bringing_up: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
 /// Whether inputs are taken. It only ever moves down this list: what is closed does not open again.
@@ -169,10 +169,16 @@ impl Inner {
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
         let phase = Phase::Passive;
-        let (used, ring, told, inbox) = (Instant::now(), None, None, None);
+        let (used, ring, told, inbox, bringing_up) = (Instant::now(), None, None, None, None);
+        let (incarnation, place, next_reply) = (0, 0, 1);
         let inner =
-            Inner { admission, parked, phase, incarnation: 0, place: 0, next_reply: 1, used, ring, told, inbox };
-        Slot { id, host, inner: Lock::new(inner), moved: Notify::new(), bringing_up: tokio::sync::Mutex::default() }
+            Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, bringing_up };
+        Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
+    }
+
+    /// Held by who brings it up as a child, or makes it: one after the other.
+    pub(crate) fn bringing_up(&self) -> Arc<tokio::sync::Mutex<()>> {
+        self.inner().bringing_up.get_or_insert_default().clone()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -121,7 +121,7 @@ fn lines_json(sessions: &[ListedSession], text: &mut String) {
 
 fn lines(sessions: &[ListedSession], with_head: bool, text: &mut String) {
     if with_head && !sessions.is_empty() {
-        let _ = writeln!(text, "{}", row("id", "used", "state", "entries", "size", "tokens", "cost", "title"));
+        let _ = writeln!(text, "{}", row(["id", "used", "state", "entries", "size", "tokens", "cost", "title"]));
     }
     let now = Millis::now();
     for listed in sessions {
@@ -137,12 +137,11 @@ fn lines(sessions: &[ListedSession], with_head: bool, text: &mut String) {
             (None, _) => format!(">={}", cost.known),
         });
         let id = escape::line(listed.session.as_str());
-        let _ = writeln!(text, "{}", row(&id, &used, state(listed), &entries, &size, &tokens, &cost, &title(listed)));
+        let _ = writeln!(text, "{}", row([&id, &used, state(listed), &entries, &size, &tokens, &cost, &title(listed)]));
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the columns of a table")]
-fn row(id: &str, used: &str, state: &str, entries: &str, size: &str, tokens: &str, cost: &str, title: &str) -> String {
+fn row([id, used, state, entries, size, tokens, cost, title]: [&str; 8]) -> String {
     let row = format!("{id:36}  {used:>8}  {state:9}  {entries:>7}  {size:>8}  {tokens:>9}  {cost:>9}  {title}");
     row.trim_end().to_owned()
 }

@@ -144,8 +144,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1,
         _ => return Err(wanted()),
     };
-    let number: u64 = number.parse().map_err(|_| wanted())?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wanted)
+    let number: Option<u64> = number.parse().ok();
+    number.and_then(|number| number.checked_mul(seconds)).map(Duration::from_secs).ok_or_else(wanted)
 }
 
 /// A number of bytes: a number, alone or with `K`, `M` or `G`.
@@ -157,8 +157,8 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         Some((at, 'G')) => (&text[..at], 1024 * 1024 * 1024),
         _ => (text, 1),
     };
-    let number: u64 = number.parse().map_err(|_| wanted())?;
-    number.checked_mul(times).ok_or_else(wanted)
+    let number: Option<u64> = number.parse().ok();
+    number.and_then(|number| number.checked_mul(times)).ok_or_else(wanted)
 }
 
 #[cfg(test)]

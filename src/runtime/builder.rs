@@ -19,7 +19,7 @@ use crate::{
         Inner, Passivation, Runtime, Sweeps,
         ending::Ending,
         options::Defaults,
-        recovery::resume_interrupted,
+        recovery::{Listen, resume_interrupted},
         tree::{Tree, close_with, tree},
     },
     supervisor::{ChildSpec, Registry, Supervisor},
@@ -41,7 +41,7 @@ pub struct Builder {
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
-    on_resume: Option<Listen>,
+    on_resume: Option<Box<Listen>>,
     task_limits: Option<(u32, usize)>,
     prices: Prices,
     #[cfg(all(unix, feature = "tools"))]
@@ -308,14 +308,18 @@ impl Builder {
         let hooks = Hooks(self.hooks.into());
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
-        let host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation)
-            .with_prices(self.prices)
-            .with_rules(self.host_rules.clone())
-            .with_sweeps(self.sweeps);
+        let mut host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
+        host.prices = self.prices;
+        host.rules.clone_from(&self.host_rules);
+        host.sweeper.sweeps = self.sweeps;
         #[cfg(all(unix, feature = "tools"))]
-        let host = host.with_processes(processes);
+        {
+            host.processes = processes;
+        }
         #[cfg(feature = "fault-injection")]
-        let host = host.holding_back_appends(self.hold_back_appends);
+        {
+            host.hold_back_appends = self.hold_back_appends;
+        }
         let host = Arc::new(host);
         for (id, why) in parked {
             host.slots.park(&id, 0, why);
@@ -331,8 +335,6 @@ impl Builder {
         let (recovered, ending) = (OnceLock::new(), Ending::default());
         let inner = Inner { host, root, sessions, hosts, settings, recovered, ending };
         let runtime = Runtime { inner: Arc::new(inner) };
-        // Set once, here, before there is a session.
-        let _ = runtime.inner.host.nursery.set(Arc::new(Arc::downgrade(&runtime.inner)));
         if resumes {
             let recovered = resume_interrupted(&runtime, interrupted, self.on_resume.as_deref()).await;
             fault!(faults, "start.resumed", "runtime");
@@ -358,9 +360,6 @@ async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::proces
     }
     crate::process::Processes::new(watch, Some(ledger))
 }
-
-/// Listens to a session that goes on at the start.
-type Listen = Box<super::recovery::Listen>;
 
 /// Opens the tapes, where they are kept. Blocks on the disk.
 type Place = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;

@@ -1,27 +1,15 @@
 //! Child sessions, as a host sees them: spawning, adopting, ending, and the DOWN that always comes.
 
-use std::{
-    path::Path,
-    sync::{Arc, Weak},
-    time::Duration,
-};
-
-use tokio::time::timeout;
+use std::{path::Path, sync::Arc};
 
 use crate::{
-    actor::{
-        child::{ChildStarter, SpawnArgs},
-        host::Host,
-        slot::{Admission, Question, Slot},
-        tape_store::First,
-    },
+    actor::{bring_up::bring_up, child::SpawnArgs, slot::Question},
     error::{OpenError, SendError, SpawnError},
     kernel::{
-        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn, State,
-        StopLevel, TaskOrder, Tie, first_entries, kept, toolset,
+        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Orphan, Refusal, Settings, Spawn, StopLevel,
+        TaskOrder, Tie, kept, toolset,
     },
-    model::BoxFuture,
-    runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
+    runtime::{Recovered, Runtime, SessionOptions, canonical},
     session::{Session, of_host},
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
@@ -56,7 +44,7 @@ impl Child {
     /// [`Refusal::Ended`] where none comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
     /// or [`SendError::Parked`] where the parent is not there to say.
     pub async fn down(&self) -> Result<Arc<Down>, SendError> {
-        let down = self.parent.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
+        let down = self.parent.slot.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
         down.ok_or(SendError::Refused(Refusal::Ended))
     }
 }
@@ -171,8 +159,7 @@ impl Session {
     }
 
     async fn bring_up(&self, spawn: SpawnArgs) -> Result<Session, SpawnError> {
-        let nursery = self.host.nursery.get().ok_or(SendError::Closed)?;
-        let slot = nursery.bring_up(spawn).await?;
+        let slot = bring_up(self.host.clone(), spawn).await?;
         Ok(Session { host: self.host.clone(), slot })
     }
 }
@@ -216,94 +203,4 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
         // It is not told where it goes down again just now; the next start tries anew.
         drop(child.ask(Orphan { parent, ticket, why }).await);
     }
-}
-
-/// How long a child may take to answer that it is up, and its parent whether it still wants it. Then others who want the child
-/// have their turn, and who wanted it looks again.
-const UP_WAIT: Duration = Duration::from_secs(30);
-
-/// Brings children up, each of them once however many ask.
-impl ChildStarter for Weak<Inner> {
-    fn bring_up(&self, spawn: SpawnArgs) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>> {
-        let inner = self.upgrade();
-        Box::pin(async move {
-            let runtime = Runtime { inner: inner.ok_or(OpenError::Closed)? };
-            let slot = runtime.inner.host.slot(&spawn.child);
-            let _one = slot.bringing_up.lock().await;
-            runtime.bring_up(spawn).await
-        })
-    }
-}
-
-fn no_answer(session: &SessionId) -> OpenError {
-    let why = format!("it was waited for {} s; `inspect` shows its state", UP_WAIT.as_secs());
-    OpenError::NoAnswer { session: session.clone(), why }
-}
-
-impl Runtime {
-    async fn bring_up(&self, spawn: SpawnArgs) -> Result<Arc<Slot>, OpenError> {
-        let session = self.session(&spawn.child);
-        let (host, slot) = (&self.inner.host, &session.slot);
-        let up = loop {
-            let up = timeout(UP_WAIT, session.up()).await.map_err(|_| no_answer(&spawn.child))?;
-            let is_missing = match &up {
-                Err(OpenError::Tape(TapeError::Missing { .. })) => true,
-                // The process died between making the tape and its first lines.
-                Err(OpenError::Damaged { .. }) => self.is_blank(&spawn.child).await,
-                _ => false,
-            };
-            let Some(order) = spawn.order.clone().filter(|_| is_missing) else { break up };
-            if spawn.asks_first && !self.still_wants(&spawn).await? {
-                break up;
-            }
-            // Where somebody else wakes it just now, the next look shows what came of it.
-            if let Some(flight) = slot.begin_activation() {
-                break flight.make(first(host, spawn, &order)).await;
-            }
-        };
-        match up {
-            Err(_) if host.slots.admission() == Admission::Closed => Err(OpenError::Closed),
-            up => up.map(|()| slot.clone()),
-        }
-    }
-
-    /// Whether the parent has the task still, and has not told the child to stop. Nobody makes the child meanwhile.
-    async fn still_wants(&self, spawn: &SpawnArgs) -> Result<bool, OpenError> {
-        let parent = self.session(&spawn.parent);
-        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| no_answer(&spawn.parent))?;
-        // It sees to its child when it is there again.
-        let state =
-            state.map_err(|error| OpenError::NoAnswer { session: spawn.parent.clone(), why: error.to_string() })?;
-        Ok(matches!(state.open.get(&spawn.ticket), Some(Open::Task(task)) if task.told == StopLevel::Run))
-    }
-
-    async fn is_blank(&self, id: &SessionId) -> bool {
-        let id = id.clone();
-        let read = self.inner.host.blocking(move |host| Ok::<_, OpenError>(host.store.read(&id, Seq::ZERO)?)).await;
-        read.is_ok_and(|entries| entries.is_empty())
-    }
-}
-
-/// What the tape of a child begins with: its state, which names its parent, and its prompt, in one append. So a child that is there
-/// has its task.
-fn first(host: &Host, spawn: SpawnArgs, TaskOrder { settings, prompt }: &TaskOrder) -> First {
-    let mut settings = settings.clone();
-    let now = host.clock.now();
-    settings.host = host.rules.clone();
-    let spill = host.store.spill_path(&spawn.child);
-    settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
-    let mut state = State::new(spawn.child, settings, now);
-    state.take_grant(&spawn.grant);
-    state.origin = Some(Arc::new(Origin {
-        parent: spawn.parent,
-        ticket: spawn.ticket,
-        link: spawn.link,
-        depth: spawn.depth,
-        prompt: prompt.id.clone(),
-        orphaned: None,
-        before: Vec::new(),
-        end: None,
-    }));
-    let (entries, state) = first_entries(state, Some(prompt.clone()), now);
-    First { entries, state }
 }

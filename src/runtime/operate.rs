@@ -176,8 +176,7 @@ impl Operator {
     pub fn trace_in_full(&self, id: &str, on: bool) -> Result<(), OperateError> {
         let lever = if on { "trace in full" } else { "trace redacted" };
         self.pulled(lever, id);
-        let found = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id));
-        let done = found.map(|node| node.trace_in_full(on));
+        let done = self.node(id).map(|node| node.trace_in_full(on));
         self.done(lever, id, done)
     }
 
@@ -198,8 +197,8 @@ impl Operator {
         let parked = id.parse::<SessionId>().ok().filter(|session| host.slots.is_parked(session));
         if let (Some(session), None) = (parked, host.registry.find(id)) {
             let reason = |error: OpenError| ExitReason::StartFailed(error.to_string());
-            let unparked = self.runtime.unpark(&session).await;
-            return unparked.map_err(|error| OperateError::NotStarted { id: id.to_owned(), reason: reason(error) });
+            let unparked = self.runtime.unpark(&session).await.map_err(reason);
+            return unparked.map_err(|reason| OperateError::NotStarted { id: id.to_owned(), reason });
         }
         let Target { node, supervisor, session } = self.target(id)?;
         if node.status() != Status::Parked {
@@ -213,9 +212,8 @@ impl Operator {
     }
 
     fn target(&self, id: &str) -> Result<Target, OperateError> {
-        let registry = &self.runtime.inner.host.registry;
-        let node = registry.find(id).ok_or_else(|| unknown(id))?;
-        let owner = node.owner().and_then(|owner| registry.node(owner));
+        let node = self.node(id)?;
+        let owner = node.owner().and_then(|owner| self.runtime.inner.host.registry.node(owner));
         if node.place() == Place::Task {
             let owner = owner.map_or_else(String::new, |owner| owner.id().to_owned());
             return Err(OperateError::IsTask { id: node.id().to_owned(), owner });
@@ -227,10 +225,15 @@ impl Operator {
     }
 
     fn session(&self, id: &str) -> Result<(Arc<NodeState>, Session), OperateError> {
-        let node = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id))?;
-        let not = || OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() };
-        let session = self.session_of(&node).ok_or_else(not)?;
-        Ok((node, session))
+        let node = self.node(id)?;
+        match self.session_of(&node) {
+            Some(session) => Ok((node, session)),
+            None => Err(OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() }),
+        }
+    }
+
+    fn node(&self, id: &str) -> Result<Arc<NodeState>, OperateError> {
+        self.runtime.inner.host.registry.find(id).ok_or_else(|| OperateError::Unknown { id: id.to_owned() })
     }
 
     fn session_of(&self, node: &NodeState) -> Option<Session> {
@@ -254,10 +257,8 @@ impl Operator {
 
     fn tell(&self, id: &str, what: Happening) {
         let registry = &self.runtime.inner.host.registry;
-        match registry.find(id) {
-            Some(node) => registry.tell(node.path(), what),
-            None => registry.tell(id, what),
-        }
+        let node = registry.find(id);
+        registry.tell(node.as_ref().map_or(id, |node| node.path()), what);
     }
 }
 
@@ -287,10 +288,6 @@ async fn answered(node: &NodeState, asked: impl Future<Output = Result<(), SendE
             Err(OperateError::NoAnswer { id: id(), with, since })
         }
     }
-}
-
-fn unknown(id: &str) -> OperateError {
-    OperateError::Unknown { id: id.to_owned() }
 }
 
 fn refused(node: &NodeState, error: AdminError) -> OperateError {

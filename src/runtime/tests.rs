@@ -353,7 +353,7 @@ async fn a_create_that_is_dropped_goes_on() {
         }
         tokio::task::yield_now().await;
     }
-    let mut waits = Box::pin(session.up());
+    let mut waits = Box::pin(session.slot.up());
     assert!(futures_util::poll!(&mut waits).is_pending());
     assert_eq!((session.slot.asked(), session.slot.phase()), (1, Phase::Activating));
     drop(creates);

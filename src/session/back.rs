@@ -204,7 +204,7 @@ impl Session {
             }
             None => back,
         };
-        let (summary, leaving) = self.sum_up(&mut left, leaving, key).await;
+        let summary = self.sum_up(&left, leaving.as_ref(), key).await;
         Ok((back, Some(Arc::new(summary)), leaving))
     }
 }

@@ -98,7 +98,7 @@ impl Session {
         let read = move |host: &Host| host.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
         let lines = branch.host.blocking(read).await?;
         let entries: Vec<_> = lines.iter().map_while(|line| Entry::from_tape(line).ok()).collect();
-        let mut left = Branch::of(&entries, after);
+        let left = Branch::of(&entries, after);
         if left.items.is_empty() {
             return Err(Refusal::Empty.into());
         }
@@ -108,7 +108,7 @@ impl Session {
         }
         let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
         let leaving = self.begin_leaving(&state, &left).await?;
-        let (branch, leaving) = self.sum_up(&mut left, leaving, key).await;
+        let branch = self.sum_up(&left, leaving.as_ref(), key).await;
         let left = self.ask(LeaveBranch { branch: branch.into() }).await.map(drop);
         // Its ticket is closed, or the session says why that cannot be written.
         drop(leaving);
@@ -148,14 +148,9 @@ impl Session {
     }
 
     /// Has a branch summed up by the model that sums up here; where it cannot, the beginnings of what was said stand for it.
-    /// Gives back what keeps the ticket: to be dropped once the summary was handed in.
-    pub(super) async fn sum_up(
-        &self,
-        left: &mut Branch,
-        leaving: Option<Leaving>,
-        key: String,
-    ) -> (BranchSummary, Option<Leaving>) {
-        let (written, request) = match &leaving {
+    /// `leaving` keeps the ticket, and is to be dropped once the summary was handed in.
+    pub(super) async fn sum_up(&self, left: &Branch, leaving: Option<&Leaving>, key: String) -> BranchSummary {
+        let (written, request) = match leaving {
             Some(leaving) => leaving.write(key).await,
             None => (None, None),
         };
@@ -168,8 +163,7 @@ impl Session {
         };
         let mut files = FileOperations::default();
         files.note(left.items.iter().map(|item| &**item));
-        let branch = BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request };
-        (branch, leaving)
+        BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request }
     }
 }
 

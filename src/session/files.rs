@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::RecordRestored,
-    ops::restore::{self, FilePlan, Restore, RestoreError, Restored},
+    kernel::{RecordRestored, RestoredFiles},
+    ops::restore::{self, Bench, FilePlan, Restore, RestoreError, Restored},
     session::Session,
+    tool::Files,
     words::ids::Seq,
 };
 
@@ -37,16 +38,8 @@ impl Session {
             return Err(RestoreError::Busy { turn: turn.id });
         }
         let session = self.clone();
-        let (host, id) = (self.host.clone(), self.id().clone());
         let work = async move {
-            // The next incarnation waits for this, and not for the answer to what follows, which it gives.
-            let done = session.slot.tasks().spawn_blocking(move || {
-                let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
-                #[cfg(feature = "fault-injection")]
-                let bench = bench.with_faults(host.store.faults());
-                restore::carry_out(plan, &bench, how).map(Arc::new)
-            });
-            let files = done.await.map_err(|_| RestoreError::CutOff)??;
+            let (files, _) = session.put_back(since, files, how).await?;
             match session.record(RecordRestored { files: files.clone() }).await {
                 Ok(entry) => Ok(Restored { entry, files }),
                 Err(source) => Err(RestoreError::NotRecorded { files, source }),
@@ -54,5 +47,23 @@ impl Session {
         };
         // A task of its own: whoever stops waiting does not leave it half done.
         self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| RestoreError::CutOff)?
+    }
+
+    /// Puts the files back. The next incarnation waits for this, and not for the answers to what follows, which it gives.
+    pub(super) async fn put_back(
+        &self,
+        since: Seq,
+        files: Files,
+        how: Restore,
+    ) -> Result<(Arc<RestoredFiles>, Bench), RestoreError> {
+        let (host, id) = (self.host.clone(), self.id().clone());
+        let done = self.slot.tasks().spawn_blocking(move || {
+            let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
+            #[cfg(feature = "fault-injection")]
+            let bench = bench.with_faults(host.store.faults());
+            let done = restore::carry_out(plan, &bench, how)?;
+            Ok((Arc::new(done), bench))
+        });
+        done.await.map_err(|_| RestoreError::CutOff)?
     }
 }

@@ -188,7 +188,7 @@ pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Se
 /// Wakes a fork that was just made. Nobody was told of it: where that goes wrong it goes again, or is left and does nothing.
 pub(crate) async fn wake_fork(host: &Arc<Host>, fork: SessionId) -> Result<Session, OpenError> {
     let session = Session { host: host.clone(), slot: host.slot(&fork) };
-    if let Err(error) = session.up().await {
+    if let Err(error) = session.slot.up().await {
         drop(host.blocking(move |host| Ok::<_, OpenError>(host.store.delete(&fork)?)).await);
         return Err(error);
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Semaphore, oneshot},
+    sync::{Notify, Semaphore, oneshot},
     task::JoinSet,
 };
 
@@ -19,7 +19,7 @@ use crate::{
     actor::{
         host::Host,
         slot::Slot,
-        tape_store::{Chore, First, Msg},
+        tape_store::{Chore, First, Look},
     },
     error::OpenError,
     lock::Lock,
@@ -50,6 +50,8 @@ pub(super) type Order = (Arc<Slot>, Opening);
 pub(crate) struct Orders {
     /// Each change under this lock is whole before anything can panic.
     list: Lock<List>,
+    /// The chores that somebody has asked for.
+    asked: [Notify; Chore::ALL.len()],
     /// Held while a tape is being opened.
     pub(crate) room: Arc<Semaphore>,
 }
@@ -57,7 +59,7 @@ pub(crate) struct Orders {
 #[derive(Default)]
 struct List {
     /// Who takes the orders, and where it is shown how many have no answer.
-    actor: Option<(Mailbox<Msg>, Arc<NodeState>)>,
+    actor: Option<(Mailbox<Look>, Arc<NodeState>)>,
     /// How many actors have ended.
     ended: u64,
     /// Waits for the next actor while there is none, and gives up some time.
@@ -90,7 +92,7 @@ impl List {
 
 impl Default for Orders {
     fn default() -> Orders {
-        Orders { list: Lock::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
+        Orders { list: Lock::default(), asked: Default::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
     }
 }
 
@@ -116,7 +118,7 @@ impl Orders {
                     list.waiting.push_back((slot.clone(), opening));
                     if let Some((actor, _)) = &list.actor {
                         // One that is ending leaves it to the next.
-                        let _ = actor.send(Msg::Look);
+                        let _ = actor.send(Look);
                     }
                     list.show();
                 }
@@ -126,11 +128,14 @@ impl Orders {
         told.await.unwrap_or(Err(OpenError::Closed))
     }
 
-    /// Has a chore begun, some time. An actor that is just not there begins all of them when it comes.
+    /// Has a chore done, some time: by the next incarnation of the actor where there is none just now.
     pub(crate) fn chore(&self, chore: Chore) {
-        if let Some((actor, _)) = &self.list.lock().actor {
-            let _ = actor.send(Msg::Due(chore));
-        }
+        self.asked[chore as usize].notify_one();
+    }
+
+    /// Returns when somebody has asked for a chore since this returned last.
+    pub(super) async fn asked(&self, chore: Chore) {
+        self.asked[chore as usize].notified().await;
     }
 
     /// The runtime ends: what waits is refused, and so is all that comes.
@@ -150,10 +155,10 @@ impl Orders {
     // ---- the actor -----------------------------------------------------------------------------------------------------
 
     /// An incarnation of the actor begins.
-    pub(super) fn begin(&self, actor: Mailbox<Msg>, node: Arc<NodeState>) {
+    pub(super) fn begin(&self, actor: Mailbox<Look>, node: Arc<NodeState>) {
         let mut list = self.list.lock();
         // What waited for it.
-        let _ = actor.send(Msg::Look);
+        let _ = actor.send(Look);
         (list.actor, list.given_up) = (Some((actor, node)), false);
         list.patience.abort_all();
         list.show();

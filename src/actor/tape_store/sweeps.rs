@@ -90,20 +90,11 @@ pub struct SweepReport {
 /// What a runtime's own sweeps are made by, and what came of the newest.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
-    sweeps: Option<Sweeps>,
-    newest: Lock<Option<Arc<SweepReport>>>,
+    pub(crate) sweeps: Option<Sweeps>,
+    pub(crate) newest: Lock<Option<Arc<SweepReport>>>,
 }
 
 impl Sweeper {
-    pub(crate) fn new(sweeps: Option<Sweeps>) -> Sweeper {
-        Sweeper { sweeps, newest: Lock::default() }
-    }
-
-    /// What came of the newest sweep.
-    pub(crate) fn newest(&self) -> Option<Arc<SweepReport>> {
-        self.newest.lock().clone()
-    }
-
     /// How long to wait before the next; `None` where nobody asked for any.
     pub(super) fn wait(&self) -> Option<Duration> {
         self.sweeps.as_ref().map(|sweeps| sweeps.wait(random()))

@@ -57,16 +57,7 @@ impl Session {
         how: Restore,
     ) -> Result<Rollback, BranchError> {
         let tools = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
-        let (host, id, since) = (self.host.clone(), self.id().clone(), back.to);
-        // The next incarnation waits for this, and not for the answers to what follows, which it gives.
-        let put_back = self.slot.tasks().spawn_blocking(move || {
-            let (plan, bench) = restore::prepare(&*host.store, &id, since, tools)?;
-            #[cfg(feature = "fault-injection")]
-            let bench = bench.with_faults(host.store.faults());
-            let done = restore::carry_out(plan, &bench, how)?;
-            Ok::<_, RestoreError>((Arc::new(done), bench))
-        });
-        let (done, bench) = put_back.await.map_err(|_| RestoreError::CutOff)??;
+        let (done, bench) = self.put_back(back.to, tools, how).await?;
         if how == Restore::Whole && !done.refused.is_empty() {
             // Something went wrong on the way: a full disk, somebody who wrote at that moment.
             let left = self.put_forth(&done, back.from, bench).await;
