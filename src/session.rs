@@ -221,10 +221,8 @@ impl Session {
     /// # }).unwrap();
     /// ```
     pub async fn clear_queue(&self) -> Result<Vec<Message>, SendError> {
-        Ok(match self.ask(ClearQueue).await? {
-            Held::TakenBack(messages) => messages.into_iter().map(Arc::unwrap_or_clone).collect(),
-            _ => Vec::new(),
-        })
+        let Held::TakenBack(messages) = self.ask(ClearQueue).await? else { return Ok(Vec::new()) };
+        Ok(messages.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
     /// Lets held messages, and an interrupted turn, go on.

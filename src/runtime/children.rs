@@ -6,7 +6,7 @@ use crate::{
     actor::{bring_up::bring_up, child::SpawnArgs, slot::Question},
     error::{OpenError, SendError, SpawnError},
     kernel::{
-        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Orphan, Refusal, Settings, Spawn, StopLevel,
+        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn, StopLevel,
         TaskOrder, Tie, kept, toolset,
     },
     runtime::{Recovered, Runtime, SessionOptions, canonical},
@@ -83,8 +83,7 @@ impl Session {
         }
         let settings = of_child(&parent, options, workspace, &self.host.toolbox);
         let order = Box::new(TaskOrder { settings, prompt });
-        let id = child.clone();
-        let ticket = self.record(Spawn { child: id, order, link }).await?;
+        let ticket = self.record(Spawn { child: child.clone(), order, link }).await?;
         self.child(child, ticket).await
     }
 
@@ -96,14 +95,12 @@ impl Session {
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;
-        let is_orphan = orphan.origin.as_ref().is_some_and(|origin| origin.orphaned.is_some());
-        let is_ours = orphan.origin.as_ref().is_some_and(|origin| origin.parent == *self.id());
-        if !is_orphan && !is_ours {
+        let may_be_ours = |origin: &Arc<Origin>| origin.orphaned.is_some() || origin.parent == *self.id();
+        if !orphan.origin.as_ref().is_some_and(may_be_ours) {
             return Err(SendError::from(Refusal::NotAnOrphan { session: child.clone() }).into());
         }
         is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
-        let id = child.clone();
-        let ticket = self.record(Adopt { child: id, link }).await?;
+        let ticket = self.record(Adopt { child: child.clone(), link }).await?;
         let adopted = self.child(child.clone(), ticket).await?;
         // The watch over it says so too, and again after a crash; said here, it is so when this returns.
         let state = self.state().await?;
