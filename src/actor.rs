@@ -18,12 +18,14 @@
 //! | `slot.rs` | what a session is beside its actor: its mailbox, its listeners; outlives every crash |
 //! | `slots.rs` | the sessions that a runtime knows |
 //! | `activation.rs` | how a session wakes up |
+//! | `bring_up.rs` | who waits for that, and how a child is made |
 //! | `tapes.rs` | the tapes of a runtime: whatever keeps them, and which it has open |
 //! | `facts.rs` | what a tool says of a call before it is judged |
 //! | `figures.rs` | what a session shows of itself on its node |
 //! | `undone.rs` | what could not be cleaned up when the store was opened |
 
 pub(crate) mod activation;
+pub(crate) mod bring_up;
 pub(crate) mod child;
 pub(crate) mod compaction;
 mod facts;

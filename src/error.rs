@@ -8,48 +8,13 @@ use crate::{
     kernel::Refusal,
     supervisor::StartError as TreeError,
     tape::TapeError,
-    words::ids::{MessageId, Seq, SessionId},
+    words::ids::{MessageId, SessionId},
 };
 
 /// Why a session did not do what it was asked. Nothing was recorded unless the variant says otherwise.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The message was only for an idle session.
-    #[error("{}", Refusal::Busy { turn: *turn })]
-    Busy {
-        /// The running turn.
-        turn: Seq,
-    },
-    /// The message was for another turn, or for one that reads no more messages.
-    #[error("{}", Refusal::TurnMismatch { expected: *expected, actual: *actual })]
-    TurnMismatch {
-        /// The turn it was for.
-        expected: Seq,
-        /// The turn that runs; `None` where none does, or that one reads no more messages.
-        actual: Option<Seq>,
-    },
-    /// Too many messages wait, or too many wait for answers. Send, or ask, again when some were answered.
-    #[error("{}", Refusal::InboxFull { depth: *depth })]
-    InboxFull {
-        /// How many wait.
-        depth: usize,
-    },
-    /// The ask is closed: answered, expired, withdrawn, or never open.
-    #[error("{}", Refusal::AskClosed { ask: *ask })]
-    AskClosed {
-        /// Which.
-        ask: Seq,
-    },
-    /// The message does not wait any more: it was delivered or withdrawn.
-    #[error("{}", Refusal::NotWaiting { id: id.clone() })]
-    NotWaiting {
-        /// Which.
-        id: MessageId,
-    },
-    /// The message has nothing in it.
-    #[error("{}", Refusal::Empty)]
-    Empty,
     /// A hook of the host has dealt with the message.
     #[error("a hook has dealt with the message; it was not sent")]
     Handled,
@@ -84,28 +49,15 @@ pub enum SendError {
     /// The session crashed twice over it, so it is not decided about again. Nothing of it takes effect.
     #[error("the session crashed twice on this input, so it was given up: `inspect` shows why")]
     Crashed,
-    /// The session was ended for good. Its tape can be read.
-    #[error("{}", Refusal::Ended)]
-    Ended,
     /// The session was asleep and could not be woken, or it crashed and its tape cannot be read just now.
     #[error("failed to wake the session: {0}")]
     Unavailable(#[source] Box<OpenError>),
     /// The tape could not be written. The message was not accepted; it is safe to send it again under the same id.
     #[error("failed to write the tape: {0}")]
     Storage(#[source] TapeError),
-    /// Another refusal of the core.
+    /// The session refused it: it is busy with a turn, too many messages wait, it has ended for good, and others.
     #[error(transparent)]
-    Refused(Refusal),
-}
-
-impl SendError {
-    /// The same, of that message.
-    pub(crate) fn about(self, id: MessageId) -> SendError {
-        match self {
-            SendError::Unsettled { message: None } => SendError::Unsettled { message: Some(id) },
-            other => other,
-        }
-    }
+    Refused(#[from] Refusal),
 }
 
 impl From<OpenError> for SendError {
@@ -115,21 +67,6 @@ impl From<OpenError> for SendError {
             OpenError::Stopped { .. } => SendError::Stopped,
             OpenError::Parked { .. } => SendError::Parked,
             other => SendError::Unavailable(Box::new(other)),
-        }
-    }
-}
-
-impl From<Refusal> for SendError {
-    fn from(refusal: Refusal) -> SendError {
-        match refusal {
-            Refusal::Busy { turn } => SendError::Busy { turn },
-            Refusal::TurnMismatch { expected, actual } => SendError::TurnMismatch { expected, actual },
-            Refusal::InboxFull { depth } => SendError::InboxFull { depth },
-            Refusal::Empty => SendError::Empty,
-            Refusal::NotWaiting { id } => SendError::NotWaiting { id },
-            Refusal::AskClosed { ask } => SendError::AskClosed { ask },
-            Refusal::Ended => SendError::Ended,
-            other => SendError::Refused(other),
         }
     }
 }
@@ -244,6 +181,16 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// What the tape says cannot be understood.
+    pub(crate) fn damaged(session: &SessionId, damage: impl std::fmt::Display) -> OpenError {
+        OpenError::Damaged { session: session.clone(), damage: damage.to_string() }
+    }
+
+    /// The session's actor did not start.
+    pub(crate) fn not_started(session: &SessionId, why: impl std::fmt::Display) -> OpenError {
+        OpenError::NotStarted { session: session.clone(), why: why.to_string() }
+    }
+
     /// Whether the same may go well a moment later, by itself.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
@@ -289,6 +236,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::words::ids::Seq;
 
     /// One thing has one text, whoever says it: the core's refusal, the library's error, a reply of the JSON lines.
     #[test]
@@ -309,9 +257,9 @@ mod tests {
         for refusal in refusals {
             assert_eq!(SendError::from(refusal.clone()).to_string(), refusal.to_string());
         }
-        let mismatch = SendError::TurnMismatch { expected: Seq(4), actual: Some(Seq(9)) };
+        let mismatch = SendError::Refused(Refusal::TurnMismatch { expected: Seq(4), actual: Some(Seq(9)) });
         assert_eq!(mismatch.to_string(), "turn 4 is not running, turn 9 is");
-        let full = SendError::InboxFull { depth: 64 };
+        let full = SendError::Refused(Refusal::InboxFull { depth: 64 });
         assert_eq!(full.to_string(), "the inbox is full: 64 wait already; send or ask again when some were answered");
     }
 
@@ -319,10 +267,10 @@ mod tests {
     #[test]
     fn what_a_session_refuses_says_what_to_do_next() {
         let next = [
-            (SendError::Busy { turn: Seq(7) }, "wait for its end"),
-            (SendError::TurnMismatch { expected: Seq(4), actual: None }, "name no turn"),
-            (SendError::InboxFull { depth: 64 }, "again when some"),
-            (SendError::AskClosed { ask: Seq(3) }, "look at the asks that are open"),
+            (SendError::Refused(Refusal::Busy { turn: Seq(7) }), "wait for its end"),
+            (SendError::Refused(Refusal::TurnMismatch { expected: Seq(4), actual: None }), "name no turn"),
+            (SendError::Refused(Refusal::InboxFull { depth: 64 }), "again when some"),
+            (SendError::Refused(Refusal::AskClosed { ask: Seq(3) }), "look at the asks that are open"),
             (SendError::Parked, "`unpark` starts it again"),
             (SendError::Draining, "send it to the next one"),
             (SendError::Closed, "start another one"),
@@ -334,7 +282,7 @@ mod tests {
         for (error, words) in next {
             assert!(error.to_string().contains(words), "{error}");
         }
-        let unsettled = SendError::Unsettled { message: None }.about("m-1".into()).to_string();
+        let unsettled = SendError::Unsettled { message: Some("m-1".into()) }.to_string();
         assert_eq!(unsettled, "whether message m-1 is on the tape is not known: send it again under the same id");
     }
 }

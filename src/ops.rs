@@ -7,13 +7,14 @@ pub mod replay;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod restore;
 pub(crate) mod sweep;
+pub(crate) mod taped;
 
 pub use crate::kernel::Parent;
 pub use listing::{
     BadSessionCursor, ListCost, ListedSession, SessionCursor, SessionPage, SessionQuery, Shape, sessions,
 };
 #[cfg(all(unix, feature = "tools"))]
-pub use restore::{FilePlan, PlanError, PlannedFile, Restore, RestoreError, Restored, Step, changes, offline};
+pub use restore::{FilePlan, PlannedFile, Restore, RestoreError, Restored, Step, changes, offline};
 pub use sweep::{
     KeptReason, KeptSession, Sweep, SweepPolicy, SweepReason, SweptSession, sweep, sweep_plan, sweep_planned,
 };

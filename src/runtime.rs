@@ -32,7 +32,7 @@ use crate::{
     actor::{
         host::Host,
         slot::{Admission, Phase, put_to_sleep},
-        tape_store::First,
+        tape_store::{First, sweep as sweep_now},
         timekeeper::shed,
         undone::left_undone,
     },
@@ -41,7 +41,7 @@ use crate::{
     kernel::{State, first_entries},
     ops::{SessionPage, SessionQuery, Sweep, SweepPolicy, listing, sweep},
     runtime::ending::Ending,
-    session::{Session, fork_now},
+    session::{Session, fork_now, wake_fork},
     supervisor::{AdminError, Down, SupervisorHandle},
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
@@ -50,12 +50,6 @@ pub use crate::{
     agent::{Agent, AgentLimits, BadAgent},
     error::{Kind, StartError},
 };
-
-/// A drain that is given longer is given this long: for ever.
-const DRAIN_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-
-/// How long a drain waits for a session to say how it stands, at least.
-const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// A running tree. Cheap to clone: all clones are one runtime.
 ///
@@ -120,7 +114,7 @@ impl Runtime {
         self.is_open()?;
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
-        let mut settings = self.inner.settings.of(options, workspace);
+        let mut settings = self.inner.settings.of(options, &workspace);
         settings.read_roots.extend(self.inner.host.store.spill_path(&id).map(|folder| folder.display().to_string()));
         let slot = self.inner.host.slot(&id);
         // Whoever sends to it from now on waits until it is made.
@@ -166,7 +160,7 @@ impl Runtime {
         if session.slot.phase() == Phase::Passive {
             self.is_open()?;
         }
-        session.up().await
+        session.slot.up().await
     }
 
     /// Makes a new conversation that goes on from an entry of another one, and starts it: from the newest that was decided, or
@@ -181,14 +175,8 @@ impl Runtime {
     /// come to the tape within half a minute; [`OpenError::Closed`].
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
-        let session = fork_now(&self.inner.host, id, at).await?;
-        let up = self.open(&session).await;
-        if up.is_err() {
-            // Nobody was told of it. What goes wrong now leaves a session that does nothing.
-            let store = self.inner.host.store.clone();
-            drop(tokio::task::spawn_blocking(move || store.delete(&session)).await);
-        }
-        up
+        let fork = fork_now(&self.inner.host, id, at).await?;
+        wake_fork(&self.inner.host, fork).await
     }
 
     /// The handle of a conversation. It never dies: the conversation may sleep, crash or be restarted behind it.
@@ -258,13 +246,11 @@ impl Runtime {
     /// # Errors
     /// Where too much is looked for; where the store or its index cannot be read.
     pub async fn sessions(&self, query: SessionQuery) -> Result<SessionPage, OpenError> {
-        let store = self.inner.host.store.clone();
-        let listed = tokio::task::spawn_blocking(move || match store.files() {
-            Some(files) => listing::sessions(files, &query),
-            None => listing::sessions_of(&*store, &query),
-        })
-        .await;
-        Ok(listed.map_err(|_| OpenError::Closed)??)
+        let list = move |host: &Host| match host.store.files() {
+            Some(files) => Ok(listing::sessions(files, &query)?),
+            None => Ok(listing::sessions_of(&*host.store, &query)?),
+        };
+        self.inner.host.blocking(list).await
     }
 
     /// What [`Runtime::sweep`] would remove, and why; and what stays though a limit takes it. Changes nothing.
@@ -272,9 +258,8 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be read.
     pub async fn sweep_plan(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
-        let (store, now) = (self.inner.host.store.clone(), self.inner.host.clock.now());
-        let planned = tokio::task::spawn_blocking(move || sweep::sweep_plan(&*store, policy, now)).await;
-        Ok(planned.map_err(|_| OpenError::Closed)??)
+        let plan = move |host: &Host| Ok(sweep::sweep_plan(&*host.store, policy, host.clock.now())?);
+        self.inner.host.blocking(plan).await
     }
 
     /// Removes the conversations that a policy does not keep, for good, with all that is beside them; see
@@ -305,13 +290,16 @@ impl Runtime {
     /// Where the store cannot be read or written. What cannot be removed is named in [`Sweep::kept`].
     pub async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         self.is_open()?;
-        self.inner.host.orders.sweep(policy).await
+        let host = self.inner.host.clone();
+        let work = move || sweep_now(&host, policy, usize::MAX, &|| false);
+        let swept = self.inner.host.tasks.spawn_blocking_on(work, &self.inner.host.tokio).await;
+        Ok(swept.map_err(|_| OpenError::Closed)??)
     }
 
     /// What came of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
     #[must_use]
     pub fn last_sweep(&self) -> Option<Arc<SweepReport>> {
-        self.inner.host.sweeper.newest()
+        self.inner.host.sweeper.newest.lock().clone()
     }
 
     /// Keeps a conversation from being swept, however long it is not used.
@@ -319,9 +307,8 @@ impl Runtime {
     /// # Errors
     /// Where there is none of that id; where the store cannot be written.
     pub async fn protect(&self, id: &SessionId) -> Result<(), OpenError> {
-        let (store, id) = (self.inner.host.store.clone(), id.clone());
-        let protected = tokio::task::spawn_blocking(move || store.protect(&id)).await;
-        Ok(protected.map_err(|_| OpenError::Closed)??)
+        let id = id.clone();
+        self.inner.host.blocking(move |host| Ok(host.store.protect(&id)?)).await
     }
 
     /// Lets a conversation be swept again.
@@ -329,9 +316,8 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be written.
     pub async fn unprotect(&self, id: &SessionId) -> Result<(), OpenError> {
-        let (store, id) = (self.inner.host.store.clone(), id.clone());
-        let unprotected = tokio::task::spawn_blocking(move || store.unprotect(&id)).await;
-        Ok(unprotected.map_err(|_| OpenError::Closed)??)
+        let id = id.clone();
+        self.inner.host.blocking(move |host| Ok(host.store.unprotect(&id)?)).await
     }
 
     /// All conversations that the store has, live or not, by id, as the ends of their files show them.
@@ -339,9 +325,7 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be read.
     pub async fn list(&self) -> Result<Vec<SessionSummary>, OpenError> {
-        let store = self.inner.host.store.clone();
-        let listed = tokio::task::spawn_blocking(move || store.list()).await;
-        Ok(listed.map_err(|_| OpenError::Closed)??)
+        self.inner.host.blocking(|host| Ok(host.store.list()?)).await
     }
 
     /// Finds entries of all conversations by what they say. The index is first brought up to date, for at most as long as the
@@ -352,13 +336,8 @@ impl Runtime {
     /// Where nothing, or too much, is searched for; where the index cannot be used.
     #[cfg(feature = "sqlite")]
     pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
-        let store = self.inner.host.store.clone();
-        let searched = tokio::task::spawn_blocking(move || match store.files() {
-            Some(files) => files.search(&query),
-            None => Err(TapeError::NoIndex),
-        });
-        let searched = searched.await;
-        Ok(searched.map_err(|_| OpenError::Closed)??)
+        let search = move |host: &Host| Ok(host.store.files().ok_or(TapeError::NoIndex)?.search(&query)?);
+        self.inner.host.blocking(search).await
     }
 
     /// What was left behind by runtimes that died, and could not be cleaned up when this one opened the store; empty is the rule.
@@ -385,7 +364,7 @@ impl Runtime {
         match self.inner.sessions.recycle_child(id.as_str()).await {
             Ok(_) => Ok(()),
             Err(AdminError::NotFound) => self.open(id).await.map(drop),
-            Err(error) => Err(not_started(id, &error)),
+            Err(error) => Err(OpenError::not_started(id, error)),
         }
     }
 
@@ -400,7 +379,7 @@ impl Runtime {
             Ok(_) => Ok(()),
             // It was parked before this runtime began, or before its supervisor did.
             Err(AdminError::NotFound | AdminError::Gone) if was_parked => self.open(id).await.map(drop),
-            Err(error) => Err(not_started(id, &error)),
+            Err(error) => Err(OpenError::not_started(id, error)),
         }
     }
 
@@ -411,28 +390,7 @@ impl Runtime {
     /// deadline is over; a shorter one than a second gives each session that long to answer. After the runtime's end it changes
     /// nothing.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
-        self.inner.host.slots.set_admission(Admission::Draining);
-        let now = tokio::time::Instant::now();
-        let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
-        loop {
-            let (mut left, mut waited) = (Vec::new(), false);
-            // Side by side, so that one that does not answer takes no time from the others.
-            let looks = self.inner.host.slots.all_awake().into_iter().map(async |slot| {
-                let session = Session { host: self.inner.host.clone(), slot };
-                (session.id().clone(), report::drained(&session, until, answers_by).await)
-            });
-            for (session, drained) in futures_util::future::join_all(looks).await {
-                match drained {
-                    report::Drained::AtOnce => {}
-                    report::Drained::Later => waited = true,
-                    report::Drained::No => left.push(session),
-                }
-            }
-            // A child that is down may wake its parent, which was looked at before: until all are found at rest.
-            if !waited || tokio::time::Instant::now() >= until {
-                return left;
-            }
-        }
+        report::drain(&self.inner.host, deadline).await
     }
 
     /// Ends the tree: actors, workers, processes, locks. Turns that run are cut off where they are, and go on at the next
@@ -460,19 +418,13 @@ impl Runtime {
     }
 }
 
-fn not_started(id: &SessionId, error: &dyn std::fmt::Display) -> OpenError {
-    OpenError::NotStarted { session: id.clone(), why: error.to_string() }
-}
-
 async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {
-    let found = tokio::fs::canonicalize(path).await;
-    let found = match found {
-        Ok(found) if found.is_dir() => Ok(found),
-        Ok(_) => Err(std::io::Error::from(std::io::ErrorKind::NotADirectory)),
-        Err(error) => Err(error),
+    let error = match tokio::fs::canonicalize(path).await {
+        Ok(found) if found.is_dir() => return Ok(found.display().to_string()),
+        Ok(_) => std::io::ErrorKind::NotADirectory.into(),
+        Err(error) => error,
     };
-    let named = |error| OpenError::Workspace { path: path.display().to_string(), source: Arc::new(error) };
-    found.map(|path| path.display().to_string()).map_err(named)
+    Err(OpenError::Workspace { path: path.display().to_string(), source: Arc::new(error) })
 }
 
 #[cfg(test)]

@@ -28,37 +28,27 @@ pub use crate::kernel::{
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
-pub use error::{ForkError, MergeError, RollbackError};
-pub(crate) use fork::fork_now;
+pub use error::BranchError;
 pub use fork::{ForkedAt, Merge, fork_at};
+pub(crate) use fork::{fork_now, wake_fork};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 
 pub use crate::{
     error::{OpenError, PassivateError, SendError, SpawnError},
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
-    words::{
-        ids::{BadSessionId, CallId, CommandId, MessageId, Millis, SESSION_ID_BYTES_MAX, Seq, SessionId},
-        message::{
-            AgentPart, BadModelRef, CompactionPart, ErrorReason, Extra, FilePart, Finish, Message, MessageTime,
-            ModelRef, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span, StepFinishPart,
-            StepStartPart, SubtaskPart, TextPart, ToolPart, ToolState,
-        },
-    },
+    words::{ids::*, message::*},
 };
-
-use tokio::sync::oneshot;
 
 use crate::{
     actor::{
         host::Host,
-        slot::{Phase, Question, Reply, Slot, within},
+        slot::{Phase, Question, Slot, within},
     },
     event::events_of,
     kernel::{
         self, Abort, AnswerAsk, ClearQueue, Command, Configure, EditMessage, GoOn, HandOff, Held, Pause, Resume,
         SendMessage, WithdrawMessage, kept,
     },
-    tape::TapeStoreExt as _,
     words::usage::Usage,
 };
 
@@ -94,7 +84,7 @@ impl Session {
         self.send_to_turn(message, delivery, None).await
     }
 
-    /// Sends a message that is meant for one turn only: [`SendError::TurnMismatch`] where another runs, or none, and for a message
+    /// Sends a message that is meant for one turn only: [`Refusal::TurnMismatch`] where another runs, or none, and for a message
     /// that steers also where the turn is being ended or makes no further step, and so would not read it.
     ///
     /// What was accepted is never dropped in silence: where the turn ends before it reads the message (an abort, a failure), that
@@ -118,12 +108,13 @@ impl Session {
             false => self.host.hooks.on_input(message, &failed).await.ok_or(SendError::Handled)?,
         };
         let id = message.id.clone();
-        let held = self.ask(SendMessage { message, delivery, expect_turn }).await;
-        match held.map_err(|error| error.about(id))? {
-            Held::Receipt(kernel::Receipt { message, seq, disposition }) => {
+        match self.ask(SendMessage { message, delivery, expect_turn }).await {
+            Ok(Held::Receipt(kernel::Receipt { message, seq, disposition })) => {
                 Ok(Receipt { message, seq, disposition, session: self.clone() })
             }
-            _ => Err(SendError::Closed),
+            Ok(_) => Err(SendError::Closed),
+            Err(SendError::Unsettled { .. }) => Err(SendError::Unsettled { message: Some(id) }),
+            Err(error) => Err(error),
         }
     }
 
@@ -160,7 +151,7 @@ impl Session {
     /// the session comes up again. Whoever stops waiting takes nothing back. Of the reason, the first 64 KiB are kept.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`]; [`SendError::InboxFull`] where more than a thousand wait for the disk.
+    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand wait for the disk.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
         let reason = kept(reason.into());
         let (_, mut answer) = self.slot.command(Abort { reason })?;
@@ -181,7 +172,7 @@ impl Session {
     /// Answers an ask.
     ///
     /// # Errors
-    /// [`SendError::AskClosed`] where it was answered, expired or withdrawn before.
+    /// [`Refusal::AskClosed`] where it was answered, expired or withdrawn before.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
         self.ask(AnswerAsk { ask, grant }).await.map(drop)
     }
@@ -189,7 +180,7 @@ impl Session {
     /// Changes a message that still waits; its id says which.
     ///
     /// # Errors
-    /// [`SendError::NotWaiting`] where it does not wait any more.
+    /// [`Refusal::NotWaiting`] where it does not wait any more.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
         self.ask(EditMessage { message }).await.map(drop)
     }
@@ -197,7 +188,7 @@ impl Session {
     /// Takes back a message that still waits.
     ///
     /// # Errors
-    /// [`SendError::NotWaiting`] where it does not wait any more.
+    /// [`Refusal::NotWaiting`] where it does not wait any more.
     pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
         self.ask(WithdrawMessage { id }).await.map(drop)
     }
@@ -228,10 +219,8 @@ impl Session {
     /// # }).unwrap();
     /// ```
     pub async fn clear_queue(&self) -> Result<Vec<Message>, SendError> {
-        Ok(match self.ask(ClearQueue).await? {
-            Held::TakenBack(messages) => messages.into_iter().map(Arc::unwrap_or_clone).collect(),
-            _ => Vec::new(),
-        })
+        let Held::TakenBack(messages) = self.ask(ClearQueue).await? else { return Ok(Vec::new()) };
+        Ok(messages.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
     /// Lets held messages, and an interrupted turn, go on.
@@ -265,15 +254,12 @@ impl Session {
     /// Of the name, letters, digits, `.`, `_` and `-` are kept, and at most 64 bytes; the rest becomes `-`.
     ///
     /// # Errors
-    /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
+    /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
     /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has one of
     /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
         let (name, summary) = (name.into(), summary.map(Into::into));
-        match self.ask(HandOff { name, summary }).await? {
-            Held::Done(seq) => Ok(seq),
-            _ => Err(SendError::Closed),
-        }
+        self.record(HandOff { name, summary }).await
     }
 
     /// Changes the settings; they hold from the next step on.
@@ -321,7 +307,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn wait(&self) -> Result<(), SendError> {
-        self.ask_state(Question::Idle).await
+        self.slot.ask_state(Question::Idle).await
     }
 
     /// The state as it is now: a picture, taken between two decisions.
@@ -329,7 +315,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn state(&self) -> Result<State, SendError> {
-        self.ask_state(Question::State).await
+        self.slot.ask_state(Question::State).await
     }
 
     /// The events of the session from now on. Whoever listens can be asked: see [`Session::answer`].
@@ -346,79 +332,27 @@ impl Session {
         // Listen first, so that nothing is missed while the tape is read.
         let live = self.slot.listen();
         let entries = self.entries().await?;
+        let known = entries.partition_point(|entry| entry.seq <= after).clamp(1, entries.len().max(1));
+        let (before, behind) = entries.split_at_checked(known).unwrap_or_default();
         let mut events = Vec::new();
-        let mut state: Option<State> = None;
-        for entry in &entries {
-            if let (true, Some(state)) = (entry.seq > after, &state) {
-                events.extend(events_of(state, entry));
-            }
-            match (&mut state, &entry.record) {
-                (Some(state), _) => state.apply(entry),
-                (None, Record::State(first)) => state = Some((**first).clone()),
-                (None, _) => {}
+        if let Some(mut state) = State::fold(before) {
+            for entry in behind {
+                events.extend(events_of(&state, entry));
+                state.apply(entry);
             }
         }
         Ok(live.with_replay(events))
-    }
-
-    /// The conversation as messages, oldest first, read from the tape. [`Session::newest_first`] and [`Session::messages_before`]
-    /// give it from its end.
-    ///
-    /// # Errors
-    /// Where the tape cannot be read.
-    pub async fn messages(&self) -> Result<Vec<Message>, OpenError> {
-        Ok(Transcript::of(&self.entries().await?))
-    }
-
-    /// What each model request used and cost, oldest first, read from the tape. What children used is on their own tapes.
-    ///
-    /// # Errors
-    /// Where the tape cannot be read.
-    pub async fn bill(&self) -> Result<Bill, OpenError> {
-        Ok(Bill::of(&self.entries().await?))
-    }
-
-    /// All entries of the tape, oldest first.
-    ///
-    /// # Errors
-    /// Where the tape cannot be read.
-    pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
-        let (store, id) = (self.host.store.clone(), self.slot.id.clone());
-        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
-        let lines = read.map_err(|_| OpenError::Closed)??;
-        let entries: Result<Vec<_>, _> = lines.iter().map(Entry::from_tape).collect();
-        entries.map_err(|bad| OpenError::Damaged { session: self.slot.id.clone(), damage: bad.to_string() })
     }
 
     pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<Held, SendError> {
         self.slot.ask(command).await
     }
 
-    async fn outcome(&self, message: &MessageId) -> Result<Arc<TurnEnd>, SendError> {
-        self.ask_state(|reply| Question::Outcome(message.clone(), reply)).await
-    }
-
-    /// Returns when the session is awake.
-    pub(crate) async fn up(&self) -> Result<(), OpenError> {
-        let id = self.id().clone();
-        self.ask_state(Question::Up).await.map_err(|error| match error {
-            SendError::Closed => OpenError::Closed,
-            SendError::Parked => OpenError::Parked { session: id },
-            SendError::Stopped => OpenError::Stopped { session: id },
-            SendError::Unavailable(error) => *error,
-            other => OpenError::NotStarted { session: id, why: other.to_string() },
-        })
-    }
-
-    /// Asks the actor something, and asks its next incarnation again where this one ended before it answered.
-    pub(crate) async fn ask_state<T>(&self, question: impl Fn(Reply<T>) -> Question) -> Result<T, SendError> {
-        loop {
-            let (reply, answer) = oneshot::channel();
-            // A closed or parked slot refuses here, which ends the loop.
-            self.slot.question(question(reply))?;
-            if let Ok(answer) = answer.await {
-                return answer;
-            }
+    /// Asks for what is one entry, and gives that.
+    pub(crate) async fn record(&self, command: impl Into<Command>) -> Result<Seq, SendError> {
+        match self.ask(command).await? {
+            Held::Done(entry) => Ok(entry),
+            _ => Err(SendError::Closed),
         }
     }
 }
@@ -462,10 +396,9 @@ impl Receipt {
     /// # Errors
     /// [`SendError::Refused`] where the message was withdrawn, or its turn is longer ago than the session remembers.
     pub async fn wait(&self) -> Result<Answer, SendError> {
-        let end = self.session.outcome(&self.message).await?;
-        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = &*end;
-        let (turn, outcome, text, steps, usage) = (*turn, outcome.clone(), text.to_string(), *steps, *usage);
-        Ok(Answer { turn, outcome, text, steps, usage, spent: *spent })
+        let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
+        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);
+        Ok(Answer { turn, outcome, text: text.to_string(), steps, usage, spent })
     }
 }
 

@@ -107,8 +107,6 @@ impl Drop for Place {
 
 async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
     let sessions = host.sessions.get().ok_or(OpenError::Closed)?;
-    let not_started =
-        |why: &dyn std::fmt::Display| OpenError::NotStarted { session: slot.id.clone(), why: why.to_string() };
     let until = Instant::now() + PLACE_WAIT;
     // While the supervisor is not there, actors of its last incarnation may still hold tapes.
     while sessions.ping().await.is_err() {
@@ -130,9 +128,9 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
                 // However it answers, the next look shows what came of it.
                 drop(sessions.terminate_child(slot.id.as_str()).await);
             }
-            other => return Err(not_started(&other)),
+            other => return Err(OpenError::not_started(&slot.id, other)),
         }
-        look_again(host, until).await.map_err(|()| not_started(&error))?;
+        look_again(host, until).await.map_err(|()| OpenError::not_started(&slot.id, error))?;
     }
 }
 

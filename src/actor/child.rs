@@ -11,6 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     actor::{
+        bring_up::bring_up,
         slot::{Admission, Phase, Question, Slot},
         worker::WorkerContext,
     },
@@ -19,7 +20,6 @@ use crate::{
         BeAdopted, Down, DownReason, End, OpenTask, Orphan, Refusal, Report, StopLevel, StopTask, TaskOrder, Tie, kept,
         never_made,
     },
-    model::BoxFuture,
     permission::Chain,
     tape::TapeError,
     words::ids::SessionId,
@@ -46,12 +46,6 @@ pub(crate) struct SpawnArgs {
     /// Whether its parent is asked once more right before it is made: for one that is not its watcher, and may come behind a stop
     /// that the watcher has dealt with.
     pub(crate) asks_first: bool,
-}
-
-/// Who makes sessions and brings them up: the runtime, seen from below.
-pub(crate) trait ChildStarter: Send + Sync {
-    /// Makes sure that a child is up. Made at most once, whoever asks at the same time.
-    fn bring_up(&self, spawn: SpawnArgs) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>>;
 }
 
 /// The rules of a parent and of its ancestors, a chain for each.
@@ -184,9 +178,8 @@ impl Watch {
         if told != StopLevel::Run {
             spawn.order = None;
         }
-        let Some(nursery) = self.post.host.nursery.get().cloned() else { return Look::Closing };
         // A task of its own: what is begun is brought to its end, also where this watch is dropped.
-        let up = self.post.slot.tasks().spawn(nursery.bring_up(spawn)).await;
+        let up = self.post.slot.tasks().spawn(bring_up(self.post.host.clone(), spawn)).await;
         let error = match up {
             Ok(Ok(child)) => return self.stay(&child).await,
             Ok(Err(error)) => error,

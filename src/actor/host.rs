@@ -10,7 +10,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
-        child::ChildStarter,
         observers::Observers,
         slot::{Admission, Slot},
         slots::Slots,
@@ -18,6 +17,7 @@ use crate::{
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
+    error::OpenError,
     hook::Hooks,
     kernel::context::Window,
     kernel::{Windows, tools_tokens},
@@ -72,8 +72,6 @@ pub(crate) struct Host {
     /// How long appends are held back after what they record was done.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
-    /// Who brings children up; set once the tree stands.
-    pub(crate) nursery: OnceLock<Arc<dyn ChildStarter>>,
 }
 
 impl std::fmt::Debug for Host {
@@ -135,8 +133,17 @@ impl Host {
             compactions: OnceLock::new(),
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
-            nursery: OnceLock::new(),
         }
+    }
+
+    /// Does on a thread of its own what may wait for a disk. Dropping the future lets it finish.
+    pub(crate) async fn blocking<T: Send + 'static, E: From<OpenError> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Host) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
+        let host = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&host)).await;
+        done.unwrap_or_else(|_| Err(OpenError::Closed.into()))
     }
 
     /// The slot of a session; it need not exist.

@@ -16,7 +16,6 @@ mod tests;
 mod waiters;
 mod work;
 
-pub(crate) use build::{fold, fold_of};
 pub(crate) use load::LOAD_WAIT;
 
 use work::Worker;
@@ -30,6 +29,7 @@ use crate::{
         host::{Clock, Host},
         observers::Tell,
         slot::{Question, Slept, Slot, Wake, Work},
+        tape_store::Chore,
     },
     error::PassivateError,
     event::{Event, EventKind, events_of},
@@ -291,7 +291,7 @@ impl Live {
             self.slot.recorded();
             if was_refused {
                 // The disk's reserve is made again. That may wait for the disk, so the tape store does it.
-                self.host.orders.make_reserve();
+                self.host.orders.chore(Chore::Reserve);
             }
             let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
             if self.state.context.compactions > before.context.compactions && !anchored {

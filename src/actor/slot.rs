@@ -97,6 +97,8 @@ struct Inner {
     /// listens, for what came to the tape behind a stop.
     told: Seq,
     inbox: Option<Box<Inbox>>,
+    /// There from the first who brings it up as a child on.
+    bringing_up: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
 /// Whether inputs are taken. It only ever moves down this list: what is closed does not open again.
@@ -164,10 +166,17 @@ impl Inner {
 
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
-        let (phase, used, ring, told, inbox) = (Phase::Passive, Instant::now(), None, Seq::ZERO, None);
+        let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
+        let (told, inbox, bringing_up) = (Seq::ZERO, None, None);
+        let (incarnation, place, next_reply) = (0, 0, 1);
         let inner =
-            Inner { admission, parked, phase, incarnation: 0, place: 0, next_reply: 1, used, ring, told, inbox };
+            Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, bringing_up };
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
+    }
+
+    /// Held by who brings it up as a child, or makes it: one after the other.
+    pub(crate) fn bringing_up(&self) -> Arc<tokio::sync::Mutex<()>> {
+        self.inner().bringing_up.get_or_insert_default().clone()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -1,4 +1,5 @@
-//! The tape store's actor: it claims and opens tapes, makes new ones, sweeps, deletes old outputs and refills the disk's reserve.
+//! The tape store's actor: it claims and opens tapes and makes new ones; unasked it sweeps, deletes old outputs, refills the disk's
+//! reserve and scrubs the index.
 //!
 //! Its handler never waits: blocking work runs on threads. Orders stand in [`Orders`], a value of the runtime, and the thread that
 //! carries an order out sends the result to its caller. A crash of the actor therefore loses nothing: work that has begun goes on,
@@ -11,31 +12,23 @@ mod sweeps;
 
 pub(crate) use open::First;
 pub(crate) use orders::{Opening, Orders};
-pub(crate) use sweeps::Sweeper;
 pub use sweeps::{SweepReport, Sweeps};
+pub(crate) use sweeps::{Sweeper, sweep};
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use tokio::task::{JoinError, JoinSet};
-use tokio_util::task::TaskTracker;
+use tokio::time::sleep;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     actor::{host::Host, undone::show_undone},
     supervisor::{
         ChildSpec, NodeState,
-        shell::{Behaviour, Context, ExitError, Init, Mailbox},
+        shell::{Behaviour, Context, ExitError, Init},
     },
     tape::Store,
     tool::truncate::RETENTION,
 };
-use orders::Order;
-use sweeps::sweep;
 
 /// Its id under its supervisor.
 pub(crate) const TAPE_STORE: &str = "tape store";
@@ -56,26 +49,17 @@ pub(crate) fn tape_store(host: &Arc<Host>) -> ChildSpec {
     let make = move || TapeStore {
         host: host.clone(),
         chores: of_incarnation.clone(),
-        ends: Arc::default(),
-        timers: JoinSet::new(),
-        doing: Vec::new(),
-        mailbox: None,
+        ends: CancellationToken::new(),
+        has_begun: false,
     };
     ChildSpec::behaviour(TAPE_STORE, TAPE_STORE, make).workers(chores, CHORES_WAIT)
 }
 
-/// What the actor is told.
-pub(crate) enum Msg {
-    /// Something was ordered.
-    Look,
-    /// It is time for a chore.
-    Due(Chore),
-    /// A chore is over. Whether something of it is left to do.
-    Done(Chore, Result<bool, JoinError>),
-}
+/// What the actor is told: a tape is to be opened.
+pub(crate) struct Look;
 
-/// What it does unasked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What it does now and then: when its time has come, and when it is asked for ([`Orders::chore`]).
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Chore {
     Tidy,
     Reserve,
@@ -84,6 +68,8 @@ pub(crate) enum Chore {
 }
 
 impl Chore {
+    pub(super) const ALL: [Chore; 4] = [Chore::Tidy, Chore::Reserve, Chore::Sweep, Chore::Scrub];
+
     fn word(self) -> &'static str {
         match self {
             Chore::Tidy => "deletes old outputs",
@@ -92,147 +78,100 @@ impl Chore {
             Chore::Scrub => "scrubs what was deleted",
         }
     }
+
+    /// Does it, on a thread that may wait for a disk. Says whether something of it is left to do.
+    fn work(self, host: &Host, stop: &dyn Fn() -> bool) -> bool {
+        match (self, host.store.files()) {
+            (Chore::Sweep, _) => host.sweeper.sweep(host, stop),
+            (Chore::Tidy, Some(files)) => tidy(files, stop),
+            // Without room for it the reserve is made another time.
+            (Chore::Reserve, Some(files)) => drop(files.remake_reserve()),
+            (Chore::Scrub, Some(files)) => return !scrub(files, stop),
+            (Chore::Tidy | Chore::Reserve | Chore::Scrub, None) => {}
+        }
+        false
+    }
+
+    /// Does it again and again, until the incarnation ends.
+    async fn run(self, host: Arc<Host>, node: Arc<NodeState>, ends: CancellationToken) {
+        let mut wait = match self {
+            Chore::Sweep => host.sweeper.wait(),
+            Chore::Reserve => None,
+            // What another process, or the incarnation before, left.
+            Chore::Tidy | Chore::Scrub => Some(Duration::ZERO),
+        };
+        loop {
+            tokio::select! {
+                biased;
+                () = ends.cancelled() => return,
+                () = host.orders.asked(self) => {}
+                () = due(wait) => {}
+            }
+            node.doing(self.word());
+            let (of_work, stops) = (host.clone(), ends.clone());
+            let work = move || self.work(&of_work, &|| stops.is_cancelled() || of_work.orders.is_closed());
+            let is_left = host.tokio.spawn_blocking(work).await.unwrap_or_else(|lost| {
+                tracing::warn!(chore = self.word(), %lost, "a chore of the tape store came to no end");
+                true
+            });
+            show_undone(&host, &node);
+            wait = match self {
+                Chore::Tidy => Some(TIDY_EVERY),
+                Chore::Sweep => host.sweeper.wait(),
+                Chore::Scrub => is_left.then_some(SCRUB_AGAIN),
+                Chore::Reserve => None,
+            };
+        }
+    }
+}
+
+async fn due(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => sleep(wait).await,
+        None => pending().await,
+    }
 }
 
 struct TapeStore {
     host: Arc<Host>,
     chores: TaskTracker,
     /// Its chores are to end.
-    ends: Arc<AtomicBool>,
-    /// End with it.
-    timers: JoinSet<()>,
-    /// The chores that are under way.
-    doing: Vec<Chore>,
-    mailbox: Option<Mailbox<Msg>>,
+    ends: CancellationToken,
+    has_begun: bool,
 }
 
 impl Behaviour for TapeStore {
-    type Msg = Msg;
+    type Msg = Look;
 
     const MAY_WAIT: bool = false;
 
-    async fn init(&mut self, cx: &mut Context<Msg>) -> Result<Init, ExitError> {
-        let mailbox = cx.mailbox();
-        self.mailbox = Some(mailbox.clone());
-        self.host.orders.begin(mailbox, cx.node().clone());
-        self.after(Duration::ZERO, Chore::Tidy);
-        self.sweep_later();
-        // What another process, or the incarnation before, left.
-        self.after(Duration::ZERO, Chore::Scrub);
-        self.show(cx.node());
+    async fn init(&mut self, cx: &mut Context<Look>) -> Result<Init, ExitError> {
+        self.has_begun = true;
+        self.host.orders.begin(cx.mailbox(), cx.node().clone());
+        show_undone(&self.host, cx.node());
+        for chore in Chore::ALL {
+            let work = chore.run(self.host.clone(), cx.node().clone(), self.ends.clone());
+            self.chores.spawn_on(work, &self.host.tokio);
+        }
         Ok(Init::Run)
     }
 
-    async fn handle(&mut self, msg: Msg, cx: &mut Context<Msg>) -> Result<(), ExitError> {
-        match msg {
-            Msg::Look => {
-                while let Some(order) = self.host.orders.take() {
-                    self.carry_out(order);
-                }
-            }
-            Msg::Due(chore) => self.begin(chore),
-            Msg::Done(chore, result) => {
-                self.doing.retain(|doing| *doing != chore);
-                let is_left = result.unwrap_or_else(|lost| {
-                    tracing::warn!(chore = chore.word(), %lost, "a chore of the tape store came to no end");
-                    true
-                });
-                match chore {
-                    Chore::Tidy => self.after(TIDY_EVERY, Chore::Tidy),
-                    Chore::Sweep => self.sweep_later(),
-                    Chore::Scrub if is_left => self.after(SCRUB_AGAIN, Chore::Scrub),
-                    Chore::Scrub | Chore::Reserve => {}
-                }
-            }
+    async fn handle(&mut self, _: Look, _: &mut Context<Look>) -> Result<(), ExitError> {
+        while let Some((slot, opening)) = self.host.orders.take() {
+            open::begin(&self.host, slot, opening);
         }
-        self.show(cx.node());
         Ok(())
     }
 
-    fn describe(msg: &Msg) -> &'static str {
-        match msg {
-            Msg::Look => "look",
-            Msg::Due(chore) | Msg::Done(chore, _) => chore.word(),
-        }
-    }
-}
-
-impl TapeStore {
-    fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::Open(slot, opening) => open::begin(&self.host, slot, opening),
-            Order::Reserve => self.begin(Chore::Reserve),
-            // The one that is under way may be past it.
-            Order::Scrub if self.doing.contains(&Chore::Scrub) => self.after(SCRUB_AGAIN, Chore::Scrub),
-            Order::Scrub => self.begin(Chore::Scrub),
-            // Whoever asked is told, so it goes on without this incarnation.
-            Order::Sweep(policy, reply) => {
-                let host = self.host.clone();
-                let swept = move || drop(reply.send(sweep(&host, policy, usize::MAX, &|| false)));
-                self.host.tasks.spawn_blocking_on(swept, &self.host.tokio);
-            }
-        }
-    }
-
-    /// Begins a chore on a thread of its own, unless it is under way.
-    fn begin(&mut self, chore: Chore) {
-        if self.doing.contains(&chore) {
-            return;
-        }
-        let Some(mailbox) = self.mailbox.clone() else { return };
-        self.doing.push(chore);
-        let (host, ends) = (self.host.clone(), self.ends.clone());
-        let blocking = self.host.tokio.spawn_blocking(move || {
-            let stop = || ends.load(Ordering::Relaxed) || host.orders.is_closed();
-            match (chore, host.store.files()) {
-                (Chore::Sweep, _) => host.sweeper.sweep(&host, &stop),
-                (Chore::Tidy, Some(files)) => tidy(files, stop),
-                // Without room for it the reserve is made another time.
-                (Chore::Reserve, Some(files)) => drop(files.remake_reserve()),
-                (Chore::Scrub, Some(files)) => return !scrub(files, &stop),
-                (Chore::Tidy | Chore::Reserve | Chore::Scrub, None) => {}
-            }
-            false
-        });
-        let over = async move {
-            // An actor that has ended wants to know of nothing.
-            let _ = mailbox.send(Msg::Done(chore, blocking.await));
-        };
-        self.chores.spawn_on(over, &self.host.tokio);
-    }
-
-    fn sweep_later(&mut self) {
-        if let Some(wait) = self.host.sweeper.wait() {
-            self.after(wait, Chore::Sweep);
-        }
-    }
-
-    /// It is told after that time to begin a chore.
-    fn after(&mut self, wait: Duration, chore: Chore) {
-        let Some(mailbox) = self.mailbox.clone() else { return };
-        let tell = async move {
-            tokio::time::sleep(wait).await;
-            // It ends with the actor.
-            let _ = mailbox.send(Msg::Due(chore));
-        };
-        while self.timers.try_join_next().is_some() {}
-        self.timers.spawn_on(tell, &self.host.tokio);
-    }
-
-    /// Says what it does; at rest, what was left undone.
-    fn show(&self, node: &NodeState) {
-        match self.doing.first() {
-            Some(chore) => node.doing(chore.word()),
-            None => show_undone(&self.host, node),
-        }
+    fn describe(_: &Look) -> &'static str {
+        "look"
     }
 }
 
 impl Drop for TapeStore {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
-        // One that did not begin has nothing to end.
-        if self.mailbox.take().is_some() {
+        self.ends.cancel();
+        if self.has_begun {
             self.host.orders.end(&self.host);
         }
     }

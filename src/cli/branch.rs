@@ -6,10 +6,7 @@ use tamtam::{
     MessageId, Millis, Runtime, SendError, Seq, SessionId,
     model::Scripted,
     ops::RestoreError,
-    session::{
-        BranchSummary, ForkError, Merge, MergeError, NoPoint, Point, Rollback, RollbackError, RollbackOptions, State,
-        fork_at,
-    },
+    session::{BranchError, BranchSummary, Merge, NoPoint, Point, Refusal, Rollback, RollbackOptions, State, fork_at},
     tape::{Deleted, Store, TapeError, TapeStore as _, TapeStoreExt as _},
 };
 
@@ -166,8 +163,8 @@ fn at(store: &Store, id: &SessionId, point: &Point, fork: &SessionId) -> Result<
                 Err(error.into())
             }
         },
-        Err(ForkError::NoPoint(why)) => Err(no_point(id, why)),
-        Err(ForkError::Open(error)) => Err(error.into()),
+        Err(BranchError::NoPoint(why)) => Err(no_point(id, why)),
+        Err(BranchError::Open(error)) => Err(error.into()),
         Err(other) => Err(Failure::failed(other.to_string())),
     }
 }
@@ -208,21 +205,19 @@ fn merged_in_words(fork: &SessionId, into: &SessionId, merge: &Merge) -> String 
     said
 }
 
-fn unmerged(into: &SessionId, error: MergeError) -> Failure {
+fn unmerged(into: &SessionId, error: BranchError) -> Failure {
     match error {
-        MergeError::NotAFork { .. } => Failure::usage(format!("{error}: name another one with --into")),
-        MergeError::Busy { ref session, .. } => {
+        BranchError::NotAFork { .. } => Failure::usage(format!("{error}: name another one with --into")),
+        BranchError::Busy { ref session, .. } => {
             Failure::failed(format!("{error}; `tamtam resume {session}` finishes it"))
         }
-        MergeError::Waiting { ref fork, .. } => {
+        BranchError::Waiting { ref fork, .. } => {
             Failure::failed(format!("{error}; `tamtam resume {fork}` reads them, or leave out --delete"))
         }
-        MergeError::Session(SendError::Ended) => {
+        BranchError::Session(SendError::Refused(Refusal::Ended)) => {
             Failure::failed(format!("session {into} has ended: fork it, and merge into the new fork with --into"))
         }
-        MergeError::Session(error) => error.into(),
-        MergeError::Open(error) => error.into(),
-        other => Failure::failed(other.to_string()),
+        other => failure(into, other),
     }
 }
 
@@ -267,15 +262,15 @@ fn no_point(id: &SessionId, why: NoPoint) -> Failure {
     }
 }
 
-fn failure(id: &SessionId, error: RollbackError) -> Failure {
+fn failure(id: &SessionId, error: BranchError) -> Failure {
     match error {
-        RollbackError::NoPoint(why) => no_point(id, why),
-        RollbackError::Session(SendError::Busy { turn }) => {
+        BranchError::NoPoint(why) => no_point(id, why),
+        BranchError::Session(SendError::Refused(Refusal::Busy { turn })) => {
             Failure::failed(format!("session {id} is busy with turn {turn}: wait until it is over"))
         }
-        RollbackError::Session(error) => error.into(),
-        RollbackError::Open(error) => error.into(),
-        RollbackError::Files(error) if matches!(*error, RestoreError::Refused { .. }) => {
+        BranchError::Session(error) => error.into(),
+        BranchError::Open(error) => error.into(),
+        BranchError::Files(error) if matches!(*error, RestoreError::Refused { .. }) => {
             Failure::failed(format!("{error}: --rest restores the others, --over also those that someone else changed"))
         }
         other => Failure::failed(other.to_string()),

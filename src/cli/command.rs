@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tamtam::{
     Delivery, Message, MessageId, Runtime, SendError, Seq, Session, Steering,
-    session::{Grant, Limits, Scope},
+    session::{Grant, Limits, Refusal, Scope},
 };
 
 /// A command.
@@ -226,18 +226,18 @@ fn refused(error: &SendError) -> Value {
 
 fn kind(error: &SendError) -> &'static str {
     match error {
-        SendError::Busy { .. } => "busy",
-        SendError::TurnMismatch { .. } => "turn_mismatch",
-        SendError::InboxFull { .. } => "inbox_full",
-        SendError::AskClosed { .. } => "ask_closed",
-        SendError::NotWaiting { .. } => "not_waiting",
-        SendError::Empty => "empty",
+        SendError::Refused(Refusal::Busy { .. }) => "busy",
+        SendError::Refused(Refusal::TurnMismatch { .. }) => "turn_mismatch",
+        SendError::Refused(Refusal::InboxFull { .. }) => "inbox_full",
+        SendError::Refused(Refusal::AskClosed { .. }) => "ask_closed",
+        SendError::Refused(Refusal::NotWaiting { .. }) => "not_waiting",
+        SendError::Refused(Refusal::Empty) => "empty",
         SendError::Parked => "parked",
         SendError::Draining => "draining",
         SendError::Closed => "closed",
         SendError::Stopped => "stopped",
         SendError::Unsettled { .. } => "unsettled",
-        SendError::Ended => "ended",
+        SendError::Refused(Refusal::Ended) => "ended",
         SendError::Storage(_) => "storage",
         _ => "refused",
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tamtam::{OpenError, Outcome, SendError, runtime::StartError, tape::TapeError};
+use tamtam::{OpenError, Outcome, SendError, runtime::StartError, session::Refusal, tape::TapeError};
 
 /// How a command ended. The numbers are a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl From<SendError> for Failure {
     fn from(error: SendError) -> Failure {
         match error {
             SendError::Storage(error) => error.into(),
-            SendError::Empty => Failure::usage("the prompt is empty: say what is to be done"),
+            SendError::Refused(Refusal::Empty) => Failure::usage("the prompt is empty: say what is to be done"),
             SendError::Parked => {
                 Failure::failed("the session crashed again and again; `tamtam resume ID` tries once more")
             }

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use tamtam::{
     Seq,
-    ops::{self, FilePlan, PlanError, Restore, RestoreError},
+    ops::{self, FilePlan, Restore, RestoreError},
     tape::{Store, TapeStoreExt as _},
 };
 
@@ -68,7 +68,7 @@ fn plan(given: &ChangesArguments, path: &Path) -> Result<(FilePlan, Seq), Failur
         Some(since) => Seq(since),
         None => newest_turn(&store, given)?,
     };
-    Ok((ops::changes(&store, &given.id, since).map_err(RestoreError::from)?, since))
+    Ok((ops::changes(&store, &given.id, since)?, since))
 }
 
 /// The entry that began the newest turn.
@@ -81,8 +81,8 @@ fn newest_turn(store: &Store, given: &ChangesArguments) -> Result<Seq, Failure> 
 impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Failure {
         match error {
-            RestoreError::Plan(PlanError::Tape(error)) => error.into(),
-            RestoreError::Plan(PlanError::Workspace(_)) => Failure::usage(error.to_string()),
+            RestoreError::Open(error) => error.into(),
+            RestoreError::Workspace(_) => Failure::usage(error.to_string()),
             RestoreError::Busy { .. } => {
                 Failure::failed("the session has an unfinished turn: finish it with `tamtam resume`, then restore")
             }

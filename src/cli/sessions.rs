@@ -56,7 +56,9 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
             Progress::warn("these sessions have more forks and children than are shown");
         }
         if !indexed && first && !sessions.is_empty() {
-            Progress::warn("there is no index, and none can be made here: titles, tokens and costs are not known");
+            Progress::warn(
+                "there is no index, and none can be made here: every tape was read, and tasks are not shown below their sessions",
+            );
         }
         match next {
             Some(next) if shown < wanted => query.after = Some(next),

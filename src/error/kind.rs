@@ -16,7 +16,7 @@ use crate::{
 /// use tamtam::{SendError, runtime::Kind};
 ///
 /// let again = |error: &SendError| matches!(error.kind(), Kind::Retry | Kind::Unsettled);
-/// assert!(again(&SendError::InboxFull { depth: 256 }));
+/// assert!(again(&SendError::Stopped));
 /// assert!(!again(&SendError::Parked));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -56,12 +56,10 @@ impl SendError {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            SendError::Busy { .. } => Kind::Busy,
-            SendError::TurnMismatch { .. } | SendError::AskClosed { .. } | SendError::NotWaiting { .. } => Kind::Stale,
-            SendError::InboxFull { .. } | SendError::Stopped => Kind::Retry,
-            SendError::Empty | SendError::Handled => Kind::Invalid,
+            SendError::Stopped => Kind::Retry,
+            SendError::Handled => Kind::Invalid,
             SendError::Parked => Kind::Parked,
-            SendError::Draining | SendError::Closed | SendError::Ended => Kind::Closed,
+            SendError::Draining | SendError::Closed => Kind::Closed,
             SendError::Unsettled { .. } => Kind::Unsettled,
             SendError::Crashed => Kind::Failed,
             SendError::Unavailable(error) => error.kind(),
@@ -220,11 +218,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::{
-        session::{ForkError, MergeError, RollbackError},
-        supervisor::ExitReason,
-        words::ids::Seq,
-    };
+    use crate::{session::BranchError, supervisor::ExitReason, words::ids::Seq};
 
     /// An error that wraps another is of the kind of what it wraps: whoever asks the outermost need not look inside.
     #[test]
@@ -233,15 +227,15 @@ mod tests {
         let missing = || OpenError::from(TapeError::Missing { session: session.clone() });
         let kinds = [
             SendError::from(missing()).kind(),
-            RollbackError::from(SendError::from(missing())).kind(),
-            ForkError::from(missing()).kind(),
-            MergeError::from(SendError::from(missing())).kind(),
+            BranchError::from(SendError::from(missing())).kind(),
+            BranchError::from(missing()).kind(),
+            BranchError::from(SendError::from(missing())).kind(),
             SpawnError::from(missing()).kind(),
             StartError::Store(TapeError::Missing { session: session.clone() }).kind(),
         ];
         assert_eq!(kinds, [Kind::NotFound; 6]);
         let refused = SendError::from(Refusal::Moved { expected: Seq(1), actual: Seq(2) });
-        assert_eq!(RollbackError::from(refused).kind(), Kind::Stale);
+        assert_eq!(BranchError::from(refused).kind(), Kind::Stale);
         let tree = TreeError::Failed { reason: ExitReason::Normal };
         assert_eq!(StartError::from(tree).kind(), Kind::Failed);
     }
@@ -269,7 +263,7 @@ mod tests {
     fn what_is_to_be_asked_again_says_so() {
         let session: crate::SessionId = "s".parse().unwrap();
         let errors: [SendError; 4] = [
-            SendError::InboxFull { depth: 256 },
+            SendError::Refused(Refusal::InboxFull { depth: 256 }),
             SendError::Stopped,
             OpenError::Unavailable.into(),
             OpenError::NoAnswer { session, why: "it was waited for 30 s".to_owned() }.into(),

@@ -82,6 +82,13 @@ impl Digest {
     #[cfg(feature = "sqlite")]
     pub(crate) const FORM: u32 = 4;
 
+    /// What these lines say.
+    pub(crate) fn of<'l>(lines: impl IntoIterator<Item = &'l tape::Entry>) -> Digest {
+        let mut digest = Digest::default();
+        lines.into_iter().for_each(|line| digest.take(line));
+        digest
+    }
+
     /// Takes the next line of the tape. What this version does not understand is passed over.
     pub(crate) fn take(&mut self, line: &tape::Entry) {
         // One that goes back may give up a summary, which then counts.
@@ -151,29 +158,12 @@ fn words(message: &Message) -> Option<(MessageId, String)> {
 
 /// A text as one line: white space is one blank, what cannot be seen is left out, and a long one is cut between words.
 fn plain(text: &str, chars_max: usize) -> String {
-    let mut line = String::new();
-    let mut chars = 0;
-    for word in text.split_whitespace() {
-        let word: String = word.chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX + 1).collect();
-        if word.is_empty() {
-            continue;
-        }
-        let length = word.chars().count();
-        let blank = usize::from(chars > 0);
-        if chars + blank + length > chars_max {
-            if chars == 0 {
-                line.extend(word.chars().take(chars_max));
-            }
-            line.push('…');
-            return line;
-        }
-        if blank > 0 {
-            line.push(' ');
-        }
-        line.push_str(&word);
-        chars += blank + length;
-    }
-    line
+    let visible = |word: &str| word.chars().filter(|c| !c.is_control()).take(chars_max + 1).collect::<String>();
+    let words = text.split_whitespace().map(visible).filter(|word| !word.is_empty());
+    let line = words.take(chars_max + 1).collect::<Vec<_>>().join(" ");
+    let Some((end, next)) = line.char_indices().nth(chars_max) else { return line };
+    let end = if next == ' ' { end } else { line[..end].rfind(' ').unwrap_or(end) };
+    format!("{}…", &line[..end])
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 //!
 //! The list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only entries that
 //! were appended since the last list are read from tapes ([`ListCost`] counts them). No tape is folded twice. The index decides
-//! nothing: if there is no index and none can be made, the list is there all the same, with less in it ([`SessionPage::indexed`]).
+//! nothing: if there is no index and none can be made, the sessions of the page are read from their tapes ([`SessionPage::indexed`]).
 
-mod folded;
 mod query;
 #[cfg(feature = "sqlite")]
 mod rows;
@@ -36,9 +35,8 @@ pub struct SessionPage {
     pub next: Option<SessionCursor>,
     /// Whether what was done last may be missing, because the index has not read it.
     pub behind: Behind,
-    /// Whether it comes from the index. If not, there is none and none could be made: titles, agents, tokens, costs and who
-    /// belongs to whom are not known, and all sessions were looked at. Tapes that are not kept in files have none either: there
-    /// the sessions of the page are read, and all is known but who their children are.
+    /// Whether it comes from the index. If not, there is none and none could be made, or the tapes are not kept in files: all
+    /// sessions were looked at, those of the page were read, and all is known of them but who their children are.
     pub indexed: bool,
     /// In a tree, more is below a session of this page than is shown: at most 1,000 sessions are.
     pub cut: bool,
@@ -87,7 +85,7 @@ pub struct ListedSession {
     pub bytes: u64,
     /// The size of what is kept beside them, in bytes: large outputs, and what files held before they were changed.
     pub beside_bytes: u64,
-    /// Model requests that it made itself; unknown without an index.
+    /// Model requests that it made itself; unknown where its tape cannot be read.
     pub requests: Option<u64>,
     /// How many of those gave no figures, so that ours are counted.
     pub estimated: u64,
@@ -120,42 +118,36 @@ pub struct ListedSession {
 /// [`TapeError::Query`] where too much is looked for; [`TapeError::Newer`] where a later version of this library made the index;
 /// [`TapeError::Index`]; [`TapeError::Io`].
 pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
-    let filter = query.filter()?;
     #[cfg(feature = "sqlite")]
-    if let Some(page) = rows::page(store, query, &filter)? {
+    if let Some(page) = rows::page(store, query)? {
         return Ok(page);
     }
-    without_index(store, SessionStatuses::of_all(store)?, query, &filter, &|_| Ok(()))
+    sessions_of(store, query)
 }
 
-/// Lists the sessions of any engine, which has no index: those that are shown, and those that a filter passes over, are read
-/// from their tapes.
+/// Lists the sessions of any engine, without an index: those that are shown, and those that a filter passes over, are read from
+/// their tapes.
 ///
 /// # Errors
 /// [`TapeError::Query`] where too much is looked for; as the engine's own.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
+    query.check()?;
     let statuses = SessionStatuses::of_all(store)?;
-    without_index(store, statuses, query, &query.filter()?, &|listed| folded::fill(store, listed))
-}
-
-/// The list as the ends of the files show it, with what else is known of each session.
-fn without_index(
-    store: &dyn TapeStore,
-    statuses: SessionStatuses<'_>,
-    query: &SessionQuery,
-    filter: &query::Filter,
-    fill: &dyn Fn(&mut ListedSession) -> Result<(), TapeError>,
-) -> Result<SessionPage, TapeError> {
     let mut all = store.list()?;
     let cost = ListCost { rows: all.len() as u64, folders: all.len() as u64, ..ListCost::default() };
     let used = |summary: &SessionSummary| summary.last.unwrap_or_default();
     all.sort_by(|one, other| (used(other), &other.id).cmp(&(used(one), &one.id)));
-    let mut sessions = Vec::new();
-    let mut next = None;
-    for summary in all.into_iter().filter(|summary| query.is_behind_cursor(used(summary), &summary.id)) {
-        let mut listed = ListedSession::bare(summary, &statuses);
-        fill(&mut listed)?;
-        if !filter.takes(&listed) {
+    all.retain(|summary| query.is_behind_cursor(used(summary), &summary.id));
+    let (mut sessions, mut next) = (Vec::new(), None);
+    for summary in &all {
+        let mut listed = match read(store, summary, &statuses) {
+            // It is listed all the same, as what is known beside its tape.
+            Err(TapeError::Damaged(_) | TapeError::Missing { .. } | TapeError::Newer { .. }) => {
+                ListedSession::of(summary, &statuses, None, None)
+            }
+            listed => listed?,
+        };
+        if !query.takes(&listed) {
             continue;
         }
         if sessions.len() == query.page_limit() {
@@ -168,6 +160,26 @@ fn without_index(
     Ok(SessionPage { sessions, next, behind: Behind::No, indexed: false, cut: false, cost })
 }
 
+/// A session as its tape shows it.
+fn read(
+    store: &dyn TapeStore,
+    summary: &SessionSummary,
+    statuses: &SessionStatuses<'_>,
+) -> Result<ListedSession, TapeError> {
+    let (session, from) = (&summary.id, summary.from.as_ref());
+    let forked_at = from.map_or(Seq::ZERO, |forked| forked.seq);
+    let own = store.read(session, forked_at)?;
+    let digest = Digest::of(&own);
+    let mut listed = ListedSession::of(summary, statuses, Some(&digest), from.map(|forked| &forked.parent));
+    listed.entries = Some(own.len() as u64);
+    listed.forks = store.forks_of(session)?.len() as u64;
+    if from.is_some() && listed.lacks_something() {
+        let all = store.read(session, Seq::ZERO)?;
+        listed.inherit(&Digest::of(all.iter().take_while(|entry| entry.seq <= forked_at)));
+    }
+    Ok(listed)
+}
+
 /// Where a page ended: behind its last session at the top.
 fn cursor_behind(sessions: &[ListedSession]) -> Option<SessionCursor> {
     let last = sessions.iter().rfind(|listed| listed.depth == 0)?;
@@ -175,58 +187,45 @@ fn cursor_behind(sessions: &[ListedSession]) -> Option<SessionCursor> {
 }
 
 impl ListedSession {
-    /// What is known of it by its files alone.
-    fn bare(summary: SessionSummary, statuses: &SessionStatuses<'_>) -> ListedSession {
+    /// What its files show, and what its own entries say where they can be read. A fork goes on from `here`: one that was brought
+    /// in goes on from nobody here, whoever has that name now.
+    fn of(
+        summary: &SessionSummary,
+        statuses: &SessionStatuses<'_>,
+        digest: Option<&Digest>,
+        here: Option<&SessionId>,
+    ) -> ListedSession {
         let SessionSummary { id: session, created, last, seq, bytes, .. } = summary;
+        let spent = digest.map(|digest| digest.spent);
+        let is_here = |parent: &&Parent| match parent {
+            Parent::ForkOf { session, .. } => Some(session) == here,
+            Parent::TaskOf { session: parent, .. } => parent != session,
+        };
         ListedSession {
-            title: None,
-            agent: None,
-            model: None,
-            workspace: None,
-            created,
-            last,
-            seq,
+            session: session.clone(),
+            title: digest.and_then(Digest::title).map(str::to_owned),
+            agent: digest.and_then(|digest| digest.agent.clone()),
+            model: digest.and_then(|digest| digest.model.clone()),
+            workspace: digest.and_then(|digest| digest.workspace.clone()),
+            created: *created,
+            last: *last,
+            seq: *seq,
             entries: None,
-            bytes,
+            bytes: *bytes,
             beside_bytes: 0,
-            requests: None,
-            estimated: 0,
-            usage: None,
-            cost: None,
-            status: statuses.of(&session),
-            open: statuses.has(Mark::Open, &session),
-            protected: statuses.has(Mark::Protected, &session),
-            ended: false,
-            parent: None,
+            requests: spent.map(|spent| spent.requests),
+            estimated: spent.map_or(0, |spent| spent.estimated),
+            usage: spent.map(|spent| spent.usage),
+            cost: spent.map(|spent| spent.cost),
+            status: statuses.of(session),
+            open: statuses.has(Mark::Open, session),
+            protected: statuses.has(Mark::Protected, session),
+            ended: digest.is_some_and(|digest| digest.ended),
+            parent: digest.and_then(|digest| digest.origin.as_ref()).filter(is_here).cloned(),
             forks: 0,
             children: 0,
             depth: 0,
-            session,
         }
-    }
-}
-
-impl ListedSession {
-    /// What its own entries say of it.
-    fn take(&mut self, digest: &Digest) {
-        self.title = digest.title().map(str::to_owned);
-        self.agent.clone_from(&digest.agent);
-        self.model.clone_from(&digest.model);
-        self.workspace.clone_from(&digest.workspace);
-        self.requests = Some(digest.spent.requests);
-        self.estimated = digest.spent.estimated;
-        self.usage = Some(digest.spent.usage);
-        self.cost = Some(digest.spent.cost);
-        self.ended = digest.ended;
-        self.parent = digest.origin.clone();
-    }
-
-    /// A fork that was brought in goes on from nobody here, whoever has that name now.
-    fn goes_on_from(&mut self, here: Option<&SessionId>) {
-        self.parent = self.parent.take().filter(|parent| match parent {
-            Parent::ForkOf { session, .. } => Some(session) == here,
-            Parent::TaskOf { session, .. } => *session != self.session,
-        });
     }
 
     /// What it has from the session that it goes on from, as long as it has nothing of its own.

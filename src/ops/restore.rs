@@ -24,13 +24,15 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    error::OpenError,
     kernel::{Entry, RestoredFiles},
+    ops::taped,
     tape::{TapeError, TapeStore, TapeStoreExt as _},
     tool::{FileChange, FileState, Files, files::Vault, workspace::Workspace},
     words::ids::{Seq, SessionId},
 };
 
-pub use error::{PlanError, RestoreError, Restored};
+pub use error::{RestoreError, Restored};
 pub use offline::offline;
 pub use plan::{FilePlan, PlannedFile, Step};
 
@@ -73,8 +75,8 @@ impl Bench {
 /// may run beside whatever else is done with the store.
 ///
 /// # Errors
-/// See [`PlanError`].
-pub fn changes(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<FilePlan, PlanError> {
+/// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
+pub fn changes(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<FilePlan, RestoreError> {
     prepare(store, session, since, Files::default()).map(|(plan, _)| plan)
 }
 
@@ -85,7 +87,7 @@ pub(crate) fn changed(
     session: &SessionId,
     since: Seq,
     upto: Seq,
-) -> Result<(Vec<FileChange>, Vec<String>), PlanError> {
+) -> Result<(Vec<FileChange>, Vec<String>), OpenError> {
     let mut entries = entries(store, session, since)?;
     entries.retain(|entry| entry.seq <= upto);
     let notes = Files::default().vaults.at(store.files_path(session).as_deref()).notes().unwrap_or_default();
@@ -119,7 +121,7 @@ pub(crate) fn prepare(
     session: &SessionId,
     since: Seq,
     files: Files,
-) -> Result<(FilePlan, Bench), PlanError> {
+) -> Result<(FilePlan, Bench), RestoreError> {
     let entries = entries(store, session, since)?;
     let parents = parents(store, session, &entries)?;
     prepare_from(&entries, &parents, &|session| store.files_path(session), session, since, files)
@@ -127,7 +129,7 @@ pub(crate) fn prepare(
 
 /// The sessions that a tape goes on from, nearest first, and the last entry that it has of each. Of one that was brought in the
 /// entries name sessions of another store: only those count of which this store, too, knows that it goes on from them.
-fn parents(store: &dyn TapeStore, session: &SessionId, entries: &[Entry]) -> Result<Vec<(SessionId, Seq)>, PlanError> {
+fn parents(store: &dyn TapeStore, session: &SessionId, entries: &[Entry]) -> Result<Vec<(SessionId, Seq)>, OpenError> {
     let mut parents = history::forked_from(entries);
     parents.retain(|(parent, _)| parent != session);
     let are_here: Result<Vec<bool>, TapeError> =
@@ -147,7 +149,7 @@ fn prepare_from(
     session: &SessionId,
     since: Seq,
     files: Files,
-) -> Result<(FilePlan, Bench), PlanError> {
+) -> Result<(FilePlan, Bench), RestoreError> {
     let vault = files.vaults.at(folder_of(session).as_deref());
     let mut notes = vault.notes().unwrap_or_default();
     let mut vaults = vec![vault.clone()];
@@ -177,8 +179,14 @@ fn prepare_from(
 }
 
 /// Does what a plan says, and says what came of each file. Blocks on the disk.
-pub(crate) fn carry_out(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles {
-    act::act(plan, bench, how)
+///
+/// # Errors
+/// [`RestoreError::Refused`] where it is to be all or nothing, and the plan refuses a file.
+pub(crate) fn carry_out(plan: FilePlan, bench: &Bench, how: Restore) -> Result<RestoredFiles, RestoreError> {
+    if how == Restore::Whole && plan.refused().next().is_some() {
+        return Err(RestoreError::Refused { plan: Box::new(plan) });
+    }
+    Ok(act::act(&plan, bench, how))
 }
 
 /// Puts back what a restore replaced, for whoever finds that it was not to be. Only files that are still as the restore left
@@ -190,8 +198,7 @@ pub(crate) fn take_back(done: &RestoredFiles, upto: Seq, bench: Bench) -> Restor
 }
 
 /// The entries from the newest anchor at or before that one, to the end.
-fn entries(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<Vec<Entry>, PlanError> {
+fn entries(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<Vec<Entry>, OpenError> {
     let before = if since == Seq::ZERO { Vec::new() } else { store.read_to(session, since)?.entries };
-    let after = store.read(session, since)?;
-    Ok(before.iter().chain(&after).map(Entry::from_tape).collect::<Result<_, _>>()?)
+    taped::entries(session, before.iter().chain(&store.read(session, since)?))
 }

@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, fmt, ops::ControlFlow, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    kernel::{Entry, Record, State},
+    kernel::{Entry, State},
     ops::listing::beside,
     tape::{Mark, SessionStatus, SessionStatuses, SessionSummary, TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{Millis, Seq, SessionId},
@@ -271,15 +271,13 @@ fn look(
             Err(error) => (Vec::new(), Some(KeptReason::Failed(error.to_string()))),
         };
         // Somebody who may remove it has looked at its claim by then.
-        let protected = match () {
+        let protected = match statuses.of(&session) {
             // First what also keeps those that do its tasks.
-            () if statuses.has(Mark::Open, &session) => Some(KeptReason::AtWork),
-            () => match statuses.of(&session) {
-                SessionStatus::Live => Some(KeptReason::Live),
-                _ if statuses.has(Mark::Protected, &session) => Some(KeptReason::Protected),
-                SessionStatus::Parked => Some(KeptReason::Parked),
-                SessionStatus::Passive | SessionStatus::Hidden => failed,
-            },
+            _ if statuses.has(Mark::Open, &session) => Some(KeptReason::AtWork),
+            SessionStatus::Live => Some(KeptReason::Live),
+            _ if statuses.has(Mark::Protected, &session) => Some(KeptReason::Protected),
+            SessionStatus::Parked => Some(KeptReason::Parked),
+            SessionStatus::Passive | SessionStatus::Hidden => failed,
         };
         // One whose first entry is just being written is somebody's, and nobody asked for it.
         if last.is_none() && protected.is_some() {
@@ -302,15 +300,6 @@ fn task_of(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<Optio
         Err(TapeError::Damaged(_) | TapeError::NoEntry { .. } | TapeError::Missing { .. }) => return Ok(None),
         read => read?.entries,
     };
-    // Most are nobody's children, and their first line says so.
-    let adopted = lines.iter().any(|line| line.kind == "adopted");
-    let Some(Ok(Record::State(first))) = lines.first().map(|line| Entry::from_tape(line).map(|entry| entry.record))
-    else {
-        return Ok(None);
-    };
-    if first.origin.is_none() && !adopted {
-        return Ok(None);
-    }
     // A later version wrote what this one cannot read, so only that version can tell.
     let Some(state) = State::fold(lines.iter().filter_map(|line| Entry::from_tape(line).ok())) else { return Ok(None) };
     let origin = state.origin.as_ref().filter(|origin| origin.end.is_none() && origin.orphaned.is_none());

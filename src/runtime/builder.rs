@@ -9,7 +9,7 @@ use std::{
 use std::time::Duration;
 
 use crate::{
-    actor::{host::Host, tape_store::Sweeper, tapes::Tapes, undone::left_undone},
+    actor::{host::Host, tapes::Tapes, undone::left_undone},
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
@@ -17,10 +17,9 @@ use crate::{
     permission::Ruleset,
     runtime::{
         Inner, Passivation, Runtime, Sweeps,
-        children::Family,
         ending::Ending,
         options::Defaults,
-        recovery::resume_interrupted,
+        recovery::{Listen, resume_interrupted},
         tree::{Tree, close_with, tree},
     },
     supervisor::{ChildSpec, Registry, Supervisor},
@@ -42,7 +41,7 @@ pub struct Builder {
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
-    on_resume: Option<Listen>,
+    on_resume: Option<Box<Listen>>,
     task_limits: Option<(u32, usize)>,
     prices: Prices,
     #[cfg(all(unix, feature = "tools"))]
@@ -57,7 +56,8 @@ impl Builder {
     /// The folder of the tapes; made where it is missing.
     #[must_use]
     pub fn store(mut self, path: impl Into<PathBuf>) -> Builder {
-        self.place = Some(Place::Folder(path.into()));
+        let path = path.into();
+        self.place = Some(Box::new(|options| Store::open(whole(path), options).map(Tapes::of_files)));
         self
     }
 
@@ -89,7 +89,13 @@ impl Builder {
     /// What is said of a missing folder at [`Builder::in_memory`] holds for an engine that names none.
     #[must_use]
     pub fn tapes(mut self, engine: Arc<dyn TapeStore>) -> Builder {
-        self.place = Some(Place::Engine(engine));
+        self.place = Some(Box::new(|_options| {
+            Ok(Tapes::of_engine(
+                engine,
+                #[cfg(feature = "fault-injection")]
+                _options.faults,
+            ))
+        }));
         self
     }
 
@@ -288,7 +294,7 @@ impl Builder {
         let resumes = !self.no_auto_resume;
         // Opening a store may wait for a disk, and so may looking for marks.
         let opened = tokio::task::spawn_blocking(move || {
-            let store = place.open(options)?;
+            let store = place(options)?;
             let parked = store.parked_sessions()?;
             // Before anything runs: one that cannot be found here would lose its turn in silence.
             let interrupted = if resumes { store.open_sessions()? } else { Vec::new() };
@@ -303,7 +309,8 @@ impl Builder {
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
         let mut host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
-        (host.prices, host.rules, host.sweeper) = (self.prices, self.host_rules.clone(), Sweeper::new(self.sweeps));
+        (host.prices, host.rules) = (self.prices, self.host_rules.clone());
+        host.sweeper.sweeps = self.sweeps;
         #[cfg(all(unix, feature = "tools"))]
         {
             host.processes = processes;
@@ -328,8 +335,6 @@ impl Builder {
         let (recovered, ending) = (OnceLock::new(), Ending::default());
         let inner = Inner { host, root, sessions, hosts, settings, recovered, ending };
         let runtime = Runtime { inner: Arc::new(inner) };
-        // Set once, here, before there is a session.
-        let _ = runtime.inner.host.nursery.set(Arc::new(Family::of(&runtime)));
         if resumes {
             let recovered = resume_interrupted(&runtime, interrupted, self.on_resume.as_deref()).await;
             fault!(faults, "start.resumed", "runtime");
@@ -356,28 +361,8 @@ async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::proces
     crate::process::Processes::new(watch, Some(ledger))
 }
 
-/// Listens to a session that goes on at the start.
-type Listen = Box<super::recovery::Listen>;
-
-/// Where tapes are kept.
-enum Place {
-    Folder(PathBuf),
-    Engine(Arc<dyn TapeStore>),
-}
-
-impl Place {
-    /// Blocks on the disk.
-    fn open(self, options: StoreOptions) -> Result<Tapes, TapeError> {
-        match self {
-            Place::Folder(path) => Store::open(whole(path), options).map(Tapes::of_files),
-            Place::Engine(engine) => Ok(Tapes::of_engine(
-                engine,
-                #[cfg(feature = "fault-injection")]
-                options.faults,
-            )),
-        }
-    }
-}
+/// Opens the tapes, where they are kept. Blocks on the disk.
+type Place = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;
 
 /// The path from the root, where the system can tell: tools are given folders below it, and those must not depend on where the
 /// process stands.

@@ -1,30 +1,15 @@
 //! Child sessions, as a host sees them: spawning, adopting, ending, and the DOWN that always comes.
 
-mod keyed_mutex;
-
-use std::{
-    path::Path,
-    sync::{Arc, Weak},
-    time::Duration,
-};
-
-use keyed_mutex::KeyedMutex;
-use tokio::time::timeout;
+use std::{path::Path, sync::Arc};
 
 use crate::{
-    actor::{
-        child::{ChildStarter, SpawnArgs},
-        host::Host,
-        slot::{Admission, Question, Slot},
-        tape_store::First,
-    },
+    actor::{bring_up::bring_up, child::SpawnArgs, slot::Question},
     error::{OpenError, SendError, SpawnError},
     kernel::{
-        Adopt, BeAdopted, Down, End, Held, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn,
-        State, StopLevel, TaskOrder, Tie, first_entries, kept, toolset,
+        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn, StopLevel,
+        TaskOrder, Tie, kept, toolset,
     },
-    model::BoxFuture,
-    runtime::{Inner, Recovered, Runtime, SessionOptions, canonical},
+    runtime::{Recovered, Runtime, SessionOptions, canonical},
     session::{Session, of_host},
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
@@ -56,11 +41,11 @@ impl Child {
     /// Waits for the child's DOWN: until its parent's tape has it. The newest 32 are remembered.
     ///
     /// # Errors
-    /// [`SendError::Ended`] where none comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
+    /// [`Refusal::Ended`] where none comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
     /// or [`SendError::Parked`] where the parent is not there to say.
     pub async fn down(&self) -> Result<Arc<Down>, SendError> {
-        let down = self.parent.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
-        down.ok_or(SendError::Ended)
+        let down = self.parent.slot.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
+        down.ok_or(SendError::Refused(Refusal::Ended))
     }
 }
 
@@ -91,16 +76,15 @@ impl Session {
         let child = options.id.clone().unwrap_or_else(SessionId::new);
         let is_known = state.tasks().any(|(_, task)| task.child == child)
             || state.tasks_ended.iter().any(|end| end.child == child);
-        let (store, wanted) = (self.host.store.clone(), child.clone());
-        let exists = tokio::task::spawn_blocking(move || store.exists(&wanted)).await;
+        let wanted = child.clone();
+        let exists = self.host.blocking(move |host| Ok::<_, OpenError>(host.store.exists(&wanted))).await;
         if !is_known && exists.unwrap_or(false) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
         let settings = of_child(&parent, options, workspace, &self.host.toolbox);
         let order = Box::new(TaskOrder { settings, prompt });
-        let id = child.clone();
-        let held = self.ask(Spawn { child: id, order, link }).await?;
-        self.child(child, held).await
+        let ticket = self.record(Spawn { child: child.clone(), order, link }).await?;
+        self.child(child, ticket).await
     }
 
     /// Takes over an orphan: a child whose parent has ended. Returns when both tapes have it. Its DOWN comes here, at once where its task is over already. Its
@@ -111,18 +95,16 @@ impl Session {
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;
-        let is_orphan = orphan.origin.as_ref().is_some_and(|origin| origin.orphaned.is_some());
-        let is_ours = orphan.origin.as_ref().is_some_and(|origin| origin.parent == *self.id());
-        if !is_orphan && !is_ours {
+        let may_be_ours = |origin: &Arc<Origin>| origin.orphaned.is_some() || origin.parent == *self.id();
+        if !orphan.origin.as_ref().is_some_and(may_be_ours) {
             return Err(SendError::from(Refusal::NotAnOrphan { session: child.clone() }).into());
         }
         is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
-        let id = child.clone();
-        let held = self.ask(Adopt { child: id, link }).await?;
-        let adopted = self.child(child.clone(), held).await?;
+        let ticket = self.record(Adopt { child: child.clone(), link }).await?;
+        let adopted = self.child(child.clone(), ticket).await?;
         // The watch over it says so too, and again after a crash; said here, it is so when this returns.
         let state = self.state().await?;
-        let (parent, ticket, depth) = (self.id().clone(), adopted.ticket, state.depth() + 1);
+        let (parent, depth) = (self.id().clone(), state.depth() + 1);
         let grant = match state.open.get(&ticket) {
             Some(Open::Task(task)) => task.grant,
             _ => Limits::default(),
@@ -143,8 +125,7 @@ impl Session {
         self.ask(End { reason }).await.map(drop)
     }
 
-    pub(super) async fn child(&self, child: SessionId, held: Held) -> Result<Child, SpawnError> {
-        let Held::Done(ticket) = held else { return Err(SendError::Closed.into()) };
+    pub(super) async fn child(&self, child: SessionId, ticket: Seq) -> Result<Child, SpawnError> {
         let state = self.state().await?;
         let task = match state.open.get(&ticket) {
             Some(Open::Task(task)) => Some(task),
@@ -153,9 +134,8 @@ impl Session {
         let up = self.bring_up(self.spawn(&child, ticket, task)).await;
         let session = up.map_err(|error| match error {
             SpawnError::Open(OpenError::Tape(TapeError::Missing { .. })) => {
-                let why =
-                    "its task was stopped before it began, or it is gone; the DOWN of its task says which".to_owned();
-                OpenError::NotStarted { session: child, why }.into()
+                let why = "its task was stopped before it began, or it is gone; the DOWN of its task says which";
+                OpenError::not_started(&child, why).into()
             }
             error => error,
         })?;
@@ -170,8 +150,7 @@ impl Session {
     }
 
     async fn bring_up(&self, spawn: SpawnArgs) -> Result<Session, SpawnError> {
-        let nursery = self.host.nursery.get().ok_or(SendError::Closed)?;
-        let slot = nursery.bring_up(spawn).await?;
+        let slot = bring_up(self.host.clone(), spawn).await?;
         Ok(Session { host: self.host.clone(), slot })
     }
 }
@@ -187,33 +166,17 @@ fn is_beneath(workspace: &str, parent: &Settings) -> Result<(), SpawnError> {
 }
 
 /// The settings of a child: those of its parent, where its options say nothing. The core narrows them.
-fn of_child(parent: &Settings, options: SessionOptions, workspace: String, toolbox: &Toolbox) -> Settings {
-    let mut settings = parent.clone();
-    settings.title = options.title;
-    if let Some(tools) = &options.tools {
-        // By name, for two sets of patterns have no pattern for what both mean. A tool that the parent lacks is none of the child's.
-        let both = |name: &&str| toolset::has(Some(tools), name) && parent.has_tool(name);
-        settings.tools = Some(toolbox.names().filter(both).map(str::to_owned).collect());
+fn of_child(parent: &Settings, mut options: SessionOptions, workspace: String, toolbox: &Toolbox) -> Settings {
+    // By name, for two sets of patterns have no pattern for what both mean. A tool that the parent lacks is none of the child's.
+    options.tools = options.tools.map(|tools| {
+        let both = |name: &&str| toolset::has(Some(&tools), name) && parent.has_tool(name);
+        toolbox.names().filter(both).map(str::to_owned).collect()
+    });
+    let mut settings = Settings { workspace, read_roots: Vec::new(), ..parent.clone() };
+    if settings.workspace != parent.workspace {
+        settings.system = crate::prompt::system(&settings.workspace, options.date.as_deref()).into();
     }
-    if workspace != parent.workspace && options.system.is_none() {
-        settings.system = crate::prompt::system(&workspace, options.date.as_deref()).into();
-    }
-    settings.workspace = workspace;
-    settings.read_roots.clear();
-    settings.budget = options.budget;
-    settings.model = options.model.unwrap_or(settings.model);
-    settings.agent = options.agent.unwrap_or(settings.agent);
-    settings.system = options.system.map_or(settings.system, Into::into);
-    settings.params = options.params;
-    settings.steps_max = options.steps_max;
-    settings.steering_mode = options.steering_mode;
-    settings.queue_mode = options.queue_mode;
-    settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
-    let own: Vec<_> = [options.agent_rules, options.rules].into_iter().flatten().collect();
-    settings.rules = if own.is_empty() { settings.rules } else { own };
-    settings.task_depth_max = options.task_depth_max.unwrap_or(settings.task_depth_max);
-    settings.task_width_max = options.task_width_max.unwrap_or(settings.task_width_max);
-    settings
+    options.over(settings)
 }
 
 /// Children that were brought back, and whose parent cannot be: it is gone for good, and they are orphans.
@@ -231,106 +194,4 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
         // It is not told where it goes down again just now; the next start tries anew.
         drop(child.ask(Orphan { parent, ticket, why }).await);
     }
-}
-
-/// How long a child may take to answer that it is up, and its parent whether it still wants it. Then others who want the child
-/// have their turn, and who wanted it looks again.
-const UP_WAIT: Duration = Duration::from_secs(30);
-
-/// Brings children up, each of them once however many ask.
-pub(super) struct Family {
-    runtime: Weak<Inner>,
-    keyed_mutex: Arc<KeyedMutex>,
-}
-
-impl Family {
-    pub(super) fn of(runtime: &Runtime) -> Family {
-        Family { runtime: Arc::downgrade(&runtime.inner), keyed_mutex: Arc::default() }
-    }
-}
-
-impl ChildStarter for Family {
-    fn bring_up(&self, spawn: SpawnArgs) -> BoxFuture<'static, Result<Arc<Slot>, OpenError>> {
-        let (runtime, keyed_mutex) = (self.runtime.upgrade(), self.keyed_mutex.clone());
-        Box::pin(async move {
-            let runtime = Runtime { inner: runtime.ok_or(OpenError::Closed)? };
-            let _one = keyed_mutex.enter(&spawn.child).await;
-            runtime.bring_up(spawn).await
-        })
-    }
-}
-
-fn no_answer(session: &SessionId) -> OpenError {
-    let why = format!("it was waited for {} s; `inspect` shows its state", UP_WAIT.as_secs());
-    OpenError::NoAnswer { session: session.clone(), why }
-}
-
-impl Runtime {
-    async fn bring_up(&self, spawn: SpawnArgs) -> Result<Arc<Slot>, OpenError> {
-        let session = self.session(&spawn.child);
-        let (host, slot) = (&self.inner.host, &session.slot);
-        let up = loop {
-            let up = timeout(UP_WAIT, session.up()).await.map_err(|_| no_answer(&spawn.child))?;
-            let is_to_be_made = match &up {
-                Err(OpenError::Tape(TapeError::Missing { .. })) => true,
-                // The process died between making the tape and its first lines.
-                Err(OpenError::Damaged { .. }) if spawn.order.is_some() => self.is_blank(&spawn.child).await,
-                _ => false,
-            };
-            let Some(order) = spawn.order.clone().filter(|_| is_to_be_made) else { break up };
-            if spawn.asks_first && !self.still_wants(&spawn).await? {
-                break up;
-            }
-            // Where somebody else wakes it just now, the next look shows what came of it.
-            if let Some(flight) = slot.begin_activation() {
-                // From there on a start of the runtime finds it by itself, and its parent finds it in any case.
-                break flight.make(first(host, spawn, &order)).await;
-            }
-        };
-        match up {
-            Err(_) if host.slots.admission() == Admission::Closed => Err(OpenError::Closed),
-            up => up.map(|()| slot.clone()),
-        }
-    }
-
-    /// Whether the parent has the task still, and has not told the child to stop. Nobody makes the child meanwhile.
-    async fn still_wants(&self, spawn: &SpawnArgs) -> Result<bool, OpenError> {
-        let parent = self.session(&spawn.tie.parent);
-        let state = timeout(UP_WAIT, parent.state()).await.map_err(|_| no_answer(&spawn.tie.parent))?;
-        // It sees to its child when it is there again.
-        let state =
-            state.map_err(|error| OpenError::NoAnswer { session: spawn.tie.parent.clone(), why: error.to_string() })?;
-        Ok(matches!(state.open.get(&spawn.tie.ticket), Some(Open::Task(task)) if task.told == StopLevel::Run))
-    }
-
-    async fn is_blank(&self, id: &SessionId) -> bool {
-        let (store, id) = (self.inner.host.store.clone(), id.clone());
-        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
-        matches!(read, Ok(Ok(entries)) if entries.is_empty())
-    }
-}
-
-/// What the tape of a child begins with: its state, which names its parent, and its prompt, in one append. So a child that is there
-/// has its task.
-fn first(host: &Host, spawn: SpawnArgs, order: &TaskOrder) -> First {
-    let TaskOrder { settings, prompt } = order;
-    let mut settings = settings.clone();
-    let now = host.clock.now();
-    settings.host = host.rules.clone();
-    let spill = host.store.spill_path(&spawn.child);
-    settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
-    let mut state = State::new(spawn.child, settings, now);
-    state.take_grant(&spawn.tie.grant);
-    state.origin = Some(Arc::new(Origin {
-        parent: spawn.tie.parent,
-        ticket: spawn.tie.ticket,
-        link: spawn.tie.link,
-        depth: spawn.tie.depth,
-        prompt: prompt.id.clone(),
-        orphaned: None,
-        before: Vec::new(),
-        end: None,
-    }));
-    let (entries, state) = first_entries(state, Some(prompt.clone()), now);
-    First { entries, state }
 }

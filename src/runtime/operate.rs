@@ -48,9 +48,18 @@ impl Operator {
     /// # Errors
     /// See [`OperateError`].
     pub async fn stop(&self, id: &str) -> Result<(), OperateError> {
-        self.pulled("stop", id);
-        let done = self.do_stop(id).await;
-        self.done("stop", id, done)
+        self.pull("stop", id, async {
+            let Target { node, supervisor, session } = self.target(id)?;
+            if let Some(session) = &session {
+                session.slot.stop();
+            }
+            let stopped = supervisor.terminate_child(node.id()).await;
+            if let (Some(session), Err(AdminError::Unkillable)) = (&session, &stopped) {
+                session.slot.give_up();
+            }
+            carried_out(&node, &supervisor, stopped).await
+        })
+        .await
     }
 
     /// Stops a node and starts it again, and returns when it is up: a session from its tape, its running calls answered as after
@@ -59,9 +68,15 @@ impl Operator {
     /// # Errors
     /// See [`OperateError`].
     pub async fn restart(&self, id: &str) -> Result<(), OperateError> {
-        self.pulled("restart", id);
-        let done = self.do_restart(id).await;
-        self.done("restart", id, done)
+        self.pull("restart", id, async {
+            let Target { node, supervisor, session } = self.target(id)?;
+            if let Some(session) = session.filter(|_| node.status() == Status::Parked) {
+                self.runtime.inner.host.unpark(session.id()).await;
+            }
+            let restarted = supervisor.recycle_child(node.id()).await;
+            carried_out(&node, &supervisor, restarted).await
+        })
+        .await
     }
 
     /// Puts a session to sleep now, and returns when it sleeps; the next message wakes it. See [`Runtime::passivate`].
@@ -69,15 +84,15 @@ impl Operator {
     /// # Errors
     /// [`OperateError::Busy`] where it has something to do, and the others.
     pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
-        self.pulled("passivate", id);
-        let done = match self.session(id) {
-            Ok((node, session)) => self.runtime.passivate(session.id()).await.map_err(|error| match error {
-                PassivateError::Parked => OperateError::Parked { id: node.id().to_owned() },
-                PassivateError::Busy { why } => OperateError::Busy { id: node.id().to_owned(), why },
-            }),
-            Err(error) => Err(error),
-        };
-        self.done("passivate", id, done)
+        self.pull("passivate", id, async {
+            let (_, session) = self.session(id)?;
+            let id = session.id().to_string();
+            self.runtime.passivate(session.id()).await.map_err(|error| match error {
+                PassivateError::Parked => OperateError::Parked { id },
+                PassivateError::Busy { why } => OperateError::Busy { id, why },
+            })
+        })
+        .await
     }
 
     /// Stops a session and keeps it stopped until [`Operator::unpark`]; senders are told [`SendError::Parked`].
@@ -85,9 +100,18 @@ impl Operator {
     /// # Errors
     /// See [`OperateError`].
     pub async fn park(&self, id: &str) -> Result<(), OperateError> {
-        self.pulled("park", id);
-        let done = self.do_park(id).await;
-        self.done("park", id, done)
+        self.pull("park", id, async {
+            let Target { node, supervisor, session } = self.target(id)?;
+            let parked = supervisor.park(node.id()).await;
+            carried_out(&node, &supervisor, parked).await?;
+            let Some(session) = session else { return Ok(()) };
+            let incarnation = session.slot.newest_incarnation();
+            if supervisor.which_child(node.id()).await.is_ok_and(|child| child.status == Status::Parked) {
+                self.runtime.inner.host.park(session.id(), incarnation, "by an operator".to_owned()).await;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Starts a parked node again, with its crashes forgotten.
@@ -95,9 +119,7 @@ impl Operator {
     /// # Errors
     /// [`OperateError::NotParked`] and the others.
     pub async fn unpark(&self, id: &str) -> Result<(), OperateError> {
-        self.pulled("unpark", id);
-        let done = self.do_unpark(id).await;
-        self.done("unpark", id, done)
+        self.pull("unpark", id, self.do_unpark(id)).await
     }
 
     /// A drill: makes a session's actor panic with these words, as a bug in it would, after what it has in hand. It is a crash
@@ -120,12 +142,11 @@ impl Operator {
     /// # Errors
     /// [`OperateError::NoAnswer`] after two seconds: the wish stays noted, and holds as soon as the session answers.
     pub async fn pause(&self, id: &str) -> Result<(), OperateError> {
-        self.pulled("pause", id);
-        let done = match self.session(id) {
-            Ok((node, session)) => answered(&node, session.pause()).await,
-            Err(error) => Err(error),
-        };
-        self.done("pause", id, done)
+        self.pull("pause", id, async {
+            let (node, session) = self.session(id)?;
+            answered(&node, session.pause()).await
+        })
+        .await
     }
 
     /// Lifts a session's pause.
@@ -133,12 +154,11 @@ impl Operator {
     /// # Errors
     /// As [`Operator::pause`].
     pub async fn resume(&self, id: &str) -> Result<(), OperateError> {
-        self.pulled("resume", id);
-        let done = match self.session(id) {
-            Ok((node, session)) => answered(&node, session.resume()).await,
-            Err(error) => Err(error),
-        };
-        self.done("resume", id, done)
+        self.pull("resume", id, async {
+            let (node, session) = self.session(id)?;
+            answered(&node, session.resume()).await
+        })
+        .await
     }
 
     /// Finishes the running turns and takes no new messages, see [`Runtime::drain`]. Returns the sessions that were not done
@@ -156,44 +176,19 @@ impl Operator {
     pub fn trace_in_full(&self, id: &str, on: bool) -> Result<(), OperateError> {
         let lever = if on { "trace in full" } else { "trace redacted" };
         self.pulled(lever, id);
-        let found = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id));
-        let done = found.map(|node| node.trace_in_full(on));
+        let done = self.node(id).map(|node| node.trace_in_full(on));
         self.done(lever, id, done)
     }
 
-    async fn do_stop(&self, id: &str) -> Result<(), OperateError> {
-        let Target { node, supervisor, session } = self.target(id)?;
-        if let Some(session) = &session {
-            session.slot.stop();
-        }
-        let stopped = supervisor.terminate_child(node.id()).await;
-        if let (Some(session), Err(AdminError::Unkillable)) = (&session, &stopped) {
-            session.slot.give_up();
-        }
-        carried_out(&node, &supervisor, stopped).await
-    }
-
-    async fn do_restart(&self, id: &str) -> Result<(), OperateError> {
-        let Target { node, supervisor, session } = self.target(id)?;
-        if let Some(session) = session.filter(|_| node.status() == Status::Parked) {
-            self.runtime.inner.host.unpark(session.id()).await;
-        }
-        let restarted = supervisor.recycle_child(node.id()).await;
-        carried_out(&node, &supervisor, restarted).await
-    }
-
-    async fn do_park(&self, id: &str) -> Result<(), OperateError> {
-        let Target { node, supervisor, session } = self.target(id)?;
-        let parked = supervisor.park(node.id()).await;
-        carried_out(&node, &supervisor, parked).await?;
-        if let Some(session) = session {
-            let incarnation = session.slot.newest_incarnation();
-            let is_parked = supervisor.which_child(node.id()).await.is_ok_and(|child| child.status == Status::Parked);
-            if is_parked {
-                self.runtime.inner.host.park(session.id(), incarnation, "by an operator".to_owned()).await;
-            }
-        }
-        Ok(())
+    /// Pulls a lever: those who watch the tree are told, and once more where it does nothing.
+    async fn pull(
+        &self,
+        lever: &'static str,
+        id: &str,
+        work: impl Future<Output = Result<(), OperateError>>,
+    ) -> Result<(), OperateError> {
+        self.pulled(lever, id);
+        self.done(lever, id, work.await)
     }
 
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
@@ -202,8 +197,8 @@ impl Operator {
         let parked = id.parse::<SessionId>().ok().filter(|session| host.slots.why_parked(session).is_some());
         if let (Some(session), None) = (parked, host.registry.find(id)) {
             let reason = |error: OpenError| ExitReason::StartFailed(error.to_string());
-            let unparked = self.runtime.unpark(&session).await;
-            return unparked.map_err(|error| OperateError::NotStarted { id: id.to_owned(), reason: reason(error) });
+            let unparked = self.runtime.unpark(&session).await.map_err(reason);
+            return unparked.map_err(|reason| OperateError::NotStarted { id: id.to_owned(), reason });
         }
         let Target { node, supervisor, session } = self.target(id)?;
         if node.status() != Status::Parked {
@@ -217,9 +212,8 @@ impl Operator {
     }
 
     fn target(&self, id: &str) -> Result<Target, OperateError> {
-        let registry = &self.runtime.inner.host.registry;
-        let node = registry.find(id).ok_or_else(|| unknown(id))?;
-        let owner = node.owner.and_then(|owner| registry.node(owner));
+        let node = self.node(id)?;
+        let owner = node.owner.and_then(|owner| self.runtime.inner.host.registry.node(owner));
         if node.place == Place::Task {
             let owner = owner.map_or_else(String::new, |owner| owner.id().to_owned());
             return Err(OperateError::IsTask { id: node.id().to_owned(), owner });
@@ -231,10 +225,15 @@ impl Operator {
     }
 
     fn session(&self, id: &str) -> Result<(Arc<NodeState>, Session), OperateError> {
-        let node = self.runtime.inner.host.registry.find(id).ok_or_else(|| unknown(id))?;
-        let not = || OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() };
-        let session = self.session_of(&node).ok_or_else(not)?;
-        Ok((node, session))
+        let node = self.node(id)?;
+        match self.session_of(&node) {
+            Some(session) => Ok((node, session)),
+            None => Err(OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() }),
+        }
+    }
+
+    fn node(&self, id: &str) -> Result<Arc<NodeState>, OperateError> {
+        self.runtime.inner.host.registry.find(id).ok_or_else(|| OperateError::Unknown { id: id.to_owned() })
     }
 
     fn session_of(&self, node: &NodeState) -> Option<Session> {
@@ -258,10 +257,8 @@ impl Operator {
 
     fn tell(&self, id: &str, what: Happening) {
         let registry = &self.runtime.inner.host.registry;
-        match registry.find(id) {
-            Some(node) => registry.tell(node.path(), what),
-            None => registry.tell(id, what),
-        }
+        let node = registry.find(id);
+        registry.tell(node.as_ref().map_or(id, |node| node.path()), what);
     }
 }
 
@@ -291,10 +288,6 @@ async fn answered(node: &NodeState, asked: impl Future<Output = Result<(), SendE
             Err(OperateError::NoAnswer { id: id(), with, since })
         }
     }
-}
-
-fn unknown(id: &str) -> OperateError {
-    OperateError::Unknown { id: id.to_owned() }
 }
 
 fn refused(node: &NodeState, error: AdminError) -> OperateError {

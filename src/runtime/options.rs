@@ -19,27 +19,15 @@ pub(super) struct Defaults {
 }
 
 impl Defaults {
-    pub(super) fn of(&self, options: SessionOptions, workspace: String) -> Settings {
-        let mut settings = Settings::new(&workspace, options.model.unwrap_or_else(|| self.model.clone()));
-        let system = options.system.unwrap_or_else(|| crate::prompt::system(&workspace, options.date.as_deref()));
-        settings.system = system.into();
-        settings.title = options.title;
-        settings.agent = options.agent.unwrap_or(settings.agent);
-        settings.budget = options.budget;
-        settings.params = options.params;
-        settings.tools = options.tools;
-        settings.steps_max = options.steps_max;
-        settings.steering_mode = options.steering_mode;
-        settings.queue_mode = options.queue_mode;
-        settings.ask_limit_ms = u64::try_from(options.ask_limit.as_millis()).unwrap_or(u64::MAX);
-        let nobodys = options.agent_rules.is_none() && options.rules.is_none();
-        let unsaid = nobodys.then(|| Profile::default().ruleset());
-        settings.rules = [options.agent_rules, options.rules, unsaid].into_iter().flatten().collect();
+    pub(super) fn of(&self, options: SessionOptions, workspace: &str) -> Settings {
+        let mut settings = Settings::new(workspace, self.model.clone());
+        settings.system = crate::prompt::system(workspace, options.date.as_deref()).into();
+        settings.rules = vec![Profile::default().ruleset()];
         settings.host.clone_from(&self.host_rules);
-        let (depth, width) = self.task_limits.unwrap_or((settings.task_depth_max, settings.task_width_max));
-        settings.task_depth_max = options.task_depth_max.unwrap_or(depth);
-        settings.task_width_max = options.task_width_max.unwrap_or(width);
-        settings
+        if let Some((depth, width)) = self.task_limits {
+            (settings.task_depth_max, settings.task_width_max) = (depth, width);
+        }
+        options.over(settings)
     }
 }
 
@@ -126,6 +114,28 @@ impl SessionOptions {
             budget: Budget::default(),
             task_depth_max: None,
             task_width_max: None,
+        }
+    }
+
+    /// What these options say, and where they say nothing what it was before.
+    pub(super) fn over(self, settings: Settings) -> Settings {
+        let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().collect();
+        Settings {
+            title: self.title,
+            agent: self.agent.unwrap_or(settings.agent),
+            model: self.model.unwrap_or(settings.model),
+            system: self.system.map_or(settings.system, Into::into),
+            tools: self.tools.or(settings.tools),
+            rules: if rules.is_empty() { settings.rules } else { rules },
+            budget: self.budget,
+            params: self.params,
+            steps_max: self.steps_max,
+            steering_mode: self.steering_mode,
+            queue_mode: self.queue_mode,
+            ask_limit_ms: u64::try_from(self.ask_limit.as_millis()).unwrap_or(u64::MAX),
+            task_depth_max: self.task_depth_max.unwrap_or(settings.task_depth_max),
+            task_width_max: self.task_width_max.unwrap_or(settings.task_width_max),
+            ..settings
         }
     }
 

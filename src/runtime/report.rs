@@ -1,12 +1,15 @@
 //! What a runtime reports of itself: its tree, its status, and how a drain or a shutdown went.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    actor::slot::Phase,
+    actor::{
+        host::Host,
+        slot::{Admission, Phase},
+    },
     kernel::{CallState, Open, State},
     session::Session,
     supervisor::{Node, render},
@@ -76,13 +79,39 @@ impl Leftover {
     }
 }
 
+/// A drain that is given longer is given this long: for ever.
+const DRAIN_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// How long a drain waits for a session to say how it stands, at least.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// How soon a draining session is looked at again for being held up by nothing but open asks; twice as long each time.
 const DRAIN_LOOK_MIN: Duration = Duration::from_millis(20);
 /// No such wait is longer.
 const DRAIN_LOOK_MAX: Duration = Duration::from_millis(320);
 
+/// Takes no new messages, and waits until all sessions are at rest. Gives those that were not by the deadline.
+pub(super) async fn drain(host: &Arc<Host>, deadline: Duration) -> Vec<SessionId> {
+    host.slots.set_admission(Admission::Draining);
+    let now = Instant::now();
+    let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
+    loop {
+        // Side by side, so that one that does not answer takes no time from the others.
+        let looks = host.slots.all_awake().into_iter().map(async |slot| {
+            let session = Session { host: host.clone(), slot };
+            (drained(&session, until, answers_by).await, session.id().clone())
+        });
+        let looked = futures_util::future::join_all(looks).await;
+        let waited = looked.iter().any(|(drained, _)| *drained == Drained::Later);
+        // A child that is down may wake its parent, which was looked at before: until all are found at rest.
+        if !waited || Instant::now() >= until {
+            let left = looked.into_iter().filter(|(drained, _)| *drained == Drained::No);
+            return left.map(|(_, session)| session).collect();
+        }
+    }
+}
+
 /// Whether a session has come to rest in a drain.
-pub(super) enum Drained {
+#[derive(PartialEq, Eq)]
+enum Drained {
     /// It was at rest when it was looked at.
     AtOnce,
     /// It came to rest meanwhile.
@@ -141,7 +170,7 @@ async fn look(session: &Session) -> Looked {
 
 /// Waits until a session is idle or waits for people only, and its children likewise. One whose actor is stuck says nothing: it
 /// is waited for until then, and at least until `answers_by`.
-pub(super) async fn drained(session: &Session, until: Instant, answers_by: Instant) -> Drained {
+async fn drained(session: &Session, until: Instant, answers_by: Instant) -> Drained {
     let (mut drained, mut wait, look_until) = (Drained::AtOnce, DRAIN_LOOK_MIN, until.max(answers_by));
     loop {
         // Nothing is open in one that has fallen asleep, and it need not be woken to be asked.

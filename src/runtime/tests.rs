@@ -265,7 +265,7 @@ async fn invariant_22_23_a_full_slot_refuses_and_drops_nothing() {
     for n in 0..400 {
         match session.prompt(n.to_string()).await {
             Ok(receipt) => taken.push(receipt),
-            Err(crate::SendError::InboxFull { depth }) => {
+            Err(crate::SendError::Refused(crate::session::Refusal::InboxFull { depth })) => {
                 assert!(depth <= 320, "{depth}");
                 refused += 1;
             }
@@ -353,7 +353,7 @@ async fn a_create_that_is_dropped_goes_on() {
         }
         tokio::task::yield_now().await;
     }
-    let mut waits = Box::pin(session.up());
+    let mut waits = Box::pin(session.slot.up());
     assert!(futures_util::poll!(&mut waits).is_pending());
     assert_eq!((session.slot.asked(), session.slot.phase()), (1, Phase::Activating));
     drop(creates);
@@ -380,7 +380,7 @@ async fn who_waits_for_a_down_in_vain_leaves_nothing() {
         // It is taken before the next: questions wait in a queue of their own.
         parent.state().await.unwrap();
     }
-    assert!(matches!(child.down().await, Err(crate::SendError::InboxFull { .. })));
+    assert!(matches!(child.down().await, Err(crate::SendError::Refused(crate::session::Refusal::InboxFull { .. }))));
     waits.truncate(1);
     model.barrier("child").release();
     assert_eq!(timeout(SOON, child.down()).await.expect("it comes").unwrap().text.as_ref(), "found");

@@ -9,12 +9,14 @@ mod files;
 use std::sync::Arc;
 
 use crate::{
+    actor::host::Host,
     error::{OpenError, SendError},
     kernel::{
-        Branch, BranchSummary, Entry, Held, NoPoint, Point, Refusal, RestoredFiles, RollBack, RollbackTarget,
-        RolledBack, State, look_back,
+        Branch, BranchSummary, Entry, NoPoint, Point, Refusal, RestoredFiles, RollBack, RollbackTarget, RolledBack,
+        State, look_back,
     },
-    session::{RollbackError, Session, context::Leaving, fork::TRIES_MAX},
+    ops::taped,
+    session::{BranchError, Session, context::Leaving, fork::TRIES_MAX},
     tape::{TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{MessageId, Seq, SessionId},
 };
@@ -71,15 +73,6 @@ impl RollbackOptions {
         self.summary = true;
         self
     }
-
-    /// Whether nothing is to go along.
-    fn is_plain(&self) -> bool {
-        #[cfg(all(unix, feature = "tools"))]
-        let takes_files = self.files.is_some();
-        #[cfg(not(all(unix, feature = "tools")))]
-        let takes_files = false;
-        !self.summary && !takes_files
-    }
 }
 
 impl Session {
@@ -90,9 +83,9 @@ impl Session {
     /// are; messages that wait stay, and are held until the next send or [`Session::go_on`]. Files are not touched.
     ///
     /// # Errors
-    /// [`SendError::Busy`] while a turn runs; [`Refusal::Moved`] where something was decided in
-    /// between; [`RollbackError::NoPoint`].
-    pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, RollbackError> {
+    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where something was decided in
+    /// between; [`BranchError::NoPoint`].
+    pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, BranchError> {
         self.rollback_with(RollbackTarget::Point(to.into()), RollbackOptions::new()).await
     }
 
@@ -100,7 +93,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::rollback`]; [`NoPoint::NothingToUndo`].
-    pub async fn undo(&self) -> Result<Rollback, RollbackError> {
+    pub async fn undo(&self) -> Result<Rollback, BranchError> {
         self.rollback_with(RollbackTarget::Undo, RollbackOptions::new()).await
     }
 
@@ -108,7 +101,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::rollback`]; [`NoPoint::NothingToRedo`].
-    pub async fn redo(&self) -> Result<Rollback, RollbackError> {
+    pub async fn redo(&self) -> Result<Rollback, BranchError> {
         self.rollback_with(RollbackTarget::Redo, RollbackOptions::new()).await
     }
 
@@ -120,14 +113,14 @@ impl Session {
     /// conversation is not: the same again finds them done and completes it.
     ///
     /// # Errors
-    /// As [`Session::rollback`]; `RollbackError::Files` where a file has to be refused, by name, and nothing was done.
+    /// As [`Session::rollback`]; `BranchError::Files` where a file has to be refused, by name, and nothing was done.
     pub async fn rollback_with(
         &self,
         to: impl Into<RollbackTarget>,
         options: RollbackOptions,
-    ) -> Result<Rollback, RollbackError> {
+    ) -> Result<Rollback, BranchError> {
         let wanted = to.into();
-        if options.is_plain() {
+        if options == RollbackOptions::new() {
             return self.go_back(wanted).await;
         }
         let (now, back) = self.way_back(wanted.clone()).await?;
@@ -141,52 +134,46 @@ impl Session {
             drop(leaving);
             return done;
         }
-        let done = self.record(back, None, summary).await;
+        let done = self.record_rollback(back, None, summary).await;
         // The summary was handed in: its ticket is closed by now, or by this.
         drop(leaving);
         done
     }
 
     /// Goes back and takes nothing along. Where something comes to the tape in between it is worked out anew.
-    async fn go_back(&self, wanted: RollbackTarget) -> Result<Rollback, RollbackError> {
+    async fn go_back(&self, wanted: RollbackTarget) -> Result<Rollback, BranchError> {
         let mut tries = 0;
         loop {
             tries += 1;
             let (_, back) = self.way_back(wanted.clone()).await?;
-            match self.record(back, None, None).await {
-                Err(RollbackError::Session(SendError::Refused(Refusal::Moved { .. }))) if tries < TRIES_MAX => {}
+            match self.record_rollback(back, None, None).await {
+                Err(BranchError::Session(SendError::Refused(Refusal::Moved { .. }))) if tries < TRIES_MAX => {}
                 done => return done,
             }
         }
     }
 
     /// Works out where to, from the state as it is now.
-    async fn way_back(&self, wanted: RollbackTarget) -> Result<(State, Arc<RolledBack>), RollbackError> {
+    async fn way_back(&self, wanted: RollbackTarget) -> Result<(State, Arc<RolledBack>), BranchError> {
         let now = self.state().await?;
         if let Some(turn) = &now.turn {
-            return Err(SendError::Busy { turn: turn.id }.into());
+            return Err(SendError::from(Refusal::Busy { turn: turn.id }).into());
         }
-        let (store, id) = (self.host.store.clone(), self.id().clone());
-        let found =
-            tokio::task::spawn_blocking(move || look(&*store, &id, &now, &wanted).map(|back| (now, back))).await;
-        let (now, back) = found.map_err(|_| SendError::Closed)??;
-        Ok((now, Arc::new(back)))
+        let id = self.id().clone();
+        let found = move |host: &Host| look(&*host.store, &id, &now, &wanted).map(|back| (now, Arc::new(back)));
+        self.host.blocking(found).await
     }
 
-    async fn record(
+    async fn record_rollback(
         &self,
         back: Arc<RolledBack>,
         files: Option<Arc<RestoredFiles>>,
         summary: Option<Arc<BranchSummary>>,
-    ) -> Result<Rollback, RollbackError> {
+    ) -> Result<Rollback, BranchError> {
         let (recorded, put_back, has_summary) = (back.clone(), files.clone(), summary.is_some());
-        match self.ask(RollBack { back: recorded, files: put_back, summary }).await? {
-            Held::Done(entry) => {
-                let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
-                Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
-            }
-            _ => Err(SendError::Closed.into()),
-        }
+        let entry = self.record(RollBack { back: recorded, files: put_back, summary }).await?;
+        let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
+        Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
     }
 
     /// What came of that which is left, where something is; and the way back as it is once what that takes is held back.
@@ -195,10 +182,10 @@ impl Session {
         now: State,
         back: Arc<RolledBack>,
         wanted: RollbackTarget,
-    ) -> Result<(Arc<RolledBack>, Option<Arc<BranchSummary>>, Option<Leaving>), RollbackError> {
-        let (store, id, upto) = (self.host.store.clone(), self.id().clone(), now.seq);
-        let entries = tokio::task::spawn_blocking(move || read(&*store, &id, Seq::ZERO, upto)).await;
-        let mut left = Branch::of(&entries.map_err(|_| SendError::Closed)??, back.to);
+    ) -> Result<(Arc<RolledBack>, Option<Arc<BranchSummary>>, Option<Leaving>), BranchError> {
+        let (id, upto) = (self.id().clone(), now.seq);
+        let entries = self.host.blocking(move |host| read(&*host.store, &id, Seq::ZERO, upto)).await?;
+        let mut left = Branch::of(&entries, back.to);
         if left.items.is_empty() {
             return Ok((back, None, None));
         }
@@ -217,42 +204,46 @@ impl Session {
             }
             None => back,
         };
-        let (summary, leaving) = self.sum_up(&mut left, leaving, key).await;
+        let summary = self.sum_up(&left, leaving.as_ref(), key).await;
         Ok((back, Some(Arc::new(summary)), leaving))
     }
 }
 
-/// Works out from the tape what a rollback records. Reads from the newest anchor on, and further back until it is found.
+/// Works out from the tape what a rollback records.
 pub(super) fn look(
     store: &dyn TapeStore,
     session: &SessionId,
     now: &State,
     wanted: &RollbackTarget,
-) -> Result<RolledBack, RollbackError> {
+) -> Result<RolledBack, BranchError> {
+    look_from_the_end(store, session, |after, is_all| {
+        Ok(look_back(&read(store, session, after, now.seq)?, now, wanted, is_all)?)
+    })
+}
+
+/// Looks for something behind the newest anchor, and further back until it is found. `look` is told behind which entry, and
+/// whether that is all.
+pub(super) fn look_from_the_end<T>(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    look: impl Fn(Seq, bool) -> Result<Option<T>, BranchError>,
+) -> Result<T, BranchError> {
     let anchors = store.anchors(session)?;
     let mut anchors_read = 1;
     loop {
         let from = anchors.len().saturating_sub(anchors_read);
         let after = anchors.get(from).map_or(Seq::ZERO, |anchor| Seq(anchor.first.0.saturating_sub(1)));
-        let entries = read(store, session, after, now.seq)?;
-        if let Some(back) = look_back(&entries, now, wanted, from == 0)? {
-            return Ok(back);
+        match look(after, from == 0)? {
+            Some(found) => return Ok(found),
+            None if from == 0 => return Err(NoPoint::Unreadable.into()),
+            // More at a time, so that a point far back is not looked for once for each anchor.
+            None => anchors_read *= 4,
         }
-        if from == 0 {
-            return Err(NoPoint::Unreadable.into());
-        }
-        // More at a time, so that a point far back is not looked for once for each anchor.
-        anchors_read *= 4;
     }
 }
 
 /// The entries behind `after` through `upto`, which are on the tape by now.
-pub(super) fn read(
-    store: &dyn TapeStore,
-    session: &SessionId,
-    after: Seq,
-    upto: Seq,
-) -> Result<Vec<Entry>, RollbackError> {
+pub(super) fn read(store: &dyn TapeStore, session: &SessionId, after: Seq, upto: Seq) -> Result<Vec<Entry>, OpenError> {
     if upto <= after {
         return Ok(Vec::new());
     }
@@ -261,8 +252,5 @@ pub(super) fn read(
     if last < upto {
         return Err(TapeError::NoEntry { session: session.clone(), seq: upto, last }.into());
     }
-    let entries = lines.iter().take_while(|line| line.seq <= upto).map(Entry::from_tape);
-    let damaged =
-        |bad: crate::kernel::BadRecord| OpenError::Damaged { session: session.clone(), damage: bad.to_string() };
-    Ok(entries.collect::<Result<_, _>>().map_err(damaged)?)
+    taped::entries(session, lines.iter().take_while(|line| line.seq <= upto))
 }

@@ -7,15 +7,16 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::compaction,
+    actor::{compaction, host::Host},
     error::SendError,
     kernel::context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     kernel::{
-        Asked, Branch, BranchRequest, BranchSummary, Compact, Entry, GiveUpBranch, Held, LeaveBranch, Open, OpenBranch,
-        Pin, PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
+        Asked, Branch, BranchRequest, BranchSummary, Compact, Entry, GiveUpBranch, LeaveBranch, Open, OpenBranch, Pin,
+        PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
         reads_max,
     },
     model::Price,
+    ops::taped,
     session::Session,
     tape::TapeStoreExt as _,
     words::ids::{MessageId, Seq},
@@ -40,23 +41,22 @@ impl Session {
     /// by one entry. Asked again, it undoes the compaction before.
     ///
     /// # Errors
-    /// [`SendError::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
+    /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
     /// written, or what comes back would not fit the model's window; [`SendError::Storage`] where the tape cannot be read, or
     /// does not have within half a minute what was decided last.
     pub async fn undo_compaction(&self) -> Result<(), SendError> {
         let now = self.state().await?;
         let newest = now.context.newest;
         if newest == Seq::ZERO {
-            return Err(SendError::Refused(Refusal::NothingToUndo));
+            return Err(Refusal::NothingToUndo.into());
         }
-        let (store, id) = (self.host.store.clone(), self.slot.id.clone());
-        let read = tokio::task::spawn_blocking(move || store.read_to(&id, newest)).await;
-        let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?.entries;
-        let entries: Result<Vec<_>, _> = lines.iter().map(Entry::from_tape).collect();
+        let id = self.slot.id.clone();
+        let read = move |host: &Host| host.store.read_to(&id, newest).map_err(SendError::Storage);
+        let lines = self.host.blocking(read).await?.entries;
         // The session was made from these entries, so they can be read; what cannot is not undone.
-        let undone = entries.ok().and_then(|entries| Undone::of(&entries));
-        let undone = Arc::new(undone.ok_or(SendError::Refused(Refusal::NothingToUndo))?);
-        self.ask(UndoCompaction { undone }).await.map(drop)
+        let entries = taped::entries(&self.slot.id, &lines).ok();
+        let undone = entries.and_then(|entries| Undone::of(&entries)).ok_or(Refusal::NothingToUndo)?;
+        self.ask(UndoCompaction { undone: undone.into() }).await.map(drop)
     }
 
     /// Pins a message that stands in the context: its words stay there, whole, whatever is summed up or cut off later. A message
@@ -90,25 +90,25 @@ impl Session {
     /// front of the next turn of this session. Where no model can write it, the beginnings of what was said there do.
     ///
     /// # Errors
-    /// [`SendError::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said there, and with
+    /// [`Refusal::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said there, and with
     /// [`Refusal::Leaving`] while another summary of a branch is being written here: one at a time; [`SendError::Storage`] where
     /// the branch's tape cannot be read.
     pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
-        let (store, id) = (branch.host.store.clone(), branch.slot.id.clone());
-        let read = tokio::task::spawn_blocking(move || store.read(&id, Seq::ZERO)).await;
-        let lines = read.map_err(|_| SendError::Closed)?.map_err(SendError::Storage)?;
+        let id = branch.slot.id.clone();
+        let read = move |host: &Host| host.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
+        let lines = branch.host.blocking(read).await?;
         let entries: Vec<_> = lines.iter().map_while(|line| Entry::from_tape(line).ok()).collect();
-        let mut left = Branch::of(&entries, after);
+        let left = Branch::of(&entries, after);
         if left.items.is_empty() {
-            return Err(SendError::Refused(Refusal::Empty));
+            return Err(Refusal::Empty.into());
         }
         let state = self.state().await?;
         if let Some(turn) = &state.turn {
-            return Err(SendError::Busy { turn: turn.id });
+            return Err(Refusal::Busy { turn: turn.id }.into());
         }
         let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
         let leaving = self.begin_leaving(&state, &left).await?;
-        let (branch, leaving) = self.sum_up(&mut left, leaving, key).await;
+        let branch = self.sum_up(&left, leaving.as_ref(), key).await;
         let left = self.ask(LeaveBranch { branch: branch.into() }).await.map(drop);
         // Its ticket is closed, or the session says why that cannot be written.
         drop(leaving);
@@ -128,8 +128,8 @@ impl Session {
         let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };
         let session = self.clone();
         let begin = async move {
-            match session.ask(SumUpBranch { request: Box::new(request) }).await {
-                Ok(Held::Done(ticket)) => {
+            match session.record(SumUpBranch { request: Box::new(request) }).await {
+                Ok(ticket) => {
                     let tries = Arc::default();
                     let mut leaving = Leaving { session, ticket, asked, price, input, tries };
                     // Whether a budget limits it was decided in that moment.
@@ -138,7 +138,6 @@ impl Session {
                     }
                     Ok(Some(leaving))
                 }
-                Ok(_) => Err(SendError::Closed),
                 Err(SendError::Refused(Refusal::SummaryOverBudget)) => Ok(None),
                 Err(error) => Err(error),
             }
@@ -149,14 +148,9 @@ impl Session {
     }
 
     /// Has a branch summed up by the model that sums up here; where it cannot, the beginnings of what was said stand for it.
-    /// Gives back what keeps the ticket: to be dropped once the summary was handed in.
-    pub(super) async fn sum_up(
-        &self,
-        left: &mut Branch,
-        leaving: Option<Leaving>,
-        key: String,
-    ) -> (BranchSummary, Option<Leaving>) {
-        let (written, request) = match &leaving {
+    /// `leaving` keeps the ticket, and is to be dropped once the summary was handed in.
+    pub(super) async fn sum_up(&self, left: &Branch, leaving: Option<&Leaving>, key: String) -> BranchSummary {
+        let (written, request) = match leaving {
             Some(leaving) => leaving.write(key).await,
             None => (None, None),
         };
@@ -169,8 +163,7 @@ impl Session {
         };
         let mut files = FileOperations::default();
         files.note(left.items.iter().map(|item| &**item));
-        let branch = BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request };
-        (branch, leaving)
+        BranchSummary { from: left.from, to: left.to, summary: summary.into(), usage, files, request }
     }
 }
 

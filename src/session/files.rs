@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::{Held, RecordRestored},
-    ops::restore::{self, FilePlan, Restore, RestoreError, Restored},
+    kernel::{RecordRestored, RestoredFiles},
+    ops::restore::{self, Bench, FilePlan, Restore, RestoreError, Restored},
     session::Session,
+    tool::Files,
     words::ids::Seq,
 };
 
@@ -14,11 +15,10 @@ impl Session {
     /// the entry that began it, so `changes(turn)` tells what that turn did, and all after it. Changes nothing.
     ///
     /// # Errors
-    /// [`RestoreError::Plan`] where the tape or the workspace cannot be read.
+    /// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
     pub async fn changes(&self, since: Seq) -> Result<FilePlan, RestoreError> {
-        let (host, id) = (self.host.clone(), self.id().clone());
-        let made = tokio::task::spawn_blocking(move || restore::changes(&*host.store, &id, since)).await;
-        Ok(made.map_err(|_| RestoreError::CutOff)??)
+        let id = self.id().clone();
+        self.host.blocking(move |host| restore::changes(&*host.store, &id, since)).await
     }
 
     /// Puts the files back that calls changed after that entry. The conversation is not told: what it has read of these files
@@ -38,27 +38,32 @@ impl Session {
             return Err(RestoreError::Busy { turn: turn.id });
         }
         let session = self.clone();
-        let (host, id) = (self.host.clone(), self.id().clone());
         let work = async move {
-            // The next incarnation waits for this, and not for the answer to what follows, which it gives.
-            let done = session.slot.tasks().spawn_blocking(move || {
-                let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
-                #[cfg(feature = "fault-injection")]
-                let bench = bench.with_faults(host.store.faults());
-                if how == Restore::Whole && plan.refused().next().is_some() {
-                    return Err(RestoreError::Refused { plan: Box::new(plan) });
-                }
-                Ok(Arc::new(restore::carry_out(&plan, &bench, how)))
-            });
-            let files = done.await.map_err(|_| RestoreError::CutOff)??;
-            let recorded = session.ask(RecordRestored { files: files.clone() }).await;
-            match recorded {
-                Ok(Held::Done(entry)) => Ok(Restored { entry, files }),
-                Ok(_) => Err(RestoreError::CutOff),
+            let (files, _) = session.put_back(since, files, how).await?;
+            match session.record(RecordRestored { files: files.clone() }).await {
+                Ok(entry) => Ok(Restored { entry, files }),
                 Err(source) => Err(RestoreError::NotRecorded { files, source }),
             }
         };
         // A task of its own: whoever stops waiting does not leave it half done.
         self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| RestoreError::CutOff)?
+    }
+
+    /// Puts the files back. The next incarnation waits for this, and not for the answers to what follows, which it gives.
+    pub(super) async fn put_back(
+        &self,
+        since: Seq,
+        files: Files,
+        how: Restore,
+    ) -> Result<(Arc<RestoredFiles>, Bench), RestoreError> {
+        let (host, id) = (self.host.clone(), self.id().clone());
+        let done = self.slot.tasks().spawn_blocking(move || {
+            let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
+            #[cfg(feature = "fault-injection")]
+            let bench = bench.with_faults(host.store.faults());
+            let done = restore::carry_out(plan, &bench, how)?;
+            Ok((Arc::new(done), bench))
+        });
+        done.await.map_err(|_| RestoreError::CutOff)?
     }
 }

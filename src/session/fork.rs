@@ -6,18 +6,15 @@
 use std::sync::Arc;
 
 use crate::{
-    actor::{host::Host, slot::put_to_sleep},
+    actor::{host::Host, slot::put_to_sleep, tape_store::Chore},
     error::{OpenError, SendError},
-    kernel::{
-        Entry, Held, Merged, NoPoint, Point, Record, Recorded, Refusal, RollbackTarget, Spent, State, find_point,
-        is_whole, plan_merge,
-    },
-    lock::Lock,
+    kernel::{Merged, Point, Record, Refusal, RollbackTarget, Spent, State, find_point, is_whole, plan_merge},
+    ops::taped::{self, Claimed},
     session::{
-        ForkError, MergeError, Session,
-        back::{look, read},
+        BranchError, Session,
+        back::{look, look_from_the_end, read},
     },
-    tape::{Appended, Deleted, TapeError, TapeStore, TapeStoreExt as _},
+    tape::{Deleted, TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{MessageId, Millis, Seq, SessionId},
 };
 
@@ -71,29 +68,22 @@ impl Session {
     /// What it may use of a budget is what was left there (`docs/SEMANTICS.md`, "Forks").
     ///
     /// # Errors
-    /// See [`ForkError`]; [`TapeError::Busy`] where the point lies in what is just being written: try again. No session was made then. Dropped half-way, or where the process dies, one may be left that nobody
+    /// See [`BranchError`]; [`TapeError::Busy`] where the point lies in what is just being written: try again. No session was made then. Dropped half-way, or where the process dies, one may be left that nobody
     /// was told of and that does nothing.
-    pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, ForkError> {
-        let (host, id, at, fork) = (self.host.clone(), self.id().clone(), at.into(), SessionId::new());
-        let made = fork.clone();
-        let forked = tokio::task::spawn_blocking(move || {
-            let forked = fork_at(&*host.store, &id, &at, &made, host.clock.now())?;
-            if published(&host, &id).is_some_and(|upto| forked.entry > upto) {
+    pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, BranchError> {
+        let (id, at) = (self.id().clone(), at.into());
+        let made = move |host: &Host| {
+            let fork = SessionId::new();
+            let forked = fork_at(&*host.store, &id, &at, &fork, host.clock.now())?;
+            if published(host, &id).is_some_and(|upto| forked.entry > upto) {
                 // It stands on an append that may still be cut back.
-                drop(host.store.delete(&made));
+                drop(host.store.delete(&fork));
                 return Err(TapeError::Busy { waiting: 1 }.into());
             }
-            Ok::<_, ForkError>(forked)
-        });
-        forked.await.map_err(|_| OpenError::Closed)??;
-        let session = Session { host: self.host.clone(), slot: self.host.slot(&fork) };
-        if let Err(error) = session.up().await {
-            // Nobody was told of it. What goes wrong now leaves a session that does nothing.
-            let host = self.host.clone();
-            drop(tokio::task::spawn_blocking(move || host.store.delete(&fork)).await);
-            return Err(error.into());
-        }
-        Ok(session)
+            Ok::<_, BranchError>(fork)
+        };
+        let fork = self.host.blocking(made).await?;
+        Ok(wake_fork(&self.host, fork).await?)
     }
 
     /// Makes what was said in a fork, since it was forked or merged last, part of this conversation: one entry, behind all that
@@ -104,49 +94,49 @@ impl Session {
     /// merged; an undo here takes back a merge whole, and then it can be merged again.
     ///
     /// # Errors
-    /// See [`MergeError`]. Both sides are what they were then.
-    pub async fn merge(&self, fork: &SessionId) -> Result<Merge, MergeError> {
+    /// See [`BranchError`]. Both sides are what they were then.
+    pub async fn merge(&self, fork: &SessionId) -> Result<Merge, BranchError> {
         self.merge_and(fork, Afterwards::Keep).await
     }
 
     /// The same, and deletes the fork once its words are on the tape here. Its large outputs go with it.
     ///
     /// # Errors
-    /// As [`Session::merge`]; [`MergeError::Waiting`]; [`MergeError::Kept`] where it was merged and could not be deleted: the
+    /// As [`Session::merge`]; [`BranchError::Waiting`]; [`BranchError::Kept`] where it was merged and could not be deleted: the
     /// same again deletes it.
-    pub async fn merge_and_delete(&self, fork: &SessionId) -> Result<Merge, MergeError> {
+    pub async fn merge_and_delete(&self, fork: &SessionId) -> Result<Merge, BranchError> {
         self.merge_and(fork, Afterwards::Delete).await
     }
 
-    async fn merge_and(&self, fork: &SessionId, then: Afterwards) -> Result<Merge, MergeError> {
+    async fn merge_and(&self, fork: &SessionId, then: Afterwards) -> Result<Merge, BranchError> {
         let mut tries = 0;
         let (entry, planned) = loop {
             tries += 1;
             let here = self.state().await?;
             if let Some(turn) = &here.turn {
-                return Err(MergeError::Busy { session: self.id().clone(), turn: turn.id });
+                return Err(BranchError::Busy { session: self.id().clone(), turn: turn.id });
             }
-            let (host, fork) = (self.host.clone(), fork.clone());
-            let found = tokio::task::spawn_blocking(move || work_out(&host, &here, &fork)).await;
-            let planned = found.map_err(|_| SendError::Closed)??;
+            let fork = fork.clone();
+            let planned = self.host.blocking(move |host| work_out(host, &here, &fork)).await?;
             if then == Afterwards::Delete && planned.waiting > 0 {
-                return Err(MergeError::Waiting { fork: planned.merged.fork.clone(), waiting: planned.waiting });
+                return Err(BranchError::Waiting { fork: planned.merged.fork.clone(), waiting: planned.waiting });
             }
             if planned.merged.is_nothing() {
                 break (None, planned);
             }
             let merged = planned.merged.clone();
-            match self.ask(crate::kernel::Merge { merged }).await {
-                Ok(Held::Done(entry)) => break (Some(entry), planned),
-                Ok(_) => return Err(SendError::Closed.into()),
+            match self.record(crate::kernel::Merge { merged }).await {
+                Ok(entry) => break (Some(entry), planned),
                 Err(SendError::Refused(Refusal::Moved { .. })) if tries < TRIES_MAX => {}
-                Err(SendError::Busy { turn }) => return Err(MergeError::Busy { session: self.id().clone(), turn }),
+                Err(SendError::Refused(Refusal::Busy { turn })) => {
+                    return Err(BranchError::Busy { session: self.id().clone(), turn });
+                }
                 Err(error) => return Err(error.into()),
             }
         };
         let deleted = match then {
             Afterwards::Keep => None,
-            Afterwards::Delete => Some(self.delete_merged(&planned).await.map_err(|why| MergeError::Kept {
+            Afterwards::Delete => Some(self.delete_merged(&planned).await.map_err(|why| BranchError::Kept {
                 fork: planned.merged.fork.clone(),
                 entry,
                 why,
@@ -159,18 +149,17 @@ impl Session {
 
     /// Its words are on the tape here, so it may go. Not if it has gone on meanwhile.
     async fn delete_merged(&self, planned: &Planned) -> Result<Deleted, String> {
-        let (host, parent) = (self.host.clone(), self.id().clone());
+        let parent = self.id().clone();
         let (fork, to, files) = (planned.merged.fork.clone(), planned.merged.to, planned.files.clone());
-        fault!(host.store.faults(), "merge.recorded", parent.as_str());
-        put_to_sleep(&host, &fork).await.map_err(|error| error.to_string())?;
-        let delete = move || {
-            hand_over(&host, &fork, &parent, &files);
+        fault!(self.host.store.faults(), "merge.recorded", parent.as_str());
+        put_to_sleep(&self.host, &fork).await.map_err(|error| error.to_string())?;
+        let delete = move |host: &Host| {
+            hand_over(host, &fork, &parent, &files);
             let deleted = host.store.delete_unless_gone_on(&fork, to);
-            host.orders.scrub();
-            deleted
+            host.orders.chore(Chore::Scrub);
+            Ok::<_, OpenError>(deleted?)
         };
-        let deleted = tokio::task::spawn_blocking(delete).await.map_err(|_| "it was cut off".to_owned())?;
-        deleted.map_err(|error| error.to_string())
+        self.host.blocking(delete).await.map_err(|error| error.to_string())
     }
 }
 
@@ -186,27 +175,37 @@ pub(super) fn published(host: &Host, id: &SessionId) -> Option<Seq> {
 /// # Errors
 /// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
 pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Seq>) -> Result<SessionId, OpenError> {
-    let (host, parent, fork) = (host.clone(), parent.clone(), SessionId::new());
-    let made = tokio::task::spawn_blocking(move || {
-        let at = at.or_else(|| published(&host, &parent));
+    let (parent, fork) = (parent.clone(), SessionId::new());
+    let made = move |host: &Host| {
+        let at = at.or_else(|| published(host, &parent));
         host.store.fork(&parent, at, &fork, host.clock.now())?;
-        Ok::<_, OpenError>(fork)
-    });
-    made.await.map_err(|_| OpenError::Closed)?
+        Ok(fork)
+    };
+    host.blocking(made).await
+}
+
+/// Wakes a fork that was just made. Nobody was told of it: where that goes wrong it goes again, or is left and does nothing.
+pub(crate) async fn wake_fork(host: &Arc<Host>, fork: SessionId) -> Result<Session, OpenError> {
+    let session = Session { host: host.clone(), slot: host.slot(&fork) };
+    if let Err(error) = session.slot.up().await {
+        drop(host.blocking(move |host| Ok::<_, OpenError>(host.store.delete(&fork)?)).await);
+        return Err(error);
+    }
+    Ok(session)
 }
 
 /// Makes the session `fork`, which goes on from a point of another one that may be open anywhere. Blocks on the disk; see
 /// [`Session::fork`].
 ///
 /// # Errors
-/// See [`ForkError`]. No session was made then.
+/// See [`BranchError`]. No session was made then.
 pub fn fork_at(
     store: &dyn TapeStore,
     session: &SessionId,
     at: &Point,
     fork: &SessionId,
     now: Millis,
-) -> Result<ForkedAt, ForkError> {
+) -> Result<ForkedAt, BranchError> {
     let point = match at {
         Point::At(seq) => *seq,
         _ => find(store, session, at)?,
@@ -239,65 +238,24 @@ fn says_the_same(one: &State, other: &State) -> bool {
     one.history == other.history && one.context.summary == other.context.summary
 }
 
-/// The entry of a point. Reads from the newest anchor on, and further back until it is found.
-fn find(store: &dyn TapeStore, session: &SessionId, at: &Point) -> Result<Seq, ForkError> {
-    let anchors = store.anchors(session)?;
-    let mut anchors_read = 1;
-    loop {
-        let from = anchors.len().saturating_sub(anchors_read);
-        let after = anchors.get(from).map_or(Seq::ZERO, |anchor| Seq(anchor.first.0.saturating_sub(1)));
-        let entries = typed(session, &store.read(session, after)?)?;
+/// The entry of a point.
+fn find(store: &dyn TapeStore, session: &SessionId, at: &Point) -> Result<Seq, BranchError> {
+    look_from_the_end(store, session, |after, is_all| {
+        let entries = taped::entries(session, &store.read(session, after)?)?;
         let newest = entries.last().map_or(Seq::ZERO, |entry| entry.seq);
-        if let Some(point) = find_point(&entries, newest, at, from == 0)? {
-            return Ok(point);
-        }
-        if from == 0 {
-            return Err(NoPoint::Unreadable.into());
-        }
-        anchors_read *= 4;
-    }
-}
-
-fn typed(session: &SessionId, lines: &[crate::tape::Entry]) -> Result<Vec<Entry>, OpenError> {
-    let damaged =
-        |bad: crate::kernel::BadRecord| OpenError::Damaged { session: session.clone(), damage: bad.to_string() };
-    lines.iter().map(Entry::from_tape).collect::<Result<_, _>>().map_err(damaged)
+        Ok(find_point(&entries, newest, at, is_all)?)
+    })
 }
 
 fn state_at(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<State, OpenError> {
-    let lines = store.read_to(session, seq)?.entries;
-    crate::actor::session::fold(&lines)
-        .map_err(|bad| OpenError::Damaged { session: session.clone(), damage: bad.to_string() })
+    taped::state(session, &store.read_to(session, seq)?.entries)
 }
 
 /// The first entry of a fork's own: it goes back to where it was to be made. Nobody has it open yet.
-fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> Result<(), ForkError> {
-    let (settled, settlement) = std::sync::mpsc::channel();
-    let settled = Lock::new(settled);
-    let notify = move |result| {
-        let settled = settled.lock();
-        // Nobody waits where the append was answered at once.
-        drop(settled.send(result));
-    };
-    let mut loaded = store.load(fork, Arc::new(notify))?;
-    let state = crate::actor::session::fold(&loaded.entries)
-        .map_err(|bad| OpenError::Damaged { session: fork.clone(), damage: bad.to_string() })?;
-    let back = look(store, fork, &state, &RollbackTarget::Point(Point::At(point)))?;
-    let entry = Entry {
-        seq: state.seq.next(),
-        time: now.max(state.time),
-        cause: None,
-        turn: None,
-        step: None,
-        ticket: None,
-        input: Some(Recorded::new("roll_back")),
-        record: Record::RolledBack(Arc::new(back)),
-    };
-    let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
-    match loaded.tape.append(&[line]) {
-        Appended::Now(done) => done.map(drop)?,
-        Appended::Later => settlement.recv().unwrap_or(Err(TapeError::Closed)).map(drop)?,
-    }
+fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> Result<(), BranchError> {
+    let claimed = Claimed::of(store, fork)?;
+    let back = look(store, fork, &claimed.state, &RollbackTarget::Point(Point::At(point)))?;
+    claimed.record(now, "roll_back", Record::RolledBack(Arc::new(back)))?;
     Ok(())
 }
 
@@ -310,27 +268,31 @@ struct Planned {
     files: Vec<crate::tool::FileChange>,
 }
 
-fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, MergeError> {
+fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, BranchError> {
     let (store, session) = (&*host.store, &here.session);
-    let not_a_fork = || MergeError::NotAFork { session: session.clone(), fork: fork.clone() };
+    let not_a_fork = || BranchError::NotAFork { session: session.clone(), fork: fork.clone() };
     let forked = store.forked_from(fork)?.ok_or_else(not_a_fork)?;
     if fork == session || !store.has_entry_of(session, &forked.parent, forked.seq)? {
         return Err(not_a_fork());
     }
     let then = state_at(store, fork, forked.seq.next())?;
-    let mut there = typed(fork, &store.read(fork, forked.seq.next())?)?;
+    let mut there = taped::entries(fork, &store.read(fork, forked.seq.next())?)?;
     if let Some(upto) = published(host, fork) {
         there.retain(|entry| entry.seq <= upto);
     }
     let now = then.clone().after(&there);
     if let Some(turn) = &now.turn {
-        return Err(MergeError::Busy { session: fork.clone(), turn: turn.id });
+        return Err(BranchError::Busy { session: fork.clone(), turn: turn.id });
     }
     let ours = read(store, session, forked.seq, here.seq)?;
     let mut merged = plan_merge(here.seq, &ours, &then, &there);
     let spill = store.spill_path(fork).filter(|_| !merged.items.is_empty());
     merged.spill = spill.map(|folder| folder.display().to_string());
-    add_files(host, &mut merged)?;
+    #[cfg(all(unix, feature = "tools"))]
+    {
+        // The files that were changed in the fork since it was merged last.
+        (merged.files, merged.unlisted) = crate::ops::restore::changed(store, fork, merged.from, merged.to)?;
+    }
     let before = ours.iter().filter_map(|entry| match &entry.record {
         Record::Merged(earlier) if earlier.is_of(&then) => Some(&earlier.files),
         _ => None,
@@ -338,24 +300,6 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Merg
     let files = before.flatten().chain(&merged.files).cloned().collect();
     let waiting = now.queue.len() + now.steering.len() + now.tasks().count();
     Ok(Planned { merged: Arc::new(merged), waiting, files })
-}
-
-/// The files that were changed in the fork since it was merged last.
-#[cfg(all(unix, feature = "tools"))]
-fn add_files(host: &Host, merged: &mut Merged) -> Result<(), MergeError> {
-    use crate::ops::restore::{PlanError, changed};
-
-    let found = changed(&*host.store, &merged.fork, merged.from, merged.to).map_err(|error| match error {
-        PlanError::Tape(error) => OpenError::from(error),
-        other => OpenError::Damaged { session: merged.fork.clone(), damage: other.to_string() },
-    });
-    (merged.files, merged.unlisted) = found?;
-    Ok(())
-}
-
-#[cfg(not(all(unix, feature = "tools")))]
-fn add_files(_: &Host, _: &mut Merged) -> Result<(), MergeError> {
-    Ok(())
 }
 
 /// What was kept of files beside the fork's tape is kept here before it goes.

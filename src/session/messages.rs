@@ -1,4 +1,5 @@
-//! The conversation as messages, newest first: as a page or a chat shows it, which begins at the end and scrolls up.
+//! What the tape says of a conversation: its entries, what it cost, and its messages, also newest first, as a page or a chat shows them
+//! that begins at the end and scrolls up.
 //!
 //! Read from the tape and off the actor, so a session that sleeps stays asleep, and one that works is not held up. A message of
 //! a turn that runs is given as it stands on the tape then.
@@ -7,7 +8,15 @@ use std::vec::IntoIter;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::OpenError, kernel::Transcript, session::Session, words::ids::Seq, words::message::Message};
+use crate::{
+    error::OpenError,
+    kernel::{Bill, Entry, Transcript},
+    ops::taped,
+    session::Session,
+    tape::TapeStoreExt as _,
+    words::ids::Seq,
+    words::message::Message,
+};
 
 /// Messages of one page, at most.
 pub const MESSAGES_MAX: usize = 1_000;
@@ -39,6 +48,32 @@ pub struct MessageStream {
 }
 
 impl Session {
+    /// The conversation as messages, oldest first, read from the tape. [`Session::newest_first`] and [`Session::messages_before`]
+    /// give it from its end.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn messages(&self) -> Result<Vec<Message>, OpenError> {
+        Ok(Transcript::of(&self.entries().await?))
+    }
+
+    /// What each model request used and cost, oldest first, read from the tape. What children used is on their own tapes.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn bill(&self) -> Result<Bill, OpenError> {
+        Ok(Bill::of(&self.entries().await?))
+    }
+
+    /// All entries of the tape, oldest first.
+    ///
+    /// # Errors
+    /// Where the tape cannot be read.
+    pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
+        let id = self.slot.id.clone();
+        self.host.blocking(move |host| taped::entries(&id, &host.store.read(&id, Seq::ZERO)?)).await
+    }
+
     /// The newest messages that stand before that place, or before the end: newest first, `limit` of them at most (1 to
     /// [`MESSAGES_MAX`]). Each page reads the tape anew, so what was said meanwhile is on none of the older pages, and what was
     /// taken back is not on them either.

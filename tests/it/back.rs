@@ -10,7 +10,7 @@ use tamtam::{
     Delivery, EventKind, Message, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
-    session::{Entry, Finish, ModelRef, NoPoint, Point, Record, Refusal, RollbackError, State},
+    session::{BranchError, Entry, Finish, ModelRef, NoPoint, Point, Record, Refusal, State},
 };
 
 use crate::support::taped;
@@ -148,11 +148,11 @@ async fn undo_and_redo_outlive_the_process() {
     let session = runtime.open(&"s".parse().unwrap()).await.unwrap();
     assert_eq!(told(&session).await, ["a", "re a"]);
     assert_eq!(session.undo().await.unwrap().gone, ["a".into()]);
-    assert!(matches!(session.undo().await, Err(RollbackError::NoPoint(NoPoint::NothingToUndo))));
+    assert!(matches!(session.undo().await, Err(BranchError::NoPoint(NoPoint::NothingToUndo))));
     session.redo().await.unwrap();
     assert_eq!(session.redo().await.unwrap().again, ["b".into()]);
     assert_eq!(told(&session).await, ["a", "re a", "b", "re b"]);
-    assert!(matches!(session.redo().await, Err(RollbackError::NoPoint(NoPoint::NothingToRedo))));
+    assert!(matches!(session.redo().await, Err(BranchError::NoPoint(NoPoint::NothingToRedo))));
     say(&session, &["c"]).await;
     assert_eq!(model.newest()["history"].as_array().unwrap().len(), 5);
     // Asleep it is as good as awake.
@@ -183,7 +183,7 @@ async fn a_session_at_work_does_not_go_back() {
     assert_eq!(told(&session).await, ["b", "re b"]);
     session.end("over").await.unwrap();
     let refused = session.rollback(state.seq).await.unwrap_err();
-    assert!(matches!(refused, RollbackError::Session(SendError::Ended)), "{refused:?}");
+    assert!(matches!(refused, BranchError::Session(SendError::Refused(Refusal::Ended))), "{refused:?}");
     assert!(runtime.shutdown().await.is_empty());
 }
 
@@ -202,9 +202,9 @@ async fn of_two_rollbacks_at_once_each_is_whole() {
     for way in [ways.0, ways.1] {
         match way {
             Ok(_) => done += 1,
-            Err(RollbackError::Session(SendError::Refused(Refusal::Moved { .. }))) => {}
+            Err(BranchError::Session(SendError::Refused(Refusal::Moved { .. }))) => {}
             // It looked when the other was done: the message that it was to go back to is gone.
-            Err(RollbackError::NoPoint(NoPoint::NoMessage { .. })) => {}
+            Err(BranchError::NoPoint(NoPoint::NoMessage { .. })) => {}
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -299,7 +299,7 @@ async fn a_crash_at_any_point_of_a_rollback_makes_it_once() {
         let undone = session.undo().await;
         let undone = match undone {
             // It struck while the state was looked at or before the wish was taken up anew: nothing was done.
-            Err(RollbackError::Session(_)) => session.undo().await,
+            Err(BranchError::Session(_)) => session.undo().await,
             other => other,
         };
         assert_eq!(undone.unwrap().gone, ["b".into()], "{point}");

@@ -17,7 +17,7 @@ use tamtam::{
     Delivery, EventKind, Message, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     model::{Item, Model, Reply, Scripted, transcript},
     permission::Profile,
-    session::{ForkError, Limits, MergeError, Next, NoPoint, Point, Record, RollbackOptions, State},
+    session::{BranchError, Limits, Next, NoPoint, Point, Record, Refusal, RollbackOptions, State},
     tape::Deleted,
 };
 
@@ -201,11 +201,11 @@ async fn a_fork_of_no_point_is_refused() {
     say(&parent, &["a", "b"]).await;
     parent.undo().await.unwrap();
     let none = parent.fork(Point::BeforeMessage("b".into())).await.unwrap_err();
-    assert!(matches!(&none, ForkError::NoPoint(NoPoint::NoMessage { .. })), "{none}");
+    assert!(matches!(&none, BranchError::NoPoint(NoPoint::NoMessage { .. })), "{none}");
     let none = parent.fork(Point::BeforeTurn(Seq(2))).await.unwrap_err();
-    assert!(matches!(&none, ForkError::NoPoint(NoPoint::NoTurn { .. })), "{none}");
+    assert!(matches!(&none, BranchError::NoPoint(NoPoint::NoTurn { .. })), "{none}");
     for beyond in [0, 9_999] {
-        assert!(matches!(parent.fork(Seq(beyond)).await, Err(ForkError::Open(_))));
+        assert!(matches!(parent.fork(Seq(beyond)).await, Err(BranchError::Open(_))));
     }
     assert_eq!(runtime.list().await.unwrap().len(), 1);
     assert!(runtime.shutdown().await.is_empty());
@@ -348,31 +348,31 @@ async fn bdd_tape_024_a_failed_merge_leaves_both_sides_whole() {
     let fork = parent.fork(newest(&parent).await).await.unwrap();
     say(&fork, &["x"]).await;
     let refused = fork.merge(parent.id()).await.unwrap_err();
-    assert!(matches!(&refused, MergeError::NotAFork { .. }), "{refused}");
-    assert!(matches!(parent.merge(parent.id()).await, Err(MergeError::NotAFork { .. })));
-    assert!(matches!(parent.merge(&"none".parse().unwrap()).await, Err(MergeError::Open(_))));
+    assert!(matches!(&refused, BranchError::NotAFork { .. }), "{refused}");
+    assert!(matches!(parent.merge(parent.id()).await, Err(BranchError::NotAFork { .. })));
+    assert!(matches!(parent.merge(&"none".parse().unwrap()).await, Err(BranchError::Open(_))));
 
     let running = fork.prompt("y").await.unwrap();
     let busy = parent.merge_and_delete(fork.id()).await.unwrap_err();
-    assert!(matches!(&busy, MergeError::Busy { session, .. } if session == fork.id()), "{busy}");
+    assert!(matches!(&busy, BranchError::Busy { session, .. } if session == fork.id()), "{busy}");
     gate.add_permits(1);
     running.wait().await.unwrap();
     let running = parent.prompt("b").await.unwrap();
     let busy = parent.merge_and_delete(fork.id()).await.unwrap_err();
-    assert!(matches!(&busy, MergeError::Busy { session, .. } if session == parent.id()), "{busy}");
+    assert!(matches!(&busy, BranchError::Busy { session, .. } if session == parent.id()), "{busy}");
     gate.add_permits(1);
     running.wait().await.unwrap();
     let (ours, theirs) = (told(&parent).await, told(&fork).await);
     let (a, b) = (newest(&parent).await, newest(&fork).await);
     parent.end("over").await.unwrap();
     let refused = parent.merge_and_delete(fork.id()).await.unwrap_err();
-    assert!(matches!(&refused, MergeError::Session(SendError::Ended)), "{refused}");
+    assert!(matches!(&refused, BranchError::Session(SendError::Refused(Refusal::Ended))), "{refused}");
     assert_eq!((told(&parent).await, told(&fork).await), (ours.clone(), theirs.clone()));
     assert_eq!((newest(&parent).await, newest(&fork).await), (a.next(), b), "only the end was written");
     assert!(runtime.shutdown().await.is_empty());
     // The parent's tape is closed.
     let closed = parent.merge_and_delete(fork.id()).await.unwrap_err();
-    assert!(matches!(&closed, MergeError::Session(SendError::Closed)), "{closed}");
+    assert!(matches!(&closed, BranchError::Session(SendError::Closed)), "{closed}");
     assert_eq!((told(&parent).await, told(&fork).await), (ours, theirs));
 }
 
@@ -403,7 +403,7 @@ async fn bdd_tape_032_a_merged_fork_is_gone_and_counted_once() {
     assert_eq!(runtime.list().await.unwrap().len(), 1);
     let gone = fork.prompt("more").await.unwrap_err();
     assert!(matches!(&gone, SendError::Unavailable(_)), "{gone}");
-    assert!(matches!(parent.merge_and_delete(fork.id()).await, Err(MergeError::Open(_))), "it is not there any more");
+    assert!(matches!(parent.merge_and_delete(fork.id()).await, Err(BranchError::Open(_))), "it is not there any more");
     assert_eq!(told(&parent).await, ["a", "re a", "x", "re x", "y", "re y"]);
     assert!(runtime.shutdown().await.is_empty());
 }
@@ -420,7 +420,7 @@ async fn a_fork_with_words_that_wait_is_not_deleted() {
     fork.pause().await.unwrap();
     let waits = fork.send("y", Delivery::Queue).await.unwrap();
     let refused = parent.merge_and_delete(fork.id()).await.unwrap_err();
-    assert!(matches!(&refused, MergeError::Waiting { waiting: 1, .. }), "{refused}");
+    assert!(matches!(&refused, BranchError::Waiting { waiting: 1, .. }), "{refused}");
     assert_eq!(merges(&parent).await, 0);
     assert_eq!(parent.merge(fork.id()).await.unwrap().messages, ["x".into()]);
     assert_eq!(fork.queue().await.unwrap().len(), 1);
@@ -444,7 +444,7 @@ async fn forks_of_forks_are_merged_into_what_they_go_on_from() {
     say(&early, &["x"]).await;
     let below = early.fork(newest(&early).await).await.unwrap();
     say(&below, &["y"]).await;
-    assert!(matches!(parent.merge(below.id()).await, Err(MergeError::NotAFork { .. })));
+    assert!(matches!(parent.merge(below.id()).await, Err(BranchError::NotAFork { .. })));
     assert_eq!(early.merge(below.id()).await.unwrap().messages, ["y".into()]);
     assert_eq!(late.merge(early.id()).await.unwrap().messages, ["x".into(), "y".into()]);
     assert_eq!(parent.merge(early.id()).await.unwrap().messages, ["x".into(), "y".into()]);
@@ -453,7 +453,7 @@ async fn forks_of_forks_are_merged_into_what_they_go_on_from() {
         async move { session.state().await.unwrap().spent_in_all().requests }
     };
     assert_eq!((spent(&early).await, spent(&late).await, spent(&parent).await), (2, 2, 4));
-    assert!(matches!(early.merge(late.id()).await, Err(MergeError::NotAFork { .. })), "it has not what came before");
+    assert!(matches!(early.merge(late.id()).await, Err(BranchError::NotAFork { .. })), "it has not what came before");
     assert!(runtime.shutdown().await.is_empty());
 }
 

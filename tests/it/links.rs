@@ -246,9 +246,9 @@ async fn the_end_of_a_parent_ends_its_linked_child_and_orphans_the_other() {
     lab.parent.end("over").await.unwrap();
     assert!(matches!(down(&linked).await, DownReason::Ended { .. }));
     lab.parent.wait().await.unwrap();
-    assert!(matches!(linked.session().prompt("hello?").await, Err(SendError::Ended)));
-    assert!(matches!(lab.parent.prompt("hello?").await, Err(SendError::Ended)));
-    assert!(matches!(monitored.down().await, Err(SendError::Ended)), "no DOWN comes here");
+    assert!(matches!(linked.session().prompt("hello?").await, Err(SendError::Refused(Refusal::Ended))));
+    assert!(matches!(lab.parent.prompt("hello?").await, Err(SendError::Refused(Refusal::Ended))));
+    assert!(matches!(monitored.down().await, Err(SendError::Refused(Refusal::Ended))), "no DOWN comes here");
     let origin = async || monitored.session().state().await.unwrap().origin.unwrap();
     assert!(origin().await.orphaned.as_ref().is_some_and(|why| why.contains("over")));
 

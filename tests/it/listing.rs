@@ -323,7 +323,10 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     assert!(!bare.indexed && !path.join("index.db").exists());
     assert!(is_newest_first(&bare));
     let in_bare = find(&bare, awake.id());
-    assert_eq!((&in_bare.title, in_bare.cost, in_bare.seq), (&None, None, awake.state().await.unwrap().seq));
+    assert_eq!(
+        (in_bare.title.as_deref(), in_bare.requests, in_bare.seq),
+        (Some("Hello."), Some(1), awake.state().await.unwrap().seq)
+    );
     let whole = ops::sessions(&other, &query()).unwrap();
     assert_eq!(find(&whole, awake.id()).title.as_deref(), Some("Hello."));
     // With one to read from, it is as good as any, and says what it has not read.

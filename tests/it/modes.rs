@@ -15,7 +15,7 @@ use tamtam::{
     model::{BoxFuture, Item, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
     runtime::Agent,
-    session::{CallState, Grant, Next, Scope},
+    session::{CallState, Grant, Next, Refusal, Scope},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 
@@ -262,7 +262,7 @@ async fn asks_that_many_answer_at_once_are_answered_once() {
     for answer in answers.collect::<Vec<_>>() {
         match answer.await.unwrap() {
             Ok(()) => taken += 1,
-            Err(error) => assert!(matches!(error, SendError::AskClosed { .. }), "{error}"),
+            Err(error) => assert!(matches!(error, SendError::Refused(Refusal::AskClosed { .. })), "{error}"),
         }
     }
     assert_eq!(receipt.wait().await.unwrap().outcome, Outcome::Done);

@@ -15,7 +15,7 @@ use tamtam::{
     hook::{Hook, HookCall, Input, Verdict},
     model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Scripted, Usage},
     permission::Profile,
-    session::{Disposition, ErrorReason, Grant, Message, Next, Part, ToolState},
+    session::{Disposition, ErrorReason, Grant, Message, Next, Part, Refusal, ToolState},
     tape::TapeStoreExt as _,
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
@@ -333,7 +333,7 @@ async fn an_ask_is_answered_by_whoever_listens_or_denied_at_once() {
     session.answer(open, Grant::Reject(Some("use another way".into()))).await.unwrap();
     rejected.wait().await.unwrap();
     assert!(results(model.requests().last().unwrap()).last().unwrap().contains("use another way"));
-    assert!(matches!(session.answer(open, Grant::Once).await, Err(SendError::AskClosed { .. })));
+    assert!(matches!(session.answer(open, Grant::Once).await, Err(SendError::Refused(Refusal::AskClosed { .. }))));
 
     let once = session.prompt("once").await.unwrap();
     session.answer(event(&mut events, ask).await, Grant::Once).await.unwrap();

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use crate::{
     actor::{host::Host, worker::CallContext},
     hook::HookCall,
-    kernel::{BadRecord, Entry, LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
+    kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
     permission::{Globs, seen_from},
     tape::{TapeError, TapeStoreExt as _},
@@ -13,33 +13,6 @@ use crate::{
     words::ids::{Seq, SessionId},
     words::message::ErrorReason,
 };
-
-/// The state that the entries of a tape make.
-pub(crate) fn fold(lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
-    let mut bad = None;
-    let entries = lines.iter().map_while(|line| Entry::from_tape(line).map_err(|error| bad = Some(error)).ok());
-    let state = State::fold(entries);
-    match (state, bad) {
-        (_, Some(bad)) => Err(bad),
-        (Some(state), None) => Ok(state),
-        (None, None) => {
-            let source = serde::de::Error::custom("a tape begins with a state");
-            let kind = lines.first().map_or_else(String::new, |line| line.kind.clone());
-            Err(BadRecord { seq: Seq::ZERO, kind, source })
-        }
-    }
-}
-
-/// The state of a session's whole tape, which says that it is that one: keys, hooks and folders go by that name. At earlier
-/// entries a fork has its parent's.
-pub(crate) fn fold_of(session: &SessionId, lines: &[crate::tape::Entry]) -> Result<State, BadRecord> {
-    let state = fold(lines)?;
-    if state.session != *session {
-        let source = serde::de::Error::custom(format!("it says that it is session {}", state.session));
-        return Err(BadRecord { seq: state.seq, kind: "state".to_owned(), source });
-    }
-    Ok(state)
-}
 
 /// The model request of a ticket. The same ticket gives the same request, also after a crash, and whatever the session was
 /// set to meanwhile.

@@ -5,15 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    actor::{
-        facts,
-        host::Host,
-        session::{SessionActor, fold},
-        tape_store::Opening,
-    },
+    actor::{facts, host::Host, session::SessionActor, tape_store::Opening},
     error::OpenError,
     kernel::{Entry, State},
-    supervisor::{NodeState, shell::ExitError},
+    ops::taped,
+    supervisor::NodeState,
     tape::TapeStoreExt as _,
     tool::CallFacts,
     words::ids::{Seq, SessionId},
@@ -67,22 +63,19 @@ impl SessionActor {
         if told == Seq::ZERO || told >= state.seq {
             return None;
         }
-        let (host, id) = (self.host.clone(), self.slot.id.clone());
-        let read = tokio::task::spawn_blocking(move || since(&host, &id, told)).await;
-        match read {
-            Ok(Ok(untold)) => Some(untold),
-            Ok(Err(error)) => {
+        let id = self.slot.id.clone();
+        match self.host.blocking(move |host| since(host, &id, told)).await {
+            Ok(untold) => Some(untold),
+            Err(error) => {
                 tracing::warn!(session = %self.slot.id, ?error, "what happened before a crash could not be told");
                 None
             }
-            Err(_) => None,
         }
     }
 }
 
 /// The state at that entry, and the entries behind it.
-fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), ExitError> {
-    let before = fold(&host.store.read_to(id, seq)?.entries)?;
-    let lines = host.store.read(id, seq)?;
-    Ok((before, lines.iter().map(Entry::from_tape).collect::<Result<_, _>>()?))
+fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), OpenError> {
+    let before = taped::state(id, &host.store.read_to(id, seq)?.entries)?;
+    Ok((before, taped::entries(id, &host.store.read(id, seq)?)?))
 }

@@ -204,7 +204,7 @@ impl Bench {
         let Live { host, slot, node, incarnation, tape, .. } = live;
         drop(tape);
         let loaded = host.store.load(&slot.id, &slot.notify(), Duration::from_secs(60)).unwrap();
-        let state = build::fold_of(&slot.id, &loaded.entries).unwrap();
+        let state = crate::ops::taped::state(&slot.id, &loaded.entries).unwrap();
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(loaded.tape, None);
         #[cfg(not(feature = "fault-injection"))]

@@ -11,7 +11,7 @@ use crate::{
         tapes::OpenTape,
     },
     error::{PassivateError, SendError},
-    kernel::{CommandEnd, Input, Reply as CoreReply, ReplyTo, State},
+    kernel::{CommandEnd, Input, Refusal, Reply as CoreReply, ReplyTo, State},
     supervisor::{NodeState, shell::Mailbox},
     tape::TapeError,
     words::ids::{Millis, Seq},
@@ -72,7 +72,7 @@ impl Slot {
             waiting.push(question);
         } else {
             drop(inner);
-            question.refuse(SendError::InboxFull { depth });
+            question.refuse(SendError::Refused(Refusal::InboxFull { depth }));
         }
     }
 

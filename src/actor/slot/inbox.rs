@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     actor::{slot::Slept, tapes::OpenTape},
     error::{PassivateError, SendError},
-    kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, ReplyTo, State, TurnEnd},
+    kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State, TurnEnd},
     supervisor::{NodeState, shell},
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
@@ -168,7 +168,7 @@ impl Inbox {
                 node.rejected();
             }
             return Err(match not_taken {
-                NotTaken::Full(depth) => SendError::InboxFull { depth },
+                NotTaken::Full(depth) => SendError::Refused(Refusal::InboxFull { depth }),
                 NotTaken::Disk(error) => SendError::Storage(error),
             });
         }
@@ -196,7 +196,7 @@ impl Inbox {
         }
         let depth = self.questions.len();
         if depth >= QUESTIONS_MAX {
-            return Err(SendError::InboxFull { depth });
+            return Err(SendError::Refused(Refusal::InboxFull { depth }));
         }
         self.questions.push_back(question);
         Ok(())

@@ -3,17 +3,14 @@
 //! By then the caller may be gone, or another incarnation of the session may be there: it takes the tape just as well. If no
 //! incarnation is awake to take the tape, the tape is given back.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actor::{host::Host, session::fold_of, slot::Slot, tape_store::Opening, tapes::OpenTape},
+    actor::{host::Host, slot::Slot, tape_store::Opening, tapes::OpenTape},
     error::OpenError,
     hook::panic_text,
     kernel::{Entry, State},
+    ops::taped,
     tape::TapeError,
     words::ids::SessionId,
 };
@@ -39,14 +36,16 @@ pub(super) fn begin(host: &Arc<Host>, slot: Arc<Slot>, opening: Opening) {
         let Ok(turn) = room.acquire_owned().await else { return };
         let tokio = host.tokio.clone();
         let opened = tokio.spawn_blocking(move || {
-            let opened = catch_unwind(AssertUnwindSafe(|| open(&host, &slot, opening)));
-            drop(turn);
-            opened.unwrap_or_else(|panic| {
-                let why = format!("it crashed while its tape was opened: {}", panic_text(&*panic));
-                Err(OpenError::NotStarted { session: slot.id.clone(), why })
-            })
+            let _turn = turn;
+            open(&host, &slot, opening)
         });
-        told.opened = opened.await.unwrap_or(Err(OpenError::Closed));
+        told.opened = opened.await.unwrap_or_else(|lost| match lost.try_into_panic() {
+            Ok(panic) => {
+                let why = format!("it crashed while its tape was opened: {}", panic_text(&*panic));
+                Err(OpenError::not_started(&told.session, why))
+            }
+            Err(_) => Err(OpenError::Closed),
+        });
     };
     tasks.spawn_on(opening, &tokio);
 }
@@ -78,9 +77,8 @@ fn open(host: &Host, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenError
 fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
     fault!(host.store.faults(), "session.load", slot.id.as_str());
     let loaded = host.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)?;
-    let damaged = |damage: String| OpenError::Damaged { session: slot.id.clone(), damage };
     if let Some(damage) = loaded.read_only {
-        return Err(damaged(damage.to_string()));
+        return Err(OpenError::damaged(&slot.id, damage));
     }
     if let Some(repair) = &loaded.repair {
         tracing::warn!(session = %slot.id, repair = ?repair, "a torn tail was set aside");
@@ -90,7 +88,11 @@ fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
         return Err(OpenError::Tape(TapeError::Missing { session: slot.id.clone() }));
     }
     fault!(host.store.faults(), "session.loaded", slot.id.as_str());
-    let state = fold_of(&slot.id, &loaded.entries).map_err(|bad| damaged(bad.to_string()))?;
+    let state = taped::state(&slot.id, &loaded.entries)?;
+    // Keys, hooks and folders go by that name.
+    if state.session != slot.id {
+        return Err(OpenError::damaged(&slot.id, format!("it says that it is session {}", state.session)));
+    }
     Ok((loaded.tape, state))
 }
 

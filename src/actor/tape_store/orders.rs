@@ -1,17 +1,17 @@
-//! The orders to the tape store: a value of the runtime that outlives every incarnation of the store's actor. An order stands here
-//! until its result has been delivered.
+//! The orders to the tape store: tapes that are to be opened. A value of the runtime that outlives every incarnation of the store's
+//! actor; an order stands here until its result has been delivered.
 //!
 //! Two equal orders are one. While the actor is between two incarnations, orders wait. If it is not back within [`GONE_MAX`], the
 //! waiting orders are refused, and new ones at once, until it returns.
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, MutexGuard},
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::{
-    sync::{Semaphore, oneshot},
+    sync::{Notify, Semaphore, oneshot},
     task::JoinSet,
 };
 
@@ -19,13 +19,11 @@ use crate::{
     actor::{
         host::Host,
         slot::Slot,
-        tape_store::{First, Msg},
+        tape_store::{Chore, First, Look},
     },
     error::OpenError,
     lock::Lock,
-    ops::sweep::{Sweep, SweepPolicy},
     supervisor::{NodeState, shell::Mailbox},
-    tape::TapeError,
     words::ids::SessionId,
 };
 
@@ -43,21 +41,17 @@ pub(crate) enum Opening {
     Make(Box<First>),
 }
 
-/// One thing that is asked of the store.
-pub(super) enum Order {
-    Open(Arc<Slot>, Opening),
-    /// The disk's reserve was used, and there may be room again.
-    Reserve,
-    /// Something was deleted.
-    Scrub,
-    Sweep(SweepPolicy, oneshot::Sender<Result<Sweep, TapeError>>),
-}
-
 type Opened = Result<(), OpenError>;
+
+/// A session whose tape is to be opened.
+pub(super) type Order = (Arc<Slot>, Opening);
 
 /// See the module.
 pub(crate) struct Orders {
+    /// Each change under this lock is whole before anything can panic.
     list: Lock<List>,
+    /// The chores that somebody has asked for.
+    asked: [Notify; Chore::ALL.len()],
     /// Held while a tape is being opened.
     pub(crate) room: Arc<Semaphore>,
 }
@@ -65,7 +59,7 @@ pub(crate) struct Orders {
 #[derive(Default)]
 struct List {
     /// Who takes the orders, and where it is shown how many have no answer.
-    actor: Option<(Mailbox<Msg>, Arc<NodeState>)>,
+    actor: Option<(Mailbox<Look>, Arc<NodeState>)>,
     /// How many actors have ended.
     ended: u64,
     /// Waits for the next actor while there is none, and gives up some time.
@@ -73,20 +67,13 @@ struct List {
     /// None has come for too long.
     given_up: bool,
     closed: bool,
+    /// What nobody has begun.
     waiting: VecDeque<Order>,
     /// Who waits for each session that is to be opened, or is being opened.
     opening: HashMap<SessionId, Vec<oneshot::Sender<Opened>>>,
 }
 
 impl List {
-    fn put(&mut self, order: Order) {
-        self.waiting.push_back(order);
-        if let Some((actor, _)) = &self.actor {
-            // One that is ending leaves it to the next.
-            let _ = actor.send(Msg::Look);
-        }
-    }
-
     fn show(&self) {
         if let Some((_, node)) = &self.actor {
             node.inbox(self.opening.len());
@@ -95,26 +82,21 @@ impl List {
 
     /// Why nothing is taken, where nothing is.
     fn refusal(&self) -> Option<OpenError> {
-        match () {
-            () if self.closed => Some(OpenError::Closed),
-            () if self.given_up => Some(OpenError::Unavailable),
-            () => None,
+        match (self.closed, self.given_up) {
+            (true, _) => Some(OpenError::Closed),
+            (false, true) => Some(OpenError::Unavailable),
+            (false, false) => None,
         }
     }
 }
 
 impl Default for Orders {
     fn default() -> Orders {
-        Orders { list: Lock::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
+        Orders { list: Lock::default(), asked: Default::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
     }
 }
 
 impl Orders {
-    fn list(&self) -> MutexGuard<'_, List> {
-        // Each change under this lock is whole before anything can panic.
-        self.list.lock()
-    }
-
     // ---- who asks ------------------------------------------------------------------------------------------------------
 
     /// Has a session's tape opened, and put into its slot with the state that it makes. Dropping the future stops waiting, and
@@ -125,7 +107,7 @@ impl Orders {
     pub(crate) async fn open(&self, slot: &Arc<Slot>, opening: Opening) -> Opened {
         let (tell, told) = oneshot::channel();
         {
-            let mut list = self.list();
+            let mut list = self.list.lock();
             if let Some(refusal) = list.refusal() {
                 return Err(refusal);
             }
@@ -133,7 +115,11 @@ impl Orders {
                 Some(waiters) => waiters.push(tell),
                 None => {
                     list.opening.insert(slot.id.clone(), vec![tell]);
-                    list.put(Order::Open(slot.clone(), opening));
+                    list.waiting.push_back((slot.clone(), opening));
+                    if let Some((actor, _)) = &list.actor {
+                        // One that is ending leaves it to the next.
+                        let _ = actor.send(Look);
+                    }
                     list.show();
                 }
             }
@@ -142,65 +128,37 @@ impl Orders {
         told.await.unwrap_or(Err(OpenError::Closed))
     }
 
-    /// Has the store swept. Dropping the future stops waiting, and nothing else.
-    ///
-    /// # Errors
-    /// [`OpenError::Unavailable`]; [`OpenError::Closed`]; and why the store cannot be swept.
-    pub(crate) async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
-        let (tell, told) = oneshot::channel();
-        {
-            let mut list = self.list();
-            if let Some(refusal) = list.refusal() {
-                return Err(refusal);
-            }
-            list.put(Order::Sweep(policy, tell));
-        }
-        match told.await {
-            Ok(swept) => Ok(swept?),
-            Err(_) => Err(self.list().refusal().unwrap_or(OpenError::Closed)),
-        }
+    /// Has a chore done, some time: by the next incarnation of the actor where there is none just now.
+    pub(crate) fn chore(&self, chore: Chore) {
+        self.asked[chore as usize].notify_one();
     }
 
-    /// Has the disk's reserve made again, some time.
-    pub(crate) fn make_reserve(&self) {
-        self.put_once(Order::Reserve);
-    }
-
-    /// Has what was deleted taken out of the index, some time.
-    pub(crate) fn scrub(&self) {
-        self.put_once(Order::Scrub);
-    }
-
-    fn put_once(&self, order: Order) {
-        let mut list = self.list();
-        let kind = std::mem::discriminant(&order);
-        if list.refusal().is_none() && !list.waiting.iter().any(|other| std::mem::discriminant(other) == kind) {
-            list.put(order);
-        }
+    /// Returns when somebody has asked for a chore since this returned last.
+    pub(super) async fn asked(&self, chore: Chore) {
+        self.asked[chore as usize].notified().await;
     }
 
     /// The runtime ends: what waits is refused, and so is all that comes.
     pub(crate) fn close(&self) {
-        let refused = {
-            let mut list = self.list();
-            list.closed = true;
-            list.patience.abort_all();
-            refused(&mut list)
-        };
+        let mut list = self.list.lock();
+        list.closed = true;
+        list.patience.abort_all();
+        let refused = refused(&mut list);
+        drop(list);
         drop(refused);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.list().closed
+        self.list.lock().closed
     }
 
     // ---- the actor -----------------------------------------------------------------------------------------------------
 
     /// An incarnation of the actor begins.
-    pub(super) fn begin(&self, actor: Mailbox<Msg>, node: Arc<NodeState>) {
-        let mut list = self.list();
+    pub(super) fn begin(&self, actor: Mailbox<Look>, node: Arc<NodeState>) {
+        let mut list = self.list.lock();
         // What waited for it.
-        let _ = actor.send(Msg::Look);
+        let _ = actor.send(Look);
         (list.actor, list.given_up) = (Some((actor, node)), false);
         list.patience.abort_all();
         list.show();
@@ -208,7 +166,7 @@ impl Orders {
 
     /// An incarnation of the actor is over. Where none follows, those who wait are told so.
     pub(super) fn end(&self, host: &Arc<Host>) {
-        let mut list = self.list();
+        let mut list = self.list.lock();
         list.actor = None;
         list.ended += 1;
         if list.closed {
@@ -227,7 +185,7 @@ impl Orders {
 
     /// So many incarnations are over; where that was the last one, none has followed it for too long.
     fn give_up(&self, ended: u64) {
-        let mut list = self.list();
+        let mut list = self.list.lock();
         if list.ended == ended && list.actor.is_none() {
             list.given_up = true;
             let refused = refused(&mut list);
@@ -238,17 +196,15 @@ impl Orders {
 
     /// The next order.
     pub(super) fn take(&self) -> Option<Order> {
-        self.list().waiting.pop_front()
+        self.list.lock().waiting.pop_front()
     }
 
     /// A session's tape was opened, or could not be.
     pub(super) fn opened(&self, session: &SessionId, opened: &Opened) {
-        let waiters = {
-            let mut list = self.list();
-            let waiters = list.opening.remove(session).unwrap_or_default();
-            list.show();
-            waiters
-        };
+        let mut list = self.list.lock();
+        let waiters = list.opening.remove(session).unwrap_or_default();
+        list.show();
+        drop(list);
         // Whoever stopped waiting does not want to know.
         waiters.into_iter().for_each(|waiter| drop(waiter.send(opened.clone())));
     }
@@ -258,22 +214,22 @@ impl Orders {
 impl Orders {
     /// Whether an actor takes them.
     pub(crate) fn is_taken(&self) -> bool {
-        self.list().actor.is_some()
+        self.list.lock().actor.is_some()
     }
 
     /// How many incarnations of the actor are over.
     pub(crate) fn ended(&self) -> u64 {
-        self.list().ended
+        self.list.lock().ended
     }
 
     /// Kills the actor behind its supervisor's back. Whether there is one.
     pub(crate) fn kill(&self) -> bool {
-        self.list().actor.as_ref().map(|(actor, _)| actor.kill()).is_some()
+        self.list.lock().actor.as_ref().map(|(actor, _)| actor.kill()).is_some()
     }
 
     /// Whether somebody waits for that session to be opened.
     pub(crate) fn is_opening(&self, session: &SessionId) -> bool {
-        self.list().opening.contains_key(session)
+        self.list.lock().opening.contains_key(session)
     }
 }
 
@@ -281,11 +237,9 @@ impl Orders {
 fn refused(list: &mut List) -> VecDeque<Order> {
     let why = list.refusal().unwrap_or(OpenError::Closed);
     let waiting = std::mem::take(&mut list.waiting);
-    for order in &waiting {
-        if let Order::Open(slot, _) = order {
-            let waiters = list.opening.remove(&slot.id).unwrap_or_default();
-            waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(why.clone()))));
-        }
+    for (slot, _) in &waiting {
+        let waiters = list.opening.remove(&slot.id).unwrap_or_default();
+        waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(why.clone()))));
     }
     waiting
 }

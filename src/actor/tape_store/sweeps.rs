@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    actor::host::Host,
+    actor::{host::Host, tape_store::Chore},
     lock::Lock,
     ops::sweep::{Sweep, SweepPolicy, plan_some, sweep_through},
     tape::TapeError,
@@ -90,20 +90,11 @@ pub struct SweepReport {
 /// What a runtime's own sweeps are made by, and what came of the newest.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
-    sweeps: Option<Sweeps>,
-    newest: Lock<Option<Arc<SweepReport>>>,
+    pub(crate) sweeps: Option<Sweeps>,
+    pub(crate) newest: Lock<Option<Arc<SweepReport>>>,
 }
 
 impl Sweeper {
-    pub(crate) fn new(sweeps: Option<Sweeps>) -> Sweeper {
-        Sweeper { sweeps, newest: Lock::default() }
-    }
-
-    /// What came of the newest sweep.
-    pub(crate) fn newest(&self) -> Option<Arc<SweepReport>> {
-        self.newest.lock().clone()
-    }
-
     /// How long to wait before the next; `None` where nobody asked for any.
     pub(super) fn wait(&self) -> Option<Duration> {
         self.sweeps.as_ref().map(|sweeps| sweeps.wait(random()))
@@ -131,11 +122,11 @@ impl Sweeper {
 }
 
 /// Removes what a policy does not keep, so many at most, until the runtime ends or `stop` says so. Blocks on the disk.
-pub(super) fn sweep(host: &Host, policy: SweepPolicy, max: usize, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
+pub(crate) fn sweep(host: &Host, policy: SweepPolicy, max: usize, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
     let stop = || stop() || host.orders.is_closed();
     let planned = plan_some(&*host.store, policy, host.clock.now(), max, &stop)?;
     let done = sweep_through(planned, stop, |session, seq| host.store.delete_unused(session, seq));
-    host.orders.scrub();
+    host.orders.chore(Chore::Scrub);
     done
 }
 

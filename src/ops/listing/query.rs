@@ -69,42 +69,21 @@ impl SessionQuery {
         self.after.as_ref().is_none_or(|after| (last, session) < (after.last, &after.session))
     }
 
-    pub(super) fn filter(&self) -> Result<Filter, TapeError> {
-        if self.text.len() > TEXT_BYTES_MAX {
-            let what = format!("{} bytes are too many: the limit is {TEXT_BYTES_MAX}", self.text.len());
-            return Err(TapeError::Query { what });
-        }
-        Ok(Filter {
-            words: self.text.split_whitespace().map(str::to_lowercase).collect(),
-            agent: self.agent.clone(),
-            status: self.status,
-            hidden_too: self.shape == Shape::Tree,
-        })
+    /// Whether no more is looked for than may be.
+    pub(super) fn check(&self) -> Result<(), TapeError> {
+        let bytes = self.text.len();
+        let what = format!("{bytes} bytes are too many: the limit is {TEXT_BYTES_MAX}");
+        if bytes > TEXT_BYTES_MAX { Err(TapeError::Query { what }) } else { Ok(()) }
     }
-}
 
-/// What a session is looked at for.
-pub(super) struct Filter {
-    words: Vec<String>,
-    agent: Option<String>,
-    status: Option<SessionStatus>,
-    hidden_too: bool,
-}
-
-impl Filter {
+    /// Whether it is one of those that are wanted.
     pub(super) fn takes(&self, listed: &ListedSession) -> bool {
-        let hidden = listed.status == SessionStatus::Hidden && !self.hidden_too;
-        if self.status.map_or(hidden, |wanted| listed.status != wanted) {
-            return false;
-        }
-        if self.agent.is_some() && self.agent != listed.agent {
-            return false;
-        }
-        if self.words.is_empty() {
-            return true;
-        }
-        let text = format!("{}\n{}", listed.title.as_deref().unwrap_or_default(), listed.session).to_lowercase();
-        self.words.iter().all(|word| text.contains(word))
+        let is_out_of_sight = listed.status == SessionStatus::Hidden && self.shape == Shape::List;
+        let title = listed.title.as_deref().unwrap_or_default();
+        let text = || format!("{title}\n{}", listed.session).to_lowercase();
+        self.status.map_or(!is_out_of_sight, |wanted| listed.status == wanted)
+            && (self.agent.is_none() || self.agent == listed.agent)
+            && self.text.to_lowercase().split_whitespace().all(|word| text().contains(word))
     }
 }
 
@@ -157,6 +136,6 @@ mod tests {
     #[test]
     fn what_is_too_much_is_refused() {
         let query = SessionQuery { text: "x".repeat(TEXT_BYTES_MAX + 1), ..SessionQuery::default() };
-        assert!(query.filter().is_err());
+        assert!(query.check().is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     kernel::{Digest, Parent},
-    ops::listing::{ListCost, ListedSession, SessionPage, SessionQuery, Shape, beside, cursor_behind, query::Filter},
+    ops::listing::{ListCost, ListedSession, SessionPage, SessionQuery, Shape, beside, cursor_behind},
     tape::{
         Access, FORK_DEPTH_MAX, Fold, Folded, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
         TapeError,
@@ -29,29 +29,30 @@ fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
 
 /// A page; `None` where there is no index and none can be made. Only a damaged one is made anew: what is busy, or has no room, is
 /// there again later, with all that it took long to read.
-pub(super) fn page(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<Option<SessionPage>, TapeError> {
-    let cost = match look(store, query, filter) {
+pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
+    query.check()?;
+    let page = match look(store, query) {
         // It broke while it was read: made anew, it is asked once more.
         Err(TapeError::Index { is_damaged: true, .. }) if store.access() == Access::Write => {
             let healed = store.index_to_search().and_then(|mut index| index.heal());
-            healed.and_then(|()| look(store, query, filter))
+            healed.and_then(|()| look(store, query))
         }
-        cost => cost,
+        page => page,
     };
-    match cost {
+    match page {
         Err(TapeError::Index { .. }) => Ok(None),
         // Its files, or the one that is locked for them, cannot be made or opened just now.
         Err(TapeError::Io { path, .. }) if store.is_of_index(&path) => Ok(None),
-        cost => cost.map(Some),
+        page => page.map(Some),
     }
 }
 
-fn look(store: &Store, query: &SessionQuery, filter: &Filter) -> Result<SessionPage, TapeError> {
+fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
     let (brought, behind) = index.bring_rows(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
     let cost = ListCost { folders: brought.looked_at, tapes: brought.read, bytes: brought.bytes, rows: 0 };
     let mut rows = Rows { store, statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
-    let (mut sessions, is_more) = rows.newest_first(query, filter)?;
+    let (mut sessions, is_more) = rows.newest_first(query)?;
     let next = if is_more { cursor_behind(&sessions) } else { None };
     let cut = query.shape == Shape::Tree && rows.put_below(&mut sessions)?;
     sessions.iter_mut().try_for_each(|listed| rows.fill(listed))?;
@@ -77,7 +78,7 @@ fn digest(row: &SessionRow) -> Digest {
 
 impl Rows<'_> {
     /// So many sessions as a page has, and whether there are more; of a tree those at the top.
-    fn newest_first(&mut self, query: &SessionQuery, filter: &Filter) -> Result<(Vec<ListedSession>, bool), TapeError> {
+    fn newest_first(&mut self, query: &SessionQuery) -> Result<(Vec<ListedSession>, bool), TapeError> {
         let limit = query.page_limit();
         let mut found: Vec<ListedSession> = Vec::new();
         let mut after = query.after.as_ref().map(|after| (after.last, after.session.clone()));
@@ -90,7 +91,7 @@ impl Rows<'_> {
             after = Some((newest.last, session.clone()));
             for (session, row) in session_rows {
                 let listed = self.listed(session, &row)?;
-                if !filter.takes(&listed) {
+                if !query.takes(&listed) {
                     continue;
                 }
                 if found.len() == limit {
@@ -120,9 +121,7 @@ impl Rows<'_> {
         self.cost.rows += 1;
         let (created, last) = ((row.entries > 0).then_some(row.created), (row.entries > 0).then_some(row.last));
         let summary = SessionSummary { id: session, from: None, created, last, seq: row.seq, bytes: row.bytes };
-        let mut listed = ListedSession::bare(summary, &self.statuses);
-        listed.take(&digest(row));
-        listed.goes_on_from(fork_parent(row));
+        let mut listed = ListedSession::of(&summary, &self.statuses, Some(&digest(row)), fork_parent(row));
         listed.entries = Some(row.entries);
         // Of a fork's parent, and of what that goes on from itself.
         let mut next = fork_parent(row).cloned();

@@ -19,22 +19,18 @@ use crate::{
 
 pub(super) fn act(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles {
     let mut done = RestoredFiles { since: plan.since, key: bench.key.clone(), files: Vec::new(), refused: Vec::new() };
-    let is_done = |file: &&PlannedFile| match &file.step {
-        Step::Restore | Step::Delete => true,
-        Step::Conflict { .. } => how == Restore::Over,
-        Step::Nothing | Step::NotRestorable { .. } => false,
-    };
+    let mut work = Vec::new();
     for file in &plan.files {
         match &file.step {
+            Step::Nothing => {}
             Step::Conflict { why } if how != Restore::Over => done.refuse(file, why),
             Step::NotRestorable { why } => done.refuse(file, why),
-            _ => {}
+            Step::Restore | Step::Delete | Step::Conflict { .. } => work.push(file),
         }
     }
     // Deleting first gives room, and parts names of one file before its content goes back.
-    let (deletions, rest): (Vec<_>, Vec<_>) =
-        plan.files.iter().filter(is_done).partition(|file| file.target == FileState::Absent);
-    for file in deletions.into_iter().chain(rest) {
+    work.sort_by_key(|file| file.target != FileState::Absent);
+    for file in work {
         match (One { plan, file, bench, how }).put_back() {
             Ok(change) => done.files.extend(change),
             Err(why) => done.refuse(file, &why),
@@ -70,8 +66,7 @@ impl One<'_> {
         if let Now::Other(what) = &now {
             return Err(format!("it is {what}"));
         }
-        let has_mode = now.file().is_none_or(|now| self.file.mode.is_none_or(|mode| mode & 0o7777 == now.info.mode));
-        if now.is(&self.file.target) && has_mode {
+        if now.is(&self.file.target) && now.has(self.file.mode) {
             return Ok(None);
         }
         // Another name of a file that was put back a moment ago is as it should be, and was found above.
@@ -111,14 +106,8 @@ impl One<'_> {
 
     fn delete(&self, place: &WorkspacePath, before: FileState) -> Result<FileChange, String> {
         let change = FileChange { path: self.file.path.clone(), before, after: FileState::Absent };
-        self.note(&change, false);
-        match self.bench.workspace.remove_file(place) {
-            Ok(()) => Ok(change),
-            Err(error) => {
-                self.note(&change, true);
-                Err(error.to_string())
-            }
-        }
+        self.noted(&change, || self.bench.workspace.remove_file(place))?;
+        Ok(change)
     }
 
     fn write(
@@ -134,18 +123,19 @@ impl One<'_> {
         // What a fork takes from its parent is its own from now on.
         let mut image = self.bench.vault.keep(&content, image.mode);
         let mut change = FileChange { path: self.file.path.clone(), before, after: FileState::File(image.clone()) };
-        self.note(&change, false);
-        match self.bench.workspace.write(place, &content, &options) {
-            Ok(written) => {
-                image.mode = written.info.mode;
-                change.after = FileState::File(image);
-                Ok(change)
-            }
-            Err(error) => {
-                self.note(&change, true);
-                Err(error.to_string())
-            }
-        }
+        let written = self.noted(&change, || self.bench.workspace.write(place, &content, &options))?;
+        image.mode = written.info.mode;
+        change.after = FileState::File(image);
+        Ok(change)
+    }
+
+    /// Makes a change, which is noted before; where it cannot be made that is noted too.
+    fn noted<T>(&self, change: &FileChange, make: impl FnOnce() -> Result<T, WorkspaceError>) -> Result<T, String> {
+        self.note(change, false);
+        make().map_err(|error| {
+            self.note(change, true);
+            error.to_string()
+        })
     }
 
     fn note(&self, change: &FileChange, not_made: bool) {

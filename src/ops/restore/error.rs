@@ -3,28 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    error::{Kind, SendError},
-    kernel::{BadRecord, RefusedFile, RestoredFiles},
+    error::{Kind, OpenError, SendError},
+    kernel::{RefusedFile, RestoredFiles},
     ops::restore::FilePlan,
     tape::TapeError,
     tool::workspace::WorkspaceError,
     words::ids::Seq,
 };
-
-/// Why there is no plan.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// The tape cannot be read.
-    #[error(transparent)]
-    Tape(#[from] TapeError),
-    /// An entry of it cannot be understood.
-    #[error(transparent)]
-    Entry(#[from] BadRecord),
-    /// The workspace cannot be opened.
-    #[error("the workspace cannot be opened: {0}")]
-    Workspace(#[from] WorkspaceError),
-}
 
 /// What a restore did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +21,7 @@ pub struct Restored {
     pub files: Arc<RestoredFiles>,
 }
 
-/// Why files were not put back.
+/// Why files were not put back, or there is no plan that says how they would be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -63,9 +48,12 @@ pub enum RestoreError {
     /// The tools of this runtime do not work on files, or not here. Nothing was done.
     #[error("the tools of this runtime change no files here, so there is nothing to restore")]
     NoFiles,
-    /// There is no plan. Nothing was done.
+    /// The tape cannot be read. Nothing was done.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Open(#[from] OpenError),
+    /// The workspace cannot be opened. Nothing was done.
+    #[error("the workspace cannot be opened: {0}")]
+    Workspace(#[from] WorkspaceError),
     /// The session cannot be asked. Nothing was done.
     #[error(transparent)]
     Session(#[from] SendError),
@@ -106,15 +94,9 @@ fn refused(plan: &FilePlan) -> String {
     format!("{}{more}", shown.join("; "))
 }
 
-impl PlanError {
-    /// What a caller can do about it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self {
-            PlanError::Tape(error) => error.kind(),
-            PlanError::Entry(_) => Kind::Damaged,
-            PlanError::Workspace(_) => Kind::Invalid,
-        }
+impl From<TapeError> for RestoreError {
+    fn from(error: TapeError) -> RestoreError {
+        OpenError::from(error).into()
     }
 }
 
@@ -125,8 +107,8 @@ impl RestoreError {
         match self {
             RestoreError::Busy { .. } => Kind::Busy,
             RestoreError::Refused { .. } => Kind::Stale,
-            RestoreError::NoFiles => Kind::Invalid,
-            RestoreError::Plan(error) => error.kind(),
+            RestoreError::NoFiles | RestoreError::Workspace(_) => Kind::Invalid,
+            RestoreError::Open(error) => error.kind(),
             RestoreError::Session(error) => error.kind(),
             RestoreError::NotRecorded { .. } | RestoreError::CutOff => Kind::Retry,
             RestoreError::Partly { .. } => Kind::Storage,

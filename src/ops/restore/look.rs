@@ -40,6 +40,11 @@ impl Now {
         }
     }
 
+    /// Whether it is no file, or one of that mode, where one is named.
+    pub(super) fn has(&self, mode: Option<u32>) -> bool {
+        self.file().is_none_or(|file| mode.is_none_or(|mode| mode & 0o7777 == file.info.mode))
+    }
+
     pub(super) fn file(&self) -> Option<&NowFile> {
         match self {
             Now::File(file) => Some(file),
@@ -52,9 +57,7 @@ impl Now {
 pub(super) fn at<'p>(workspace: &Workspace, paths: impl Iterator<Item = &'p String>) -> BTreeMap<String, Now> {
     let mut found = BTreeMap::new();
     for path in paths {
-        if !found.contains_key(path) {
-            found.insert(path.clone(), one(workspace, path));
-        }
+        found.entry(path.clone()).or_insert_with(|| one(workspace, path));
     }
     found
 }

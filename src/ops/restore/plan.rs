@@ -72,6 +72,14 @@ pub enum Step {
     },
 }
 
+impl PlannedFile {
+    fn new(path: &str, step: Step, made: &[&Made], target: FileState, now: Now) -> PlannedFile {
+        let mut by: Vec<Seq> = made.iter().map(|made| made.by).collect();
+        by.dedup();
+        PlannedFile { path: path.to_owned(), step, by, others_between: false, diff: None, target, mode: None, now }
+    }
+}
+
 impl FilePlan {
     /// The files that a restore would change.
     pub fn to_change(&self) -> impl Iterator<Item = &PlannedFile> {
@@ -126,8 +134,7 @@ pub(super) fn back(done: &RestoredFiles, upto: Seq, now: &dyn Fn(&str) -> Now) -
             FileState::File(image) => Some(image.mode),
             _ => None,
         };
-        let (path, target) = (change.path.clone(), change.before.clone());
-        PlannedFile { path, step, by: vec![upto], others_between: false, diff: None, target, mode, now }
+        PlannedFile { by: vec![upto], mode, ..PlannedFile::new(&change.path, step, &[], change.before.clone(), now) }
     });
     FilePlan { since: upto, upto, files: files.collect(), silent: Vec::new() }
 }
@@ -145,16 +152,7 @@ fn elsewhere(path: &str, own: &[&Made]) -> PlannedFile {
             _ => "it is not in the session's workspace".to_owned(),
         },
     };
-    PlannedFile {
-        path: path.to_owned(),
-        step: Step::NotRestorable { why },
-        by: named(own),
-        others_between: false,
-        diff: None,
-        target: before.clone(),
-        mode: None,
-        now: Now::Absent,
-    }
+    PlannedFile::new(path, Step::NotRestorable { why }, own, before.clone(), Now::Absent)
 }
 
 /// What becomes of one path. `all` are the changes of the file by whatever name, `own` those by this one.
@@ -176,16 +174,7 @@ fn one(path: &str, own: &[&Made], all: &[&Made], now: &Now, kept: &dyn Fn(&str) 
     let step = step(&target, last, now, mode, kept);
     let pairs = all.windows(2).filter(|pair| !pair[0].uncertain);
     let others_between = pairs.into_iter().any(|pair| are_apart(&pair[0].change.after, &pair[1].change.before));
-    PlannedFile {
-        path: path.to_owned(),
-        step,
-        by: named(all),
-        others_between,
-        diff: None,
-        target,
-        mode,
-        now: now.clone(),
-    }
+    PlannedFile { others_between, mode, ..PlannedFile::new(path, step, all, target, now.clone()) }
 }
 
 fn step(
@@ -195,8 +184,7 @@ fn step(
     mode: Option<u32>,
     kept: &dyn Fn(&str) -> bool,
 ) -> Step {
-    let has_mode = now.file().is_none_or(|file| mode.is_none_or(|mode| mode & 0o7777 == file.info.mode));
-    if now.is(target) && has_mode {
+    if now.is(target) && now.has(mode) {
         return Step::Nothing;
     }
     let cannot = |why: &str| Step::NotRestorable { why: why.to_owned() };
@@ -235,10 +223,4 @@ fn are_apart(after: &FileState, before: &FileState) -> bool {
         }
         (after, before) => after != before,
     }
-}
-
-fn named(made: &[&Made]) -> Vec<Seq> {
-    let mut by: Vec<Seq> = made.iter().map(|made| made.by).collect();
-    by.dedup();
-    by
 }

@@ -93,17 +93,14 @@ impl PlannedFile {
     }
 
     fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, why) = match &self.step {
-            Step::Restore => ("restore", None),
-            Step::Delete => ("delete", None),
-            Step::Nothing => ("as it was", None),
-            Step::Conflict { why } => ("refused", Some(why)),
-            Step::NotRestorable { why } => ("not restorable", Some(why)),
+        let word = match &self.step {
+            Step::Restore => "restore",
+            Step::Delete => "delete",
+            Step::Nothing => "as it was",
+            Step::Conflict { .. } => "refused",
+            Step::NotRestorable { .. } => "not restorable",
         };
-        write!(f, "{word:9} {}", self.path)?;
-        if let Some(why) = why {
-            write!(f, ": {}", plain(why))?;
-        }
+        write!(f, "{word:9} {}", self.in_a_line())?;
         let changes = !matches!(self.step, Step::Nothing);
         if let (Some(mode), true, Some(now)) = (self.mode, changes, self.now.file())
             && mode != now.info.mode

@@ -152,7 +152,7 @@ impl Scene {
     /// Restores, and records it.
     pub(super) fn restore(&mut self, since: Seq, how: Restore) -> RestoredFiles {
         let (plan, bench) = self.prepare(since);
-        let done = carry_out(&plan, &bench, how);
+        let done = act::act(&plan, &bench, how);
         self.push(None, Record::Restored(Arc::new(done.clone())));
         done
     }

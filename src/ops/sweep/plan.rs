@@ -30,30 +30,67 @@ pub(super) type Ask<'a> = dyn FnMut(&Candidate) -> ControlFlow<(), Option<KeptRe
 
 /// What goes, of sessions that are sorted by their last use, newest first.
 pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, ask: &mut Ask<'_>) -> Sweep {
+    let place: BTreeMap<&SessionId, usize> = candidates.iter().enumerate().map(|(n, one)| (&one.session, n)).collect();
     let mut rank = 0;
-    let mut taken: Vec<Option<SweepReason>> = candidates.iter().map(|one| taken(policy, one, now, &mut rank)).collect();
-    let mut leaving = Leaving::new(candidates, ask);
-    leaving.let_go(|n| taken[n].is_some(), 0);
-    if let Some(max) = policy.bytes_max {
-        leaving.let_go(|_| true, max);
-        // Of what is over the limit all the same, it is said of each.
-        let is_held = leaving.bytes_left <= max;
-        for (why, _) in taken.iter_mut().zip(&leaving.is_gone).filter(|(_, is_gone)| **is_gone || !is_held) {
-            why.get_or_insert(SweepReason::TooManyBytes { max });
+    let one = |candidate| One {
+        candidate,
+        taken: taken(policy, candidate, now, &mut rank),
+        stays: candidate.protected.clone(),
+        forks_left: candidate.forks.len(),
+        origins: Vec::new(),
+        is_gone: false,
+    };
+    let mut all: Vec<One<'_>> = candidates.iter().map(one).collect();
+    for (n, one) in candidates.iter().enumerate() {
+        one.forks.iter().filter_map(|fork| place.get(fork)).for_each(|fork| all[*fork].origins.push(n));
+    }
+    let mut order = Vec::new();
+    let mut bytes_left = candidates.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
+    // First all that the other limits take. Then whatever may go, until no more than these bytes are left.
+    for max in [None].into_iter().chain(policy.bytes_max.map(Some)) {
+        let may_go = |one: &One<'_>| one.is_free() && (max.is_some() || one.taken.is_some());
+        // The later one stands in the list, the longer ago it was used.
+        let mut next: BinaryHeap<usize> = (0..all.len()).filter(|n| may_go(&all[*n])).collect();
+        while let Some(n) = next.pop().filter(|_| max.is_none_or(|max| bytes_left > max)) {
+            match ask(all[n].candidate) {
+                ControlFlow::Break(()) => break,
+                ControlFlow::Continue(Some(why)) => {
+                    all[n].stays = Some(why);
+                    continue;
+                }
+                ControlFlow::Continue(None) => {}
+            }
+            all[n].is_gone = true;
+            order.push(n);
+            bytes_left = bytes_left.saturating_sub(all[n].candidate.bytes);
+            for origin in std::mem::take(&mut all[n].origins) {
+                all[origin].forks_left -= 1;
+                if may_go(&all[origin]) {
+                    next.push(origin);
+                }
+            }
         }
     }
-    let mut sweep = Sweep::default();
-    for (n, one) in candidates.iter().enumerate().rev().filter(|(n, _)| taken[*n].is_some() && !leaving.is_gone[*n]) {
-        let fork = || leaving.needed_by(n).map(|fork| KeptReason::ForkStays(fork.clone()));
-        let why = leaving.stays[n].clone().or_else(fork);
-        sweep.kept.extend(why.map(|why| KeptSession { session: one.session.clone(), why }));
+    if let Some(max) = policy.bytes_max {
+        // Of what is over the limit all the same, it is said of each.
+        let is_held = bytes_left <= max;
+        for one in all.iter_mut().filter(|one| one.is_gone || !is_held) {
+            one.taken.get_or_insert(SweepReason::TooManyBytes { max });
+        }
     }
-    for n in leaving.order {
-        let Candidate { last, seq, bytes, .. } = candidates[n];
-        let session = candidates[n].session.clone();
-        sweep.gone.extend(taken[n].map(|why| SweptSession { session, last, seq, bytes, why }));
-    }
-    sweep
+    let swept = |n: usize| {
+        let Candidate { session, last, seq, bytes, .. } = all[n].candidate;
+        let (session, last, seq, bytes) = (session.clone(), *last, *seq, *bytes);
+        all[n].taken.map(|why| SweptSession { session, last, seq, bytes, why })
+    };
+    let kept = |one: &One<'_>| {
+        let stays = |fork: &&SessionId| place.get(*fork).is_none_or(|n| !all[*n].is_gone);
+        let needed_by = || one.candidate.forks.iter().find(stays).cloned().map(KeptReason::ForkStays);
+        let why = one.stays.clone().or_else(needed_by)?;
+        Some(KeptSession { session: one.candidate.session.clone(), why })
+    };
+    let staying = all.iter().rev().filter(|one| one.taken.is_some() && !one.is_gone);
+    Sweep { gone: order.into_iter().filter_map(swept).collect(), kept: staying.filter_map(kept).collect() }
 }
 
 /// Why a limit takes it, but for that of bytes. `rank` counts those with an entry.
@@ -69,79 +106,23 @@ fn taken(policy: SweepPolicy, one: &Candidate, now: Millis, rank: &mut usize) ->
     }
 }
 
-/// Sessions on their way out: one that others go on from only when all of those are gone.
-struct Leaving<'c, 'a> {
-    candidates: &'c [Candidate],
-    ask: &'c mut Ask<'a>,
-    /// Where each session stands among them.
-    place: BTreeMap<&'c SessionId, usize>,
-    /// How many forks of each are not gone. One that was not looked at, because it was made since or cannot be read, never goes.
-    forks_left: Vec<usize>,
-    /// What each goes on from.
-    origins: Vec<Vec<usize>>,
-    /// Why each stays in any case.
-    stays: Vec<Option<KeptReason>>,
-    is_gone: Vec<bool>,
-    /// Those that are gone, in the order in which they went.
-    order: Vec<usize>,
-    /// The size of all that are not gone.
-    bytes_left: u64,
+/// A candidate while the plan is made.
+struct One<'c> {
+    candidate: &'c Candidate,
+    /// Why a limit takes it.
+    taken: Option<SweepReason>,
+    /// Why it stays all the same.
+    stays: Option<KeptReason>,
+    /// How many forks of it are not gone. One that was not looked at, because it was made since or cannot be read, never goes.
+    forks_left: usize,
+    /// What it goes on from.
+    origins: Vec<usize>,
+    is_gone: bool,
 }
 
-impl<'c, 'a> Leaving<'c, 'a> {
-    fn new(candidates: &'c [Candidate], ask: &'c mut Ask<'a>) -> Leaving<'c, 'a> {
-        let place: BTreeMap<_, _> = candidates.iter().enumerate().map(|(n, one)| (&one.session, n)).collect();
-        let mut origins = vec![Vec::new(); candidates.len()];
-        for (n, one) in candidates.iter().enumerate() {
-            one.forks.iter().filter_map(|fork| place.get(fork)).for_each(|fork| origins[*fork].push(n));
-        }
-        Leaving {
-            candidates,
-            ask,
-            place,
-            forks_left: candidates.iter().map(|one| one.forks.len()).collect(),
-            origins,
-            stays: candidates.iter().map(|one| one.protected.clone()).collect(),
-            is_gone: vec![false; candidates.len()],
-            order: Vec::new(),
-            bytes_left: candidates.iter().fold(0, |sum, one| sum.saturating_add(one.bytes)),
-        }
-    }
-
-    fn is_free(&self, n: usize) -> bool {
-        self.stays[n].is_none() && self.forks_left[n] == 0 && !self.is_gone[n]
-    }
-
-    /// Lets those go that may, the one first that was used longest ago, until so many bytes are left; all of them where that is 0.
-    fn let_go(&mut self, may_go: impl Fn(usize) -> bool, bytes: u64) {
-        // The later one stands in the list, the longer ago it was used.
-        let mut next: BinaryHeap<usize> =
-            (0..self.candidates.len()).filter(|n| self.is_free(*n) && may_go(*n)).collect();
-        while let Some(n) = next.pop().filter(|_| bytes == 0 || self.bytes_left > bytes) {
-            match (self.ask)(&self.candidates[n]) {
-                ControlFlow::Break(()) => return,
-                ControlFlow::Continue(Some(why)) => {
-                    self.stays[n] = Some(why);
-                    continue;
-                }
-                ControlFlow::Continue(None) => {}
-            }
-            self.is_gone[n] = true;
-            self.order.push(n);
-            self.bytes_left = self.bytes_left.saturating_sub(self.candidates[n].bytes);
-            for origin in self.origins[n].clone() {
-                self.forks_left[origin] -= 1;
-                if self.is_free(origin) && may_go(origin) {
-                    next.push(origin);
-                }
-            }
-        }
-    }
-
-    /// The fork that stays and goes on from this one.
-    fn needed_by(&self, n: usize) -> Option<&'c SessionId> {
-        let stays = |fork: &&SessionId| self.place.get(*fork).is_none_or(|fork| !self.is_gone[*fork]);
-        self.candidates[n].forks.iter().find(stays)
+impl One<'_> {
+    fn is_free(&self) -> bool {
+        self.stays.is_none() && self.forks_left == 0 && !self.is_gone
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     SendError,
+    session::BranchError,
     session::Rollback,
-    session::RollbackError,
     tape::tests::support::{FakeDisk, own_folder, small, store_on},
 };
 
-type Undone = Result<Rollback, RollbackError>;
+type Undone = Result<Rollback, BranchError>;
 
 /// Begins a change of the title, whose entry waits at a disk that stands still, and an undo behind it; then `goes_on`. Gives what
 /// each was told, and what an undo after that is.
@@ -46,7 +46,7 @@ async fn an_undo_waits_for_what_is_on_its_way_to_the_tape() {
     let (titled, undone, again) = undo_behind_a_slow_entry(FakeDisk::open_up).await;
     titled.unwrap();
     assert_eq!(undone.unwrap().gone.len(), 1);
-    assert!(matches!(again, Err(RollbackError::NoPoint(_))), "it was done once: {again:?}");
+    assert!(matches!(again, Err(BranchError::NoPoint(_))), "it was done once: {again:?}");
 }
 
 /// Where it never comes there, nothing was worked out, and the same again works.
@@ -58,6 +58,6 @@ async fn an_undo_behind_what_the_disk_refused_is_told_so() {
     };
     let (titled, undone, again) = undo_behind_a_slow_entry(refuse).await;
     assert!(matches!(titled, Err(SendError::Storage(_))), "{titled:?}");
-    assert!(matches!(undone, Err(RollbackError::Session(SendError::Storage(_)))), "{undone:?}");
+    assert!(matches!(undone, Err(BranchError::Session(SendError::Storage(_)))), "{undone:?}");
     assert_eq!(again.unwrap().gone.len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    actor::{activation::Activation, child::SpawnArgs},
+    actor::{activation::Activation, bring_up::bring_up, child::SpawnArgs},
     error::SpawnError,
     kernel::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder, Tie},
     words::message::Message,
@@ -34,7 +34,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let spawn = Spawn { child: id, order, link: Link::default() };
     let spawned = parent.slot.command(spawn).unwrap().1;
     let aborted = parent.slot.command(Abort { reason: "enough".to_owned() }).unwrap().1;
-    let held = spawned.await.unwrap().unwrap();
+    spawned.await.unwrap().unwrap();
     aborted.await.unwrap().unwrap();
     let state = parent.state().await.unwrap();
     let (ticket, order) = match state.open.iter().next() {
@@ -43,7 +43,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     };
     until("its watcher looks for it", || slot.asked() == 1).await;
     let (giver, id) = (parent.clone(), child.clone());
-    let given = tokio::spawn(async move { giver.child(id, held).await });
+    let given = tokio::spawn(async move { giver.child(id, ticket).await });
     // It has looked at the parent, and stands behind the watcher.
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -59,7 +59,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
 
     // The same where the parent was looked at before it was told to stop.
     let late = SpawnArgs { order, ..spawn_args(&child, &parent, ticket) };
-    let up = runtime.inner.host.nursery.get().unwrap().bring_up(late).await.map(drop);
+    let up = bring_up(runtime.inner.host.clone(), late).await.map(drop);
     assert!(matches!(up, Err(OpenError::Tape(TapeError::Missing { .. }))), "{up:?}");
     assert!(!exists(), "its parent was not asked once more");
     assert!(runtime.shutdown().await.is_empty());
@@ -71,12 +71,11 @@ async fn a_child_that_is_stuck_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
     let parent = create(&runtime, folder.path()).await;
-    // Two ids that had one of sixteen keyed_mutex together.
+    // Two ids that had one of sixteen locks together.
     let [a, q] = ["a", "q"].map(|id| id.parse::<SessionId>().unwrap());
     let flight = stuck(&runtime, &a);
     let slot = runtime.session(&a).slot;
-    let nursery = runtime.inner.host.nursery.get().unwrap().clone();
-    let waits = tokio::spawn(nursery.bring_up(spawn_args(&a, &parent, Seq(1))));
+    let waits = tokio::spawn(bring_up(runtime.inner.host.clone(), spawn_args(&a, &parent, Seq(1))));
     until("it is looked for", || slot.asked() == 1).await;
     let options = SessionOptions::new(folder.path()).profile(Profile::Auto).id(q);
     let child = timeout(SOON, parent.spawn_child(options, "hello", Link::default())).await;

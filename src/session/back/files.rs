@@ -6,7 +6,7 @@ use crate::{
     error::SendError,
     kernel::{BranchSummary, RecordRestored, RestoredFiles, RollbackTarget, RolledBack},
     ops::restore::{self, Bench, FilePlan, Restore, RestoreError},
-    session::{Rollback, RollbackError, Session},
+    session::{BranchError, Rollback, Session},
     words::ids::{MessageId, Seq},
 };
 
@@ -24,22 +24,13 @@ pub struct RollbackPlan {
     pub files: FilePlan,
 }
 
-impl From<RestoreError> for RollbackError {
-    fn from(error: RestoreError) -> RollbackError {
-        match error {
-            RestoreError::Session(error) => error.into(),
-            other => RollbackError::Files(Arc::new(other)),
-        }
-    }
-}
-
 impl Session {
     /// What going back to there would do to the conversation and to the files that calls changed behind it: a plan with a diff.
     /// Changes nothing.
     ///
     /// # Errors
-    /// As [`Session::rollback`]; [`RollbackError::Files`] where the workspace cannot be read.
-    pub async fn plan_rollback(&self, to: impl Into<RollbackTarget>) -> Result<RollbackPlan, RollbackError> {
+    /// As [`Session::rollback`]; [`BranchError::Files`] where the workspace cannot be read.
+    pub async fn plan_rollback(&self, to: impl Into<RollbackTarget>) -> Result<RollbackPlan, BranchError> {
         let (_, back) = self.way_back(to.into()).await?;
         let files = self.changes(back.to).await?;
         let RolledBack { to, gone, again, .. } = Arc::unwrap_or_clone(back);
@@ -52,11 +43,11 @@ impl Session {
         back: Arc<RolledBack>,
         summary: Option<Arc<BranchSummary>>,
         how: Restore,
-    ) -> Result<Rollback, RollbackError> {
+    ) -> Result<Rollback, BranchError> {
         let session = self.clone();
         // A task of its own: whoever stops waiting does not leave it half done.
         let work = async move { session.put_back_and_record(back, summary, how).await };
-        self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| RollbackError::from(RestoreError::CutOff))?
+        self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| BranchError::from(RestoreError::CutOff))?
     }
 
     async fn put_back_and_record(
@@ -64,22 +55,9 @@ impl Session {
         back: Arc<RolledBack>,
         summary: Option<Arc<BranchSummary>>,
         how: Restore,
-    ) -> Result<Rollback, RollbackError> {
+    ) -> Result<Rollback, BranchError> {
         let tools = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
-        let (host, id, since) = (self.host.clone(), self.id().clone(), back.to);
-        // The next incarnation waits for this, and not for the answers to what follows, which it gives.
-        let put_back = self.slot.tasks().spawn_blocking(move || {
-            let (plan, bench) = restore::prepare(&*host.store, &id, since, tools).map_err(RestoreError::from)?;
-            #[cfg(feature = "fault-injection")]
-            let bench = bench.with_faults(host.store.faults());
-            if how == Restore::Whole && plan.refused().next().is_some() {
-                return Err(RestoreError::Refused { plan: Box::new(plan) });
-            }
-            let done = restore::carry_out(&plan, &bench, how);
-            Ok((done, bench))
-        });
-        let (done, bench) = put_back.await.map_err(|_| RestoreError::CutOff)??;
-        let done = Arc::new(done);
+        let (done, bench) = self.put_back(back.to, tools, how).await?;
         if how == Restore::Whole && !done.refused.is_empty() {
             // Something went wrong on the way: a full disk, somebody who wrote at that moment.
             let left = self.put_forth(&done, back.from, bench).await;
@@ -88,8 +66,9 @@ impl Session {
         fault!(self.host.store.faults(), "back.files", self.id().as_str());
         let from = back.from;
         let files = (!done.files.is_empty() || !done.refused.is_empty()).then(|| done.clone());
-        match self.record(back, files, summary).await {
-            Err(RollbackError::Session(error)) if was_refused(&error) => {
+        match self.record_rollback(back, files, summary).await {
+            // The session said no: the entry is not on the tape, and will not be.
+            Err(BranchError::Session(error)) if !matches!(error, SendError::Unsettled { .. }) => {
                 let left = self.put_forth(&done, from, bench).await;
                 if left == 0 { Err(error.into()) } else { Err(RestoreError::Partly { files: done, left }.into()) }
             }
@@ -112,9 +91,4 @@ impl Session {
         }
         left
     }
-}
-
-/// Whether the session said no: the entry is not on the tape, and will not be.
-fn was_refused(error: &SendError) -> bool {
-    !matches!(error, SendError::Unsettled { .. })
 }

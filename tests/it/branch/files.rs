@@ -8,7 +8,7 @@ use tamtam::{
     model::{Reply, Scripted},
     ops::{Restore, RestoreError},
     permission::Profile,
-    session::{MergeError, Point, Record, RollbackError, RollbackOptions, RollbackTarget},
+    session::{BranchError, Point, Record, RollbackOptions, RollbackTarget},
     tape::Deleted,
     tools,
 };
@@ -128,7 +128,7 @@ async fn a_rollback_is_refused_by_the_name_of_a_file_that_changed_behind_our_bac
     let (before, all) = (newest(&session).await, named(&[("a", "mine"), ("b", "new")]));
     let point = Point::BeforeMessage("2".into());
     let refused = session.rollback_with(point.clone(), whole()).await.unwrap_err();
-    let RollbackError::Files(why) = &refused else { panic!("{refused:?}") };
+    let BranchError::Files(why) = &refused else { panic!("{refused:?}") };
     assert!(matches!(&**why, RestoreError::Refused { plan } if plan.refused().count() == 1));
     assert!(refused.to_string().contains("a: someone else changed it since"), "{refused}");
     assert_eq!((files(folder.path()), newest(&session).await, seen(&session).await.len()), (all, before, 12));
@@ -167,7 +167,7 @@ async fn files_are_put_forth_again_where_the_conversation_does_not_go_back() {
     order(&session, "4", "hello").await;
     go_on.send(()).unwrap();
     let refused = back.await.unwrap().unwrap_err();
-    assert!(matches!(&refused, RollbackError::Session(_)), "{refused:?}");
+    assert!(matches!(&refused, BranchError::Session(_)), "{refused:?}");
     assert_eq!((files(folder.path()), seen(&session).await.len()), (all, 14));
     // Both ways are on the tape, so a later plan knows what was done.
     let entries = crate::back::entries(&session).await;
@@ -206,7 +206,7 @@ async fn files_that_a_merged_fork_changed_go_back_with_the_merge() {
         session.rollback_with(RollbackTarget::Redo, whole()).await.unwrap();
         assert_eq!(files(folder.path()), named(&[("a", "two"), ("b", "new"), ("c", "kept")]));
         if deleted {
-            assert!(matches!(session.merge(fork.id()).await, Err(MergeError::Open(_))));
+            assert!(matches!(session.merge(fork.id()).await, Err(BranchError::Open(_))));
         } else {
             fork.restore(Seq(1), Restore::Rest).await.unwrap();
             assert_eq!(files(folder.path()), [], "the fork knows what its parent did before it");

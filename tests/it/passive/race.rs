@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tamtam::{Message, SendError, session::PassivateError};
+use tamtam::{
+    Message, SendError,
+    session::{PassivateError, Refusal},
+};
 
 use super::{Arc, ask, counts, create, said, start};
 
@@ -104,7 +107,7 @@ async fn invariant_17_restart_against_send_and_sleep_loses_and_doubles_nothing()
                 let message = Message::user(sent.to_string());
                 // What does not fit is sent again, and is the same message.
                 while let Err(full) = runtime.session(&id).prompt(message.clone()).await {
-                    assert!(matches!(full, SendError::InboxFull { .. }), "{full}");
+                    assert!(matches!(full, SendError::Refused(Refusal::InboxFull { .. })), "{full}");
                     tokio::task::yield_now().await;
                 }
             }

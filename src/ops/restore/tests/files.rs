@@ -238,7 +238,7 @@ fn a_restore_that_was_cut_off_is_finished_by_the_next() {
     let edited = scene.seq();
     let (mut plan, bench) = scene.prepare(before);
     plan.files.truncate(1);
-    drop(carry_out(&plan, &bench, Restore::Whole));
+    drop(act::act(&plan, &bench, Restore::Whole));
     assert_eq!((scene.text("a"), scene.text("b")), ("old\n".into(), "new\n".into()));
     assert_eq!(scene.steps(edited), [("a".to_owned(), Step::Restore)], "what was done can be undone");
     let done = scene.back(before);
@@ -489,7 +489,7 @@ fn a_folder_that_takes_no_change_is_named_and_the_rest_is_put_back() {
             set_thread_res_gid(nobody.1, nobody.1, nobody.1).unwrap();
             set_thread_res_uid(nobody.0, nobody.0, nobody.0).unwrap();
         }
-        carry_out(&plan, &bench, Restore::Whole)
+        act::act(&plan, &bench, Restore::Whole)
     };
     let done = std::thread::scope(|scope| scope.spawn(work).join().unwrap());
     set_mode(&scene, "shut", 0o755);
@@ -542,7 +542,7 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
     assert_eq!(scene.steps(before).len(), 2, "of the parent it is a call that was cut off");
 
     let (plan, bench) = scene.prepare(before);
-    drop(carry_out(&plan, &bench, Restore::Whole));
+    drop(act::act(&plan, &bench, Restore::Whole));
     assert_eq!((scene.text("f"), scene.text("g")), ("old\n".into(), "old\n".into()));
     assert_eq!(seen_by_fork(&scene, forked_at).0, [], "a restore of the parent is the parent's");
     scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });

@@ -1,0 +1,68 @@
+//! What the tape of a session says, read beside its actor; and one entry more on the tape of a session that nobody has open.
+
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, channel},
+};
+
+use crate::{
+    error::OpenError,
+    kernel::{Entry, Record, Recorded, State},
+    tape::{self, Appended, TapeError, TapeStore, TapeStoreExt as _, TapeWriter},
+    words::ids::{Millis, Seq, SessionId},
+};
+
+/// The entries that lines of a session's tape hold.
+pub(crate) fn entries<'l>(
+    session: &SessionId,
+    lines: impl IntoIterator<Item = &'l tape::Entry>,
+) -> Result<Vec<Entry>, OpenError> {
+    let entries: Result<_, _> = lines.into_iter().map(Entry::from_tape).collect();
+    entries.map_err(|bad| OpenError::damaged(session, bad))
+}
+
+/// The state that they make.
+pub(crate) fn state(session: &SessionId, lines: &[tape::Entry]) -> Result<State, OpenError> {
+    let begins = "a tape begins with a state";
+    State::fold(entries(session, lines)?).ok_or_else(|| OpenError::damaged(session, begins))
+}
+
+/// A session that is claimed for one entry. Dropped, it is given back.
+pub(crate) struct Claimed {
+    tape: Box<dyn TapeWriter>,
+    settled: Receiver<Result<Seq, TapeError>>,
+    /// What its entries make.
+    pub(crate) state: State,
+}
+
+impl Claimed {
+    /// Claims and reads a session that nobody has open. Blocks on the disk.
+    pub(crate) fn of(store: &dyn TapeStore, session: &SessionId) -> Result<Claimed, OpenError> {
+        let (settle, settled) = channel();
+        // Nobody waits where the append was answered at once.
+        let loaded = store.load(session, Arc::new(move |result| drop(settle.send(result))))?;
+        if let Some(damage) = loaded.read_only {
+            return Err(TapeError::Damaged(damage).into());
+        }
+        Ok(Claimed { state: state(session, &loaded.entries)?, tape: loaded.tape, settled })
+    }
+
+    /// Appends what was done to it, as an input of that kind would have, and gives the entry once the tape has it.
+    pub(crate) fn record(mut self, now: Millis, input: &'static str, record: Record) -> Result<Seq, TapeError> {
+        let entry = Entry {
+            seq: self.state.seq.next(),
+            time: now.max(self.state.time),
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            input: Some(Recorded::new(input)),
+            record,
+        };
+        let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
+        match self.tape.append(&[line]) {
+            Appended::Now(done) => done,
+            Appended::Later => self.settled.recv().unwrap_or(Err(TapeError::Closed)),
+        }
+    }
+}
