@@ -14,6 +14,8 @@
 //! - `prev` stands on the first line of every file but the first: the sum that this file goes on from.
 //!   So a file can be read without the ones before it.
 
+mod glance;
+
 use std::{borrow::Cow, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,7 @@ use crate::{
     tape::{Cause, Entry, TapeError},
     words::ids::{Millis, Seq, SessionId},
 };
+pub(super) use glance::{Glance, Link, glance, head_seq};
 
 /// The format version that is read and written.
 pub(super) const VERSION: u64 = 1;
@@ -427,60 +430,10 @@ fn prev_of(line: &[u8]) -> Option<Sum> {
     Sum::parse(serde_json::from_slice::<Prev<'_>>(line).ok()?.prev?)
 }
 
-/// What a line says of itself. The chain is not checked.
-#[derive(Deserialize)]
-pub(super) struct Glance {
-    pub(super) seq: Seq,
-    pub(super) time: Millis,
-    /// How many lines of the same append follow.
-    #[serde(default)]
-    pub(super) more: u64,
-}
-
-/// A line as a link of the chain, looked at by itself.
-pub(super) struct Link<'a> {
-    pub(super) sum: Sum,
-    pub(super) time: Millis,
-    pub(super) more: u64,
-    line: &'a [u8],
-}
-
-impl<'a> Link<'a> {
-    pub(super) fn of(line: &'a [u8]) -> Option<Link<'a>> {
-        let (sum, seen) = (Sum::at_end_of(line)?, glance(line)?);
-        Some(Link { sum, time: seen.time, more: seen.more, line })
-    }
-
-    /// What the first line of a file says that it goes on from.
-    pub(super) fn prev(&self) -> Sum {
-        prev_of(self.line).unwrap_or(Sum::START)
-    }
-
-    pub(super) fn follows(&self, before: Sum) -> bool {
-        before.next(&self.line[..self.line.len() - SUM_FIELD_BYTES]) == self.sum
-    }
-}
-
-/// The seq that a line says, from its beginning alone: it stands behind the version and the session.
-pub(super) fn head_seq(line: &[u8]) -> Option<Seq> {
-    let behind_version = line.strip_prefix(b"{\"v\":")?;
-    let digits = behind_version.iter().position(|b| !b.is_ascii_digit())?;
-    let behind_session = behind_version[digits..].strip_prefix(b",\"session\":\"")?;
-    let name = memchr::memchr(b'"', behind_session)?;
-    let seq = behind_session[name..].strip_prefix(b"\",\"seq\":")?;
-    let digits = seq.iter().position(|b| !b.is_ascii_digit())?;
-    std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
-}
-
 /// The entry of a line that was found sound before.
 #[cfg(feature = "sqlite")]
 pub(super) fn entry_of(line: &[u8]) -> Option<Entry> {
     serde_json::from_slice::<Line<'_>>(line).ok().map(Line::entry)
-}
-
-/// Looks at a line that is complete in itself: to list, and to find one's way.
-pub(super) fn glance(line: &[u8]) -> Option<Glance> {
-    serde_json::from_slice(line).ok()
 }
 
 #[cfg(test)]

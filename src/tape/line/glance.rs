@@ -1,0 +1,58 @@
+//! One line looked at by itself, without the lines before it: to find one's way in a file that is not read whole.
+//!
+//! Nothing here says that a line is sound: only the chain does, from the first line of a file on.
+
+use serde::Deserialize;
+
+use super::{SUM_FIELD_BYTES, Sum, prev_of};
+use crate::words::ids::{Millis, Seq};
+
+/// What a line says of itself. The chain is not checked.
+#[derive(Deserialize)]
+pub(in crate::tape) struct Glance {
+    pub(in crate::tape) seq: Seq,
+    pub(in crate::tape) time: Millis,
+    /// How many lines of the same append follow.
+    #[serde(default)]
+    pub(in crate::tape) more: u64,
+}
+
+/// A line as a link of the chain, looked at by itself.
+pub(in crate::tape) struct Link<'a> {
+    pub(in crate::tape) sum: Sum,
+    pub(in crate::tape) time: Millis,
+    pub(in crate::tape) more: u64,
+    line: &'a [u8],
+}
+
+impl<'a> Link<'a> {
+    pub(in crate::tape) fn of(line: &'a [u8]) -> Option<Link<'a>> {
+        let (sum, seen) = (Sum::at_end_of(line)?, glance(line)?);
+        Some(Link { sum, time: seen.time, more: seen.more, line })
+    }
+
+    /// What the first line of a file says that it goes on from.
+    pub(in crate::tape) fn prev(&self) -> Sum {
+        prev_of(self.line).unwrap_or(Sum::START)
+    }
+
+    pub(in crate::tape) fn follows(&self, before: Sum) -> bool {
+        before.next(&self.line[..self.line.len() - SUM_FIELD_BYTES]) == self.sum
+    }
+}
+
+/// The seq that a line says, from its beginning alone: it stands behind the version and the session.
+pub(in crate::tape) fn head_seq(line: &[u8]) -> Option<Seq> {
+    let behind_version = line.strip_prefix(b"{\"v\":")?;
+    let digits = behind_version.iter().position(|b| !b.is_ascii_digit())?;
+    let behind_session = behind_version[digits..].strip_prefix(b",\"session\":\"")?;
+    let name = memchr::memchr(b'"', behind_session)?;
+    let seq = behind_session[name..].strip_prefix(b"\",\"seq\":")?;
+    let digits = seq.iter().position(|b| !b.is_ascii_digit())?;
+    std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
+}
+
+/// Looks at a line that is complete in itself: to list, and to find one's way.
+pub(in crate::tape) fn glance(line: &[u8]) -> Option<Glance> {
+    serde_json::from_slice(line).ok()
+}
