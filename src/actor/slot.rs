@@ -36,7 +36,7 @@ use crate::{
     actor::host::Host,
     error::{PassivateError, SendError},
     event::{Event, EventStream, Ring},
-    kernel::{BeginAnchor, Command, Held, ReplyTo, Report, State},
+    kernel::{BeginAnchor, Command, CommandEnd, Held, Reply as CoreReply, ReplyTo, Report, State},
     lock::Lock,
     tape::{self, TapeError},
     words::ids::{Millis, Seq, SessionId},
@@ -346,6 +346,34 @@ impl Slot {
             Phase::Passivating => {}
         }
     }
+
+    // ---- the actor's side, on the way of each input; the rest is in `for_actor` -----------------------------------------
+
+    /// Takes the next thing to do, over the state that the tape has.
+    pub(crate) fn take(&self, state: &State, now: Millis) -> Option<Work> {
+        self.in_inbox(|inbox| inbox.take(state, now)).flatten()
+    }
+
+    /// What was decided is handed to the tape, through that entry, and will be answered so.
+    pub(crate) fn handed_over(&self, upto: Seq, replies: Vec<(ReplyTo, CoreReply)>) {
+        self.in_inbox(|inbox| inbox.mailbox.handed_over(upto, replies));
+    }
+
+    /// The tape has it. Those who asked for it are answered.
+    pub(crate) fn recorded(&self) {
+        let ends = self.in_inbox(|inbox| {
+            let replies = inbox.mailbox.recorded();
+            inbox.ends(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))).collect())
+        });
+        tell(ends.unwrap_or_default());
+    }
+
+    /// Those who listen and wait are told now through that entry.
+    pub(crate) fn tell_upto(&self, seq: Seq) {
+        self.inner().told = seq;
+    }
+
+    // ---- listeners -----------------------------------------------------------------------------------------------------
 
     /// Whether anybody listens.
     pub(crate) fn is_heard(&self) -> bool {

@@ -143,15 +143,12 @@ impl Slots {
     /// begun, it was unparked meanwhile, and nothing changes.
     pub(crate) fn park(&self, id: &SessionId, after: u32, why: String) {
         let mut table = self.table();
-        let slot = table.known.get(id).and_then(Weak::upgrade);
-        if slot.as_ref().is_some_and(|slot| slot.newest_incarnation() != after) {
+        let Some(slot) = table.known.get(id).and_then(Weak::upgrade) else {
+            table.parked.insert(id.clone(), why);
             return;
-        }
-        table.parked.insert(id.clone(), why);
+        };
         drop(table);
-        if let Some(slot) = slot {
-            slot.park(after);
-        }
+        slot.park(after, || drop(self.table().parked.insert(id.clone(), why)));
     }
 
     /// Why a session is kept stopped, where it is.

@@ -1,12 +1,20 @@
 //! `decide`: the one entrance of the core. It turns inputs into entries, stops and replies.
 
-use std::sync::Arc;
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
 
 use crate::{
     kernel::{
-        Entry, Env, Held, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings, State, Stop,
-        advance, batch, command::Decide, compact, env::Reader, recorded, recover, retry, spending, tasks,
+        Entry, Env, EnvSeen, Held, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings,
+        State, Stop, advance, batch,
+        command::Decide,
+        compact,
+        env::{MILLION, ToolsSeen},
+        recorded, recover, retry, spending, tasks,
     },
+    permission::{Globs, Ruleset},
     tape::Cause,
     words::ids::{Millis, Seq},
     words::message::ModelRef,
@@ -218,5 +226,75 @@ impl<'a> Draft<'a> {
 
     fn finish(self) -> Decision {
         Decision { entries: self.entries, stops: self.stops, replies: self.replies, after: self.state }
+    }
+}
+
+/// [`Env`] under the eyes of a decision: notes what is read of it, where the tape does not say so.
+pub(super) struct Reader<'a> {
+    env: &'a Env<'a>,
+    read: RefCell<EnvSeen>,
+    jitter: Cell<Option<u32>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(env: &'a Env<'a>) -> Reader<'a> {
+        Reader { env, read: RefCell::default(), jitter: Cell::new(None) }
+    }
+
+    /// What was read since this was asked last, and the tape did not say.
+    pub(super) fn take(&self) -> EnvSeen {
+        EnvSeen { jitter: self.jitter.take(), ..self.read.take() }
+    }
+
+    pub(super) fn globs(&self) -> &'a Globs {
+        self.env.globs
+    }
+
+    pub(super) fn host_rules(&self) -> Option<&'a Ruleset> {
+        self.env.host_rules
+    }
+
+    pub(super) fn model(&self, known: &EnvSeen, model: &ModelRef) -> ModelSeen {
+        let seen = ModelSeen { window: self.env.windows.window(model), price: self.env.windows.price(model) };
+        let name = model.to_string();
+        if known.models.get(&name) != Some(&seen) {
+            self.read.borrow_mut().models.insert(name, seen);
+        }
+        seen
+    }
+
+    fn tools(&self, known: &EnvSeen) {
+        let is_known = |seen: &ToolsSeen| seen.hash == self.env.toolbox_hash && seen.tokens == self.env.tools_tokens;
+        let mut read = self.read.borrow_mut();
+        if read.tools.is_none() && !known.tools.as_ref().is_some_and(is_known) {
+            let (hash, tokens) = (self.env.toolbox_hash.to_owned(), self.env.tools_tokens);
+            read.tools = Some(ToolsSeen { hash, tokens });
+        }
+    }
+
+    pub(super) fn toolbox_hash(&self, known: &EnvSeen) -> &'a str {
+        self.tools(known);
+        self.env.toolbox_hash
+    }
+
+    pub(super) fn tools_tokens(&self, known: &EnvSeen) -> u64 {
+        self.tools(known);
+        self.env.tools_tokens
+    }
+
+    pub(super) fn asks_are_heard(&self, known: &EnvSeen) -> bool {
+        let heard = self.env.asks_are_heard;
+        if known.heard != Some(heard) {
+            self.read.borrow_mut().heard = Some(heard);
+        }
+        heard
+    }
+
+    /// The number for jitter, as it is written: in whole millionths.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and a million")]
+    pub(super) fn jitter(&self) -> f64 {
+        let drawn = (self.env.jitter.clamp(0.0, 1.0) * MILLION) as u32;
+        self.jitter.set(Some(drawn));
+        f64::from(drawn) / MILLION
     }
 }

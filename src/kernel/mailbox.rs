@@ -21,7 +21,7 @@
 //! **No poison**: a command over which two incarnations died is answered [`CommandEnd::Crashed`], a report becomes a failure of its
 //! ticket.
 
-mod order;
+mod incarnations;
 mod smaller;
 #[cfg(test)]
 mod tests;
@@ -33,9 +33,14 @@ use crate::{
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq},
 };
-use order::next_batch;
 pub(crate) use smaller::kept;
 use smaller::{failure, smaller};
+
+/// Inputs of one append, at most.
+const BATCH_MAX: usize = 64;
+
+/// Bytes of the inputs of one append, about, where it is more than one.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
 /// Commands that add work and may wait here.
 const COMMANDS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
@@ -312,71 +317,6 @@ impl Mailbox {
         }
     }
 
-    // ---- incarnations ----------------------------------------------------------------------------------------------------
-
-    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there again;
-    /// what the tape has is answered as it was decided. Gives the answers.
-    pub(crate) fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
-        self.incarnation = incarnation;
-        (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
-        let mut ends = Vec::new();
-        match self.hand.take() {
-            Some(Hand { flight: Some((upto, replies)), .. }) if upto <= last => {
-                ends.extend(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))));
-            }
-            Some(mut hand) => {
-                hand.of.iter_mut().for_each(|(_, marks)| marks.deaths += 1);
-                self.put_back(hand);
-            }
-            None => {}
-        }
-        for Waiting { input, marks } in self.waiting.values_mut() {
-            (marks.tried, marks.stopped) = (false, false);
-            if marks.deaths >= DEATHS_MAX
-                && let Input::Report { ticket, report } = &input
-            {
-                *input = failure(report, "the session crashed twice on this report").of(*ticket);
-                marks.deaths = 0;
-            }
-        }
-        let poison = self.take_out(|waiting| waiting.marks.deaths >= DEATHS_MAX);
-        ends.extend(poison.into_iter().map(|to| (to, CommandEnd::Crashed)));
-        ends
-    }
-
-    /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation; so do stops, where it
-    /// is to have them too.
-    pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
-        let told = self.waiting.values().filter_map(|waiting| waiting.input.reply()).collect();
-        self.waiting.retain(|_, Waiting { input, .. }| input.reported().is_some() || (!stops_too && input.is_stop()));
-        told
-    }
-
-    /// The commands that are in hand, and what was decided about them.
-    #[must_use]
-    pub(crate) fn in_hand(&self) -> Vec<Left> {
-        let Some(hand) = &self.hand else { return Vec::new() };
-        let left = hand.inputs.iter().filter_map(|input| {
-            let (reply, message) = (input.reply()?, input.message().cloned());
-            let decided = hand.flight.as_ref().and_then(|(upto, replies)| {
-                let (_, decided) = replies.iter().find(|(to, _)| *to == reply)?;
-                Some((*upto, decided.clone()))
-            });
-            Some(Left { reply, message, decided })
-        });
-        left.collect()
-    }
-
-    /// Its actor does not come back, and takes what it had in hand with it.
-    pub(crate) fn drop_hand(&mut self) {
-        self.hand = None;
-    }
-
-    /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop stays.
-    pub(crate) fn withdraw(&mut self, reply: ReplyTo) -> bool {
-        !self.take_out(|waiting| waiting.input.reply() == Some(reply) && !waiting.input.is_stop()).is_empty()
-    }
-
     // ---- what is shown ---------------------------------------------------------------------------------------------------
 
     /// What waits, and what is in hand.
@@ -447,4 +387,47 @@ impl Waiting {
     fn is_alone(&self) -> bool {
         self.is_suspect() || self.input.stands_alone()
     }
+}
+
+/// What the next append takes, in its order.
+fn next_batch(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for at in in_order(waiting) {
+        let next = &waiting[&at];
+        let size = next.input.bytes();
+        let fits = batch.len() < BATCH_MAX && bytes + size <= BATCH_BYTES_MAX && !next.is_alone();
+        if !batch.is_empty() && !fits {
+            break;
+        }
+        batch.push(at);
+        bytes += size;
+        if next.is_alone() {
+            break;
+        }
+    }
+    batch
+}
+
+/// Commands as they came, then reports; those that came before a stop are before it. Where reports wait, commands that go on
+/// coming do not keep them waiting.
+fn in_order(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
+    let (mut order, mut reports) = (Vec::with_capacity(waiting.len()), Vec::new());
+    let has_reports = waiting.values().any(|waiting| waiting.input.reported().is_some());
+    let commands_max = if has_reports { BATCH_MAX / 2 } else { usize::MAX };
+    let mut commands = 0;
+    for (at, Waiting { input, .. }) in waiting {
+        match input {
+            Input::Report { .. } => reports.push(*at),
+            _ if commands == commands_max => {}
+            input => {
+                if input.is_stop() {
+                    order.append(&mut reports);
+                }
+                order.push(*at);
+                commands += 1;
+            }
+        }
+    }
+    order.append(&mut reports);
+    order
 }

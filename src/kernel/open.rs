@@ -146,43 +146,6 @@ pub struct OpenWait {
 }
 
 impl State {
-    /// What is open of one kind, by ticket.
-    pub(super) fn open_as<T: 'static>(
-        &self,
-        of: fn(&Open) -> Option<&T>,
-    ) -> impl DoubleEndedIterator<Item = (Seq, &T)> {
-        self.open.iter().filter_map(move |(ticket, open)| Some((*ticket, of(open)?)))
-    }
-
-    /// The tasks that are open, by ticket.
-    pub fn tasks(&self) -> impl Iterator<Item = (Seq, &OpenTask)> {
-        self.open_as(|open| if let Open::Task(task) = open { Some(task) } else { None })
-    }
-
-    /// The budget ask that is open.
-    #[must_use]
-    pub fn budget_ask(&self) -> Option<(Seq, &OpenBudgetAsk)> {
-        self.open_as(|open| if let Open::BudgetAsk(ask) = open { Some(ask) } else { None }).next()
-    }
-
-    /// The wait before a retry that is open.
-    pub(super) fn wait(&self) -> Option<(Seq, &OpenWait)> {
-        self.open_as(|open| if let Open::Wait(wait) = open { Some(wait) } else { None }).next()
-    }
-
-    /// The calls that are open, by ticket: in call order.
-    pub fn calls(&self) -> impl DoubleEndedIterator<Item = (Seq, &OpenCall)> {
-        self.open_as(|open| if let Open::Call(call) = open { Some(call) } else { None })
-    }
-
-    /// The call of that ticket, where it is open.
-    pub(crate) fn call(&self, ticket: Seq) -> Option<&OpenCall> {
-        match self.open.get(&ticket) {
-            Some(Open::Call(call)) => Some(call),
-            _ => None,
-        }
-    }
-
     /// The calls of the newest answer that are open, by their place in it.
     pub(super) fn open_batch(&self) -> Vec<(u32, Seq)> {
         let batch = self.turn.iter().flat_map(|turn| (0..).zip(turn.batch.iter().map(|item| item.ticket)));
@@ -206,17 +169,5 @@ impl State {
         });
         let torn = torn.flatten().map(|(index, (name, input))| (index, name.to_owned(), input.into()));
         asked.chain(torn).collect()
-    }
-
-    /// The model request that is open.
-    #[must_use]
-    pub fn request(&self) -> Option<(Seq, &OpenRequest)> {
-        self.open_as(|open| if let Open::Request(request) = open { Some(request) } else { None }).next()
-    }
-
-    /// The compaction that is open.
-    #[must_use]
-    pub fn compaction(&self) -> Option<(Seq, &OpenCompaction)> {
-        self.open_as(|open| if let Open::Compaction(open) = open { Some(open) } else { None }).next()
     }
 }

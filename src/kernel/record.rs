@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::{
     kernel::{
@@ -13,7 +12,7 @@ use crate::{
     },
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Ruleset},
-    tape::{self, Cause, Forked, ImportedFrom},
+    tape::{Cause, Forked, ImportedFrom},
     tool::{Access, CallFacts, ToolResult},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
     words::is_default,
@@ -376,54 +375,4 @@ pub struct BadRecord {
     /// What is wrong with it.
     #[source]
     pub source: serde_json::Error,
-}
-
-impl Entry {
-    /// The entry as the tape takes it.
-    ///
-    /// # Errors
-    /// Where the record cannot be written as JSON; no record that the core makes is such.
-    pub fn to_tape(&self) -> Result<tape::Entry, serde_json::Error> {
-        // The record is written as {"kind":data}; its two halves are the kind and the data of the line.
-        let whole = serde_json::to_string(&self.record)?;
-        let kind_end = whole[2..].find('"').map_or(whole.len(), |at| at + 2);
-        let kind = whole[2..kind_end].to_owned();
-        let data = RawValue::from_string(whole[kind_end + 2..whole.len() - 1].to_owned())?;
-        Ok(tape::Entry {
-            seq: self.seq,
-            time: self.time,
-            cause: self.cause.clone(),
-            turn: self.turn,
-            step: self.step,
-            ticket: self.ticket,
-            input: self.input.as_ref().map(serde_json::value::to_raw_value).transpose()?,
-            kind,
-            data,
-        })
-    }
-
-    /// The entry that a line of the tape holds.
-    ///
-    /// # Errors
-    /// Where the kind is unknown or its data has another shape: a newer version wrote it, or it is damaged.
-    pub fn from_tape(line: &tape::Entry) -> Result<Entry, BadRecord> {
-        let text = format!("{{{}:{}}}", serde_json::Value::from(line.kind.as_str()), line.data.get());
-        let mut json = serde_json::Deserializer::from_str(&text);
-        // A provider's or a tool's value may be as deep as JSON is read (128 levels), and stands some levels down in its entry.
-        json.disable_recursion_limit();
-        let record = Record::deserialize(&mut json).and_then(|record| json.end().map(|()| record));
-        let bad = |source| BadRecord { seq: line.seq, kind: line.kind.clone(), source };
-        let record = record.map_err(bad)?;
-        let input = line.input.as_ref().map(|input| serde_json::from_str(input.get())).transpose().map_err(bad)?;
-        Ok(Entry {
-            seq: line.seq,
-            time: line.time,
-            cause: line.cause.clone(),
-            turn: line.turn,
-            step: line.step,
-            ticket: line.ticket,
-            input,
-            record,
-        })
-    }
 }

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, Open, Origin, Outcome,
-        Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
+        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, Open, OpenBudgetAsk,
+        OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded, Refusal, SeenMessages,
+        Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
     tool::Access,
@@ -109,6 +110,59 @@ pub struct State {
 }
 
 impl State {
+    // ---- what is open -------------------------------------------------------------------------------------------------
+
+    /// What is open of one kind, by ticket.
+    pub(super) fn open_as<T: 'static>(
+        &self,
+        of: fn(&Open) -> Option<&T>,
+    ) -> impl DoubleEndedIterator<Item = (Seq, &T)> {
+        self.open.iter().filter_map(move |(ticket, open)| Some((*ticket, of(open)?)))
+    }
+
+    /// The tasks that are open, by ticket.
+    pub fn tasks(&self) -> impl Iterator<Item = (Seq, &OpenTask)> {
+        self.open_as(|open| if let Open::Task(task) = open { Some(task) } else { None })
+    }
+
+    /// The budget ask that is open.
+    #[must_use]
+    pub fn budget_ask(&self) -> Option<(Seq, &OpenBudgetAsk)> {
+        self.open_as(|open| if let Open::BudgetAsk(ask) = open { Some(ask) } else { None }).next()
+    }
+
+    /// The wait before a retry that is open.
+    pub(super) fn wait(&self) -> Option<(Seq, &OpenWait)> {
+        self.open_as(|open| if let Open::Wait(wait) = open { Some(wait) } else { None }).next()
+    }
+
+    /// The calls that are open, by ticket: in call order.
+    pub fn calls(&self) -> impl DoubleEndedIterator<Item = (Seq, &OpenCall)> {
+        self.open_as(|open| if let Open::Call(call) = open { Some(call) } else { None })
+    }
+
+    /// The call of that ticket, where it is open.
+    pub(crate) fn call(&self, ticket: Seq) -> Option<&OpenCall> {
+        match self.open.get(&ticket) {
+            Some(Open::Call(call)) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// The model request that is open.
+    #[must_use]
+    pub fn request(&self) -> Option<(Seq, &OpenRequest)> {
+        self.open_as(|open| if let Open::Request(request) = open { Some(request) } else { None }).next()
+    }
+
+    /// The compaction that is open.
+    #[must_use]
+    pub fn compaction(&self) -> Option<(Seq, &OpenCompaction)> {
+        self.open_as(|open| if let Open::Compaction(open) = open { Some(open) } else { None }).next()
+    }
+
+    // ---- the rest -----------------------------------------------------------------------------------------------------
+
     /// The state before anything was said.
     #[must_use]
     pub fn new(session: SessionId, settings: Settings, now: Millis) -> State {

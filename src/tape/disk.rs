@@ -127,7 +127,7 @@ impl LogFile {
                 return Err(TapeError::Changed { path: path.clone(), expected: self.length, found });
             }
             self.tail_is_dirty = true;
-            disk.write_at(file, &append.bytes, self.length).map_err(TapeError::io("write", path))?;
+            disk.write_at(file, &append.bytes, self.length).map_err(|error| TapeError::io("write", path)(error))?;
             if sync {
                 disk.sync(file).map_err(TapeError::io("sync", path))?;
             }

@@ -32,13 +32,14 @@ impl Slot {
 
     /// It crashed too often, or an operator said so: it takes nothing until it is unparked, and refuses what waits in it. Its actor
     /// is down, so what that had taken up is for the tape to say. Where an incarnation has begun after that one, it was unparked meanwhile,
-    /// and nothing changes.
-    pub(crate) fn park(&self, after: u32) {
+    /// and nothing changes. `note` writes it down, under the slot's lock.
+    pub(crate) fn park(&self, after: u32, note: impl FnOnce()) {
         let mut inner = self.inner();
         if inner.incarnation != after {
             return;
         }
         inner.parked = true;
+        note();
         let (waiters, unsettled) = match &mut inner.inbox {
             Some(inbox) => {
                 inbox.at_work.clear();

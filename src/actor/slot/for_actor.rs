@@ -7,36 +7,17 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
-        slot::{Phase, QUESTIONS_MAX, Question, Resting, Slot, Wake, Work, tell},
+        slot::{Phase, QUESTIONS_MAX, Question, Resting, Slot, Wake, tell},
         tapes::OpenTape,
     },
     error::{PassivateError, SendError},
-    kernel::{CommandEnd, Input, Refusal, Reply as CoreReply, ReplyTo, State},
+    kernel::{Input, Refusal, State},
     supervisor::{NodeState, shell::Mailbox},
     tape::TapeError,
     words::ids::{Millis, Seq},
 };
 
 impl Slot {
-    /// Takes the next thing to do, over the state that the tape has.
-    pub(crate) fn take(&self, state: &State, now: Millis) -> Option<Work> {
-        self.in_inbox(|inbox| inbox.take(state, now)).flatten()
-    }
-
-    /// What was decided is handed to the tape, through that entry, and will be answered so.
-    pub(crate) fn handed_over(&self, upto: Seq, replies: Vec<(ReplyTo, CoreReply)>) {
-        self.in_inbox(|inbox| inbox.mailbox.handed_over(upto, replies));
-    }
-
-    /// The tape has it. Those who asked for it are answered.
-    pub(crate) fn recorded(&self) {
-        let ends = self.in_inbox(|inbox| {
-            let replies = inbox.mailbox.recorded();
-            inbox.ends(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))).collect())
-        });
-        tell(ends.unwrap_or_default());
-    }
-
     /// The tape does not take it. Those who asked for it are told; what stays is tried again. Says how many were told.
     pub(crate) fn refused(&self, error: &TapeError, now: Millis) -> usize {
         let ends = self.in_inbox(|inbox| {
@@ -52,11 +33,6 @@ impl Slot {
     /// Through which entry those who listen and wait have been told, by all incarnations since it woke, or since somebody listens.
     pub(crate) fn told(&self) -> Seq {
         self.inner().told
-    }
-
-    /// Those who listen and wait are told now through that entry.
-    pub(crate) fn tell_upto(&self, seq: Seq) {
-        self.inner().told = seq;
     }
 
     /// Keeps a question for which the state has no answer yet, also over a crash of the actor.

@@ -1,9 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::{
-    order::{BATCH_BYTES_MAX, BATCH_MAX},
-    *,
-};
+use super::*;
 use crate::{kernel::Abort, tool::ToolResult};
 
 fn state() -> State {

@@ -1,0 +1,72 @@
+//! What becomes of a mailbox when an incarnation of its session begins, and when its actor does not come back.
+
+use super::{CommandEnd, DEATHS_MAX, Hand, Left, Mailbox, Waiting, failure};
+use crate::{
+    kernel::{Input, ReplyTo},
+    words::ids::Seq,
+};
+
+impl Mailbox {
+    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there again;
+    /// what the tape has is answered as it was decided. Gives the answers.
+    pub(crate) fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
+        self.incarnation = incarnation;
+        (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
+        let mut ends = Vec::new();
+        match self.hand.take() {
+            Some(Hand { flight: Some((upto, replies)), .. }) if upto <= last => {
+                ends.extend(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))));
+            }
+            Some(mut hand) => {
+                hand.of.iter_mut().for_each(|(_, marks)| marks.deaths += 1);
+                self.put_back(hand);
+            }
+            None => {}
+        }
+        for Waiting { input, marks } in self.waiting.values_mut() {
+            (marks.tried, marks.stopped) = (false, false);
+            if marks.deaths >= DEATHS_MAX
+                && let Input::Report { ticket, report } = &input
+            {
+                *input = failure(report, "the session crashed twice on this report").of(*ticket);
+                marks.deaths = 0;
+            }
+        }
+        let poison = self.take_out(|waiting| waiting.marks.deaths >= DEATHS_MAX);
+        ends.extend(poison.into_iter().map(|to| (to, CommandEnd::Crashed)));
+        ends
+    }
+
+    /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation; so do stops, where it
+    /// is to have them too.
+    pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
+        let told = self.waiting.values().filter_map(|waiting| waiting.input.reply()).collect();
+        self.waiting.retain(|_, Waiting { input, .. }| input.reported().is_some() || (!stops_too && input.is_stop()));
+        told
+    }
+
+    /// The commands that are in hand, and what was decided about them.
+    #[must_use]
+    pub(crate) fn in_hand(&self) -> Vec<Left> {
+        let Some(hand) = &self.hand else { return Vec::new() };
+        let left = hand.inputs.iter().filter_map(|input| {
+            let (reply, message) = (input.reply()?, input.message().cloned());
+            let decided = hand.flight.as_ref().and_then(|(upto, replies)| {
+                let (_, decided) = replies.iter().find(|(to, _)| *to == reply)?;
+                Some((*upto, decided.clone()))
+            });
+            Some(Left { reply, message, decided })
+        });
+        left.collect()
+    }
+
+    /// Its actor does not come back, and takes what it had in hand with it.
+    pub(crate) fn drop_hand(&mut self) {
+        self.hand = None;
+    }
+
+    /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop stays.
+    pub(crate) fn withdraw(&mut self, reply: ReplyTo) -> bool {
+        !self.take_out(|waiting| waiting.input.reply() == Some(reply) && !waiting.input.is_stop()).is_empty()
+    }
+}
