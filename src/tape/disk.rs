@@ -117,8 +117,9 @@ impl LogFile {
             return Err(TapeError::io("write", &self.path)(io::ErrorKind::NotFound.into()));
         };
         let path = &self.path;
+        // An error's words are made where there is one.
         let result = (|| {
-            let mut found = disk.length(file).map_err(TapeError::io("look at", path))?;
+            let mut found = disk.length(file).map_err(|error| TapeError::io("look at", path)(error))?;
             if self.tail_is_dirty && found > self.length {
                 disk.cut(file, self.length).map_err(TapeError::io("cut", path))?;
                 found = self.length;

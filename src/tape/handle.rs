@@ -6,6 +6,7 @@
 use std::{
     fmt,
     path::PathBuf,
+    sync::atomic::Ordering,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64},
@@ -81,7 +82,7 @@ impl Tape {
             return Err(TapeError::TooLarge { bytes: bytes.len(), max: APPEND_BYTES_MAX });
         }
         let append = Append { bytes, begin, after };
-        let may_be_now = state.is_idle() && !self.inner.queue.is_closed() && writer.needs_no_sync();
+        let may_be_now = state.is_idle() && !self.inner.queue.stopped.load(Ordering::SeqCst) && writer.needs_no_sync();
         if may_be_now && let Some(_began) = writer.in_place() {
             writer.write(&self.log, &append, false)?;
             state.take(&append);

@@ -103,7 +103,7 @@ pub(super) struct Queue {
     /// Something was done.
     moved: Condvar,
     /// Takes no further appends. Looked at without the lock by what is done in place.
-    stopped: AtomicBool,
+    pub(super) stopped: AtomicBool,
 }
 
 #[derive(Default)]
@@ -127,7 +127,7 @@ impl Queue {
         let options = &self.writer.options;
         let mut inner = self.inner.lock();
         let is_append = matches!(job.what, What::Append(_));
-        if inner.closed || (is_append && self.is_closed()) {
+        if inner.closed || (is_append && self.stopped.load(Ordering::SeqCst)) {
             return Err(TapeError::Closed);
         }
         let too_many = inner.jobs.len() >= options.queue_appends_max.max(1);
@@ -154,11 +154,6 @@ impl Queue {
         // Under the lock: what is taken has been taken by then.
         let _inner = self.inner.lock();
         self.stopped.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether it takes no further appends.
-    pub(super) fn is_closed(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
     }
 
     /// Takes no further appends; the thread ends when it has done what waits. Ends at once where there is no thread.

@@ -13,6 +13,7 @@ mod upkeep;
 use std::{
     fs::File,
     path::{Path, PathBuf},
+    sync::atomic::Ordering,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -225,7 +226,7 @@ impl Inner {
         if self.writer.options.access == Access::Read {
             return Err(TapeError::ReadingOnly);
         }
-        if self.queue.is_closed() { Err(TapeError::Closed) } else { Ok(()) }
+        if self.queue.stopped.load(Ordering::SeqCst) { Err(TapeError::Closed) } else { Ok(()) }
     }
 }
 

@@ -56,6 +56,27 @@ fn of_a_pin_and_a_sweep_at_once_one_has_its_way() {
     });
 }
 
+/// The same, step by step: what another store protects while it has the decision is seen by a removal that waits for it.
+#[test]
+fn a_removal_looks_at_the_marks_when_it_has_the_decision() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), small()).unwrap();
+    make_one(&store);
+    let decision = fs::File::open(store.layout().sessions()).unwrap();
+    decision.lock().unwrap();
+    let kept = std::thread::scope(|scope| {
+        let removing = scope.spawn(|| store.erase(&id("p"), None, &[Mark::Protected]));
+        // It waits for the decision by then. Where it does not come so far, it looks later, and sees the mark all the same.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let protected = store.layout().protected();
+        fs::create_dir_all(&protected).and_then(|()| fs::write(protected.join("p"), "")).unwrap();
+        decision.unlock().unwrap();
+        removing.join().unwrap()
+    });
+    assert_eq!(kept.unwrap(), Some(Mark::Protected));
+    assert!(store.exists(&id("p")));
+}
+
 /// A fork that is made in the moment of a removal keeps what it goes on from, or is not made: none is ever there without it. A
 /// sweep does not hide it either.
 #[test]
