@@ -149,13 +149,10 @@ fn no_model(why: &str) -> Failure {
 /// An address without the user, password and query that may hold a key.
 pub(super) fn shown(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            format!("{scheme}://{}{path}", host.rsplit('@').next().unwrap_or_default())
-        }
-        None => url.to_owned(),
-    }
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let scheme = &url[..url.len() - rest.len()];
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    format!("{scheme}{}{path}", host.rsplit('@').next().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -225,5 +222,6 @@ mod tests {
     #[test]
     fn an_address_is_shown_without_what_may_be_a_key() {
         assert_eq!(shown("http://user:CANARY@host/v1?key=CANARY"), "http://host/v1");
+        assert_eq!(shown("user:CANARY@host/v1"), "host/v1");
     }
 }

@@ -155,14 +155,11 @@ impl fmt::Debug for Endpoint {
 /// A URL without user, password and query: each of them may hold a key.
 pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = host.rsplit('@').next().unwrap_or_default();
-            format!("{scheme}://{host}{path}")
-        }
-        None => url.to_owned(),
-    }
+    // One without a scheme is no address that is reached, and is shown in an error for that.
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let scheme = &url[..url.len() - rest.len()];
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    format!("{scheme}{}{path}", host.rsplit('@').next().unwrap_or_default())
 }
 
 /// Limits and settings of the connections; every time is a bound that ends the request with a typed error.
@@ -215,6 +212,10 @@ mod tests {
         let shown = format!("{endpoint:?}");
         assert!(!shown.contains("CANARY"), "{shown}");
         assert!(shown.contains("https://host/v1"), "{shown}");
+        assert_eq!(without_secrets("user:sk-CANARY@host/v1"), "host/v1", "without a scheme too");
+        let provider = crate::model::Provider::known("openai").map(|known| known.with_base_url(base));
+        let shown = format!("{provider:?}");
+        assert!(!shown.contains("CANARY") && shown.contains("https://host/v1"), "{shown}");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Api, Endpoint, ErrorKind, HttpClient, HttpModel, HttpOptions, Model, ModelError, ModelLimits, Models, PROVIDERS,
-    Price, Prices, Quirks, Secret, catalogue::price_at, known_limits,
+    Price, Prices, Quirks, Secret, catalogue::price_at, endpoint::without_secrets, known_limits,
 };
 use crate::words::message::ModelRef;
 
 /// A provider as a [`Router`] knows it: a template for the endpoints of its models.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Provider {
     /// Its name: the first half of `provider/model`.
     pub name: String,
@@ -30,6 +30,12 @@ pub struct Provider {
     pub limits: Option<ModelLimits>,
     /// What is particular.
     pub quirks: Quirks,
+}
+
+impl std::fmt::Debug for Provider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Provider({} at {})", self.name, without_secrets(&self.base_url))
+    }
 }
 
 impl Provider {
