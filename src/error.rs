@@ -18,6 +18,16 @@ pub enum SendError {
     /// A hook of the host has dealt with the message.
     #[error("a hook has dealt with the message; it was not sent")]
     Handled,
+    /// An input hook that guards crashed or took too long, so the message was not sent.
+    #[error(
+        "the hook {hook} failed ({error}), so the message was not sent: mend it, or let its `guards()` say false where messages may pass without it"
+    )]
+    HookFailed {
+        /// Its name.
+        hook: String,
+        /// What happened.
+        error: String,
+    },
     /// The session crashed again and again and is kept stopped. An operator can unpark it.
     #[error(
         "the session is parked: it crashed too often, or an operator parked it; `inspect` shows why, `unpark` starts it again"

@@ -2,7 +2,7 @@
 //!
 //! | point | kind | when it crashes or takes over five seconds |
 //! |---|---|---|
-//! | [`Hook::on_input`] | pipe | the message goes on as it was |
+//! | [`Hook::on_input`] | pipe | the message is refused; where the hook does not [guard](Hook::guards) it goes on as it was |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed (C-27) |
 //! | [`Hook::on_result`] | pipe | the result goes on as it was |
 //! | [`Hook::on_event`] | observer | nothing; it falls behind, and is told how many events it missed |
@@ -65,6 +65,12 @@ pub trait Hook: Send + Sync + 'static {
     /// Its name, for errors and refusals.
     fn name(&self) -> &str;
 
+    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long: a hook that takes secrets out of
+    /// messages must not be passed over. A hook whose changes are not needed says `false`, and the message goes on as it was.
+    fn guards(&self) -> bool {
+        true
+    }
+
     /// Sees a message before it is accepted.
     fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
         Box::pin(async move { Input::Pass(Box::new(message)) })
@@ -103,17 +109,26 @@ pub(crate) struct HookFailure {
 pub(crate) struct Hooks(pub(crate) Arc<[Arc<dyn Hook>]>);
 
 impl Hooks {
-    /// Runs the input pipes. `None` where one has dealt with the message.
-    pub(crate) async fn on_input(&self, message: Message, failed: &(dyn Fn(HookFailure) + Sync)) -> Option<Message> {
+    /// Runs the input pipes. `None` where one has dealt with the message, an error where one that guards has failed.
+    pub(crate) async fn on_input(
+        &self,
+        message: Message,
+        failed: &(dyn Fn(HookFailure) + Sync),
+    ) -> Result<Option<Message>, HookFailure> {
         let mut message = message;
         for hook in self.0.iter() {
             match isolated(hook.name(), "on_input", || hook.on_input(message.clone())).await {
                 Ok(Input::Pass(next)) => message = Message { id: message.id, ..*next },
-                Ok(Input::Handled) => return None,
-                Err(failure) => failed(failure),
+                Ok(Input::Handled) => return Ok(None),
+                Err(failure) => {
+                    failed(failure.clone());
+                    if hook.guards() {
+                        return Err(failure);
+                    }
+                }
             }
         }
-        Some(message)
+        Ok(Some(message))
     }
 
     /// Asks the gates: the text for the model where one refuses or fails.

@@ -43,8 +43,10 @@ use crate::{
     actor::{
         host::Host,
         slot::{Phase, Question, Slot, within},
+        worker::WorkerContext,
     },
     event::events_of,
+    hook::HookFailure,
     kernel::{
         self, Abort, AnswerAsk, ClearQueue, Command, Configure, EditMessage, GoOn, HandOff, Held, Pause, Resume,
         SendMessage, WithdrawMessage, kept,
@@ -98,14 +100,11 @@ impl Session {
         delivery: Delivery,
         expect_turn: Option<Seq>,
     ) -> Result<Receipt, SendError> {
-        let failed = |failure: crate::hook::HookFailure| {
-            tracing::warn!(session = %self.slot.id, hook = failure.hook, error = failure.error, "input hook failed");
-        };
         let message = of_host(message.into())?;
         // Input hooks run here, in the sender's own task, so that a slow one holds up nobody else.
         let message = match self.host.hooks.0.is_empty() {
             true => message,
-            false => self.host.hooks.on_input(message, &failed).await.ok_or(SendError::Handled)?,
+            false => self.through_hooks(message).await?,
         };
         let id = message.id.clone();
         match self.ask(SendMessage { message, delivery, expect_turn }).await {
@@ -115,6 +114,16 @@ impl Session {
             Ok(_) => Err(SendError::Closed),
             Err(SendError::Unsettled { .. }) => Err(SendError::Unsettled { message: Some(id) }),
             Err(error) => Err(error),
+        }
+    }
+
+    async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
+        let (host, slot) = (self.host.clone(), self.slot.clone());
+        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
+        let to = WorkerContext { host, slot, incarnation, ticket, turn: None, step: None };
+        match self.host.hooks.on_input(message, &|failure| to.hook_failed(failure)).await {
+            Ok(message) => message.ok_or(SendError::Handled),
+            Err(HookFailure { hook, error, .. }) => Err(SendError::HookFailed { hook, error }),
         }
     }
 

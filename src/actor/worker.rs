@@ -72,7 +72,8 @@ impl WorkerContext {
         self.slot.show(event);
     }
 
-    fn hook_failed(&self, failure: HookFailure) {
+    /// Says that a hook failed: to the log, and to those who listen.
+    pub(crate) fn hook_failed(&self, failure: HookFailure) {
         tracing::warn!(session = %self.slot.id, hook = failure.hook, callback = failure.callback, error = failure.error, "hook failed");
         let HookFailure { hook, callback, error } = failure;
         self.show(0, EventKind::HookError { hook, callback, error });

@@ -58,6 +58,7 @@ impl SendError {
         match self {
             SendError::Stopped => Kind::Retry,
             SendError::Handled => Kind::Invalid,
+            SendError::HookFailed { .. } => Kind::Failed,
             SendError::Parked => Kind::Parked,
             SendError::Draining | SendError::Closed => Kind::Closed,
             SendError::Unsettled { .. } => Kind::Unsettled,

@@ -495,6 +495,62 @@ async fn hooks_guard_calls_and_rewrite_what_passes() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// An input hook that fails on what it is to do.
+struct Redact {
+    guards: bool,
+}
+
+impl Hook for Redact {
+    fn name(&self) -> &str {
+        "redact"
+    }
+
+    fn guards(&self) -> bool {
+        self.guards
+    }
+
+    fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
+        Box::pin(async move {
+            match message.text().as_str() {
+                "crash" => panic!("redact"),
+                "hang sk-secret" => std::future::pending().await,
+                _ => Input::Pass(Box::new(message)),
+            }
+        })
+    }
+}
+
+/// A message that a guarding input hook did not come to look at is not sent: no byte of it is on the tape, those who listen hear of the
+/// hook, and the session takes the next one. Where the hook says that it does not guard, the message goes on as it was.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_message_does_not_pass_an_input_hook_that_fails() {
+    for guards in [true, false] {
+        let folder = taped::folder();
+        let model = Arc::new(Scripted::new([Reply::text("one"), Reply::text("two"), Reply::text("three")]));
+        let builder = Runtime::builder().store(folder.path().join("store")).model(model).hook(Redact { guards });
+        let runtime = builder.start().await.unwrap();
+        let session = session(&runtime, folder.path()).await;
+        let mut events = session.events();
+        for (said, why) in [("hang sk-secret", "took longer than 5 s"), ("crash", "panicked: redact")] {
+            let sent = session.prompt(said).await;
+            let heard = event(&mut events, |kind| match kind {
+                EventKind::HookError { hook, callback: "on_input", error } => Some((hook.clone(), error.clone())),
+                _ => None,
+            });
+            assert_eq!(heard.await, ("redact".to_owned(), why.to_owned()));
+            match sent {
+                Ok(receipt) if !guards => drop(receipt.wait().await.unwrap()),
+                Err(SendError::HookFailed { hook, error }) if guards => assert_eq!((&*hook, &*error), ("redact", why)),
+                other => panic!("guards {guards}: {other:?}"),
+            }
+        }
+        session.prompt("hello").await.unwrap().wait().await.unwrap();
+        let said = format!("{:?}", session.state().await.unwrap().history);
+        assert_eq!((said.contains("sk-secret"), said.contains("hello")), (!guards, true));
+        assert!(runtime.shutdown().await.is_empty());
+    }
+}
+
 /// Design §9: durable events replay from any seq, with none missing and none twice, and then go on live.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn durable_events_replay_from_any_entry() {
