@@ -91,6 +91,9 @@ pub enum StartError {
     /// The builder was given no model.
     #[error("no model was given: call Builder::model or Builder::models")]
     NoModel,
+    /// A tool has a name that no model can be told, or two tools have one name.
+    #[error("{0}")]
+    Tools(String),
     /// The store could not be opened.
     #[error("failed to open the store: {0}")]
     Store(#[from] TapeError),

@@ -163,7 +163,7 @@ impl StartError {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            StartError::NoStore | StartError::NoModel => Kind::Invalid,
+            StartError::NoStore | StartError::NoModel | StartError::Tools(_) => Kind::Invalid,
             StartError::Store(error) => error.kind(),
             StartError::Tree(TreeError::Failed { .. }) => Kind::Failed,
             StartError::Tree(_) => Kind::Invalid,

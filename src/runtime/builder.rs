@@ -288,6 +288,9 @@ impl Builder {
     pub async fn start(self) -> Result<Runtime, StartError> {
         let place = self.place.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
+        if let Some(flaw) = self.tools.flaw() {
+            return Err(StartError::Tools(flaw));
+        }
         let options = self.options;
         #[cfg(feature = "fault-injection")]
         let faults = options.faults.clone();

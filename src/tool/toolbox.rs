@@ -12,7 +12,12 @@ use crate::{
 pub struct Toolbox {
     tools: Arc<BTreeMap<String, Known>>,
     specs: Arc<[ToolSpec]>,
+    /// A name that two of the tools had.
+    twice: Option<Arc<str>>,
 }
+
+/// Characters of a tool's name, at most: what providers take.
+const NAME_MAX: usize = 64;
 
 /// A tool, and what it says of itself: asked for once, so that no session runs its code for that.
 pub(super) struct Known {
@@ -30,24 +35,48 @@ impl Known {
 }
 
 impl Toolbox {
-    /// A set of those tools. Of two tools with one name the later one stands.
+    /// A set of those tools. No runtime starts with a set in which two have one name.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Toolbox {
-        let tools: BTreeMap<_, _> = tools.into_iter().map(|tool| (tool.name().to_owned(), Known::new(tool))).collect();
+        Toolbox::of(tools, None)
+    }
+
+    fn of(all: impl IntoIterator<Item = Arc<dyn Tool>>, mut twice: Option<Arc<str>>) -> Toolbox {
+        let mut tools = BTreeMap::new();
+        for tool in all {
+            let name = tool.name().to_owned();
+            if let Some(other) = tools.insert(name, Known::new(tool)) {
+                twice = Some(other.tool.name().into());
+            }
+        }
         let specs = tools.values().map(|Known { tool, .. }| ToolSpec {
             name: tool.name().to_owned(),
             description: tool.description().to_owned(),
             schema: tool.schema(),
         });
         let specs = specs.collect();
-        Toolbox { tools: Arc::new(tools), specs }
+        Toolbox { tools: Arc::new(tools), specs, twice }
+    }
+
+    /// Why no model can be told of these tools, where that is so.
+    pub(crate) fn flaw(&self) -> Option<String> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let is_bad = |name: &&String| !(1..=NAME_MAX).contains(&name.len()) || !name.chars().all(allowed);
+        let bad = self
+            .tools
+            .keys()
+            .find(is_bad)
+            .map(|name| format!("a tool is called {name:?}: a name is 1 to {NAME_MAX} letters of a-z A-Z 0-9 _ -"));
+        bad.or_else(|| {
+            Some(format!("two tools are called {:?}: give one of them another name", self.twice.as_deref()?))
+        })
     }
 
     /// The same set with one more tool.
     #[must_use]
     pub fn with(&self, tool: impl Tool) -> Toolbox {
         let all = self.tools.values().map(|known| known.tool.clone()).chain([Arc::new(tool) as Arc<dyn Tool>]);
-        Toolbox::new(all)
+        Toolbox::of(all, self.twice.clone())
     }
 
     /// The tools as a model is told of them, in order of their names.

@@ -495,6 +495,29 @@ async fn hooks_guard_calls_and_rewrite_what_passes() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// A runtime does not start with tools that no model could be told of: bad names, and two of one name.
+#[tokio::test]
+async fn tools_that_cannot_be_told_apart_or_named_are_refused_at_the_start() {
+    for (names, why) in [
+        (&["fine", "with space"][..], "a tool is called \"with space\""),
+        (&[""], "a tool is called \"\""),
+        (&["same", "other", "same"], "two tools are called \"same\""),
+        (&["käse"], "a tool is called"),
+        (&["fine-1", "Fine_2"], ""),
+    ] {
+        let folder = taped::folder();
+        let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(Scripted::new([])));
+        let builder = names.iter().fold(builder, |builder, name| builder.tool(stub(name, Does::Echo)));
+        match builder.start().await {
+            Ok(runtime) => {
+                assert_eq!(why, "", "{names:?}");
+                assert!(runtime.shutdown().await.is_empty());
+            }
+            Err(error) => assert!(!why.is_empty() && error.to_string().contains(why), "{names:?}: {error}"),
+        }
+    }
+}
+
 /// An input hook that fails on what it is to do.
 struct Redact {
     guards: bool,
