@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// A reply says what the library says, and what the core said.
+    /// The message of a reply has the library's words, and those of the core's refusal.
     #[test]
     fn a_reply_to_a_refused_command_has_the_words_of_the_refusal() {
         let cases = [

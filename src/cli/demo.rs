@@ -129,7 +129,7 @@ async fn play(folder: &Path, tools: Toolbox) -> Result<Exit, Failure> {
     ))
 }
 
-/// The tree once the restarted session runs, or after one second as it is.
+/// The tree once the restarted session runs, or the tree after one second.
 async fn settled_tree(runtime: &Runtime, id: &SessionId) -> String {
     for _ in 0..100 {
         let tree = runtime.tree();

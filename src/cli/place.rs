@@ -70,7 +70,7 @@ impl Environment {
     }
 
     /// The watcher, which ends the processes of calls if this process is killed: this program again, by `/proc/self/exe`, so that a
-    /// replaced file changes nothing; a shell where there is no such path.
+    /// replaced file changes nothing; a shell script if that path does not exist.
     pub(super) fn watch() -> Watch {
         let itself = Path::new("/proc/self/exe");
         let program = if itself.exists() { itself.to_owned() } else { return Watch::Shell };

@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A limit is raised by what is typed, in the unit that people use; a question about a call is not answered so.
+    /// A typed amount raises a limit, in the unit that people use; it does not answer a question about a call.
     #[test]
     fn a_question_for_more_is_answered_by_an_amount() {
         let about = |resource| Some(Question { ask: Seq(7), more: Some(resource) });

@@ -46,7 +46,7 @@ pub(super) struct Listener {
 pub(super) struct Asks(mpsc::Sender<Ask>);
 
 impl Listener {
-    /// Listens to signals, and from the first [`Asks::catch_up`] on to stdin, where its lines are for the session.
+    /// Starts to hear signals. If lines of stdin are for the session, they are carried out from the first request of [`Asks`] on.
     pub(super) fn start(runtime: Runtime, session: Session, view: View) -> std::io::Result<Listener> {
         let (leave, left) = mpsc::channel(1);
         // Outlives the listener: the third Ctrl-C must end a process whose tree does not go down.
@@ -136,7 +136,7 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
 /// Carries out lines, one after the other.
 struct Lines {
     number: u64,
-    /// `None` where stdin is not for the session, or closed.
+    /// The lines of stdin; `None` if they are not for the session, or stdin is closed.
     lines: Option<mpsc::Receiver<Line>>,
     runtime: Runtime,
     session: Session,
