@@ -1,7 +1,9 @@
-//! The command line: it reads arguments, environment and folders, hands them to the library, and shows what happens.
+//! The command line: reads arguments, environment and folders, hands them to the library, and shows what happens.
 //!
-//! Here and nowhere in the library are variables, the home folder, the current folder and the clock's date read. Errors are
-//! one line on stderr that says what to do; how a command ended is its exit code (`docs/FORMATS.md`, "Exit codes").
+//! Variables, the home folder, the current folder and the clock's date are read here and nowhere in the library. A failed command
+//! prints one line on stderr that says what to do; its exit code says how it ended, and the codes are a promise (`docs/FORMATS.md`,
+//! "Exit codes"). Text of a model, a tool or a file must pass through `escape` before a terminal shows it. [`print()`] blocks: it
+//! is for the answer of a short command, and a running session writes through `output` instead.
 
 mod arguments;
 mod attach;
@@ -44,7 +46,7 @@ use arguments::{Arguments, Command, TapeCommand};
 use failure::{Exit, Failure};
 use place::Environment;
 
-/// How long what still runs on blocking threads may hold up the end of the process.
+/// How long work on blocking threads may delay the end of the process.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
 /// Runs the command that the process was started with.
@@ -111,13 +113,13 @@ async fn tape(command: TapeCommand, store: &Path, environment: &Environment) -> 
     }
 }
 
-/// How the process ends. What there is to say is said on stderr.
+/// Writes the line of a failure to stderr, and gives the exit code of the process.
 fn end(ended: Result<Exit, Failure>, stderr: &mut impl Write) -> ExitCode {
     match ended {
         Ok(exit) => exit.into(),
         Err(failure) => {
             if !failure.message.is_empty() {
-                // Where stderr is gone too, nobody is left to be told.
+                // A write to a closed stderr fails; there is no other place to report that.
                 let line = format!("error: {}\n", escape::line(&failure.message));
                 drop(stderr.write_all(line.as_bytes()));
             }
@@ -126,7 +128,7 @@ fn end(ended: Result<Exit, Failure>, stderr: &mut impl Write) -> ExitCode {
     }
 }
 
-/// What a call runs has none of our keys in its environment, and must not read them from ours (`/proc/PID/environ`) either.
+/// Keeps the processes of calls from reading our keys in `/proc/PID/environ`. Their own environment has no keys.
 fn keep_environment_private() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
@@ -134,7 +136,7 @@ fn keep_environment_private() {
     }
 }
 
-/// Logs go to stderr, and only where `TAMTAM_LOG` asks for them (`info`, `tamtam=debug`, …).
+/// Sends logs to stderr, but only if `TAMTAM_LOG` is set (`info`, `tamtam=debug`, …).
 fn log_to(stderr: &output::Lines) {
     let Ok(wanted) = std::env::var("TAMTAM_LOG") else { return };
     let filter = match tracing_subscriber::EnvFilter::try_new(&wanted) {
@@ -149,7 +151,8 @@ fn log_to(stderr: &output::Lines) {
     log.with_ansi(std::io::stderr().is_terminal()).init();
 }
 
-/// Writes the answer of a command, which is done then. A reader who has gone ends the command quietly.
+/// Writes the answer of a command to stdout, and gives the exit of a command that is done. If the reader of stdout is gone, the
+/// command ends quietly.
 fn print(text: &str) -> Result<Exit, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -1,4 +1,4 @@
-//! The `tamtam` binary: a thin door to the library. What it does is in `cli`.
+//! The `tamtam` binary. All its code is in `cli`; nothing belongs here but the call of it.
 
 mod cli;
 

@@ -1,4 +1,8 @@
-//! The arguments of each command, and how a wrong one is answered.
+//! The arguments of each command, and the answer to a wrong argument.
+//!
+//! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read. Nothing here
+//! looks at the store, the environment or a folder. Help goes to stdout with exit code 0; a wrong argument becomes one line on
+//! stderr with exit code 2.
 
 mod tape;
 
@@ -260,11 +264,11 @@ pub(super) struct ReplayArguments {
     pub(super) store: StoreArguments,
 }
 
-/// Answers arguments that are no command: help on stdout, anything else as one line on stderr.
+/// Answers arguments that do not parse: help on stdout, any error as one line on stderr.
 pub(super) fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader who has gone wants no more help.
+            // A write to a closed stdout fails; nobody reads the help then.
             drop(error.print());
             Exit::Done.into()
         }
@@ -279,7 +283,7 @@ pub(super) fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// clap's several lines as one: what is wrong, its tip, and where to read on.
+/// Joins clap's lines into one: the error, its tip, and the `--help` to read.
 fn one_line(message: &str) -> String {
     let usage = message.lines().find_map(|line| line.strip_prefix("Usage: tamtam"));
     let command: Vec<&str> = usage

@@ -1,4 +1,7 @@
-//! Files that go with a prompt.
+//! Reads a file that goes with a prompt, and makes it a part of the message.
+//!
+//! The first bytes decide the media type, never the name. A missing, special or too large file is a usage error, and the message is
+//! made before a session is opened, so a bad file starts nothing. Blocks on the disk.
 
 use std::path::Path;
 
@@ -6,10 +9,10 @@ use tamtam::Part;
 
 use super::failure::Failure;
 
-/// Largest file that is sent along; models take no more in one request anyway.
+/// Largest attached file, in bytes. Models take no more in one request.
 const FILE_BYTES_MAX: u64 = 20 << 20;
 
-/// A file as a part of a message.
+/// Reads the file as a part of a message.
 pub(super) fn part(path: &Path) -> Result<Part, Failure> {
     let refused = |why: String| Failure::usage(format!("cannot attach {}: {why}", path.display()));
     let facts = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
@@ -24,7 +27,7 @@ pub(super) fn part(path: &Path) -> Result<Part, Failure> {
     Ok(Part::file(mime(&bytes), name, &bytes))
 }
 
-/// What a file is, by how it begins.
+/// The media type of a file, by its first bytes.
 fn mime(bytes: &[u8]) -> &'static str {
     const MAGIC: &[(&[u8], &str)] = &[
         (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -1,4 +1,8 @@
-//! Rollback, fork and merge of sessions that no process runs: conversations are changed, and no model is asked anything.
+//! `tamtam tape rollback`, `fork` and `merge`: changes a conversation and starts no turn.
+//!
+//! A rollback and a merge need a session at rest, and start a runtime that resumes nothing by itself. A fork needs no runtime, and
+//! its parent may be running in another process. Only the summary of a rollback asks a model; on every other path the model is an
+//! empty script. With files, a rollback changes nothing without `--yes`.
 
 use std::{fmt::Write as _, path::Path, sync::Arc};
 
@@ -21,7 +25,7 @@ use super::{
     restore, tapes,
 };
 
-/// Takes a conversation back to a point.
+/// Carries out `rollback`: takes a conversation back to a point.
 pub(super) async fn rollback(
     given: &RollbackArguments,
     store: &Path,
@@ -46,7 +50,7 @@ pub(super) async fn rollback(
     print(&escape::text(&said))
 }
 
-/// The model that sums up in the session, and who finds it.
+/// The model that writes the summaries of the session. Naming another model is a usage error, unless it is a script.
 async fn summariser(
     given: &RollbackArguments,
     state: &State,
@@ -66,7 +70,7 @@ async fn summariser(
     Ok(choice)
 }
 
-/// What was written of what was left.
+/// The summary of the abandoned messages, in words; empty if there is none.
 fn summed_up(store: &Path, id: &SessionId, back: Seq) -> Result<String, Failure> {
     let entries = tapes::open_for(store, id)?.read(id, back)?;
     let summary = entries.iter().find(|entry| entry.kind == "branch_summary");
@@ -80,11 +84,11 @@ fn summed_up(store: &Path, id: &SessionId, back: Seq) -> Result<String, Failure>
     }))
 }
 
-/// Goes back, and says so. With files the diff comes first, and without `--yes` nothing else does.
+/// Goes back, and says so. With files, the plan for the files comes first; without `--yes` the plan is all, and nothing is changed.
 async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<(String, Option<Rollback>), Failure> {
     let id = &given.id;
     let session = runtime.open(id).await?;
-    // The arguments are no command without one of the three.
+    // clap requires one of --to, --message and --turn, so the fallback is never used.
     let point = point(given.to, given.before.clone()).unwrap_or(Point::At(Seq::ZERO));
     let mut said = String::new();
     let mut options = RollbackOptions::new();
@@ -125,13 +129,13 @@ fn point(entry: Option<u64>, BeforeArguments { message, turn }: BeforeArguments)
     entry.or_else(message).or_else(|| turn.map(|turn| Point::BeforeTurn(Seq(turn))))
 }
 
-/// Makes a session that goes on from a point of another one. That one may be running.
+/// Carries out `fork`: makes a session that continues from a point of its parent. The parent may be running.
 pub(super) fn fork(given: ForkArguments, path: &Path) -> Result<Exit, Failure> {
     make_fork(path, &given.id, point(given.at, given.before).as_ref(), given.fork)
 }
 
-/// Makes a fork that goes on from a point, or from the newest entry, and prints its id. Where something is bad, the newest is the
-/// last one before that, and it is said.
+/// Makes a fork that continues from the point, or from the newest entry, and prints the id of the fork. Without a point, a damaged
+/// tape is forked at the last sound entry before the damage, with a warning.
 pub(super) fn make_fork(
     path: &Path,
     id: &SessionId,
@@ -155,7 +159,8 @@ pub(super) fn make_fork(
 
 fn at(store: &Store, id: &SessionId, point: &Point, fork: &SessionId) -> Result<(), Failure> {
     match fork_at(store, id, point, fork, Millis::now()) {
-        // What is bad before the point would be found by whoever opens it, and then it is too late.
+        // Damage before the point would stop the first process that opens the fork, so the fork is read now and removed if it is
+        // damaged.
         Ok(made) => match store.read_to(fork, made.entry.next()) {
             Ok(_) => Ok(()),
             Err(error) => {
@@ -169,7 +174,7 @@ fn at(store: &Store, id: &SessionId, point: &Point, fork: &SessionId) -> Result<
     }
 }
 
-/// Makes what was said in a fork part of the conversation that it was forked from.
+/// Carries out `merge`: adds the messages of a fork to the session that it was forked from, or to another one.
 pub(super) async fn merge(given: MergeArguments, path: &Path, environment: &Environment) -> Result<Exit, Failure> {
     let MergeArguments { fork, into, delete } = given;
     let forked = tapes::open_for(path, &fork)?.forked_from(&fork)?.ok_or_else(|| {
@@ -232,7 +237,8 @@ fn messages(what: &str, ids: &[MessageId]) -> String {
     }
 }
 
-/// A session that has nothing under way, as its tape says.
+/// The state of a session at rest, by its tape. A failure if a turn is open, a message is about to begin one, or a child is at
+/// work.
 fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
     let missing = || TapeError::Missing { session: id.clone() };
     let state = tapes::state(store, id)?.ok_or_else(missing)?;
@@ -245,7 +251,7 @@ fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
     Ok(state)
 }
 
-/// A runtime whose sessions are changed and not gone on with. Without a model nobody can be asked anything.
+/// Starts a runtime that resumes no session by itself. Without a model it gets an empty script, so nothing can ask a real model.
 async fn start(store: &Path, model: Option<models::Choice>, environment: &Environment) -> Result<Runtime, Failure> {
     let builder = Runtime::builder().store(store).tools(environment.tools()).without_auto_resume();
     let builder = match model {

@@ -1,4 +1,7 @@
-//! The budget of a session, as arguments: limits, what happens when one is reached, and the price of the model.
+//! The arguments for the budget of a session: its limits, what happens at a limit, and the price of the model.
+//!
+//! An argument that is not given leaves the session's value as it is. A limit in dollars needs a known price; the lack of one is a
+//! usage error before a session is opened. The doc comments on the arguments are the texts of `--help`.
 
 use clap::Args;
 use tamtam::{
@@ -27,7 +30,7 @@ pub(super) struct BudgetArguments {
 }
 
 impl BudgetArguments {
-    /// Sets what was named, and leaves the rest.
+    /// Sets the limits that were given, and leaves the others.
     pub(super) fn apply(&self, budget: &mut Budget) {
         budget.session.usd = self.usd.or(budget.session.usd);
         budget.session.tokens = self.tokens.or(budget.session.tokens);
@@ -36,7 +39,7 @@ impl BudgetArguments {
         }
     }
 
-    /// Says at once what would be refused at the first request: a limit in dollars for a model without a price.
+    /// Refuses a limit in dollars for a model without a price now, because its first request would be refused later.
     pub(super) fn check(&self, model: &ModelRef, models: &dyn Models, budget: &Budget) -> Result<(), Failure> {
         let is_unpriced = self.price.is_none() && models.price_of(model).is_none();
         match budget.session.usd.or(budget.turn.usd) {

@@ -1,4 +1,6 @@
-//! `tamtam models`: the catalogue of models with their prices. Asks no server.
+//! `tamtam models`: prints the built-in catalogue of models and prices, and which of them have a key.
+//!
+//! Sends no request and prints no key: of the environment it shows only whether a key is there.
 
 use std::fmt::Write as _;
 
@@ -13,11 +15,11 @@ use super::{
     print,
 };
 
-/// What stands under the list.
+/// The footnote of the text output.
 const NOTE: &str = "\nDollars for a million tokens in the month beside them, by the provider's page or a copy of it; --json names the page of each.\n\
     A month with a ? was not verified. Any other model can be named as PROVIDER/MODEL; its price is unknown, and is given with --price.\n";
 
-/// Lists the models whose price is known.
+/// Carries out the command: lists the models whose price is known.
 pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Result<Exit, Failure> {
     let part = given.part.as_deref().unwrap_or_default();
     let mut text = String::new();

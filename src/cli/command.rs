@@ -1,4 +1,8 @@
-//! The commands of `--json`: one object a line on stdin. Reading them is a pure function; a bad line changes nothing.
+//! The commands of `--json`: one JSON object a line on stdin, and the reply to each.
+//!
+//! Reading is a pure function, and a bad line changes nothing. Unknown fields, a key that is there twice and two commands in one
+//! line are errors, so a misspelt command never counts as another one. The lines are a promise to programs (`docs/FORMATS.md`): add
+//! fields, and change none.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -41,7 +45,7 @@ enum DeliveryWord {
     Reject,
 }
 
-/// A command that is one field.
+/// A command of a single field.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "only the form is looked at")]
@@ -126,11 +130,11 @@ enum GrantWord {
 const COMMANDS: [&str; 8] = ["send", "abort", "queue", "withdraw", "answer", "pin", "unpin", "tree"];
 
 impl Command {
-    /// Reads one line, or says what is wrong with it.
+    /// Reads one line, or says what is wrong with the line.
     pub(super) fn read(line: &str) -> Result<Command, String> {
         let value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
         let Value::Object(fields) = &value else { return Err("a command is a JSON object".to_owned()) };
-        // In a message `pin` is a mark, and no command beside it.
+        // Beside `send`, `pin` is a field of the message and not a second command.
         let is_mark = |name: &str| name == "pin" && fields.contains_key("send");
         let mut named = COMMANDS.into_iter().filter(|name| fields.contains_key(*name) && !is_mark(name));
         match (named.next(), named.next()) {
@@ -165,18 +169,18 @@ impl Command {
         }
     }
 
-    /// Whether it ends what runs.
+    /// Whether the command ends the running turn.
     pub(super) fn stops(&self) -> bool {
         matches!(self, Command::Abort { .. })
     }
 
-    /// The answer where the run has come to its end: nothing was done.
+    /// The answer to a command that came after the end of the run: nothing was done.
     pub(super) fn too_late(self) -> Value {
         let message = "the run has ended, so nothing was done: `tamtam run --session ID` continues the session";
         json!({"command": self.name(), "error": {"kind": "closed", "message": message}})
     }
 
-    /// Carries the command out, and gives the answer.
+    /// Carries out the command, and gives the answer. It may wait as long as the session waits for its tape.
     pub(super) async fn carry_out(self, session: &Session, runtime: &Runtime) -> Value {
         let name = self.name();
         let done = match self {
@@ -213,13 +217,13 @@ pub(super) fn bad_line(message: &str) -> Value {
     json!({"error": {"kind": "bad_line", "message": message}})
 }
 
-/// The line that answers a line of stdin; they are counted from 1.
+/// The reply to the line of stdin with this number. Lines are counted from 1.
 pub(super) fn reply(number: u64, mut answer: Value) -> Value {
     answer["re"] = number.into();
     json!({"reply": answer})
 }
 
-/// What a reply says of a command that was refused: a word for programs, and the library's own words.
+/// The error of a reply: `kind` is a stable word for programs, `message` has the library's own words.
 fn refused(error: &SendError) -> Value {
     json!({"kind": kind(error), "message": error.to_string()})
 }
@@ -243,7 +247,7 @@ fn kind(error: &SendError) -> &'static str {
     }
 }
 
-/// The only field of that line.
+/// The value of the command `name`, which must be the only field of the line.
 fn only<'a>(line: &str, fields: &'a Map<String, Value>, name: &str) -> Result<&'a Value, String> {
     typed::<PlainLine>(line)?;
     Ok(&fields[name])
@@ -282,7 +286,8 @@ fn answer(line: &str) -> Result<Command, String> {
     Ok(Command::Answer { ask: Seq(ask), grant })
 }
 
-/// Reads the line as it stands, so that a key that is there twice is found: which of the two was meant cannot be told.
+/// Reads the text of the line and not its parsed value, because only the text shows a key that is there twice. Which of two such
+/// values was meant is unknown, so the line is an error.
 fn typed<T: serde::de::DeserializeOwned>(line: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(line);
     serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string().as_str() {
@@ -298,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// A reply says what the library says, and what the core said.
+    /// The message of a reply has the library's words, and those of the core's refusal.
     #[test]
     fn a_reply_to_a_refused_command_has_the_words_of_the_refusal() {
         let cases = [

@@ -1,8 +1,8 @@
-//! `tamtam demo`: the whole machine in a few seconds, with no network, no key and no model but a script.
+//! `tamtam demo`: runs the whole runtime for a few seconds, offline and without a key. Only the model is scripted.
 //!
-//! The tools, the files, the tape, the crash and the tree are real. What is printed is made from events, from the tape and
-//! from the tree; at the end all of it is held against the tape on the disk and against the files, and where something does
-//! not fit the demo says so and ends 1.
+//! The tools, the files, the tape, the crash and the tree are real. Every line of the story must come from an event, the tape or
+//! the tree, never from the script. At the end the demo checks the tape on the disk and the files; on a mismatch it reports the
+//! mismatch and exits with 1. It works in a new temporary folder, which stays, and changes nothing outside of it.
 
 mod check;
 mod narrate;
@@ -27,7 +27,7 @@ use super::{
 };
 use narrate::Narrator;
 
-/// How long the demo may take. It takes a few seconds; on a machine that needs longer something hangs.
+/// Time limit of the demo. A normal run takes a few seconds, so a run that reaches the limit hangs.
 const LIMIT: Duration = Duration::from_secs(90);
 
 const REPAIR: &str = "The check of this project fails. Find out why, repair it, and show that it passes.";
@@ -47,7 +47,7 @@ const FILES: [(&str, &str); 3] = [
     ("NOTES.md", "Leave the other files alone. Put the word farewell into farewell.txt.\n"),
 ];
 
-/// What the model says. Each reply fails unless the request holds what a real result, or a person, said before.
+/// The script of the model. A reply with `expecting` fails unless the request contains that text of a real tool result or message.
 fn script() -> Scripted {
     let replies = [
         Reply::text("I look at the program and at its check.")
@@ -87,7 +87,7 @@ pub(super) async fn demo(environment: &Environment) -> Result<Exit, Failure> {
         Failure::failed(format!("failed to make {folder}: {error}: set TMPDIR to a folder that can be written"))
     })?;
     print(&format!("All of this happens in {}\n", folder.display()))?;
-    // Nothing of it depends on how it was started, so whatever goes wrong is a failure.
+    // The demo takes no arguments, so no error is a usage error: every error with a message exits with 1.
     play(&folder, environment.tools()).await.map_err(|failure| match failure.message.is_empty() {
         true => failure,
         false => Failure::failed(failure.message),
@@ -129,7 +129,7 @@ async fn play(folder: &Path, tools: Toolbox) -> Result<Exit, Failure> {
     ))
 }
 
-/// The tree, as soon as the session that was just restarted is seen to run.
+/// The tree once the restarted session runs, or the tree after one second.
 async fn settled_tree(runtime: &Runtime, id: &SessionId) -> String {
     for _ in 0..100 {
         let tree = runtime.tree();
@@ -141,14 +141,14 @@ async fn settled_tree(runtime: &Runtime, id: &SessionId) -> String {
     runtime.tree().to_string()
 }
 
-/// The play: what a host does and what it sees.
+/// The host's side of the demo: its commands, and the events that it reads.
 struct Play {
     runtime: Runtime,
     script: Scripted,
     session: Session,
     events: EventStream,
     narrator: Narrator,
-    /// The messages for which there is a receipt.
+    /// The messages that have a receipt.
     acknowledged: Vec<MessageId>,
 }
 
@@ -169,7 +169,7 @@ impl Play {
         self.runtime.restart(self.session.id()).await?;
         self.until(|kind| matches!(kind, EventKind::TurnFinished { .. })).await?;
 
-        // The worst of bugs: the actor panics while the model is about to answer.
+        // The actor panics while the model is about to answer: the worst moment for a bug.
         let goodbye = self.script.barrier(GOODBYE);
         goodbye.reached().await;
         let crashed = self.runtime.operate().crash(self.session.id().as_str(), "the glitch of the demo");
@@ -187,7 +187,7 @@ impl Play {
         Ok(())
     }
 
-    /// Tells what happens, up to such an event.
+    /// Prints the events as lines, up to and with the first event for which `is_it` holds.
     async fn until(&mut self, is_it: impl Fn(&EventKind) -> bool) -> Result<(), Failure> {
         loop {
             let event = match self.events.next().await {
@@ -212,7 +212,7 @@ impl Play {
     }
 }
 
-/// Holds the tape on the disk, and the files, against what was promised.
+/// Checks the tape on the disk and the files against the promises.
 fn check_all(project: &Path, store: &Path, id: &SessionId, acknowledged: &[MessageId]) -> Result<String, Failure> {
     let store = tapes::open_for(store, id)?;
     if let Some(finding) = store.verify(id)?.first() {
@@ -225,7 +225,7 @@ fn check_all(project: &Path, store: &Path, id: &SessionId, acknowledged: &[Messa
     Ok(facts)
 }
 
-/// What the calls did, and what those did not that never ran.
+/// Checks the files: completed calls wrote theirs; skipped and interrupted calls wrote none.
 fn files(project: &Path) -> Result<(), String> {
     let expected = [
         ("greet.sh", Some("greet() {\n  echo \"Hello, $1!\"\n}\n")),

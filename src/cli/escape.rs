@@ -1,12 +1,14 @@
-//! Text of models and tools, made safe for a terminal.
+//! Makes text of models, tools and files safe for a terminal. Pure functions of a text.
 //!
-//! Whatever a model writes may hold sequences that move the cursor, recolour, or hide text in a question that a person
-//! answers with yes. So control characters, characters that turn the direction of text, and characters without a width are
-//! shown as `\u{…}`.
+//! Such text may hold sequences that move the cursor, recolour, or hide part of a question that a person answers with yes. So
+//! control characters, characters that change the direction of text, and characters without a width become `\u{…}`.
+//!
+//! A question of permission must use [`text()`], [`line()`] or [`short()`], never [`prose()`]: `prose` keeps joiners, which are
+//! invisible.
 
 use std::fmt::Write as _;
 
-/// Whether a character would do something else on a terminal than take up room.
+/// Whether a terminal would obey the character, or show nothing for it.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -33,22 +35,22 @@ fn escape(text: &str, keep: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// Text of several lines: line breaks and tabs stay.
+/// Escapes a text of several lines: line breaks and tabs stay.
 pub(super) fn text(text: &str) -> String {
     escape(text, |c| matches!(c, '\n' | '\t'))
 }
 
-/// Text of the model as it streams. The joiners that scripts and emoji need stay: nobody decides by it.
+/// Escapes streamed text of the model. The joiners that scripts and emoji need stay, so no decision may rest on this text.
 pub(super) fn prose(text: &str) -> String {
     escape(text, |c| matches!(c, '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}'))
 }
 
-/// Text that must stay on one line.
+/// Escapes a text that must stay on one line.
 pub(super) fn line(text: &str) -> String {
     escape(text, |_| false)
 }
 
-/// The beginning of a text as one line, of at most so many characters; `...` says that there is more.
+/// The beginning of a text as one escaped line of at most `characters_max` characters; `...` marks a text that was cut.
 pub(super) fn short(text: &str, characters_max: usize) -> String {
     let mut out = String::new();
     for (n, word) in text.split_whitespace().enumerate() {
@@ -56,7 +58,7 @@ pub(super) fn short(text: &str, characters_max: usize) -> String {
             out.push(' ');
         }
         out.push_str(&line(word));
-        // Enough to know that it is too long; the rest may be megabytes.
+        // By now the text is known to be too long; the rest may be megabytes.
         if out.len() > characters_max * 4 {
             break;
         }

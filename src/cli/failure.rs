@@ -1,4 +1,7 @@
-//! How a command ends: with an exit code, and after a failure with one line that says what to do.
+//! How a command ends: with an exit code, and after a failure with one line that says what happened and what to do.
+//!
+//! The numbers of [`Exit`] are a promise (`docs/FORMATS.md`, "Exit codes"). Each error of the library that reaches a user is turned
+//! into a [`Failure`] here, or in the module of its command, with advice. Does no I/O: `cli::end` writes and escapes the line.
 
 use std::process::ExitCode;
 
@@ -8,15 +11,15 @@ use tamtam::{OpenError, Outcome, SendError, runtime::StartError, session::Refusa
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Exit {
-    /// It did what it was asked to.
+    /// The command did what was asked.
     Done = 0,
-    /// Something went wrong on the way: a refused key, an unreachable server, a claimed session, a full disk.
+    /// The command began and failed: a refused key, an unreachable server, a claimed session, a full disk.
     Failed = 1,
-    /// It could not be begun: arguments or configuration.
+    /// The command could not begin: wrong arguments or configuration.
     Usage = 2,
     /// A person, a budget or the limit of steps stopped it.
     Stopped = 3,
-    /// It was ended by the user.
+    /// The user ended the command.
     Aborted = 130,
 }
 
@@ -43,26 +46,26 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ended without having done what it was asked to.
+/// Why a command did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) exit: Exit,
-    /// What happened and what to do; empty where nothing is to be said.
+    /// What happened and what to do; empty for a command that ends quietly.
     pub(super) message: String,
 }
 
 impl Failure {
-    /// It went wrong on the way.
+    /// The command began and failed.
     pub(super) fn failed(message: impl Into<String>) -> Failure {
         Failure { exit: Exit::Failed, message: message.into() }
     }
 
-    /// It could not be begun.
+    /// The command could not begin.
     pub(super) fn usage(message: impl Into<String>) -> Failure {
         Failure { exit: Exit::Usage, message: message.into() }
     }
 
-    /// It ends with nothing to say.
+    /// The command ends without a line.
     pub(super) fn quiet(exit: Exit) -> Failure {
         Failure { exit, message: String::new() }
     }
@@ -94,7 +97,7 @@ impl From<TapeError> for Failure {
     }
 }
 
-/// Whether another folder would do: the place is wrong, and not what happened there.
+/// Whether another folder would help: the folder is wrong, not the state of the disk.
 fn is_a_matter_of_place(kind: std::io::ErrorKind) -> bool {
     use std::io::ErrorKind::{AlreadyExists, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     matches!(kind, AlreadyExists | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem)

@@ -1,4 +1,7 @@
-//! Is there a model server on this machine? One question, answered within half a second or not at all.
+//! Asks a model server on this machine for its first model.
+//!
+//! One plain HTTP request without a key. After the name of the host is looked up, it takes half a second at most; no usable answer
+//! by then means no server. Blocks, so it must run on a blocking thread.
 
 use std::{
     io::{Read as _, Write as _},
@@ -10,7 +13,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(300);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// The first model of an OpenAI-compatible server at `http://host[:port]/path`. Blocks.
+/// The first model of an OpenAI-compatible server at `http://host[:port]/path`; `None` if no server answers in time. Blocks.
 pub(super) fn first_model(base_url: &str) -> Option<String> {
     let rest = base_url.trim().trim_end_matches('/').strip_prefix("http://")?;
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -24,7 +27,7 @@ pub(super) fn first_model(base_url: &str) -> Option<String> {
     let request = format!("GET {path}/models HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let (mut answer, mut piece) = (Vec::new(), [0; 16 << 10]);
-    // The time is that of the whole answer: a server that sends a byte now and then does not hold up the start.
+    // The limit is for the whole answer: a server that sends a byte now and then must not delay the start.
     while answer.len() < ANSWER_BYTES_MAX {
         let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
         stream.set_read_timeout(Some(left)).ok()?;
@@ -45,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers each connection with these bytes, and then with one more byte for ever.
+    /// A server that answers one connection with these bytes, and, if `drips`, with one more byte every 10 ms for ever.
     fn server(answer: &'static str, drips: bool) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -73,7 +76,7 @@ mod tests {
         assert_eq!(first_model(&server("HTTP/1.0 200 OK\r\n\r\n<html>", false)), None);
     }
 
-    /// It would hang here for ever.
+    /// Without the limit for the whole answer this test would hang.
     #[test]
     fn a_server_that_never_ends_its_answer_is_none() {
         assert_eq!(first_model(&server("HTTP/1.0 200 OK\r\n\r\n", true)), None);

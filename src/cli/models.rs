@@ -1,4 +1,8 @@
-//! Which model answers, and where it is reached: from the arguments and the usual variables.
+//! Chooses the model and its endpoint from the arguments, the session and the environment variables.
+//!
+//! The choice never guesses: keys of two providers and no named model are a usage error, and an unknown provider or a missing key
+//! fails before a session is opened. Variables are read through [`Environment`] only. The one request made here asks a local server
+//! for its first model. No message may contain a key: print addresses only through [`shown`].
 
 use std::sync::Arc;
 
@@ -12,7 +16,7 @@ use super::{arguments::ModelArguments, failure::Failure, local_server, place::En
 /// Largest script file.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 
-/// The model that a provider is asked for where none is named. A name that still works matters more than the newest one.
+/// Default model of each provider, used when no model is named. A name that still works matters more than the newest one.
 const DEFAULTS: &[(&str, &str)] = &[
     ("openai", "gpt-4.1"),
     ("anthropic", "claude-sonnet-4-6"),
@@ -25,18 +29,18 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("gemini", "gemini-2.5-flash"),
 ];
 
-/// A model that was chosen, and who finds it.
+/// The chosen model, and the [`Models`] that resolves it.
 pub(super) struct Choice {
     pub(super) models: Arc<dyn Models>,
     pub(super) model: ModelRef,
-    /// The variable that its key comes from, for hints; empty where it needs none.
+    /// Name of the variable that holds the key, for hints; empty if the model needs no key.
     pub(super) key_from: String,
-    /// Where it is reached, for hints; empty for a script.
+    /// Address of the model, for hints; empty for a script. It may hold a password: print it through [`shown`].
     pub(super) base_url: String,
 }
 
-/// Chooses: the model that was named, else the one that the session has, else the one that a single key or a local server
-/// leaves no doubt about.
+/// Chooses the named model, else the session's model, else a default: the default model of the only provider with a key, or the
+/// first model of a local server.
 pub(super) async fn choose(
     given: &ModelArguments,
     of_session: Option<&ModelRef>,
@@ -59,7 +63,7 @@ pub(super) async fn choose(
         (None, None) => find(base_url, environment).await?,
     };
     let router = router(&model.provider, base_url, environment);
-    // What cannot be had is said before anything is begun.
+    // Fails here, before a session is opened, if the provider is unknown or its key is missing.
     let endpoint = router.endpoint(&model).map_err(|error| Failure::usage(error.message))?;
     let provider = router.providers().find(|provider| provider.name == model.provider);
     let key_from = provider.map(|provider| provider.key_from.clone()).unwrap_or_default();
@@ -78,7 +82,7 @@ fn scripted(file: &str) -> Result<Choice, Failure> {
     Ok(Choice { models: Arc::new(script), model, key_from: String::new(), base_url: String::new() })
 }
 
-/// A router with the keys and addresses of the environment, and one address from the arguments.
+/// Builds a router with the keys and addresses of the environment. `base_url` is the address of the chosen provider.
 fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Router {
     let mut router = Router::new(HttpOptions::default());
     for known in PROVIDERS {
@@ -94,7 +98,7 @@ fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Ro
         router = router.with(provider);
     }
     if let (None, Some(url)) = (Provider::known(chosen), base_url) {
-        // A server of the user's own under a name of their own.
+        // An unknown provider with an address: the user's own server. Its key variable is made from its name.
         let variable = format!("{}_API_KEY", chosen.to_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
         let mut provider = Provider::custom(chosen, Api::OpenAiChat, url);
         if let Some(key) = environment.get(&variable) {
@@ -106,12 +110,13 @@ fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Ro
     router
 }
 
-/// The first of those variables that holds a key, and the key.
+/// The first of the variables that is set, by name, and its key.
 pub(super) fn key_of<'a>(variables: &[&'static str], environment: &'a Environment) -> Option<(&'static str, &'a str)> {
     variables.iter().find_map(|name| Some((*name, environment.get(name)?)))
 }
 
-/// The model that nothing but one key, or a local server, points to.
+/// Finds a model when none was named: the default model of the only provider with a key, else the first model of the local server.
+/// Keys of several providers are a usage error.
 async fn find(base_url: Option<&str>, environment: &Environment) -> Result<ModelRef, Failure> {
     let with_key: Vec<_> =
         PROVIDERS.iter().filter(|known| key_of(known.key_variables, environment).is_some()).collect();
@@ -146,7 +151,7 @@ fn no_model(why: &str) -> Failure {
     ))
 }
 
-/// An address without the user, password and query that may hold a key.
+/// An address without its user, password, query and fragment, any of which may hold a key.
 pub(super) fn shown(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -161,7 +166,7 @@ mod tests {
     use super::*;
     use crate::cli::failure::Exit;
 
-    /// A port that nobody listens on, so that a server on this machine changes no test.
+    /// An address that nothing listens on, so that a local server on this machine changes no test.
     const NOBODY: (&str, &str) = ("LOCAL_BASE_URL", "http://127.0.0.1:9/v1");
 
     fn given(model: Option<&str>, base_url: Option<&str>) -> ModelArguments {

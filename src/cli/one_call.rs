@@ -1,4 +1,7 @@
-//! One call outside of any session: carried out by `tool`, judged by `permit`.
+//! `tamtam tool` and `tamtam permit`: one call outside of any session. `tool` runs the call, `permit` judges it.
+//!
+//! Neither writes a tape. `tool` applies no rules and asks nobody. Every way out of a call that has begun must close the call's
+//! processes, so that none is left. `permit` runs nothing, and must decide as a session with the same rules would.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -17,11 +20,11 @@ use super::{
     print, rules,
 };
 
-/// Runs one tool and prints its result. Who types the command is the one who would be asked, so nobody is.
+/// Runs one tool and prints its result. No rules apply: the person who types the command is the one whom a session would ask.
 pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.name, &given.json, environment)?;
     let workspace = environment.workspace(given.workspace.as_deref())?;
-    // Large outputs stay for whoever reads the result. Under a name that nobody can guess and take before us.
+    // Large outputs stay there, because the result names them. Nobody can guess the name and take it before us.
     let spill: PathBuf = std::env::temp_dir().join(format!("tamtam-tool-{}", SessionId::new()));
     let mut context = ToolContext::detached(workspace, spill);
     context.processes = Processes::new(Environment::watch(), None);
@@ -54,13 +57,14 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
     let judged = |access: Access| (judge([&ruleset], &access, &globs), access);
     let seen = |accesses| seen_from(&root.to_string_lossy(), &[], accesses);
     let accesses = seen(tool.access(&arguments));
-    // The strictest stands, as in a session.
+    // The strictest judgement wins, as in a session.
     let named = accesses.iter().cloned().map(judged).max_by_key(|(judgement, _)| judgement.action);
     let action = named.as_ref().map_or(Action::Ask, |(judgement, _)| judgement.action);
     let workspace = Workspace::open(&root).map_err(|error| Failure::usage(error.to_string()))?;
     let linked = accesses.iter().filter_map(|access| end_of_links(&workspace, access));
     let linked = linked.flat_map(|access| seen(vec![access])).map(judged);
-    // What a link leads to is not asked about: a call stops there if the rules are stricter about it than about its name.
+    // A session asks nobody about the target of a link: it denies the call if the rules are stricter about the target than about
+    // the name.
     let stricter = linked.filter(|(judgement, _)| judgement.action > action).max_by_key(|(one, _)| one.action);
     let is_stopped = stricter.is_some();
     let (judgement, access) = stricter.or(named).unzip();
@@ -73,7 +77,8 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
     print(&format!("{shown}\n"))
 }
 
-/// What an access comes to where its path goes through links that stay inside. A link that leads out is refused by the tool.
+/// The access to the real path, if the path goes through links that stay inside the workspace. The tool refuses a link that leads
+/// out.
 fn end_of_links(workspace: &Workspace, access: &Access) -> Option<Access> {
     let is_path = matches!(access.permission.as_str(), "read" | "edit");
     let mut place = workspace.resolve(".").ok().filter(|_| is_path)?;
@@ -101,7 +106,7 @@ fn why(judgement: Option<&Judgement>, access: Option<&Access>, is_linked: bool) 
     }
 }
 
-/// The tool of that name, and its arguments.
+/// The tool called `name`, and its arguments.
 fn call(name: &str, arguments: &str, environment: &Environment) -> Result<(std::sync::Arc<dyn Tool>, Value), Failure> {
     let toolbox = environment.tools();
     let tool = toolbox.find(name).cloned().ok_or_else(|| Failure::usage(toolbox.unknown_tool(name)))?;

@@ -1,9 +1,11 @@
-//! Output on its way to stdout and stderr: in order, on threads of their own, so that a reader who takes nothing holds up
-//! neither the session nor whoever stops it.
+//! Queues output and writes it to stdout and stderr, in order, on threads of its own. A reader that does not read therefore blocks
+//! neither the session nor a stop.
 //!
-//! Events wait for room ([`Output::show`]); the answer to a command does not ([`Output::put`]). After a stop was asked for
-//! ([`Output::stop_waiting`]), a reader who takes nothing for [`STUCK`] counts as gone: what is not written by then is dropped, and the
-//! process can end. Everything that was dropped is on the tape.
+//! [`Output::show`] waits for room and carries events. [`Output::put`] carries answers and notes: it must never wait, and it has no
+//! bound of its own, so a caller that answers line after line awaits [`Output::room_for_answers`] between them. While a stop is
+//! requested ([`Output::stop_waiting`]), a reader that takes nothing for [`STUCK`] counts as gone: the queue is closed, the
+//! unwritten rest is dropped, and the process can end. A dropped durable event is still on the tape; dropped answers, deltas, notes
+//! and log lines are lost. Every condition passed to `Shared::until` must hold for a closed queue, or `until` never returns.
 
 use std::{
     collections::VecDeque,
@@ -23,22 +25,22 @@ use tokio::{
 
 use super::render::Show;
 
-/// Bytes that wait for a slow reader before events wait, too.
+/// Bytes that may wait for a slow reader; beyond, events wait for room.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that may wait altogether, answers included, before no further line of stdin is read.
+/// Bytes that may wait in all, answers included; beyond, no further line of stdin is carried out.
 const ANSWERS_BYTES_MAX: usize = 4 << 20;
 
-/// So much is written at a time; each time is a sign of a reader.
+/// Bytes of one write. Each completed write proves that somebody reads.
 const CHUNK_BYTES: usize = 4 << 10;
 
-/// How long a reader may take nothing once a stop was asked for.
+/// How long a reader may take nothing while a stop is requested, before it counts as gone.
 const STUCK: Duration = Duration::from_millis(250);
 
-/// Lines that wait for stderr; those beyond are dropped.
+/// Lines that may wait for stderr; further lines are dropped.
 const LOG_LINES_MAX: usize = 4_096;
 
-/// Where to show something. Clones go to the same place.
+/// A handle of the output queue. Clones share one queue.
 #[derive(Clone)]
 pub(super) struct Output {
     shared: Arc<Shared>,
@@ -47,27 +49,27 @@ pub(super) struct Output {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something came in, or nothing more is written.
+    /// Notified when a piece is queued, and on close.
     filled: Condvar,
-    /// Something was written, or nothing more is.
+    /// Notified after each written chunk, and on close.
     moved: Notify,
 }
 
 #[derive(Default)]
 struct Queue {
     pieces: VecDeque<Show>,
-    /// Of the pieces, and of the one that is being written.
+    /// Bytes not written yet: those of the queued pieces, and the rest of the current piece.
     bytes: usize,
-    /// How often something was written so far.
+    /// How many chunks were written so far.
     written: u64,
-    /// Since when a stop is asked for.
+    /// When the stop was requested; `None` while no stop is requested.
     stopping: Option<Instant>,
-    /// Nothing is shown from here on.
+    /// Whether the queue is closed: later pieces are dropped.
     is_closed: bool,
 }
 
 impl Queue {
-    /// Whether a stop waits for a reader who has taken nothing since that much was written.
+    /// Whether a stop has waited for [`STUCK`] and no chunk was written since the count of chunks was `written`.
     fn is_stuck(&self, written: u64) -> bool {
         let waits = self.stopping.is_some_and(|since| since.elapsed() >= STUCK);
         waits && self.bytes > 0 && self.written == written
@@ -88,11 +90,12 @@ impl Shared {
         self.moved.notify_waiters();
     }
 
-    /// Waits until that is so, or, while a stop is asked for, until nobody has read for [`STUCK`].
+    /// Waits until `is_so` holds. While a stop is requested, closes the queue if nothing was written for [`STUCK`].
+    /// `is_so` must hold for a closed queue.
     async fn until(&self, is_so: impl Fn(&Queue) -> bool) {
         loop {
             let mut moved = std::pin::pin!(self.moved.notified());
-            // From here on nothing that moves is missed.
+            // Registered before the check, so no notification after the check is missed.
             moved.as_mut().enable();
             let written = {
                 let queue = self.queue();
@@ -107,7 +110,7 @@ impl Shared {
         }
     }
 
-    /// The next piece, once there is one; `None` where nothing more is to be written.
+    /// Blocks until there is a piece, and takes it; `None` once the queue is closed.
     fn next(&self) -> Option<Show> {
         let mut queue = self.queue();
         loop {
@@ -121,7 +124,7 @@ impl Shared {
         }
     }
 
-    /// Writes a piece, and says after each part that somebody reads.
+    /// Writes a piece chunk by chunk, and counts each written chunk as a sign of a reader.
     fn write(&self, text: &str, to: &mut dyn Write) -> std::io::Result<()> {
         for chunk in text.as_bytes().chunks(CHUNK_BYTES) {
             let written = to.write_all(chunk).and_then(|()| to.flush());
@@ -140,7 +143,7 @@ impl Shared {
             let written = match piece {
                 Show::Out(text) => self.write(&text, &mut std::io::stdout()),
                 Show::Note(line) => {
-                    // Where stderr is gone nobody misses a note.
+                    // A note that stderr does not take is dropped: stdout goes on.
                     drop(self.write(&(line + "\n"), &mut std::io::stderr()));
                     Ok(())
                 }
@@ -156,7 +159,7 @@ impl Shared {
 }
 
 impl Output {
-    /// Starts the thread, which ends with the process.
+    /// Starts the writing thread. The thread ends when the queue is closed, or with the process.
     pub(super) fn start() -> std::io::Result<Output> {
         let shared = Arc::<Shared>::default();
         let writing = shared.clone();
@@ -164,13 +167,13 @@ impl Output {
         Ok(Output { shared })
     }
 
-    /// Shows a piece as soon as there is room. What nobody reads any more is dropped.
+    /// Queues a piece as soon as there is room. A closed queue drops the piece.
     pub(super) async fn show(&self, piece: Show) {
         self.shared.until(|queue| queue.is_closed || queue.bytes < BYTES_MAX).await;
         self.put(piece);
     }
 
-    /// Shows a piece, and waits for nothing.
+    /// Queues a piece without waiting and without a bound. A closed queue drops the piece.
     pub(super) fn put(&self, piece: Show) {
         let mut queue = self.shared.queue();
         if queue.is_closed {
@@ -185,41 +188,41 @@ impl Output {
         self.shared.filled.notify_one();
     }
 
-    /// Waits until so much is read that more may be asked.
+    /// Waits until fewer than [`ANSWERS_BYTES_MAX`] bytes are unwritten, so that another line may be carried out.
     pub(super) async fn room_for_answers(&self) {
         self.shared.until(|queue| queue.is_closed || queue.bytes < ANSWERS_BYTES_MAX).await;
     }
 
-    /// Whether a stop was asked for: while one was, a reader who takes nothing is not waited for.
+    /// Sets or clears the request to stop. While it is set, a reader that takes nothing is waited for at most [`STUCK`].
     pub(super) fn stop_waiting(&self, is_stopping: bool) {
         let mut queue = self.shared.queue();
         queue.stopping = is_stopping.then(|| queue.stopping.unwrap_or_else(Instant::now));
     }
 
-    /// Whether a stop was asked for.
+    /// Whether a stop is requested.
     pub(super) fn is_stopping(&self) -> bool {
         self.shared.queue().stopping.is_some()
     }
 
-    /// Resolves when nobody reads stdout any more.
+    /// Resolves when the queue is closed: nobody reads stdout any more.
     pub(super) async fn closed(&self) {
         self.shared.until(|queue| queue.is_closed).await;
     }
 
-    /// Waits until all that was shown by now is written, or nobody reads it any more.
+    /// Waits until no byte is unwritten, or the queue is closed.
     pub(super) async fn finish(&self) {
         self.shared.until(|queue| queue.is_closed || queue.bytes == 0).await;
     }
 }
 
-/// Lines for stderr that nobody waits for: the log, and the last line of the process. Written by a thread of its own, which ends with
-/// the process; a line that finds too many others before it is dropped. Clones write to the same place.
+/// Lines for stderr that no writer waits for: the log, and the last line of the process. A thread of its own writes them, and ends
+/// with the process. A line that finds [`LOG_LINES_MAX`] lines queued before it is dropped. Clones share one queue.
 #[derive(Clone)]
 pub(super) struct Lines(SyncSender<Line>);
 
 enum Line {
     Text(Vec<u8>),
-    /// All before it is written.
+    /// A marker: answered once every line before it is written.
     End(SyncSender<()>),
 }
 
@@ -234,7 +237,7 @@ impl Lines {
     fn write_all(to_write: Receiver<Line>) {
         for line in to_write {
             match line {
-                // Where stderr is gone, nobody is left to be told.
+                // A write to a closed stderr fails; there is no other place to report that.
                 Line::Text(text) => drop(std::io::stderr().write_all(&text)),
                 Line::End(done) => {
                     let _ = done.send(());
@@ -243,7 +246,7 @@ impl Lines {
         }
     }
 
-    /// Waits until all lines are written; where nobody takes them, for [`STUCK`].
+    /// Waits until all lines queued before are written, at most for [`STUCK`].
     pub(super) fn finish(&self) {
         let (done, written) = sync_channel(1);
         if self.0.try_send(Line::End(done)).is_ok() {
@@ -275,7 +278,7 @@ mod tests {
         Show::Out("x".repeat(bytes))
     }
 
-    /// Who shows waits for a reader, who answers does not, and what is put counts.
+    /// `show` waits for a reader, `put` does not, and the bytes of `put` count too.
     #[tokio::test(start_paused = true)]
     async fn who_shows_waits_for_room_and_who_answers_does_not() {
         let output = output();
@@ -292,8 +295,8 @@ mod tests {
         output.room_for_answers().await;
     }
 
-    /// A reader who takes nothing is waited for without end; after a stop, for a moment. One who takes something now and then is
-    /// waited for all the same, and so is everybody once the stop is no more.
+    /// Without a stop, a reader that takes nothing is waited for without end; after a stop, only for [`STUCK`]. A reader that takes
+    /// something now and then is waited for in both cases.
     #[tokio::test(start_paused = true)]
     async fn after_a_stop_a_reader_who_takes_nothing_counts_as_gone() {
         let output = output();

@@ -1,4 +1,8 @@
-//! Where the store and the workspace are, by arguments, environment and current folder.
+//! Reads the process environment once, and finds the store, the workspace and the tools from it.
+//!
+//! The other code of `cli` takes variables and folders from [`Environment`] only; the exceptions are `TAMTAM_LOG`, which `cli.rs`
+//! reads, and the system's folder for temporary files. Nothing here creates a folder. A wrong folder is a usage error that names
+//! the argument to correct it.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +19,7 @@ use tamtam::{
 
 use super::failure::{Exit, Failure};
 
-/// The environment, read once.
+/// The variables and the current folder of the process, read once at its start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Environment {
     variables: BTreeMap<String, String>,
@@ -23,7 +27,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// That of this process.
+    /// Reads those of this process. A variable that is not UTF-8 is left out.
     pub(super) fn of_process() -> Environment {
         let readable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -32,7 +36,7 @@ impl Environment {
         Environment { variables, current_dir: std::env::current_dir().ok() }
     }
 
-    /// The value of a variable; one that is set to nothing is not set.
+    /// The trimmed value of a variable; a blank value counts as not set.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
@@ -43,10 +47,10 @@ impl Environment {
         Environment { variables, current_dir: None }
     }
 
-    /// The folder of the tapes: the one that was named, else `tamtam` in the user's data folder.
+    /// The folder of the tapes: the named folder, else `tamtam` in the user's data folder.
     pub(super) fn store(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
         if let Some(given) = given {
-            // Absolute, because tools are told of places in it.
+            // Absolute, because tools get paths in this folder.
             return Ok(self.current_dir.as_deref().unwrap_or(Path::new("")).join(given));
         }
         let data = self.get("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -55,7 +59,7 @@ impl Environment {
             .ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
     }
 
-    /// Every tool. Commands see the environment of the user, but for what is secret in it.
+    /// All built-in tools. Their commands get the user's variables; the tools leave out those that look secret.
     pub(super) fn tools(&self) -> Toolbox {
         let variables = self.variables.iter().map(|(name, value)| (name.into(), value.into()));
         let setup = Setup::new().environment(variables);
@@ -65,21 +69,22 @@ impl Environment {
         }
     }
 
-    /// Who ends the processes of calls when this one is killed: this program again, even where its file was replaced since.
+    /// The watcher, which ends the processes of calls if this process is killed: this program again, by `/proc/self/exe`, so that a
+    /// replaced file changes nothing; a shell script if that path does not exist.
     pub(super) fn watch() -> Watch {
         let itself = Path::new("/proc/self/exe");
         let program = if itself.exists() { itself.to_owned() } else { return Watch::Shell };
         Watch::Program { program, arguments: vec!["__watch".into()] }
     }
 
-    /// How long appends are held back: for the test that shows what tape-first is for.
+    /// How long appends are held back, for the test of the tape-first rule.
     #[cfg(feature = "fault-injection")]
     pub(super) fn held_back(&self) -> Option<std::time::Duration> {
         let ms = self.get("TAMTAM_FAULT_HOLD_APPENDS_MS")?.parse().ok()?;
         Some(std::time::Duration::from_millis(ms))
     }
 
-    /// The folder to work in: the one that was named, else the current one. Absolute, and there.
+    /// The folder to work in: the named folder, else the current one. The result is absolute, and is an existing folder.
     pub(super) fn workspace(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
         let path = match (given, &self.current_dir) {
             (Some(given), _) => given,
@@ -94,7 +99,7 @@ impl Environment {
     }
 }
 
-/// Is the watcher of another `tamtam`: see [`Environment::watch`].
+/// Runs as the watcher of another `tamtam` process: see [`Environment::watch`].
 pub(super) fn keep_watch(owner: &str) -> Result<Exit, Failure> {
     match watch(owner) {
         Some(swept) if swept.left.is_empty() => Ok(Exit::Done),

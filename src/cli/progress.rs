@@ -1,4 +1,7 @@
-//! The progress of a long command, on stderr: on a terminal one line that is overwritten, elsewhere a line now and then.
+//! Shows the progress of a long command on stderr: one overwritten line on a terminal, elsewhere a line now and then.
+//!
+//! Every text is escaped, and a failed write is ignored. It writes to stderr directly and may block there, so a running session
+//! must not use it.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -7,14 +10,16 @@ use std::{
 
 use super::escape;
 
-/// How often it is shown on a terminal.
+/// Least time between two updates on a terminal.
 const ON_TERMINAL: Duration = Duration::from_millis(100);
-/// How often it is written elsewhere.
+/// Least time between two lines elsewhere.
 const ELSEWHERE: Duration = Duration::from_secs(10);
 
-/// Shows nothing of what is done before its first interval is over.
+/// The progress of one command. Nothing is shown during the first interval, so a quick command shows none; a line on a terminal is
+/// cleared on drop.
 pub(super) struct Progress {
     on_terminal: bool,
+    /// When something was last shown; at first, the start.
     last: Instant,
     shown: bool,
 }
@@ -24,7 +29,7 @@ impl Progress {
         Progress { on_terminal: std::io::stderr().is_terminal(), last: Instant::now(), shown: false }
     }
 
-    /// Shows it where it is time to. Where stderr is gone, nobody wants to know.
+    /// Shows the progress, at most once per interval.
     pub(super) fn show(&mut self, done: &str) {
         if self.last.elapsed() < if self.on_terminal { ON_TERMINAL } else { ELSEWHERE } {
             return;
@@ -35,7 +40,7 @@ impl Progress {
         drop(write!(stderr, "{before}{}{behind}", escape::line(done)).and_then(|()| stderr.flush()));
     }
 
-    /// A line that stays.
+    /// Writes a warning as a line that stays.
     pub(super) fn warn(what: &str) {
         drop(writeln!(std::io::stderr(), "warning: {}", escape::line(what)));
     }

@@ -1,6 +1,8 @@
-//! Events as text for people. Pure: an event and the text before it give the text that is shown next.
+//! Turns events into text for people. Does no I/O: the pieces depend on the event and on what [`Renderer`] kept of earlier events.
 //!
-//! What the model says goes to stdout, everything else to stderr, so that `tamtam run … > answer.txt` holds the answer.
+//! The model's text goes to stdout and everything else to stderr, so that `tamtam run … > answer.txt` holds the answer. On a
+//! terminal, every text of a model or a tool is escaped; a stdout that is no terminal gets the model's text unchanged. A question
+//! of permission must show the whole call, uncut and escaped: a person cannot judge what is not shown.
 
 use std::fmt::Write as _;
 
@@ -15,41 +17,41 @@ use super::{
     typed::{CALL_ANSWERS, more_answers},
 };
 
-/// Characters of a call's arguments that are shown.
+/// Most characters of a call's arguments in the note about its start.
 const ARGUMENTS_MAX: usize = 120;
 
-/// Characters of a note about a result (CLI-RENDER-004).
+/// Most characters of a note about a result (CLI-RENDER-004).
 const RESULT_MAX: usize = 250;
 
-/// A piece that is shown.
+/// A piece of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Show {
-    /// Text for stdout, as it is.
+    /// Text for stdout, written unchanged.
     Out(String),
-    /// A line for stderr, without its end.
+    /// A line for stderr, without its line break.
     Note(String),
 }
 
 /// What the pieces depend on beside the event.
 #[derive(Debug, Default)]
 pub(super) struct Renderer {
-    /// Whether stdout is a terminal, which obeys control characters and shows notes between the lines.
+    /// Whether stdout is a terminal. A terminal obeys control characters and shows notes between the lines of stdout.
     terminal: bool,
-    /// What was streamed of the text that is not complete yet.
+    /// The streamed beginning of the text part that is not complete yet.
     streamed: String,
-    /// Whether the last line on stdout has no end.
+    /// Whether the last line on stdout has no line break yet.
     is_open: bool,
     /// Whether a turn is running.
     in_turn: bool,
 }
 
 impl Renderer {
-    /// A renderer at the beginning.
+    /// A renderer for a session of which nothing was shown.
     pub(super) fn new(terminal: bool) -> Renderer {
         Renderer { terminal, ..Renderer::default() }
     }
 
-    /// The pieces that an event is shown as.
+    /// The pieces for one event; none for an event that is not shown.
     pub(super) fn show(&mut self, kind: &EventKind, time: Millis) -> Vec<Show> {
         let mut show = Vec::new();
         match kind {
@@ -97,7 +99,7 @@ impl Renderer {
         }
     }
 
-    /// Ends the line on stdout, where there is one (CLI-RENDER-002).
+    /// Ends the open line on stdout, if there is one (CLI-RENDER-002).
     fn end_line(&mut self, show: &mut Vec<Show>) {
         if std::mem::take(&mut self.is_open) {
             show.push(Show::Out("\n".to_owned()));
@@ -112,7 +114,7 @@ impl Renderer {
     }
 }
 
-/// The line that an event is worth, if any.
+/// The note for an event; `None` for an event that is not shown.
 fn note(kind: &EventKind, time: Millis) -> Option<String> {
     let line = match kind {
         EventKind::Steered { message, .. } => format!("» steering: {}", escape::short(&message.text(), RESULT_MAX)),
@@ -184,7 +186,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
     Some(line)
 }
 
-/// How a command ended that was run as it should be, but did not succeed (FT-11): that is a result and no error.
+/// How a command ended that ran and did not succeed (FT-11). The call has a result then, and no error.
 fn ended_badly(details: &serde_json::Value) -> Option<String> {
     if details["timed_out"] == true {
         return Some("timed out".to_owned());
@@ -196,7 +198,7 @@ fn ended_badly(details: &serde_json::Value) -> Option<String> {
     }
 }
 
-/// So many messages, in words.
+/// The count of messages, in words.
 fn messages(count: usize) -> String {
     if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
 }
@@ -205,7 +207,7 @@ fn call(name: &str, input: &str) -> String {
     format!("→ {} {}", escape::line(name), escape::short(input, ARGUMENTS_MAX))
 }
 
-/// The whole call: what a person cannot see they cannot allow.
+/// The question about a call. It shows the whole call, because a person cannot judge what is not shown.
 fn question(name: &str, input: &str, access: &[Access]) -> String {
     let mut lines = format!("? run {}?\n", escape::line(name));
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) {

@@ -1,6 +1,7 @@
-//! `tamtam replay`: a session again from its tape. Nothing is written to it, no model is reached and no tool runs.
+//! `tamtam replay`: makes the decisions of a session again from its tape, and compares them with the tape.
 //!
-//! A replay that came out as recorded up to a decision can be forked behind that one: then a new session goes on from there.
+//! The session's tape is not changed, no model is asked and no tool runs. The walk ends at the first difference, with exit code 1.
+//! A fork after a decision is made only if all decisions up to it came out as recorded; the fork is a new session.
 
 use std::{
     fmt::Write as _,
@@ -83,9 +84,9 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
     walk(replay, session, &path, given)
 }
 
-/// Goes through all decisions, or as far as the one that is to be forked, and ends at the first that does not match the tape.
+/// Replays all decisions, or those up to the decision to fork after, and ends at the first that does not match the tape.
 fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArguments) -> Result<Exit, Failure> {
-    // A session that goes on from behind a decision. What was replayed is not changed.
+    // Makes a session that continues after the decision. The replayed session is not changed.
     let fork = |step: &Step| branch::make_fork(path, session, Some(&Point::At(step.last())), given.fork.clone());
     let by_hand = given.step && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let wanted = given.fork_at.map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
@@ -134,13 +135,13 @@ fn as_recorded(session: &SessionId, entries: usize, decisions: usize) -> Result<
     print(&format!("{session}: {entries} entries in {decisions} decisions replay as recorded\n"))
 }
 
-/// A word to whoever sits there, beside what the command prints.
+/// Writes a hint for the person at the terminal to stderr, beside the output of the command.
 fn note(words: &str) {
-    // Where stderr is gone, nobody wants to know.
+    // A write to a closed stderr fails; the hint is not needed then.
     drop(writeln!(std::io::stderr(), "{words}"));
 }
 
-/// One decision on the lines of a terminal: its number, what it answered, and what it wrote.
+/// One decision as text: its number, the input that it answered, and the entries that it wrote.
 fn told(step: &Step) -> String {
     let first = step.recorded.first().map_or(0, |(seq, _)| seq.0);
     let mut text = format!("{:4}  {}\n", step.number, escape::line(&step.signal));
@@ -152,14 +153,14 @@ fn told(step: &Step) -> String {
     text
 }
 
-/// What was typed at a decision.
+/// What a person wants after a decision.
 enum Key {
     GoOn,
     Fork,
     End,
 }
 
-/// Waits for Enter. The end of the input, or a `q`, is the end of it; what means nothing is asked for again.
+/// Waits for a line on stdin. The end of the input counts as `q`; an unknown word is asked for again.
 fn typed() -> Key {
     loop {
         let mut line = String::new();

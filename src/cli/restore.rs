@@ -1,4 +1,7 @@
-//! `tamtam tape changes` and `restore`: the files that a session changed. The plan is always shown before a change.
+//! `tamtam tape changes` and `restore`: shows the files that a session changed, and restores them.
+//!
+//! The plan is always printed before a change, and nothing is changed without `--yes`. `changes` opens the store to read only. A
+//! plan may quote files, so it is escaped before it is printed.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -16,16 +19,16 @@ use super::{
     print, tapes,
 };
 
-/// Lists the files, and what putting them back would do. Reads only.
+/// Lists the changed files, and what a restore would do. Reads only.
 pub(super) fn changes(given: &ChangesArguments, path: &Path) -> Result<Exit, Failure> {
     let (plan, _) = plan(given, path)?;
     print(&escape::text(&plan.to_string()))
 }
 
-/// Shows what would change; with `--yes` it is done.
+/// Shows what would change; with `--yes`, changes it.
 pub(super) fn restore(given: &RestoreArguments, path: &Path, environment: &Environment) -> Result<Exit, Failure> {
     let (plan, since) = plan(&given.changes, path)?;
-    // What files hold is anybody's: it must not do anything on a terminal.
+    // The plan quotes files, which may hold sequences that a terminal obeys.
     let shown = escape::text(&plan.to_string());
     let how = how(given.rest, given.over);
     let has_work = plan.to_change().next().is_some() || (how == Restore::Over && plan.refused().next().is_some());
@@ -47,7 +50,7 @@ pub(super) fn restore(given: &RestoreArguments, path: &Path, environment: &Envir
     Ok(if done.files.refused.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// What is done about files that must be refused.
+/// How a restore treats the files that must be refused.
 pub(super) fn how(rest: bool, over: bool) -> Restore {
     match (rest, over) {
         (_, true) => Restore::Over,
@@ -56,7 +59,7 @@ pub(super) fn how(rest: bool, over: bool) -> Restore {
     }
 }
 
-/// What `--yes` would do.
+/// The line that says what `--yes` would do.
 pub(super) fn would(plan: &FilePlan) -> String {
     let (to_change, refused) = (plan.to_change().count(), plan.refused().count());
     format!("{to_change} files would change, {refused} are refused; --yes writes them\n")

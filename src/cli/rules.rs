@@ -1,4 +1,7 @@
-//! Which rules a session runs under: a profile, and behind it the rules of a file.
+//! Builds the rules of a session: those of a profile, followed by those of a file.
+//!
+//! Where nobody can be asked, the default profile is `headless`, which denies instead of asking.
+//! A line of the file that is not understood is an error that names the line; it is never left out.
 
 use std::path::Path;
 
@@ -10,19 +13,19 @@ use super::{arguments::PermissionArguments, failure::Failure};
 /// Largest rules file.
 const RULES_BYTES_MAX: u64 = 1 << 20;
 
-/// Who is there to be asked.
+/// Whether somebody can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Audience {
     /// A person at a terminal, or a program on the other end of `--json`.
     Someone,
-    /// Nobody: what would be asked is denied.
+    /// Nobody: a call that needs a question is denied.
     Nobody,
 }
 
 /// The rules that the arguments ask for, or the default ones.
 ///
-/// The rules of the file stand behind those of the profile in one layer, where the last one that matches wins: so a file can
-/// loosen a profile as well as tighten it.
+/// The rules of the file follow those of the profile in one layer, and the last matching rule wins. So a file can loosen a profile
+/// as well as tighten it.
 pub(super) fn ruleset(arguments: &PermissionArguments, audience: Audience) -> Result<Ruleset, Failure> {
     let profile = arguments.permission.unwrap_or(match audience {
         Audience::Someone => Profile::Ask,
@@ -46,14 +49,14 @@ fn read(path: &Path) -> Result<Vec<Rule>, Failure> {
     parse(&text).map_err(|why| refused(&why))
 }
 
-/// One rule a line; empty lines and lines that begin with `#` are passed over.
+/// Reads one rule a line; empty lines and lines that begin with `#` are skipped.
 fn parse(text: &str) -> Result<Vec<Rule>, String> {
     let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.trim()));
     let rules = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     rules.map(|(n, line)| parse_line(line).map_err(|why| format!("line {n}: {why}"))).collect()
 }
 
-/// A line. A misspelt field must not become a rule that says something else.
+/// One line. Unknown fields are errors: a misspelt field must not become another rule.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleLine {

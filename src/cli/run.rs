@@ -1,4 +1,4 @@
-//! `run` and `resume`: one session, driven from the outside to the end of its turns.
+//! `tamtam run` and `resume`: drives one session to the end of its turns.
 //!
 //! ```text
 //! stdin ─► listener: one line after the other is carried out and answered ─┐
@@ -6,10 +6,11 @@
 //! session's events ─► narrator: shown as they come ────────────────────────┘
 //! ```
 //!
-//! The command ends when the session is idle, with the outcome of its newest turn. It leaves a session that runs (to be gone
-//! on with by `resume`) where the tape cannot be written, nobody reads its output, or Ctrl-C is pressed twice.
+//! The command ends when the session is idle, with the outcome of the session's newest turn. It leaves a running session, which
+//! `resume` continues, if the tape cannot be written, nobody reads the output, or Ctrl-C is pressed twice.
 //!
-//! Only the narrator waits for whoever reads the output, so a reader who takes nothing is between nobody and a stop.
+//! The narrator waits for the reader of the output, and the listener waits for room after an answer. The task that hears signals
+//! must wait for neither, so that a reader that takes nothing cannot block a stop.
 
 mod listener;
 mod narrator;
@@ -39,10 +40,10 @@ use narrator::{Heard, Narrator};
 use open::Opened;
 use view::View;
 
-/// How long the tree may take to go down.
+/// How long the shutdown of the runtime may take.
 const LEAVE_LIMIT: Duration = Duration::from_secs(12);
 
-/// One prompt to its end.
+/// Carries out `run`: one prompt to its end.
 pub(super) async fn run(given: RunArguments, environment: &Environment) -> Result<Exit, Failure> {
     let mut prompt = Message::user(given.prompt.join(" "));
     for path in &given.file {
@@ -52,7 +53,7 @@ pub(super) async fn run(given: RunArguments, environment: &Environment) -> Resul
     drive(opened, Some(prompt), given.turn.json).await
 }
 
-/// What was begun, to its end.
+/// Carries out `resume`: continues the unfinished work of a session to its end.
 pub(super) async fn resume(given: ResumeArguments, environment: &Environment) -> Result<Exit, Failure> {
     let opened = open::for_resume(&given, environment).await?;
     drive(opened, None, given.turn.json).await
@@ -74,7 +75,7 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
             (failure.exit, result, failure.message)
         }
     };
-    // Before the reader is waited for: what is left must not run while nobody reads.
+    // Shut down before waiting for the reader: the session must not run on while nobody reads.
     let shut = tokio::time::timeout(LEAVE_LIMIT, runtime.shutdown()).await;
     if let Ok(leftover) = shut
         && !leftover.is_empty()
@@ -90,21 +91,22 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
     if exit == Exit::Done || message.is_empty() { Ok(exit) } else { Err(Failure { exit, message }) }
 }
 
-/// What is driven, and by what.
+/// The session that is driven, and where it is shown.
 struct Drive {
     session: Session,
     output: Output,
     view: View,
 }
 
-/// What a failed request is explained with.
+/// Facts about the model that the line about a failed request names. The address is printed through `models::shown` only.
 pub(super) struct Hints {
     pub(super) key_from: String,
     pub(super) base_url: String,
 }
 
 impl Drive {
-    /// The turn that ended last since the beginning, `None` where there was none; and what was heard meanwhile.
+    /// Drives the session until it is idle. Gives the newest turn that ended meanwhile (`None` if none did), and what the events
+    /// said.
     async fn carry_through(
         &self,
         prompt: Option<Message>,
@@ -114,7 +116,7 @@ impl Drive {
     ) -> (Result<Option<Arc<TurnEnd>>, Failure>, Heard) {
         let is_resumed = prompt.is_none();
         self.view.begin();
-        // Before the events of now: an older one would count as shown.
+        // Before the new events: an event counts as shown once a newer one was shown.
         if let Err(failure) = self.ask_again(asked).await {
             return (Err(failure), Heard::default());
         }
@@ -140,7 +142,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Sends the prompt, and waits until nothing runs, nothing waits to run, and all of it is shown; or until it is to be left.
+    /// Sends the prompt, and waits until the session is idle and all its events are shown. Fails if the session is left before.
     async fn until_idle(
         &self,
         prompt: Option<Message>,
@@ -153,7 +155,7 @@ impl Drive {
                 self.session.prompt(prompt).await?;
             }
             loop {
-                // Commands that were there before the turn ended are carried out; they may begin another one.
+                // Commands that came before the end of the turn are carried out first; they may begin another turn.
                 lines.catch_up().await;
                 self.session.wait().await?;
                 shown.now().await;
@@ -171,7 +173,7 @@ impl Drive {
         }
     }
 
-    /// Resolves when nobody reads the output, and nobody has asked for a stop: then it ends without a reader, too.
+    /// Resolves when nobody reads the output and no stop is requested. After a request to stop, the command ends without a reader.
     async fn unread(&self) {
         self.output.closed().await;
         if self.output.is_stopping() {
@@ -180,7 +182,7 @@ impl Drive {
     }
 }
 
-/// The next one; where none comes any more, it waits for ever.
+/// The next failure to leave for; never resolves once the channel is closed.
 async fn next(left: &mut mpsc::Receiver<Failure>) -> Failure {
     match left.recv().await {
         Some(failure) => failure,
@@ -188,7 +190,7 @@ async fn next(left: &mut mpsc::Receiver<Failure>) -> Failure {
     }
 }
 
-/// The last line for people: what the newest turn used, and what that cost.
+/// The last line for people: the tokens and the cost of the newest turn; `None` if it made no request.
 fn used(end: &TurnEnd) -> Option<String> {
     let Spent { requests, estimated, usage, cost, .. } = end.spent;
     let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
@@ -197,7 +199,7 @@ fn used(end: &TurnEnd) -> Option<String> {
     (requests > 0).then(|| format!("{about}{read} tokens in, {written} out; cost {cost}"))
 }
 
-/// Exit code, result and the line on stderr of a session that is idle.
+/// The exit code, the JSON result and the line on stderr for an idle session.
 fn finished(end: Option<&TurnEnd>, failed_with: Option<ErrorKind>, hints: &Hints) -> (Exit, Value, String) {
     let Some(end) = end else {
         return (Exit::Done, json!({"outcome": "idle"}), String::new());
@@ -232,7 +234,7 @@ fn finished(end: Option<&TurnEnd>, failed_with: Option<ErrorKind>, hints: &Hints
     (Exit::of(outcome), result, message)
 }
 
-/// What to do about a request that failed.
+/// Advice about a failed request, to add to its error; empty if there is none.
 fn hint(kind: Option<ErrorKind>, hints: &Hints) -> String {
     let at = models::shown(&hints.base_url);
     match kind {

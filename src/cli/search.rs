@@ -1,4 +1,7 @@
-//! `tamtam tape search`: entries by their words.
+//! `tamtam tape search`: finds entries by their words, with the index.
+//!
+//! The index is brought up to date first, for as long as that takes; hits that may still be missing are a warning. A store that
+//! cannot be written is searched as its index is. No tape is changed.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -17,7 +20,7 @@ use super::{
     tapes,
 };
 
-/// Searches in the index, which is brought up to date first: a person waits for that, however long it takes.
+/// Carries out the command. A person waits for it, so the index is brought up to date first, however long that takes.
 pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failure> {
     let query = Query {
         session: given.session.clone(),
@@ -46,7 +49,7 @@ pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failu
     Ok(done)
 }
 
-/// A page, once all was read that can be: where nothing can be written, what is in the index is what there is.
+/// A page of hits, after the index was brought up to date; of a store that is open to read only, the page that the index gives now.
 fn searched(store: &Store, query: &Query) -> Result<Page, TapeError> {
     let page = store.search(query)?;
     if !matches!(page.behind, Behind::Sessions(_)) || store.access() == Access::Read {
@@ -91,12 +94,12 @@ fn page_text(page: &Page) -> String {
     text
 }
 
-/// A moment, or the beginning of a day, in UTC.
+/// Reads a moment, or a day as its first millisecond, in UTC.
 pub(super) fn moment(text: &str) -> Result<Millis, String> {
     of_text(text).map(|(from, _)| from)
 }
 
-/// A moment, or the end of a day, in UTC.
+/// Reads a moment, or a day as its last millisecond, in UTC.
 pub(super) fn end_of_moment(text: &str) -> Result<Millis, String> {
     of_text(text).map(|(_, to)| to)
 }

@@ -1,4 +1,7 @@
-//! The sessions of the store, as a list or a tree, newest first.
+//! `tamtam sessions`: lists the sessions of the store, as a list or a tree, newest first.
+//!
+//! Reads tapes and brings the index up to date; changes no tape. A list that may be incomplete says so in a warning on stderr,
+//! never in the list itself. Titles come from messages, so they are escaped.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -20,13 +23,13 @@ use super::{
     tapes,
 };
 
-/// How many are shown to a person where nothing is said.
+/// How many sessions are shown to a person without `--limit`.
 const SHOWN: usize = 50;
 
-/// How long the index is brought up to date before the list says that it is behind. A person waits for it, so again and again.
+/// How long one query brings the index up to date. `page` repeats the query while the index makes progress, because a person waits.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Lists the sessions.
+/// Carries out the command.
 pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> Result<Exit, Failure> {
     let path = environment.store(given.store.store.as_deref())?;
     if !path.exists() {
@@ -80,7 +83,7 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     Ok(Exit::Done)
 }
 
-/// A page, once all was read that can be.
+/// A page of sessions, asked for again until the index is up to date or makes no progress.
 fn page(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut progress = Progress::new();
     let mut behind_before = u64::MAX;
@@ -142,7 +145,7 @@ fn row(text: &mut String, [id, used, state, entries, size, tokens, cost, title]:
     let _ = writeln!(text, "{}", row.trim_end());
 }
 
-/// What a person wants to know first of how a session stands.
+/// The state of a session as one word: the most important one if several hold.
 fn state(listed: &ListedSession) -> &'static str {
     match listed.status {
         SessionStatus::Hidden => "deleted",
@@ -174,7 +177,7 @@ fn title(listed: &ListedSession) -> String {
     format!("{indent}{below}{title}{protected}{belongs}")
 }
 
-/// How long ago that was, as coarse as a person wants it.
+/// How long ago `then` was, in one coarse unit.
 fn age(now: Millis, then: Millis) -> String {
     let seconds = now.0.saturating_sub(then.0) / 1000;
     match seconds {

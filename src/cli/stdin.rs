@@ -1,4 +1,7 @@
-//! The lines of stdin, read on a thread of their own, so that a read that never returns does not hold up the end.
+//! Reads the lines of stdin on a thread of its own, so that a read that never returns cannot delay the end of the process.
+//!
+//! At most [`LINES_MAX`] lines wait in the channel; beyond, the thread stops reading until lines are taken. A line that is too long
+//! or not UTF-8 is reported in its place, so line numbers stay right.
 
 use std::io::{BufRead as _, Read as _};
 
@@ -7,13 +10,13 @@ use tokio::sync::mpsc;
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: u64 = 8 << 20;
 
-/// Lines that were read and not dealt with yet; beyond, reading waits.
+/// Lines that may wait to be taken; beyond, reading waits.
 const LINES_MAX: usize = 64;
 
-/// A line, or why it is none.
+/// A line without its line break, or why it cannot be used.
 pub(super) type Line = Result<String, &'static str>;
 
-/// The lines, until stdin is closed. The thread ends with the process.
+/// Starts the reading thread. The channel ends with stdin, or with a failed read; a thread in a blocked read ends with the process.
 pub(super) fn lines() -> std::io::Result<mpsc::Receiver<Line>> {
     let (send, receive) = mpsc::channel(LINES_MAX);
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {

@@ -1,4 +1,7 @@
-//! Removing sessions that need not be kept, and keeping one whatever happens.
+//! `tamtam tape sweep` and `protect`: removes sessions that need not be kept, and exempts a session from that.
+//!
+//! Nothing is removed without a yes: `--yes`, or an answer on a terminal to the plan that was shown. Only sessions of the plan are
+//! removed; the library looks at each once more before it removes it. `--dry-run` opens the store to read only.
 
 use std::{
     fmt::Write as _,
@@ -24,8 +27,7 @@ use super::{
     tapes,
 };
 
-/// Removes sessions by age, number or size. What would go is said first, and nothing goes before somebody said yes: with
-/// `--yes`, or when asked on a terminal.
+/// Removes sessions by age, number or size. Without `--yes` it shows the plan first, and removes only after a yes on the terminal.
 pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure> {
     let mut policy = SweepPolicy::default();
     policy.older_than = given.older_than;
@@ -44,7 +46,7 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
     if !path.exists() {
         return said(&Sweep::default(), given.json, given.yes);
     }
-    // Who only looks needs no more than that.
+    // A dry run needs no right to write.
     let access = if given.dry_run { Access::Read } else { Access::Write };
     let store = Store::open(path, StoreOptions { access, ..StoreOptions::default() })?;
     let plan = ops::sweep_plan(&store, policy, Millis::now())?;
@@ -57,7 +59,7 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
             return print("nothing was removed\n");
         }
     }
-    // What was shown and nothing else: what became old meanwhile goes another time.
+    // Only the sessions of the plan: a session that became old meanwhile waits for the next sweep.
     let swept = ops::sweep_planned(&store, plan, || false)?;
     match store.scrub(&|| false) {
         Ok(true) => {}
@@ -69,14 +71,14 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
     said(&swept, given.json, true)
 }
 
-/// Prints what goes, or is gone.
+/// Prints the sessions that would be removed, or that were removed.
 fn said(sweep: &Sweep, json: bool, removed: bool) -> Result<Exit, Failure> {
     print(&if json { as_json(sweep, removed) } else { as_text(sweep, removed) })?;
     let is_whole = !sweep.kept.iter().any(|kept| matches!(kept.why, ops::KeptReason::Failed(_)));
     Ok(if is_whole { Exit::Done } else { Exit::Failed })
 }
 
-/// Asks on the terminal. Only a yes is one.
+/// Asks on the terminal. Only `y` or `yes` agrees.
 fn is_agreed(question: &str) -> bool {
     let mut stderr = std::io::stderr().lock();
     drop(write!(stderr, "{question}").and_then(|()| stderr.flush()));
@@ -114,7 +116,7 @@ fn as_text(sweep: &Sweep, removed: bool) -> String {
     text
 }
 
-/// Keeps a session from being swept, or lets it be swept again.
+/// Exempts a session from sweeps, or with `off` ends the exemption.
 pub(super) fn protect(path: &Path, id: &SessionId, off: bool) -> Result<Exit, Failure> {
     let store = tapes::open_to_change(path, id)?;
     if !store.exists(id) {
@@ -127,20 +129,20 @@ pub(super) fn protect(path: &Path, id: &SessionId, off: bool) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// A length of time: a number and `d`, `h`, `m` or `s`.
+/// Reads a length of time: a number and `d`, `h`, `m` or `s`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let seconds = amount(text, &[("d", 24 * 60 * 60), ("h", 60 * 60), ("m", 60), ("s", 1)]);
     let seconds = seconds.ok_or_else(|| "expected a length of time such as 30d, 12h, 90m or 45s".to_owned());
     seconds.map(Duration::from_secs)
 }
 
-/// A number of bytes: a number, alone or with `K`, `M` or `G`.
+/// Reads a number of bytes: a number, alone or with `K`, `M` or `G` (powers of 1024).
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let bytes = amount(text, &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("", 1)]);
     bytes.ok_or_else(|| "expected a number of bytes such as 1000000, 500K, 200M or 2G".to_owned())
 }
 
-/// A number with one of those units behind it.
+/// Reads a number with one of the units behind it; `None` for anything else, and for an overflow.
 fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let of = |(unit, times): &(&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*times);
     units.iter().find_map(of)

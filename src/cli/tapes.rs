@@ -1,4 +1,7 @@
-//! Looking at the store: the tapes are only read, so this runs beside whatever else does.
+//! Opens the store for the commands, and carries out `tamtam tape show`, `verify` and `rebuild`.
+//!
+//! These three change no tape, so they may run beside a process that uses the store; `rebuild` writes the index.
+//! Commands that only look must open the store with [`open`] or [`open_for`], which never write.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -15,21 +18,21 @@ use super::{
     progress::Progress,
 };
 
-/// Characters of an entry's data that are shown without `--json`.
+/// Most characters of an entry's data that are shown without `--json`.
 const DATA_MAX: usize = 160;
 
-/// Opens the store to read; `None` where nothing was ever stored.
+/// Opens the store to read; `None` if there is no such folder.
 pub(super) fn open(path: &Path) -> Result<Option<Store>, TapeError> {
     let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
     path.exists().then(|| Store::open(path, options)).transpose()
 }
 
-/// Opens the store of a session to read.
+/// Opens the store to read; a folder that is not there is a missing session.
 pub(super) fn open_for(path: &Path, id: &SessionId) -> Result<Store, TapeError> {
     open(path)?.ok_or_else(|| TapeError::Missing { session: id.clone() })
 }
 
-/// Opens the store of a session to write.
+/// Opens the store to write; a folder that is not there is a missing session, and is not made.
 pub(super) fn open_to_change(path: &Path, id: &SessionId) -> Result<Store, TapeError> {
     match path.exists() {
         true => Store::open(path, StoreOptions::default()),
@@ -37,8 +40,8 @@ pub(super) fn open_to_change(path: &Path, id: &SessionId) -> Result<Store, TapeE
     }
 }
 
-/// Opens a store that is there to write, so that the index can be brought up to date; where that cannot be, to read what there
-/// is.
+/// Opens an existing store to write, so that the index can be brought up to date; if that fails (read-only folder), opens it to
+/// read.
 pub(super) fn open_with_index(path: &Path) -> Result<Store, TapeError> {
     match Store::open(path, StoreOptions::default()) {
         Err(TapeError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotADirectory => {
@@ -48,7 +51,7 @@ pub(super) fn open_with_index(path: &Path) -> Result<Store, TapeError> {
     }
 }
 
-/// The state of a session by its tape; `None` where there is no such session. Changes nothing.
+/// The state of a session, folded from its tape; `None` if there is no such session. Changes nothing.
 pub(super) fn state(store: &Path, id: &SessionId) -> Result<Option<session::State>, Failure> {
     let Some(store) = open(store)?.filter(|store| store.exists(id)) else { return Ok(None) };
     let unreadable =
@@ -71,7 +74,7 @@ pub(super) fn show(path: &Path, id: &SessionId, json: bool) -> Result<Exit, Fail
     let entries = open_for(path, id)?.read(id, Seq::ZERO)?;
     let trail = trail(&entries);
     for entry in &entries {
-        // What was taken back stays on the tape, and is no part of the conversation any more.
+        // An entry that was rolled back stays on the tape, and is no part of the conversation any more.
         let mark = if trail.has(entry.seq) { ' ' } else { '~' };
         let line = if json { entry_json(entry).to_string() } else { format!("{mark}{}", entry_line(entry)) };
         let _ = writeln!(text, "{line}");
@@ -79,14 +82,14 @@ pub(super) fn show(path: &Path, id: &SessionId, json: bool) -> Result<Exit, Fail
     print(&text)
 }
 
-/// Which entries the conversation is made of now.
+/// The entries that make up the conversation now: those not rolled back.
 fn trail(entries: &[Entry]) -> session::Trail {
     let jumps = entries.iter().filter_map(|entry| Some((entry.seq, rolled_back(entry)?.to)));
     let end = entries.last().map_or(Seq::ZERO, |entry| entry.seq);
     session::Trail::new(&jumps.collect(), end)
 }
 
-/// What an entry says of going back, where it does.
+/// The data of a `rolled_back` entry; `None` for any other kind.
 fn rolled_back(entry: &Entry) -> Option<session::RolledBack> {
     if entry.kind == "rolled_back" { serde_json::from_str(entry.data.get()).ok() } else { None }
 }
@@ -124,7 +127,7 @@ fn entry_line(entry: &Entry) -> String {
     format!("{:5}  {time}  {at:7} {ticket:6} {:15} {data}", entry.seq.0, escape::line(&entry.kind))
 }
 
-/// Checks every line, and names the bad ones.
+/// Checks every line and the index, and prints the findings.
 pub(super) fn verify(path: &Path, id: Option<&SessionId>) -> Result<Exit, Failure> {
     let store = id.map_or_else(|| open(path), |id| open_for(path, id).map(Some))?;
     let (findings, checked) = match (&store, id) {
@@ -163,7 +166,7 @@ pub(super) fn verify(path: &Path, id: Option<&SessionId>) -> Result<Exit, Failur
     Ok(if is_sound { Exit::Done } else { Exit::Failed })
 }
 
-/// Makes the index anew. It decides nothing, so whatever was in it, the tapes are what counts.
+/// Builds the index again from the tapes, whatever it held before: the index decides nothing, and only the tapes count.
 pub(super) fn rebuild(path: &Path) -> Result<Exit, Failure> {
     if !path.exists() {
         return print("0 entries indexed: there are no tapes\n");

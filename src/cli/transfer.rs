@@ -1,4 +1,7 @@
-//! Carrying a session out of a store and into another one, as one file.
+//! `tamtam tape export` and `import`: moves a session between stores as one file.
+//!
+//! An export writes a new file that only its owner can read, whole or not at all, and never replaces a file. An import trusts
+//! nothing by default: only with `--as-it-was` does it keep the rules, grants, workspace and unfinished work of the file.
 
 use std::{
     io::{BufReader, BufWriter, Write as _},
@@ -18,12 +21,12 @@ use super::{
     print, tapes,
 };
 
-/// Writes a session to a file that must not be there yet, or to stdout.
+/// Carries out `export`: writes a session to a file that must not exist yet, or to stdout.
 pub(super) fn export(given: &ExportArguments, path: &Path) -> Result<Exit, Failure> {
     let store = tapes::open_for(path, &given.id)?;
     let spills = if given.spills { Spills::Taken } else { Spills::Left };
     let Some(to) = given.to.as_deref() else {
-        // Whole in memory, so that a reader never gets half of one that fails.
+        // Collected in memory first, so that stdout never gets part of an export that fails.
         let mut file = Vec::new();
         store.export(&given.id, spills, &mut file)?;
         return print(&String::from_utf8(file).map_err(|_| Failure::failed("the tape is not text"))?);
@@ -38,7 +41,7 @@ fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) 
     };
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
-    // The whole conversation is in it: as the tape, it is its owner's alone.
+    // The file holds the whole conversation, so only its owner may read it, as with a tape.
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(to).map_err(failed)?;
     let mut out = BufWriter::new(file);
@@ -47,13 +50,13 @@ fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) 
         Ok(exported)
     });
     if exported.is_err() {
-        // Half of one would be refused anyway; nobody misses it.
+        // An import would refuse part of an export, so the file is of no use.
         drop(std::fs::remove_file(to));
     }
     exported
 }
 
-/// Brings in a session from a file.
+/// Carries out `import`: adds the session of a file to the store.
 pub(super) fn import(given: &ImportArguments, path: &Path, environment: &Environment) -> Result<Exit, Failure> {
     let file = std::fs::File::open(&given.file)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", given.file.display())))?;

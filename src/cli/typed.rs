@@ -1,18 +1,21 @@
-//! The meaning of a line that a person types while a turn runs. A pure function.
+//! What a line means that a person types while a turn runs. A pure function of the line and the open question.
+//!
+//! While a question is open, every line counts as an answer or as a mistake, never as a message: a typing error must neither allow
+//! a call nor reach the model. Only an exact word allows.
 
 use tamtam::{
     Seq,
     session::{Grant, Limits, Resource, Scope},
 };
 
-/// What was meant.
+/// The meaning of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     /// A message for the running turn.
     Steer(String),
     /// The answer to a question.
     Answer(Seq, Grant),
-    /// The line is no answer to the question that is open.
+    /// A question is open, and the line is no answer to it.
     NoAnswer,
     /// An empty line.
     Nothing,
@@ -21,14 +24,14 @@ pub(super) enum Typed {
 /// A question that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    /// Its number.
+    /// The seq of the ask.
     pub(super) ask: Seq,
-    /// What there is to be more of, where it is about a budget and not about a call.
+    /// The resource that a question about a budget wants more of; `None` for a question about a call.
     pub(super) more: Option<Resource>,
 }
 
 impl Question {
-    /// How it may be answered.
+    /// The possible answers, in words.
     pub(super) fn answers(&self) -> String {
         match self.more {
             None => CALL_ANSWERS.to_owned(),
@@ -37,11 +40,11 @@ impl Question {
     }
 }
 
-/// How a question about a call may be answered.
+/// The possible answers to a question about a call, in words.
 pub(super) const CALL_ANSWERS: &str =
     "y: once, a: always in this session, n: no and stop, n MESSAGE: no, and tell the model why";
 
-/// How a question for more of a budget may be answered.
+/// The possible answers to a question for more of a budget, in words.
 pub(super) fn more_answers(resource: Resource) -> String {
     let example = match resource {
         Resource::Usd => "0.50 dollars more",
@@ -55,7 +58,7 @@ pub(super) fn more_answers(resource: Resource) -> String {
     format!("y: the same amount again, a: lift this limit, n: stop, {number}: {example}")
 }
 
-/// By how much a limit is to be raised, where the line says so.
+/// By how much the line raises a limit; `None` if it names no amount above zero. Time is typed in seconds.
 fn by(line: &str, resource: Resource) -> Option<Limits> {
     let amount = match resource {
         Resource::Usd => line.parse::<tamtam::model::PicoUsd>().ok()?.0,
@@ -67,8 +70,7 @@ fn by(line: &str, resource: Resource) -> Option<Limits> {
     (amount > 0).then_some(more)
 }
 
-/// Reads a line. While a question is open the line must answer it: a wrong key must neither allow a call nor pass for a
-/// message.
+/// Reads a line. While a question is open, a line that does not answer it is [`Typed::NoAnswer`].
 pub(super) fn read(line: &str, asked: Option<Question>) -> Typed {
     let line = line.trim();
     let Some(Question { ask, more }) = asked else {
@@ -115,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A limit is raised by what is typed, in the unit that people use; a question about a call is not answered so.
+    /// A typed amount raises a limit, in the unit that people use; it does not answer a question about a call.
     #[test]
     fn a_question_for_more_is_answered_by_an_amount() {
         let about = |resource| Some(Question { ask: Seq(7), more: Some(resource) });

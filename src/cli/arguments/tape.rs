@@ -1,4 +1,6 @@
-//! The arguments of `tamtam tape`: looking at tapes, going back, forking, carrying off and removing.
+//! The arguments of `tamtam tape`: reading, rollback, forks and merges, export and import, sweeps.
+//!
+//! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,4 +1,7 @@
-//! Whether a tape keeps the promises: every message that has a receipt is delivered once, every call has one result.
+//! Checks the tape of the demo: every message that has a receipt is delivered once, and every call has exactly one result.
+//!
+//! A pure function of entries. It reads the tape and nothing that the demo remembers, except for the ids of the receipts. The
+//! expected counts of turns, skipped calls and recoveries belong to the script in `demo.rs`: change both together.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +10,7 @@ use tamtam::{
     session::{Entry, ErrorReason, Record},
 };
 
-/// Counts what the tape says, or names the first promise that it breaks.
+/// Counts the entries in words, or names the first broken promise.
 pub(super) fn tape(entries: &[Entry], acknowledged: &[MessageId]) -> Result<String, String> {
     let mut delivered: BTreeMap<&MessageId, usize> = BTreeMap::new();
     let mut calls = BTreeMap::new();

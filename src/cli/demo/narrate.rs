@@ -1,24 +1,31 @@
-//! The events of the demo in plain words. Pure: an event and the lines before it give the next lines.
+//! Turns the events of the demo into lines of text.
+//!
+//! Does no I/O: the lines depend on the event, the crash reports, and what [`Narrator`] kept of earlier events. Every line must
+//! pass through [`escape::short`], because it may quote the model or a file.
 
 use tamtam::{EventKind, Outcome, Part, session::ErrorReason, supervisor::CrashReport};
 
 use crate::cli::escape;
 
-/// Characters of a line.
+/// The longest line, in characters.
 const LINE_MAX: usize = 160;
 
-/// Tells what happens.
+/// What the lines depend on beside the event.
 #[derive(Default)]
 pub(super) struct Narrator {
+    /// How many turns have begun.
     turns: u32,
+    /// The names of the running tools.
     running: Vec<String>,
     /// The texts of messages that wait for a turn.
     queued: std::collections::VecDeque<String>,
+    /// How many crash reports earlier lines have covered.
     crashes_told: usize,
 }
 
 impl Narrator {
-    /// The lines that an event is worth. A recovery is told with the crash before it, where there was one.
+    /// The lines for one event; none for an event that the demo does not show. A recovery names the crash that caused it, if there
+    /// was one.
     pub(super) fn tell(&mut self, kind: &EventKind, crashes: &[CrashReport]) -> Vec<String> {
         let line = match kind {
             EventKind::Queued { message, .. } => {
@@ -43,7 +50,7 @@ impl Narrator {
                     self.running.remove(at);
                 }
                 match error {
-                    // Of a command its output says more than its name, of the others their name.
+                    // For bash show the output; for other tools show the title.
                     None if name == "bash" => format!("{name} is done: {content}"),
                     None => format!("{name} is done: {}", title.as_deref().unwrap_or(content)),
                     Some(ErrorReason::Skipped) => format!("{name} is skipped: {content}"),
@@ -60,7 +67,7 @@ impl Narrator {
                     None => "was torn down".to_owned(),
                 };
                 self.crashes_told = crashes.len();
-                // What ran went down with it.
+                // The running calls ended with the actor.
                 self.running.clear();
                 let then = if *resumed { "goes on" } else { "waits" };
                 format!("The session's actor {how} in the middle of the turn. It was rebuilt from its tape and {then}.")
@@ -74,7 +81,7 @@ impl Narrator {
     }
 }
 
-/// Whether a call with that result had been running.
+/// Whether a call with this result had been running.
 fn ran(error: Option<ErrorReason>) -> bool {
     !matches!(error, Some(ErrorReason::Skipped | ErrorReason::Denied | ErrorReason::Blocked))
 }

@@ -1,4 +1,4 @@
-//! Each event as it is shown: tables, by the rows CLI-RENDER.
+//! Tables of events and the pieces that they are shown as, by the rows CLI-RENDER.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
     assert_eq!(notes(&show(true, &[closed])), ["? nobody answered in time: denied"]);
 }
 
-/// A model cannot clear the screen, and what goes into a file stays as it is.
+/// A model cannot clear the screen; a stdout that is a file gets the text unchanged.
 #[test]
 fn text_is_made_safe_for_a_terminal_and_for_nothing_else() {
     assert_eq!(out(&show(true, &[delta("a\u{1b}[2Jb\n")])), "a\\u{1b}[2Jb\n");

@@ -1,4 +1,8 @@
-//! Input from outside while a session runs: lines of stdin, and signals.
+//! Hears lines of stdin and signals while a session runs, and carries them out.
+//!
+//! Lines are carried out one after the other, and each line of `--json` gets one reply, also a line that comes too late. Signals
+//! are heard by a task that never waits for the session, a line or the output, and that outlives the listener: the third Ctrl-C
+//! must end a process whose tree does not go down.
 
 use std::time::Duration;
 
@@ -19,33 +23,33 @@ use crate::cli::{
     typed::{self, Typed},
 };
 
-/// How long the lines that are there may hold up the end.
+/// How long the lines read so far may delay the end of the command.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long the command stays for one more line when all is done, where stdin is open and its lines are commands: whoever answers to
-/// the last event is heard.
+/// How long the command waits for one more line when the session is idle, if stdin is open and its lines are commands. A program
+/// that answers to the last event is still heard.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// How long a line that is being carried out may hold up a command that is left.
+/// How long a line that is being carried out may delay the end of the command.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
-/// Hears what comes from outside.
+/// The tasks that hear stdin and signals.
 pub(super) struct Listener {
     task: JoinHandle<()>,
     asks: Asks,
-    /// The user wants to leave.
+    /// Why the user leaves the session: a second Ctrl-C, or a signal to end.
     pub(super) left: mpsc::Receiver<Failure>,
 }
 
-/// Asks the lines something.
+/// Asks the task that carries out lines.
 #[derive(Clone)]
 pub(super) struct Asks(mpsc::Sender<Ask>);
 
 impl Listener {
-    /// Listens to signals, and from the first [`Asks::catch_up`] on to stdin, where its lines are for the session.
+    /// Starts to hear signals. If lines of stdin are for the session, they are carried out from the first request of [`Asks`] on.
     pub(super) fn start(runtime: Runtime, session: Session, view: View) -> std::io::Result<Listener> {
         let (leave, left) = mpsc::channel(1);
-        // Not ended with the listener: one more Ctrl-C must end a process whose tree does not go down.
+        // Outlives the listener: the third Ctrl-C must end a process whose tree does not go down.
         tokio::spawn(hear_signals(session.clone(), view.clone(), leave, Signals::new()?));
         let lines = if view.takes_lines() { Some(stdin::lines()?) } else { None };
         let (ask, asked) = mpsc::channel(1);
@@ -53,12 +57,12 @@ impl Listener {
         Ok(Listener { task: tokio::spawn(lines.carry_out(asked)), asks: Asks(ask), left })
     }
 
-    /// Where its lines are asked.
+    /// The channel to the task that carries out lines.
     pub(super) fn asks(&self) -> Asks {
         self.asks.clone()
     }
 
-    /// Takes no more lines; what is being carried out is answered.
+    /// Takes no more lines. A line that is being carried out is still answered, if it takes less than [`STOP_LIMIT`].
     pub(super) async fn stop(self) {
         let Listener { mut task, asks, .. } = self;
         drop(asks);
@@ -69,7 +73,7 @@ impl Listener {
 }
 
 impl Asks {
-    /// Waits until the lines that were read by now are carried out and answered.
+    /// Waits until the lines read so far are carried out and answered, at most for [`CATCH_UP_LIMIT`].
     pub(super) async fn catch_up(&self) {
         let (done, wait) = oneshot::channel();
         if self.0.send(Ask::CatchUp(done)).await.is_ok() {
@@ -77,7 +81,7 @@ impl Asks {
         }
     }
 
-    /// Whether no line is carried out any more: none came for a moment. Those that come later are answered so.
+    /// Waits [`LINGER`] for one more line. `true` if none came: from then on no line is carried out, and later lines are told so.
     pub(super) async fn close(&self) -> bool {
         let (done, wait) = oneshot::channel();
         if self.0.send(Ask::Close(done)).await.is_err() {
@@ -102,7 +106,7 @@ impl Signals {
         })
     }
 
-    /// Whether the next one asks to leave at once.
+    /// Waits for the next signal. `true` for SIGTERM and SIGHUP, which leave at once; `false` for Ctrl-C.
     async fn leaves(&mut self) -> bool {
         tokio::select! {
             _ = self.interrupt.recv() => false,
@@ -112,14 +116,14 @@ impl Signals {
     }
 }
 
-/// The first Ctrl-C aborts the turn, the second leaves, the third ends the process as it is.
+/// The first Ctrl-C aborts the turn, the second leaves the session, the third ends the process at once.
 async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>, mut signals: Signals) {
     let leaves = signals.leaves().await;
     view.stop_waiting(true);
     if !leaves {
         view.note("aborting; press Ctrl-C again to leave".to_owned());
         let aborting = session.clone();
-        // Not awaited here, so that the second Ctrl-C is heard while a full disk holds this one up.
+        // Not awaited here, so that the second Ctrl-C is heard while a full disk delays the abort.
         tokio::spawn(async move { aborting.abort("interrupted by the user").await });
         signals.leaves().await;
     }
@@ -132,25 +136,25 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
 /// Carries out lines, one after the other.
 struct Lines {
     number: u64,
-    /// `None` where stdin is not for the session, or closed.
+    /// The lines of stdin; `None` if they are not for the session, or stdin is closed.
     lines: Option<mpsc::Receiver<Line>>,
     runtime: Runtime,
     session: Session,
     view: View,
-    /// The command ends: lines are answered, and not carried out.
+    /// Whether the command is ending: lines are answered and not carried out.
     is_closing: bool,
 }
 
-/// What the end of the command asks of the lines.
+/// What the end of the command asks of the task that carries out lines.
 enum Ask {
-    /// To carry out what is there.
+    /// Carry out the lines read so far.
     CatchUp(oneshot::Sender<()>),
-    /// To wait a moment for one more line, and where none comes to carry out none from then on. Whether none came.
+    /// Wait [`LINGER`] for one more line; if none comes, carry out none from then on. Answered with whether none came.
     Close(oneshot::Sender<bool>),
 }
 
 impl Lines {
-    /// Begins with what is first asked.
+    /// Takes no line before the first request of the command.
     async fn carry_out(mut self, mut asked: mpsc::Receiver<Ask>) {
         let mut ask = asked.recv().await;
         loop {
@@ -180,7 +184,7 @@ impl Lines {
         }
     }
 
-    /// Carries out one more line, where one comes in time.
+    /// Carries out one more line if one comes within [`LINGER`], and says whether one came.
     async fn one_more(&mut self) -> bool {
         if self.lines.is_none() || !self.view.is_json() {
             return false;
@@ -195,7 +199,7 @@ impl Lines {
         }
     }
 
-    /// Answers a line; `None` where stdin is closed, which changes nothing.
+    /// Carries out a line and answers it. `None` means that stdin is closed, which does not end the command.
     async fn line(&mut self, line: Option<Line>) {
         let Some(line) = line else {
             self.lines = None;
@@ -211,7 +215,7 @@ impl Lines {
                 if command.stops() {
                     self.view.stop_waiting(true);
                 } else {
-                    // Whoever goes on is there and reads.
+                    // A program that sends another command is there and reads.
                     self.view.stop_waiting(false);
                 }
                 command.carry_out(&self.session, &self.runtime).await
@@ -243,7 +247,7 @@ impl Lines {
     }
 }
 
-/// The next line; where stdin is closed, it waits for ever. `None` where it is closed just now.
+/// The next line; `None` once when stdin closes. Without a channel it never resolves.
 async fn next(lines: &mut Option<mpsc::Receiver<Line>>) -> Option<Line> {
     match lines {
         Some(lines) => lines.recv().await,

@@ -1,5 +1,8 @@
-//! The events of a session on their way to the output. The narrator waits for whoever reads; nobody waits for the narrator but the end
-//! of a command that was not left.
+//! Shows the events of a session in their order, and notes what they say about the end of the command.
+//!
+//! The narrator waits for the reader of the output. Only the regular end of the command waits for the narrator, through
+//! [`CatchUp`]; a stop must never wait for it. Events that the stream lost are read again from the tape, so no durable event is
+//! left out.
 
 use tamtam::{
     Event, EventKind, SendError, Session,
@@ -14,21 +17,21 @@ use tokio::{
 use super::view::View;
 use crate::cli::failure::Failure;
 
-/// Shows events as they come.
+/// The task that shows events.
 pub(super) struct Narrator {
     task: JoinHandle<()>,
     catch_up: CatchUp,
-    /// Why the session is to be left.
+    /// Why the session must be left: its storage failed, it crashed without progress, or it was closed.
     pub(super) left: mpsc::Receiver<Failure>,
     heard: watch::Receiver<Heard>,
 }
 
-/// Asks the narrator to say when it has shown what came by then.
+/// Asks the narrator to answer once it has shown all events that came before the question.
 #[derive(Clone)]
 pub(super) struct CatchUp(mpsc::Sender<oneshot::Sender<()>>);
 
 impl CatchUp {
-    /// Waits until all that came by now is shown, or nothing is shown any more.
+    /// Waits until all events that came so far are shown, or the narrator has ended.
     pub(super) async fn now(&self) {
         let (done, wait) = oneshot::channel();
         if self.0.send(done).await.is_ok() {
@@ -37,17 +40,17 @@ impl CatchUp {
     }
 }
 
-/// What the events said.
+/// What the events said about the end of the command.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Heard {
-    /// The kind of the newest failure of a model request.
+    /// The kind of error of the newest model request that failed; `None` after a step that succeeded.
     pub(super) failed_with: Option<ErrorKind>,
-    /// Whether a turn has ended since the beginning.
+    /// Whether a turn has ended since the narrator started.
     pub(super) has_ended: bool,
 }
 
 impl Narrator {
-    /// Begins. Where the user resumes what was begun, an interrupted turn does not wait for that.
+    /// Starts the task. With `is_resumed`, a recovery that waits is no reason to leave: the user has already asked to continue.
     pub(super) fn start(session: Session, view: View, events: EventStream, is_resumed: bool) -> Narrator {
         let (leave, left) = mpsc::channel(1);
         let (hear, heard) = watch::channel(Heard::default());
@@ -56,12 +59,12 @@ impl Narrator {
         Narrator { task: tokio::spawn(telling.tell(asked, leave)), catch_up: CatchUp(ask), left, heard }
     }
 
-    /// Where it is asked how far it is.
+    /// The channel to ask for [`CatchUp`].
     pub(super) fn catch_up(&self) -> CatchUp {
         self.catch_up.clone()
     }
 
-    /// Shows no more.
+    /// Ends the task at once, and gives what the events said so far.
     pub(super) async fn stop(self) -> Heard {
         self.task.abort();
         drop(self.task.await);
@@ -81,7 +84,7 @@ impl Telling {
     async fn tell(mut self, mut asked: mpsc::Receiver<oneshot::Sender<()>>, leave: mpsc::Sender<Failure>) {
         loop {
             let told = tokio::select! {
-                // What is there is shown before it is said that all is shown.
+                // Events come first: the answer to a question says that all earlier events are shown.
                 biased;
                 next = self.events.next() => self.take(next).await,
                 done = asked.recv() => match done {
@@ -98,7 +101,7 @@ impl Telling {
         }
     }
 
-    /// Shows what happened; an error where that is a reason to leave.
+    /// Shows one event; an error if the event is a reason to leave the session.
     async fn take(&mut self, next: Option<Next>) -> Result<(), Failure> {
         let event = match next {
             Some(Next::Event(event)) => event,

@@ -1,4 +1,7 @@
-//! How `run` gets its session: a new one, or one that is opened from its tape.
+//! Gets the session for `run` and `resume`: makes a new one, or opens one from its tape.
+//!
+//! Arguments, workspace, model and budget are checked before the runtime starts, so a usage error leaves no session behind. An
+//! existing session keeps every setting that the arguments do not name. A runtime whose session cannot be opened is shut down here.
 
 use std::path::{Path, PathBuf};
 
@@ -26,11 +29,11 @@ pub(super) struct Opened {
     pub(super) session: Session,
     pub(super) events: EventStream,
     pub(super) hints: Hints,
-    /// The questions that were open on the tape: they are older than the events, and whoever listens now was not asked.
+    /// The questions that were open on the tape. They are older than the events, so they must be shown again.
     pub(super) asked: Vec<Seq>,
 }
 
-/// For a prompt: the session that was named, or a new one.
+/// The session for `run`: the named one, or a new one.
 pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> Result<Opened, Failure> {
     let store = environment.store(given.turn.store.store.as_deref())?;
     let before = match &given.session {
@@ -59,7 +62,7 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
     options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
     options.steps_max = given.turn.max_steps.or(options.steps_max);
     given.turn.budget.apply(&mut options.budget);
-    // As fine as a day: the prompt stays the same for the provider's cache.
+    // A day and no time: the system prompt stays the same, so the provider's cache can be used.
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
     given.turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
     let (runtime, hints) = start(store, choice, &given.turn, environment).await?;
@@ -72,7 +75,7 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
     }
 }
 
-/// For what was begun.
+/// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
 pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environment) -> Result<Opened, Failure> {
     let store = environment.store(given.turn.store.store.as_deref())?;
     let missing = || TapeError::Missing { session: given.session.clone() };
@@ -88,7 +91,7 @@ pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environmen
     Ok(opened)
 }
 
-/// Takes up a session. What runs in it goes on by itself.
+/// Opens an existing session and changes its settings. An open turn continues by itself.
 async fn take_up(
     id: &SessionId,
     given: &TurnArguments,
@@ -125,7 +128,7 @@ async fn take_up(
     Ok(Opened { runtime, session, events, hints, asked })
 }
 
-/// Changes the settings that the arguments name, and no others.
+/// Changes only the settings that the arguments name.
 async fn configure(
     session: &Session,
     given: &TurnArguments,

@@ -1,4 +1,8 @@
-//! A running session on the screen: as lines of JSON, or as text for people.
+//! Shows a running session: as lines of JSON, or as text for people.
+//!
+//! A durable event is shown once, in order; one question is asked at a time. Where no person can be asked, every question is
+//! rejected, so a turn never waits for an answer that cannot come. Only [`View::event`] and [`View::room_for_answers`] wait for the
+//! reader; the lines that answer or note something must not.
 
 use std::{
     collections::VecDeque,
@@ -18,10 +22,10 @@ use crate::cli::{
     typed::Question,
 };
 
-/// The version of the lines of `--json`.
+/// The version of the lines of `--json` (`docs/FORMATS.md`).
 const FORMAT_VERSION: u32 = 1;
 
-/// What the model is told where nobody can be asked.
+/// What the model is told when its question is rejected because no person can be asked.
 const NOBODY: &str = "Nobody is there to be asked. Do what is allowed, or say what is needed.";
 
 /// Whether a person can see a question and type the answer.
@@ -29,7 +33,7 @@ pub(in crate::cli) fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// What is shown, and to whom. Clones show to the same place.
+/// Where a session is shown, and how. Clones share one output and one memory of what was shown.
 #[derive(Clone)]
 pub(super) struct View {
     json: bool,
@@ -42,9 +46,9 @@ pub(super) struct View {
 #[derive(Default)]
 struct Shown {
     renderer: Renderer,
-    /// The newest durable event.
+    /// The newest durable event that was shown.
     last: Option<EventId>,
-    /// The questions that are open, oldest first, each with the lines that ask it.
+    /// The open questions, oldest first, each with the lines that ask it. Only the first was shown.
     asked: VecDeque<(Question, Vec<Show>)>,
 }
 
@@ -59,12 +63,12 @@ impl View {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether lines of stdin are for the session.
+    /// Whether lines of stdin are commands or answers for the session.
     pub(super) fn takes_lines(&self) -> bool {
         self.json || self.interactive
     }
 
-    /// Says which session it is.
+    /// Shows the id of the session, as the first line.
     pub(super) fn begin(&self) {
         let id = self.session.id();
         if self.json {
@@ -74,7 +78,7 @@ impl View {
         }
     }
 
-    /// Shows an event; a durable one once.
+    /// Shows an event, and waits for room. A durable event that was shown before is skipped.
     pub(super) async fn event(&self, event: &Event) {
         {
             let mut shown = self.shown();
@@ -97,16 +101,16 @@ impl View {
             self.output.show(piece).await;
         }
         if let (EventKind::Budget { ask: Some(ask), .. }, false) = (&event.kind, self.interactive) {
-            // Nobody is there who could give more. Closed meanwhile is as good.
+            // No person can raise the limit. An ask that was closed meanwhile needs no answer.
             drop(self.session.answer(*ask, Grant::Reject(None)).await);
         }
         if let (EventKind::Ask { ask, .. }, false) = (&event.kind, self.interactive) {
-            // Closed meanwhile is as good.
+            // An ask that was closed meanwhile needs no answer.
             drop(self.session.answer(*ask, Grant::Reject(Some(NOBODY.to_owned()))).await);
         }
     }
 
-    /// One question at a time: the next one is asked when the one before is closed.
+    /// The pieces for an event. One question is asked at a time: the next one when the one before it is closed.
     fn pieces(&self, event: &Event) -> Vec<Show> {
         let mut shown = self.shown();
         let mut show = shown.renderer.show(&event.kind, event.time);
@@ -134,40 +138,40 @@ impl View {
         show
     }
 
-    /// The question that the next line answers.
+    /// The question that was shown, which the next typed line answers.
     pub(super) fn asked(&self) -> Option<Question> {
         self.shown().asked.front().map(|(question, _)| *question)
     }
 
-    /// The entry up to which all events were shown.
+    /// The entry to read events after, so that none is left out.
     pub(super) fn last_seen(&self) -> Seq {
-        // The entry of the last event may have more events: it is read again, and what was shown is passed over.
+        // The entry of the last event may have more events. The entry is read again, and `event` skips those that were shown.
         Seq(self.shown().last.map_or(0, |last| last.seq.0.saturating_sub(1)))
     }
 
-    /// A line of JSON that is no event. Waits for nothing.
+    /// Shows a line of JSON that is no event. Never waits.
     pub(super) fn line(&self, line: &Value) {
         self.output.put(Show::Out(format!("{line}\n")));
     }
 
-    /// A line for people. Waits for nothing.
+    /// Shows a line for people. Never waits.
     pub(super) fn note(&self, line: String) {
         self.output.put(Show::Note(line));
     }
 
-    /// The last line.
+    /// Shows the result, as the last line of JSON.
     pub(super) fn result(&self, result: &Value) {
         if self.json {
             self.line(&json!({"result": result}));
         }
     }
 
-    /// Whether a stop was asked for: then a reader who takes nothing is no reason to wait any more.
+    /// Sets or clears the request to stop: see [`Output::stop_waiting`].
     pub(super) fn stop_waiting(&self, is_stopping: bool) {
         self.output.stop_waiting(is_stopping);
     }
 
-    /// Waits until another line may be asked.
+    /// Waits until another line may be carried out.
     pub(super) async fn room_for_answers(&self) {
         self.output.room_for_answers().await;
     }
