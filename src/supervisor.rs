@@ -31,6 +31,8 @@
 //! # });
 //! ```
 
+// What a change must keep: `ractor` stays inside `shell.rs`, decisions inside the planner, and waits out of the driver.
+
 pub(crate) mod abort;
 pub(crate) mod admin;
 pub(crate) mod backoff;
@@ -95,8 +97,8 @@ impl Supervisor {
     /// Starts a root, and returns when all its children have started.
     ///
     /// It runs until [`SupervisorHandle::shutdown`], or until it ends by itself (too many restarts, significant children);
-    /// [`SupervisorHandle::ended`] tells. Where a child cannot start, those before it are stopped in reverse. Needs a tokio
-    /// runtime with time. Dropping the future leaves the supervisor behind, or never to have been.
+    /// [`SupervisorHandle::ended`] tells. If a child cannot start, those before it are stopped in reverse. Needs a tokio
+    /// runtime with time. If the future is dropped, the supervisor either goes on without its caller, or was never started.
     pub async fn start(spec: SupervisorSpec, registry: &Registry) -> Result<SupervisorHandle, StartError> {
         refuse_panic_abort()?;
         spec.check()?;
@@ -130,10 +132,10 @@ impl Supervisor {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It cannot run by its spec.
+    /// The spec is not valid.
     #[error(transparent)]
     BadSpec(#[from] BadSpec),
-    /// It, or one of its children, could not start; the reason carries the chain of causes.
+    /// The supervisor, or one of its children, could not start; the reason carries the chain of causes.
     #[error("the supervisor did not start: {reason}")]
     Failed {
         /// Why.

@@ -1,9 +1,8 @@
 //! Builds requests and calls from the state of a session, and the text on its node. Functions of values: nothing here waits or
 //! changes anything.
 //!
-//! The same ticket gives the same request and the same key, also after a crash, so that a provider recognises a repeat: a change
-//! must not let settings that were changed meanwhile into it. A call may reach what was judged and no more; the tool is not asked
-//! again.
+//! The same ticket gives the same request and the same key, also after a crash: settings that were changed meanwhile must not get
+//! into it. A call may reach the accesses that were judged and no more: the tool must not be asked again.
 
 use std::{path::PathBuf, sync::Arc};
 

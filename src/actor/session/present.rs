@@ -2,8 +2,8 @@
 //! values.
 //!
 //! Only [`in_full`] returns content of the conversation, and it is called only while somebody traces the session in full; phases
-//! and figures are shown to anybody and must stay free of content. Hosts read the phase words: they are part of the promise of a
-//! node.
+//! and figures are shown to anybody and must stay free of content. The docs of `Node::phase` list the phase words: keep them in
+//! step.
 
 use crate::{
     actor::{
