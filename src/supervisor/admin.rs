@@ -1,4 +1,7 @@
-//! Administrative calls to a supervisor: their results and errors.
+//! The results and errors of administrative calls to a supervisor.
+//!
+//! An error means that the call changed nothing; only a failed start of a child, and a child that cannot be killed, are errors of a
+//! call that was carried out. Hosts match on these variants: a change must not give one a second meaning.
 
 use std::sync::Arc;
 
@@ -9,11 +12,11 @@ use crate::supervisor::{exit::ExitReason, spec::BadSpec};
 pub enum Done {
     /// The child runs.
     Started,
-    /// The child runs, and this is what its start had to say.
+    /// The child runs, and its start had this word.
     StartedWith(Arc<str>),
-    /// The child said at its start that there is nothing for it to do.
+    /// The child has nothing to do, and did not start ([`Start::ignore`](crate::supervisor::Start::ignore)).
     Ignored,
-    /// It is as it was asked to be.
+    /// The child is in the state that was asked for.
     Ok,
 }
 
@@ -42,7 +45,7 @@ pub enum AdminError {
     /// The child is not parked.
     #[error("the child is not parked")]
     NotParked,
-    /// A dynamic supervisor has all the children it may have.
+    /// A dynamic supervisor has reached its limit of children.
     #[error("the limit of {max} children is reached")]
     MaxChildren {
         /// The most there may be.

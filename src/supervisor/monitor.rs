@@ -1,5 +1,5 @@
-//! The two tasks that wait on behalf of a driver, so that the driver itself never waits: [`watch`] minds a child from its start to
-//! the end of its last worker, and [`stop`] stops it.
+//! The two tasks that wait on behalf of a driver, so that the driver itself never waits: [`watch()`] minds a child from its start
+//! to the end of its last worker, and [`stop`] stops it.
 //!
 //! `watch` reports exactly one end for each start: ignored, failed, or exited. Only the join proves that an actor is gone, so an
 //! end must not be reported before it; otherwise the planner would start a second copy. `stop` ends within the child's shutdown
@@ -33,7 +33,7 @@ pub(crate) enum Stage {
     Gone,
 }
 
-/// The arguments of [`watch`].
+/// The arguments of [`watch()`].
 pub(crate) struct StartArgs {
     pub(crate) spawn: SpawnArgs,
     pub(crate) start: StartFn,
