@@ -1,7 +1,7 @@
 //! The processes of a runtime: they do what the core (`kernel/`) decides, with the parts below (`tape`, `model`, `tool`).
 //!
-//! A process must hold nothing that is not on a tape, decide nothing about a turn, and never wait in a handler: not for a model, a
-//! tool, a hook, a person or a slow disk. Each file says what its own locks and waits are.
+//! A process must hold nothing that the tape does not have, and decide nothing about a turn. No handler of an actor may wait for a
+//! model, a tool, a hook, a person or a slow disk: such waits are tasks. The heads of the files name their locks and limits.
 //!
 //! | file | what runs |
 //! |---|---|

@@ -2,7 +2,7 @@
 //!
 //! A child is made at most once, whoever asks at the same time, because [`bring_up`] holds the slot's `bringing_up` mutex from its
 //! first look to its end. Its first append holds its origin and its prompt together, so that a child that exists has its task; a
-//! change must keep both. Every wait for an actor has a limit ([`UP_WAIT`]), because others wait for the mutex.
+//! change must keep both. Every question to an actor has a limit ([`UP_WAIT`]), because others wait for the mutex.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,9 @@
 //! The compaction actor: it has one summary written, by a model request of its own, beside its session.
 //!
 //! The actor is a temporary child of the supervisor `compactions`, is shown under its session, and is linked to it by data: the
-//! session hears exactly once how the summary went, also where the actor was killed, crashed or hung. A crash of the actor crashes
-//! nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask for the summary again.
+//! session hears exactly once how the summary went, also if the actor was killed, crashed or hung, unless it has dropped the
+//! handle. A crash of the actor crashes nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask
+//! for the summary again.
 //!
 //! The same actor writes the summaries of a conversation and of a branch. It retries failures that a short wait can mend; every
 //! other failure ends it. It must not show text to anyone, call a tool, or touch the session's state: the result goes to the

@@ -2,7 +2,8 @@
 //! crash.
 //!
 //! The code of a tool may panic or hang. So each call is asked about on a thread of its own, with a time limit, and a tool that
-//! fails costs its own call only. Never ask a tool from a session's actor or from the core: its answer must come with a report.
+//! fails costs its own call only. Never call a tool in a session's handler or in the core: its facts come with a report, or with
+//! the recovery.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,8 @@
 //! The results and errors of administrative calls to a supervisor.
 //!
-//! An error means that the call changed nothing; only a failed start of a child, and a child that cannot be killed, are errors of a
-//! call that was carried out. Hosts match on these variants: a change must not give one a second meaning.
+//! An error comes at once, if the call changed nothing, or later, if the child did not reach the state that was asked for:
+//! `StartFailed`, `Stopped`, `Unkillable`, `ShuttingDown` and `Gone` may. Hosts match on these variants: a change must not give one
+//! a second meaning.
 
 use std::sync::Arc;
 

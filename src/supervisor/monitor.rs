@@ -1,10 +1,10 @@
 //! The two tasks that wait on behalf of a driver, so that the driver itself never waits: [`watch()`] minds a child from its start
 //! to the end of its last worker, and [`stop`] stops it.
 //!
-//! `watch` reports exactly one end for each start: ignored, failed, or exited. Only the join proves that an actor is gone, so an
-//! end must not be reported before it; otherwise the planner would start a second copy. `stop` ends within the child's shutdown
-//! time plus [`KILL_WAIT`] for the kill, and the same for a start that is still under way; with `Shutdown::Infinity` it waits for
-//! the child.
+//! `watch` reports one end for each start, when the child is gone: ignored, failed, or exited. Only the join proves that an actor
+//! is gone, so an end must not be reported before it; otherwise the planner would start a second copy. `stop` ends within the
+//! child's shutdown time plus [`KILL_WAIT`] for the kill, and the same for a start that is still under way; with
+//! `Shutdown::Infinity` it waits for the child.
 
 use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 

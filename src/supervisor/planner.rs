@@ -11,7 +11,7 @@
 //!
 //! The strategies differ only in which siblings get `recycle`. Every start and timer gets a generation that is never used twice,
 //! and a stop carries the generation of its start; an event with another generation than its child's is late and changes nothing.
-//! Change a child only through [`Planner::edit`], which keeps the sets that `reconcile` reads in step.
+//! Change what a child is or should be only through [`Planner::edit`], which keeps the sets that `reconcile` reads in step.
 //!
 //! ```text
 //!            ┌───────────── Due ─────────────┐

@@ -1,7 +1,7 @@
 //! Renders the tree as text: one node a line, with its status and its most urgent facts first.
 //!
-//! Functions of values. Text of others (ids, reasons, what a node does) must go through [`one_line`], so that it can neither break
-//! the line nor reach the terminal with control characters.
+//! Functions of values. Foreign text (ids of children, reasons, what a node does) must go through [`one_line`], so that it can
+//! neither break the line nor reach the terminal with control characters.
 
 use std::{fmt::Write, time::Duration};
 

@@ -1,6 +1,7 @@
 //! The status of a node as its supervisor sees it, and how fresh a reading of a node is.
 //!
-//! The planner sets a status; a node only shows it. The words are JSON and text that hosts read: a change must not rename one.
+//! A supervisor sets the status of its children, and a node only shows it. The words are JSON and text that hosts read: a change
+//! must not rename one.
 
 use std::fmt;
 

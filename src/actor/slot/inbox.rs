@@ -390,7 +390,7 @@ mod tests {
 
     use super::*;
 
-    /// What an abort stops is stopped outside of the lock, perhaps late. Who begins meanwhile is not meant.
+    /// An abort cancels its workers outside of the lock, perhaps late. Workers that start meanwhile are not meant.
     #[test]
     fn a_stop_that_comes_late_stops_nobody_who_began_behind_it() {
         let mut inbox = Inbox::default();
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!((before.is_cancelled(), behind.is_cancelled()), (true, false));
     }
 
-    /// Over a slow disk, those who stopped waiting keep nobody out. What they wanted is not done, but for what stops.
+    /// While the disk is slow, senders who stopped waiting keep nobody out. Their commands are not carried out, except stops.
     #[test]
     fn commands_that_nobody_waits_for_take_no_place() {
         let mut inbox = Inbox::default();

@@ -1,7 +1,7 @@
 //! How the planner handles administrative calls: start, terminate, restart, recycle, delete, park and unpark.
 //!
 //! A call gets exactly one reply: at once, or when the child has reached the state that was asked for. A start, stop or restart by
-//! hand must not count as a crash, and a supervisor that goes down must refuse every call that would start a child.
+//! hand must not count against a restart budget, and a supervisor that goes down must refuse every call that would start a child.
 
 use crate::supervisor::{
     admin::{AdminError, Done},
