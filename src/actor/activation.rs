@@ -1,4 +1,4 @@
-//! How a session wakes up: one activation at a time, in a task of its own that no caller can cancel.
+//! [`Activation`]: wakes a session, one activation at a time, in a task of its own that no caller can cancel.
 //!
 //! The tape store opens the tape before there is an actor. A session that cannot be opened (missing, damaged, claimed by another
 //! process) is therefore an answer and not a crash. The actor then gets a place under the supervisor. Messages and questions that

@@ -62,7 +62,7 @@ struct Word {
     above: Rules,
 }
 
-/// A running watch. Dropping it ends it, and changes nothing for the child.
+/// The handle of a running watch. Dropping it ends the watch, and changes nothing for the child.
 pub(crate) struct Watcher {
     told: watch::Sender<Word>,
     _watch: AbortOnDropHandle<()>,
@@ -70,7 +70,7 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Starts to watch the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
-    /// ended, where it has.
+    /// ended, if it has.
     pub(crate) fn start(post: WorkerContext, task: &OpenTask, told: StopLevel, above: Rules, why: Arc<str>) -> Watcher {
         let (told, hears) = watch::channel(Word { told, why, above });
         let (parent, ticket) = (post.slot.id.clone(), post.ticket);

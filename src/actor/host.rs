@@ -196,7 +196,7 @@ impl Host {
     }
 }
 
-/// The time, as sessions know it: the wall clock of the start, and from then on what tokio's clock counts.
+/// The clock of sessions: the wall clock at the start of the runtime, plus the time that tokio's clock has counted since.
 ///
 /// So a wall clock that jumps moves no deadline, and virtual time in tests moves all of them.
 #[derive(Clone, Copy, Debug)]

@@ -116,7 +116,7 @@ impl Behaviour for SessionActor {
     }
 }
 
-/// What follows a piece of work.
+/// What the actor does after a round of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     GoOn,
@@ -372,7 +372,7 @@ impl Live {
         false
     }
 
-    /// Whether nothing is open, nothing waits and nothing is on its way to the disk.
+    /// Whether nothing is open, nothing waits, no worker runs and no append is in flight.
     fn may_sleep(&self) -> bool {
         self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && !self.slot.is_waited_for()
     }

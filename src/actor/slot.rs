@@ -74,7 +74,7 @@ fn tell(ends: Ends) {
     ends.into_iter().for_each(|(reply, how)| drop(reply.send(how)));
 }
 
-/// A session beside its actor.
+/// The part of a session that outlives its actor. See the module.
 pub(crate) struct Slot {
     pub(crate) id: SessionId,
     host: Weak<Host>,
@@ -141,7 +141,7 @@ impl Slept {
     }
 }
 
-/// When an idle session may be put to sleep.
+/// The two times that decide when an idle session may be put to sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resting {
     /// The moment of its last use.
@@ -387,7 +387,7 @@ impl Slot {
         self.inner().ring.as_ref().is_some_and(|ring| ring.is_heard())
     }
 
-    /// Shows an event to those who listen.
+    /// Shows an event to all listeners.
     pub(crate) fn show(&self, event: Arc<Event>) {
         let ring = self.inner().ring.clone();
         if let Some(ring) = ring {

@@ -70,12 +70,12 @@ impl Slots {
         self.table().awake.values().cloned().collect()
     }
 
-    /// How many are awake.
+    /// How many sessions are awake.
     pub(crate) fn awake_count(&self) -> usize {
         self.table().awake.len()
     }
 
-    /// How many are known: awake, or held by somebody.
+    /// How many slots exist: of awake sessions, and of handles.
     #[cfg(test)]
     pub(crate) fn known_count(&self) -> usize {
         self.table().known.len()
@@ -92,7 +92,7 @@ impl Slots {
         slots
     }
 
-    /// Whether sessions are opened.
+    /// Whether the runtime takes work.
     pub(crate) fn admission(&self) -> Admission {
         self.table().admission
     }

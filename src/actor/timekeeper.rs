@@ -64,7 +64,7 @@ impl Default for Passivation {
     }
 }
 
-/// A function of the host that is asked now and then how many of the idle sessions should go to sleep because memory is short.
+/// A function of the host that is asked at intervals what share of the idle sessions should go to sleep because memory is short.
 ///
 /// It answers from 0.0 (none) to 1.0 (all), must be quick and must not block. A panic in it counts as 0.0.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::supervisor::{exit::ExitReason, spec::BadSpec};
 
-/// What an administrative call did.
+/// The result of an administrative call that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The child runs.
@@ -21,7 +21,7 @@ pub enum Done {
     Ok,
 }
 
-/// Why an administrative call did nothing.
+/// Why an administrative call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {

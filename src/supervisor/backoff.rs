@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Backoff {
     /// The first wait.
     pub min: Duration,
-    /// No wait is longer.
+    /// The longest wait.
     pub max: Duration,
     /// Each wait is this many times the one before; below 1 counts as 1.
     pub factor: f64,

@@ -28,10 +28,10 @@ struct Kept {
 }
 
 impl CrashLog {
-    /// Keeps a report, and logs it if it is this node's first, second, fourth, eighth … Gives its number.
+    /// Keeps a report, and logs it if it is this node's first, second, fourth, eighth … Returns its number.
     pub(crate) fn add(&self, report: CrashReport) -> u64 {
         let (report, count) = self.keep(report);
-        // Not under the lock: a subscriber of the host may want to read the crashes.
+        // Not under the lock: a subscriber of the host may read the crashes.
         if is_loud(count) {
             tracing::error!(
                 supervisor = report.supervisor,

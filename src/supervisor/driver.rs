@@ -55,11 +55,16 @@ pub(crate) struct Driver {
     registry: Registry,
     node: Arc<NodeState>,
     planner: Planner,
+    /// The beginning of the planner's time.
     born: Instant,
+    /// The places of all children that the planner knows.
     places: HashMap<ChildId, Place>,
+    /// The senders of calls that have no reply yet.
     calls: HashMap<Call, oneshot::Sender<Answer>>,
     last_call: Call,
+    /// The monitors, stops and timers of the children.
     tasks: TaskTracker,
+    /// Answered once, when the first starts of all children are over.
     ready: Option<oneshot::Sender<Result<(), ExitReason>>>,
     /// How this incarnation ends. Published when the actor is gone, at the latest [`TASKS_WAIT`] later.
     verdict: Arc<OnceLock<Down>>,
@@ -114,7 +119,7 @@ pub(crate) async fn launch(
                 tasks = tasks.len(),
                 "children of an ended supervisor are still there"
             );
-            // A root has no parent that would have to know.
+            // The receiver is gone for a root, which has no parent.
             let _ = hold.send(down.leftover);
             // For its parent the supervisor ends when these tasks have ended: they are the rest of its children, and a next
             // incarnation would start second copies of them.

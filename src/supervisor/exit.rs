@@ -1,4 +1,4 @@
-//! How a process ended.
+//! [`ExitReason`]: how a process ended, and whether that end was abnormal.
 //!
 //! A restart type asks one question only: was the end abnormal? Every reason but [`ExitReason::Normal`] and
 //! [`ExitReason::Shutdown`] is abnormal, also a kill: a change to [`ExitReason::is_abnormal`] changes which children are restarted.
@@ -19,7 +19,7 @@ pub enum ExitReason {
     Normal,
     /// It was asked to stop and did, or it ended with this word of its own.
     Shutdown(String),
-    /// It was killed: it did not stop in time, or nobody waited for it to.
+    /// It was killed: it did not stop in time, or it was to be stopped without a wait.
     Killed,
     /// Its code panicked.
     Panic(PanicReport),
@@ -69,7 +69,7 @@ impl fmt::Display for ExitReason {
 pub struct PanicReport {
     /// The text of the panic.
     pub text: String,
-    /// File, line and column. Known only where the host has opted in, see [`PanicReport::place`].
+    /// File, line and column. Known only if the host has opted in, see [`PanicReport::place`].
     pub location: Option<String>,
     /// The kind of message that was in hand.
     pub message: Option<String>,

@@ -100,13 +100,13 @@ pub struct ChildInfo {
 /// How many children there are; OTP's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All that are known.
+    /// All known children.
     pub specs: usize,
-    /// Those that are up.
+    /// The children that are up, stopping or unkillable.
     pub active: usize,
-    /// Those known that are supervisors.
+    /// The known children that are supervisors.
     pub supervisors: usize,
-    /// Those known that are workers.
+    /// The known children that are workers.
     pub workers: usize,
 }
 
@@ -119,7 +119,7 @@ impl SupervisorHandle {
     }
 
     /// Stops a child and returns when it is down; it is not started again by itself. Its spec is kept, unless it is
-    /// temporary or dynamic. Stopping what is stopped is fine.
+    /// temporary or dynamic. Stopping a stopped child is fine.
     pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
         self.admin(id.into(), Admin::Terminate).await
     }
@@ -129,7 +129,7 @@ impl SupervisorHandle {
         self.admin(id.into(), Admin::Restart).await
     }
 
-    /// Starts a child afresh, whatever it is doing: it is stopped first if it runs. This counts for no budget, and
+    /// Starts a child afresh, whatever it is doing: it is stopped first if it runs. This counts against no restart budget, and
     /// forgets its crashes if it was waiting or parked.
     pub async fn recycle_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
         self.admin(id.into(), Admin::Recycle).await
@@ -180,7 +180,7 @@ impl SupervisorHandle {
         self.ask(Driver::count).await
     }
 
-    /// Returns when it has dealt with all that it was asked before.
+    /// Returns when the supervisor has handled all earlier messages.
     pub(crate) async fn ping(&self) -> Result<(), AdminError> {
         self.ask(|_| ()).await
     }

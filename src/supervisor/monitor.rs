@@ -47,7 +47,7 @@ pub(crate) struct StartArgs {
 #[derive(Clone)]
 pub(crate) struct Workers {
     pub(crate) tasks: TaskTracker,
-    /// After this long the child goes on without them; `None` waits for ever.
+    /// The longest wait, after which the next incarnation starts without them; `None` waits for ever.
     pub(crate) wait: Option<Duration>,
 }
 

@@ -69,7 +69,9 @@ enum Phase {
 pub(crate) struct Planner {
     rules: Rules,
     phase: Phase,
+    /// The children, in the order of starting.
     children: BTreeMap<Key, Child>,
+    /// The key of each child, by id.
     keys: HashMap<ChildId, Key>,
     next_key: Key,
     last_generation: Generation,

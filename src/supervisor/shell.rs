@@ -30,10 +30,10 @@ use crate::supervisor::{
     registry::Registry,
 };
 
-/// What a process does, without how it is run.
+/// The behaviour of a process: what it does, without how it is run.
 ///
 /// A handler must not await a model, a tool, a person or a slow disk: it is one step. `Err` and a panic end the actor;
-/// what can be answered is an answer and not an `Err`.
+/// a failure that a caller can be told is an answer and not an `Err`.
 pub(crate) trait Behaviour: Send + 'static {
     /// The type of its messages.
     type Msg: Send + 'static;
@@ -149,7 +149,7 @@ impl<M: Send + 'static> Mailbox<M> {
 #[error("the actor has ended")]
 pub(crate) struct Gone;
 
-/// What a behaviour knows about the actor that runs it.
+/// The actor that runs a behaviour, as the behaviour sees it.
 pub(crate) struct Context<M: Send + 'static> {
     actor: ActorRef<Envelope<M>>,
     node: Arc<NodeState>,
@@ -159,7 +159,7 @@ pub(crate) struct Context<M: Send + 'static> {
 }
 
 impl<M: Send + 'static> Context<M> {
-    /// Where to reach this actor.
+    /// The mailbox of this actor.
     pub(crate) fn mailbox(&self) -> Mailbox<M> {
         Mailbox(self.actor.clone())
     }
@@ -174,7 +174,7 @@ impl<M: Send + 'static> Context<M> {
         self.incarnation
     }
 
-    /// Ends the actor after this handler, normally. What is queued is dropped.
+    /// Ends the actor normally after this handler. Queued messages are dropped.
     pub(crate) fn exit(&mut self) {
         self.leaving = Some(ExitReason::Normal);
         self.actor.stop(None);
@@ -267,7 +267,7 @@ pub(crate) enum NotStarted {
 pub(crate) type StartFn =
     Arc<dyn Fn(SpawnArgs) -> Pin<Box<dyn Future<Output = Result<Live, NotStarted>> + Send>> + Send + Sync>;
 
-/// A start of the behaviours that `make` gives.
+/// The start function of a behaviour; `make` is called for each incarnation.
 pub(crate) fn start_fn<B: Behaviour>(make: impl Fn() -> B + Send + Sync + 'static) -> StartFn {
     let make = Arc::new(make);
     Arc::new(move |spawn| {
@@ -316,7 +316,7 @@ pub(crate) async fn start<B: Behaviour>(behaviour: B, spawn: SpawnArgs) -> Resul
     }
 }
 
-/// The one type of message that ractor sees of us.
+/// The one message type that ractor sees.
 struct Envelope<M>(M);
 
 struct Shell<B>(std::marker::PhantomData<fn() -> B>);
@@ -409,7 +409,7 @@ async fn step<T>(may_wait: bool, handling: impl Future<Output = T>) -> T {
 }
 
 impl<B: Behaviour> Inner<B> {
-    /// Writes down an error or a panic, and passes the rest on.
+    /// Records an error or a panic as the last word, and passes a value on.
     fn outcome<T>(
         &self,
         result: Result<Result<T, ExitError>, Box<dyn std::any::Any + Send>>,

@@ -21,7 +21,7 @@ mod child;
 mod id;
 mod words;
 
-/// What kind of supervisor.
+/// The kind of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Children have an order: started one after the other, stopped in reverse.

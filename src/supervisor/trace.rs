@@ -26,9 +26,9 @@ const EVENTS_REPORTED: usize = 16;
 pub struct Happened {
     /// How long ago, in milliseconds.
     pub ago_ms: u64,
-    /// A message that it took in hand, or a change of what it is.
+    /// A message that it took in hand, or a change of its status or phase.
     pub kind: HappenedKind,
-    /// The kind of message, or what it became.
+    /// The kind of message, or the new status or phase.
     pub what: &'static str,
     /// The number of what it was about, if there is one: the ticket of a report, the turn of a change.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct Happened {
 pub enum HappenedKind {
     /// It took a message in hand.
     Message,
-    /// It became something.
+    /// Its status or phase changed.
     Change,
 }
 

@@ -52,7 +52,7 @@ pub struct TreeEvent {
 pub enum Happening {
     /// Nothing yet: the state of the node as the watch begins.
     Seen {
-        /// What it is.
+        /// Its status.
         status: Status,
         /// Which incarnation it is in, or was in last: 1 for the first.
         incarnation: u64,
@@ -75,7 +75,7 @@ pub enum Happening {
         reason: ExitReason,
         /// What its supervisor did about it.
         decision: Decision,
-        /// The number of the crash report, where the end was a bad one.
+        /// The number of the crash report, if the end was abnormal.
         #[serde(skip_serializing_if = "Option::is_none")]
         crash: Option<u64>,
     },

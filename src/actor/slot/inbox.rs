@@ -77,9 +77,9 @@ impl Work {
 pub(crate) enum Question {
     /// How the turn of this message ends.
     Outcome(MessageId, Reply<Arc<TurnEnd>>),
-    /// When nothing runs and nothing waits.
+    /// Answered when nothing runs and nothing waits.
     Idle(Reply<()>),
-    /// A picture of the state.
+    /// A copy of the state.
     State(Reply<State>),
     /// How the task of that parent and ticket ended; `None` if this session is not the child of that task.
     Down(SessionId, Seq, Reply<Option<Arc<Down>>>),

@@ -33,7 +33,7 @@ use crate::{
 /// The most tapes that are opened at once: enough to keep a disk and a few cores busy.
 pub(super) const OPENS_MAX: usize = 16;
 
-/// How long an order waits for an actor that is not there.
+/// How long an order waits while there is no actor.
 pub(super) const GONE_MAX: Duration = Duration::from_secs(5);
 
 /// What to do with a session's tape.
@@ -46,7 +46,7 @@ pub(crate) enum Opening {
 
 type Opened = Result<(), OpenError>;
 
-/// A session whose tape is to be opened.
+/// One order: a session's slot, and what to do with its tape.
 pub(super) type Order = (Arc<Slot>, Opening);
 
 /// See the module.
@@ -230,7 +230,7 @@ impl Orders {
         self.list.lock().actor.as_ref().map(|(actor, _)| actor.kill()).is_some()
     }
 
-    /// Whether somebody waits for that session to be opened.
+    /// Whether a caller waits for that session to be opened.
     pub(crate) fn is_opening(&self, session: &SessionId) -> bool {
         self.list.lock().opening.contains_key(session)
     }

@@ -69,7 +69,7 @@ impl Driver {
         counts
     }
 
-    /// How many entries all tables hold together, so that a test sees what is never cleared away.
+    /// How many entries all tables hold together, so that a test sees entries that are never removed.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.places.len() + self.calls.len() + self.tasks.len() + self.planner.kept()

@@ -30,7 +30,7 @@ pub(crate) enum Event {
     },
     /// An administrative call about a child.
     Admin(Call, ChildId, Admin),
-    /// New rules and policies, applied to what happens from now on, or refused whole.
+    /// New rules and policies: they apply to all later events, or are refused as a whole.
     #[allow(dead_code, reason = "the planner knows live changes; no host has asked for them yet")]
     Change {
         call: Call,

@@ -70,7 +70,7 @@ pub enum AutoShutdown {
     AllSignificant,
 }
 
-/// What a node of the tree is, for people and for the counts.
+/// The kind of a child, for people and for the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildKind {
