@@ -28,7 +28,7 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// The tapes of one runtime. Clones share everything. Reads go straight to the engine, by `Deref`.
+/// The tapes of one runtime. Clones share everything. Calls that need no hold (reads, marks) go straight to the engine, by `Deref`.
 #[derive(Clone, Debug)]
 pub(crate) struct Tapes {
     engine: Arc<dyn TapeStore>,

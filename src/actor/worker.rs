@@ -1,8 +1,9 @@
 //! The workers of a session: each carries out one model request or one tool call, as a tracked task that reports to the slot.
 //!
 //! A worker catches panics and ends a call that hangs: limit, [`GRACE`], then it is dropped. It reports once, when nothing of it is
-//! left, with two exceptions. A killed worker reports nothing: its incarnation has ended, or its ticket is closed. A request that
-//! was cut and blocks its thread is reported for after a second, and may report itself later. The first report of a ticket counts.
+//! left, with three exceptions. A killed worker reports nothing: its incarnation has ended, or its ticket is closed. A dropped call
+//! that blocks its thread reports that it is still running. A request that was cut and blocks its thread is reported for after a
+//! second, and may report itself later: the first report of a ticket counts.
 //!
 //! A worker never touches the state or the tape. A change must keep that every worker that is not killed reports, also after a
 //! panic: a missing report would hold its turn open for ever. When the incarnation ends, its workers are dropped at their next
