@@ -1,4 +1,7 @@
-//! The processes: what runs, as opposed to what decides (`kernel/`) and what is (`tape`, `model`, `tool`).
+//! The processes of a runtime: they do what the core (`kernel/`) decides, with the parts below (`tape`, `model`, `tool`).
+//!
+//! A process must hold nothing that the tape does not have, and decide nothing about a turn. No handler of an actor may wait for a
+//! model, a tool, a hook, a person or a slow disk: such waits are tasks. The heads of the files name their locks and limits.
 //!
 //! | file | what runs |
 //! |---|---|
@@ -14,15 +17,15 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `host.rs` | what all sessions of a runtime share |
-//! | `slot.rs` | what a session is beside its actor: its mailbox, its listeners; outlives every crash |
+//! | `host.rs` | the shared context of one runtime |
+//! | `slot.rs` | the part of a session that outlives its actor: its mailbox, its listeners |
 //! | `slots.rs` | the sessions that a runtime knows |
 //! | `activation.rs` | how a session wakes up |
-//! | `bring_up.rs` | who waits for that, and how a child is made |
-//! | `tapes.rs` | the tapes of a runtime: whatever keeps them, and which it has open |
+//! | `bring_up.rs` | waking a session and waiting for it; making a child |
+//! | `tapes.rs` | the tapes of a runtime: the engine that keeps them, and the open ones |
 //! | `facts.rs` | what a tool says of a call before it is judged |
 //! | `figures.rs` | what a session shows of itself on its node |
-//! | `undone.rs` | what could not be cleaned up when the store was opened |
+//! | `undone.rs` | clean-ups that failed when the store was opened |
 
 pub(crate) mod activation;
 pub(crate) mod bring_up;

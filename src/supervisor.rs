@@ -1,12 +1,13 @@
 //! Supervision as in OTP: processes that are started in order, restarted when they crash, and stopped in reverse.
 //!
-//! A supervisor is two halves. The planner decides: a pure state machine. The driver does: an actor
-//! that starts, stops and waits as the planner says, and never blocks on any of it, so that it answers at any moment.
+//! A supervisor is two halves. The planner decides: it is a pure state machine. The driver acts: it is an actor that starts, stops
+//! and waits as the planner says, and never blocks on any of it, so that it answers at any moment.
 //!
 //! What it promises:
 //! - there is never a second copy of a child while the first, or (within its wait) one of its workers, is alive;
 //! - children start in the order of their specs and stop in reverse; those of a dynamic supervisor do so side by side;
-//! - a stop ends: after the child's shutdown time it is killed, and a second later it is reported as unkillable;
+//! - a stop ends: after its shutdown time a child is killed, and a second later it is reported as unkillable; only with
+//!   [`Shutdown::Infinity`] it is waited for without a limit;
 //! - nothing here is global: two runtimes with the same ids do not see each other.
 //!
 //! What it never does: end the host's process, or keep a child's state across a crash. A child rebuilds itself.
@@ -30,6 +31,8 @@
 //! supervisor.shutdown().await;
 //! # });
 //! ```
+
+// What a change must keep: `ractor` stays inside `shell.rs`, decisions inside the planner, and waits out of the driver.
 
 pub(crate) mod abort;
 pub(crate) mod admin;
@@ -95,8 +98,8 @@ impl Supervisor {
     /// Starts a root, and returns when all its children have started.
     ///
     /// It runs until [`SupervisorHandle::shutdown`], or until it ends by itself (too many restarts, significant children);
-    /// [`SupervisorHandle::ended`] tells. Where a child cannot start, those before it are stopped in reverse. Needs a tokio
-    /// runtime with time. Dropping the future leaves the supervisor behind, or never to have been.
+    /// [`SupervisorHandle::ended`] tells. If a child cannot start, those before it are stopped in reverse. Needs a tokio
+    /// runtime with time. If the future is dropped, the supervisor either goes on without its caller, or was never started.
     pub async fn start(spec: SupervisorSpec, registry: &Registry) -> Result<SupervisorHandle, StartError> {
         refuse_panic_abort()?;
         spec.check()?;
@@ -130,10 +133,10 @@ impl Supervisor {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It cannot run by its spec.
+    /// The spec is not valid.
     #[error(transparent)]
     BadSpec(#[from] BadSpec),
-    /// It, or one of its children, could not start; the reason carries the chain of causes.
+    /// The supervisor, or one of its children, could not start; the reason carries the chain of causes.
     #[error("the supervisor did not start: {reason}")]
     Failed {
         /// Why.

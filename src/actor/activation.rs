@@ -1,8 +1,11 @@
-//! How a session wakes up: one activation at a time, in a task of its own that no caller can cancel.
+//! [`Activation`]: wakes a session, one activation at a time, in a task of its own that no caller can cancel.
 //!
 //! The tape store opens the tape before there is an actor. A session that cannot be opened (missing, damaged, claimed by another
 //! process) is therefore an answer and not a crash. The actor then gets a place under the supervisor. Messages and questions that
 //! arrive meanwhile wait in the slot; if the activation fails, each sender gets the reason.
+//!
+//! Only the slot creates an [`Activation`], when it leaves `Passive`. An activation must reach `finish` or `finish_unmade`;
+//! dropping it earlier counts as a failure, and locks the slot, so never drop one under the slot's lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,19 +25,19 @@ use crate::{
 /// How long a session's workers may take to be gone before its next incarnation begins.
 pub(crate) const WORKERS_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a start may take beside the wait for its tape.
+/// How long a start may take, in addition to the wait for its tape.
 const START_WAIT: Duration = Duration::from_secs(30);
 
 /// How long an actor may take to shut down.
 const ACTOR_SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// How long an activation waits for a supervisor that is between two incarnations, or for the end of what was there before.
+/// How long an activation waits for a supervisor that is between two incarnations, or for the end of the previous actor.
 const PLACE_WAIT: Duration = Duration::from_secs(15);
 
-/// How long it waits before it looks again.
+/// The wait between two such looks.
 const PLACE_LOOK: Duration = Duration::from_millis(20);
 
-/// The one activation of a session that is on its way. Dropping it before it has finished is a failure, and is told as one.
+/// The one activation of a session. Dropping it before it has finished is a failure, and the slot is told so.
 pub(crate) struct Activation {
     host: Arc<Host>,
     slot: Arc<Slot>,
@@ -46,7 +49,7 @@ impl Activation {
         Activation { host, slot, is_over: false }
     }
 
-    /// Wakes the session, from its tape unless one was prepared. Gives how it went, to whoever wants to know; the slot is
+    /// Wakes the session, from its tape unless a tape is prepared. The receiver gets the result, and may be dropped: the slot is
     /// told in any case.
     pub(crate) fn launch(self) -> oneshot::Receiver<Result<(), OpenError>> {
         let (told, tells) = oneshot::channel();
@@ -57,7 +60,7 @@ impl Activation {
             async move {
                 let result = activate(&self.host, &self.slot).await;
                 self.finish(result.clone());
-                // Nobody has to wait for it.
+                // The receiver may have been dropped.
                 drop(told.send(result));
             },
             &host.tokio,
@@ -65,13 +68,13 @@ impl Activation {
         tells
     }
 
-    /// Says how it went.
+    /// Ends the activation, and tells the slot the result.
     pub(crate) fn finish(mut self, result: Result<(), OpenError>) {
         self.is_over = true;
         self.slot.finished(result);
     }
 
-    /// Makes the session's tape, and wakes the session then.
+    /// Makes the session's tape, then wakes the session.
     pub(crate) async fn make(self, first: First) -> Result<(), OpenError> {
         if let Err(error) = self.host.orders.open(&self.slot, Opening::Make(Box::new(first))).await {
             self.finish_unmade(error.clone());
@@ -80,7 +83,8 @@ impl Activation {
         self.launch().await.map_err(|_| OpenError::Closed)?
     }
 
-    /// Says that the session was not made. Its maker is told; whoever else waits for it wanted it as it is, and wakes it.
+    /// Ends the activation of a session that was not made. The maker is told the error; inputs of other callers wake the session if
+    /// it exists.
     pub(crate) fn finish_unmade(mut self, error: OpenError) {
         self.is_over = true;
         self.slot.unmade(error);
@@ -95,8 +99,8 @@ impl Drop for Activation {
     }
 }
 
-/// A session's place under the supervisor, and which one it is. When the supervisor gives it up, nothing of the actor is left;
-/// when the supervisor crashes, it is on its way out.
+/// A session's place under the supervisor, and its number. It is dropped when the supervisor gives the place up: then nothing of
+/// the actor is left, unless the supervisor crashed and the actor is still ending.
 struct Place(Arc<Slot>, u32);
 
 impl Drop for Place {
@@ -108,7 +112,7 @@ impl Drop for Place {
 async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
     let sessions = host.sessions.get().ok_or(OpenError::Closed)?;
     let until = Instant::now() + PLACE_WAIT;
-    // While the supervisor is not there, actors of its last incarnation may still hold tapes.
+    // While the supervisor is between two incarnations, actors of the last one may still hold tapes.
     while sessions.ping().await.is_err() {
         look_again(host, until).await.map_err(|()| OpenError::Closed)?;
     }
@@ -122,10 +126,10 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
         };
         match error {
             AdminError::MaxChildren { max } => return Err(OpenError::TooMany { max }),
-            // Between two incarnations of the supervisor; or what was there before is on its way out.
+            // The supervisor is between two incarnations.
             AdminError::Gone | AdminError::ShuttingDown => {}
             AdminError::AlreadyStarted | AdminError::AlreadyPresent | AdminError::Restarting => {
-                // However it answers, the next look shows what came of it.
+                // The previous actor is ending. Whatever the answer, the next start shows the result.
                 drop(sessions.terminate_child(slot.id.as_str()).await);
             }
             other => return Err(OpenError::not_started(&slot.id, other)),
@@ -134,7 +138,7 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
     }
 }
 
-/// Waits a moment, unless it is too late.
+/// Waits for [`PLACE_LOOK`]. An error if `until` has passed or the runtime is closed.
 async fn look_again(host: &Host, until: Instant) -> Result<(), ()> {
     if Instant::now() >= until || host.slots.admission() == Admission::Closed {
         return Err(());

@@ -1,4 +1,8 @@
-//! How sessions are brought up: woken, and made where they are children that are not there yet.
+//! Brings sessions up: wakes a session and waits for it, and makes a child that does not exist yet.
+//!
+//! A child is made at most once, whoever asks at the same time, because [`bring_up`] holds the slot's `bringing_up` mutex from its
+//! first look to its end. Its first append holds its origin and its prompt together, so that a child that exists has its task; a
+//! change must keep both. Every question to an actor has a limit ([`UP_WAIT`]), because others wait for the mutex.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,12 +21,12 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// How long a child may take to answer that it is up, and its parent whether it still wants it. Then others who want the child
-/// have their turn, and who wanted it looks again.
+/// How long a child may take to answer that it is up, and its parent to answer whether it still wants the child. After that the
+/// next caller has its turn, and this caller looks again later.
 const UP_WAIT: Duration = Duration::from_secs(30);
 
 impl Slot {
-    /// Asks the actor something, and asks its next incarnation again where this one ended before it answered.
+    /// Asks the actor a question. If an incarnation ends before it answers, asks the next one.
     pub(crate) async fn ask_state<T>(
         self: &Arc<Self>,
         question: impl Fn(Reply<T>) -> Question,
@@ -55,7 +59,7 @@ fn no_answer(session: &SessionId) -> OpenError {
     OpenError::NoAnswer { session: session.clone(), why }
 }
 
-/// Makes sure that a child is up. Made at most once, whoever asks at the same time.
+/// Makes sure that a child is up, and makes it if it does not exist. It is made at most once, whoever asks at the same time.
 pub(crate) async fn bring_up(host: Arc<Host>, spawn: SpawnArgs) -> Result<Arc<Slot>, OpenError> {
     let slot = host.slot(&spawn.child);
     let _one = slot.bringing_up().lock_owned().await;
@@ -71,7 +75,7 @@ pub(crate) async fn bring_up(host: Arc<Host>, spawn: SpawnArgs) -> Result<Arc<Sl
         if spawn.asks_first && !still_wants(&host, &spawn).await? {
             break up;
         }
-        // Where somebody else wakes it just now, the next look shows what came of it.
+        // If another caller is waking the child just now, the next round of the loop sees the result.
         if let Some(flight) = slot.begin_activation() {
             break flight.make(first(&host, spawn, &order)).await;
         }
@@ -82,11 +86,12 @@ pub(crate) async fn bring_up(host: Arc<Host>, spawn: SpawnArgs) -> Result<Arc<Sl
     }
 }
 
-/// Whether the parent has the task still, and has not told the child to stop. Nobody makes the child meanwhile.
+/// Whether the parent still has the task open and has not told the child to stop. The caller holds the mutex, so nobody makes the
+/// child meanwhile.
 async fn still_wants(host: &Arc<Host>, spawn: &SpawnArgs) -> Result<bool, OpenError> {
     let parent = host.slot(&spawn.tie.parent);
     let state = timeout(UP_WAIT, parent.ask_state(Question::State)).await.map_err(|_| no_answer(&spawn.tie.parent))?;
-    // It sees to its child when it is there again.
+    // If the parent cannot answer, its next incarnation looks after the child.
     let state =
         state.map_err(|error| OpenError::NoAnswer { session: spawn.tie.parent.clone(), why: error.to_string() })?;
     Ok(matches!(state.open.get(&spawn.tie.ticket), Some(Open::Task(task)) if task.told == StopLevel::Run))
@@ -98,7 +103,7 @@ async fn is_blank(host: &Arc<Host>, id: &SessionId) -> bool {
     read.is_ok_and(|entries| entries.is_empty())
 }
 
-/// What the tape of a child begins with: its state, which names its parent, and its prompt, in one append. So a child that is there
+/// The first entries of a child's tape: its state, which names its parent, and its prompt, in one append. So a child that exists
 /// has its task.
 fn first(host: &Host, spawn: SpawnArgs, TaskOrder { settings, prompt }: &TaskOrder) -> First {
     let mut settings = settings.clone();

@@ -1,8 +1,11 @@
 //! A parent's watch over one child: brings the child up, passes on the parent's words, and reports its DOWN once.
 //!
-//! A watcher is a task that ends with its parent's incarnation, and keeps nothing that is not on a tape. The next incarnation
-//! starts a new watcher, which finds the child in whatever state it is between not made and down. A watcher never makes a child
-//! whose stop was ordered before it was made.
+//! A watcher is a task that ends with its parent's incarnation. The next incarnation starts a new watcher, which finds the child in
+//! any state between not made and down.
+//!
+//! A watcher keeps nothing that is not on a tape, and ends no child by being dropped. It never makes a child whose stop was ordered
+//! before the child was made. A DOWN is final: report a child as lost only for a reason that never passes, or after [`STARTS_MAX`]
+//! failed starts; for any other reason look again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,33 +28,33 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// The first wait before a child that cannot be had just now is looked at again; each further one is twice as long.
+/// The first wait before a child that is unavailable is looked at again; each further wait is twice as long.
 const AGAIN_MIN: Duration = Duration::from_millis(50);
-/// No such wait is longer.
+/// The longest such wait.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
-/// A child whose actor did not start so often in a row, over more than a minute, is lost.
+/// After this many failed starts in a row, over more than a minute, a child is lost.
 const STARTS_MAX: u32 = 12;
 
-/// How often a child that an operator stopped is looked at.
+/// The interval between two looks at a child that an operator stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(500);
 
-/// What a child is, as its parent's tape says.
+/// A child, as its parent's tape describes it.
 #[derive(Clone)]
 pub(crate) struct SpawnArgs {
     pub(crate) child: SessionId,
     pub(crate) tie: Tie,
-    /// What to make it from where it is not there; without, it is not made.
+    /// What to make the child from if it does not exist; without an order it is not made.
     pub(crate) order: Option<Arc<TaskOrder>>,
-    /// Whether its parent is asked once more right before it is made: for one that is not its watcher, and may come behind a stop
-    /// that the watcher has dealt with.
+    /// Whether to ask the parent once more right before the child is made. Set by callers other than the watcher: they may come
+    /// after a stop that the watcher has dealt with.
     pub(crate) asks_first: bool,
 }
 
 /// The rules of a parent and of its ancestors, a chain for each.
 type Rules = Arc<Vec<Chain>>;
 
-/// What a child is to know of its parent.
+/// What the parent wants the child to know.
 #[derive(Clone)]
 struct Word {
     told: StopLevel,
@@ -59,15 +62,15 @@ struct Word {
     above: Rules,
 }
 
-/// A running watch. Dropping it ends it, and changes nothing for the child.
+/// The handle of a running watch. Dropping it ends the watch, and changes nothing for the child.
 pub(crate) struct Watcher {
     told: watch::Sender<Word>,
     _watch: AbortOnDropHandle<()>,
 }
 
 impl Watcher {
-    /// Watches over the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
-    /// ended, where it has.
+    /// Starts to watch the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
+    /// ended, if it has.
     pub(crate) fn start(post: WorkerContext, task: &OpenTask, told: StopLevel, above: Rules, why: Arc<str>) -> Watcher {
         let (told, hears) = watch::channel(Word { told, why, above });
         let (parent, ticket) = (post.slot.id.clone(), post.ticket);
@@ -78,7 +81,7 @@ impl Watcher {
         Watcher { told, _watch: AbortOnDropHandle::new(tasks.spawn(watch.run())) }
     }
 
-    /// Tells the child. What it was told before, or more, is not told again.
+    /// Sends the child a stop level. Does nothing if the child was sent this level or a higher one before.
     pub(crate) fn tell(&self, told: StopLevel, why: Arc<str>) {
         self.told.send_if_modified(|before| {
             let more = before.told < told;
@@ -89,7 +92,7 @@ impl Watcher {
         });
     }
 
-    /// The parent may do less than before: the child is to know.
+    /// Sends the child the rules of its parent after they have changed.
     pub(crate) fn narrow(&self, above: &Rules) {
         self.told.send_modify(|before| before.above = above.clone());
     }
@@ -101,14 +104,15 @@ struct Watch {
     told: watch::Receiver<Word>,
 }
 
-/// What came of a look at a child.
+/// The result of one look at a child.
 enum Look {
+    /// The watch is over, with this report.
     Over(Box<Report>),
-    /// It is to be looked at again, for it may be had then.
+    /// Look again: the reason may pass.
     Again,
-    /// The same, but not for ever: nothing from outside stands in its way.
+    /// Look again, at most [`STARTS_MAX`] times in a row: the child itself did not start, and nothing outside prevents it.
     Failed(String),
-    /// The runtime is shutting down: nothing more comes.
+    /// The runtime is shutting down, or an operator stopped the child.
     Closing,
 }
 
@@ -138,7 +142,7 @@ impl Watch {
         }
     }
 
-    /// An operator stopped the child: it is left alone until somebody wakes it, or its parent has news for it.
+    /// After an operator stopped the child: leaves it alone until somebody wakes it, or its parent has news for it.
     async fn until_awake_again(&mut self) {
         let child = self.post.host.slot(&self.spawn.child);
         let mut was_down = false;
@@ -159,7 +163,7 @@ impl Watch {
         Look::Over(Box::new(Report::TaskDown { down: Down::without_a_word(reason) }))
     }
 
-    /// What becomes of the task of a child that cannot be brought up.
+    /// The report for a child that cannot be brought up.
     fn lost(&self, error: String) -> Report {
         match self.told.borrow().told {
             StopLevel::Leave => Report::TaskLeft,
@@ -178,7 +182,7 @@ impl Watch {
         if told != StopLevel::Run {
             spawn.order = None;
         }
-        // A task of its own: what is begun is brought to its end, also where this watch is dropped.
+        // A task of its own, so that a bring-up that has begun goes to its end even if this watch is dropped.
         let up = self.post.slot.tasks().spawn(bring_up(self.post.host.clone(), spawn)).await;
         let error = match up {
             Ok(Ok(child)) => return self.stay(&child).await,
@@ -187,17 +191,17 @@ impl Watch {
         };
         match (error, told) {
             (OpenError::Closed | OpenError::Stopped { .. }, _) => Look::Closing,
-            // It is to know that it is an orphan, and cannot be told while it is parked.
+            // A parked child cannot be told that it is an orphan, so it is told later.
             (OpenError::Parked { .. }, StopLevel::Leave) => Look::Again,
             (OpenError::Parked { .. }, _) => self.down(DownReason::Parked),
             (OpenError::Tape(TapeError::Missing { .. }), StopLevel::Leave) => self.left(),
             (OpenError::Tape(TapeError::Missing { .. }), told) => {
                 Look::Over(Box::new(Report::TaskDown { down: never_made(told) }))
             }
-            // Another process has it, or there is no room for it. That may pass.
+            // Another process has claimed the child, or too many sessions are awake. That may pass.
             (OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. }, _) => Look::Again,
-            // What is said of a child once is said for ever, so it is said only of what never gets better by itself: a tape that is
-            // damaged, or too new, or an order that no tape takes.
+            // A DOWN is final, so it is reported only for errors that never pass by themselves: a tape that is damaged or too new,
+            // or an order that no tape takes.
             (error, _) if error.is_for_good() => Look::Over(Box::new(self.lost(error.to_string()))),
             (error, _) => {
                 let (session, parent, text) = (&self.spawn.child, &self.spawn.tie.parent, error.to_string());
@@ -217,7 +221,8 @@ impl Watch {
         let (mut said, mut under) = (StopLevel::Run, None);
         loop {
             let Word { told, why, above } = self.told.borrow_and_update().clone();
-            // Said again after each crash: only what is new to the child is written. One that is left is to have no parent.
+            // Sent again after each crash; the child writes only what is new to it. A child that is left must not get a parent
+            // again.
             if told != StopLevel::Leave && under.as_ref() != Some(&above) {
                 if let Err(look) = self.take_over(child, &above).await {
                     return look;
@@ -248,7 +253,7 @@ impl Watch {
         }
     }
 
-    /// What the child's refusal means for its task.
+    /// What a refusal by the child means for its task.
     fn gone(&self, error: &SendError) -> Look {
         match error {
             SendError::Parked => self.down(DownReason::Parked),
@@ -257,7 +262,7 @@ impl Watch {
         }
     }
 
-    /// Tells the child who its parent is, and what that one may not do.
+    /// Tells the child its parent, and the rules of the parent and its ancestors.
     async fn take_over(&self, child: &Arc<Slot>, above: &[Chain]) -> Result<(), Look> {
         let (tie, above) = (self.spawn.tie.clone(), above.to_vec());
         match child.ask(BeAdopted { tie, above }).await {
@@ -273,7 +278,7 @@ impl Watch {
         let Tie { parent, ticket, .. } = self.spawn.tie.clone();
         let why = match told {
             StopLevel::Run | StopLevel::Stop => format!("stopped with its parent {parent}"),
-            // Its parent's words may be as long as words may be already.
+            // The parent's reason may already have the greatest length, so the whole text is cut again.
             StopLevel::End | StopLevel::Leave => kept(format!("its parent {parent} has ended: {why}")),
         };
         let said = match told {
@@ -286,8 +291,8 @@ impl Watch {
     }
 }
 
-/// How the child's task ended, as its tape has it; nothing where the session is not the child. Asks its next incarnation again where
-/// this one ends.
+/// How the child's task ended, from the child's tape; `None` if the session is not the child of this task. If an incarnation ends
+/// without an answer, asks the next one.
 async fn ended(child: &Arc<Slot>, tie: &Tie) -> Result<Option<Arc<Down>>, SendError> {
     loop {
         let (reply, answer) = oneshot::channel();

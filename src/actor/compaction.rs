@@ -1,11 +1,13 @@
 //! The compaction actor: it has one summary written, by a model request of its own, beside its session.
 //!
 //! The actor is a temporary child of the supervisor `compactions`, is shown under its session, and is linked to it by data: the
-//! session hears exactly once how the summary went, also where the actor was killed, crashed or hung. A crash of the actor crashes
-//! nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask for the summary again.
+//! session hears exactly once how the summary went, also if the actor was killed, crashed or hung, unless it has dropped the
+//! handle. A crash of the actor crashes nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask
+//! for the summary again.
 //!
-//! The same actor writes the summaries of a conversation and of a branch. It shows no text to anyone and calls no tool. It retries
-//! failures that a short wait can mend; every other failure ends it.
+//! The same actor writes the summaries of a conversation and of a branch. It retries failures that a short wait can mend; every
+//! other failure ends it. It must not show text to anyone, call a tool, or touch the session's state: the result goes to the
+//! session as a report.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -35,10 +37,10 @@ use crate::{
     words::usage::Usage,
 };
 
-/// How long it may take altogether, waits included: a turn may be held up by it.
+/// How long a summary may take in all, waits included: a turn may be waiting for it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
-/// The waits before further tries; no wait that a server asks for is longer than the last of them.
+/// The waits before further tries. If a server asks for a wait longer than the last of them, there is no further try.
 const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(30)];
 
 /// The text of a summary and what it used, or why there is none.
@@ -47,23 +49,24 @@ pub(crate) type Written = Result<(String, Usage), String>;
 /// A summary that is to be written.
 pub(crate) struct Order {
     pub(crate) asked: Asked,
-    /// Names the request for the provider.
+    /// The key of the model request.
     pub(crate) key: String,
-    /// Names the actor among the others.
+    /// The id of the actor under its supervisor.
     pub(crate) id: String,
-    /// Under whom it is shown.
+    /// The node under which the actor is shown: its session's.
     pub(crate) under: Option<Arc<NodeState>>,
-    /// Counts what a provider has read, also for whoever drops the summary.
+    /// Counts the tries that a provider has read. Shared, so that the count is known also if the summary is dropped.
     pub(crate) tries: Arc<Tries>,
-    /// Who waits until nothing of it is left.
+    /// The session's tracker: it waits until nothing of the summary's work is left.
     pub(crate) tasks: TaskTracker,
 }
 
-/// A summary that is being written. Dropping it ends that, and nobody is told.
+/// The handle of a summary that is being written. Dropping it ends the work without a report.
 pub(crate) struct Writing(#[allow(dead_code, reason = "it is dropped")] DropGuard);
 
 impl Writing {
-    /// Has it written by an actor of its own; `tell` hears once what came of it. Never waits.
+    /// Has a summary written by an actor of its own. `tell` is called once with the result, unless the handle is dropped. Never
+    /// waits.
     pub(crate) fn begin(host: &Arc<Host>, order: Order, tell: impl FnOnce(Written) + Send + 'static) -> Writing {
         let unwanted = CancellationToken::new();
         let writing = Writing(unwanted.clone().drop_guard());
@@ -74,7 +77,7 @@ impl Writing {
             };
             let id = order.id.clone();
             let written = begin(host, &compactions, order).await;
-            // Beside the request, because a client may block its thread.
+            // The limit runs beside the request, because a client may block its thread.
             let written = tokio::select! {
                 biased;
                 () = unwanted.cancelled() => None,
@@ -82,7 +85,7 @@ impl Writing {
                 () = tokio::time::sleep(LIMIT) => None,
             };
             if written.is_none() {
-                // It is ended first, so that what it has read is counted. One that has ended by itself is not found.
+                // The actor is ended first, so that its tries are counted. An actor that has ended by itself is not found.
                 drop(compactions.terminate_child(id).await);
             }
             if !unwanted.is_cancelled() {
@@ -95,7 +98,7 @@ impl Writing {
     }
 }
 
-/// Starts the actor. What it gives resolves when the actor has written, or is there no more.
+/// Starts the actor. The returned future resolves when the actor has written the summary, or is gone.
 async fn begin(host: Arc<Host>, compactions: &SupervisorHandle, order: Order) -> impl Future<Output = Written> {
     let (reply, written) = oneshot::channel();
     let (id, down) = (order.id.clone(), order.tasks.token());
@@ -103,12 +106,12 @@ async fn begin(host: Arc<Host>, compactions: &SupervisorHandle, order: Order) ->
     let actor = ChildSpec::new(id, move |cx| {
         let job = job.lock().take();
         async move {
-            // It is temporary, and so it is started once.
+            // The actor is temporary, so it is started once.
             let Some((host, order, reply, _down)) = job else { return Ok(()) };
             order.under.iter().for_each(|session| cx.node().show_under(session));
             cx.node().doing(order.asked.model.to_string());
             let written = AssertUnwindSafe(write(&host, &order)).catch_unwind().await;
-            // Nobody has to wait for it still.
+            // The receiver may have been dropped.
             drop(reply.send(match written {
                 Ok(Ok(written)) => Ok(written),
                 Ok(Err(error)) => Err(error.message.clone()),
@@ -125,26 +128,25 @@ async fn begin(host: Arc<Host>, compactions: &SupervisorHandle, order: Order) ->
     }
 }
 
-/// How many tries of a request a provider has read, the one that is under way among them. It is asked when the writing is over,
-/// however it came to its end.
+/// The number of tries that a provider has read, including the one under way. Read it when the writing is over, however it ended.
 #[derive(Debug, Default)]
 pub(crate) struct Tries(AtomicU32);
 
 impl Tries {
-    /// How many came to nothing: all but the one that was answered.
+    /// The number of tries without an answer: all of them, or all but the one that was answered.
     pub(crate) fn in_vain(&self, is_answered: bool) -> u32 {
         self.0.load(Ordering::Relaxed).saturating_sub(u32::from(is_answered))
     }
 }
 
-/// Has the hidden agent write a summary. Dropping it ends the request.
+/// Has the hidden agent write a summary. Dropping the future ends the request.
 async fn write(host: &Host, order: &Order) -> Result<(String, Usage), ModelError> {
     let Order { asked, tries, .. } = order;
     let (model, reads_max) = (host.models.find(&asked.model)?, asked.reads_max);
     let parts = vec![Part::text(asked.prompt.clone())];
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
     let mut request = Request::new(History::from_iter([Item::User(user)]));
-    // No tools are offered, and what it may do is nothing; a call that it asks for all the same is no part of its text.
+    // The request offers no tools. A call that the model asks for all the same is no part of the text and is ignored.
     let agent = Agent::compaction();
     request.system = agent.prompt.unwrap_or_default().into();
     request.params.max_output = Some(asked.tokens_max.min(agent.limits.output_max.unwrap_or(u64::MAX)));

@@ -1,4 +1,9 @@
-//! What tools say about calls before these are judged. Tools are asked beside the session: their code may panic or hang.
+//! Asks tools about calls before the rules judge these calls: what a call wants to access, and what may be done about it after a
+//! crash.
+//!
+//! The code of a tool may panic or hang. So each call is asked about on a thread of its own, with a time limit, and a tool that
+//! fails costs its own call only. Never call a tool in a session's handler or in the core: its facts come with a report, or with
+//! the recovery.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,11 +11,11 @@ use futures_util::future::join_all;
 
 use crate::tool::{CallFacts, Toolbox};
 
-/// How long a tool may take to say what a call wants. It only looks at the arguments.
+/// How long a tool may take to say what a call wants. A tool only looks at the arguments for this.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Asks what each call wants, by the name of its tool and its arguments, in that order: all at once, and each on a thread of its own.
-/// One whose tool does not say in time cannot run.
+/// Asks what each call wants, all at once and each on a thread of its own. A call is the name of its tool and its arguments; the
+/// answers come in the same order. A call whose tool panics or does not answer in time cannot run.
 pub(crate) async fn ask(toolbox: &Toolbox, calls: impl IntoIterator<Item = (String, Arc<str>)>) -> Vec<CallFacts> {
     let asked = calls.into_iter().map(|(name, input)| {
         let (toolbox, tool) = (toolbox.clone(), name.clone());

@@ -1,4 +1,7 @@
-//! What a session puts on its node in the tree: where it is, what it has used, and what is left.
+//! The figures of a session on its node in the tree: its turn and step, its tokens and cost, its budget left, the end of its tape.
+//!
+//! Figures are numbers only, never content, because the tree is shown to anybody. The field names in `Fields` are JSON that hosts
+//! read in the tree and in crash reports: a change must not rename or drop one. An unknown cost must never be shown as 0.
 
 use serde::Serialize;
 
@@ -22,31 +25,31 @@ pub struct At {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SessionFigures {
-    /// Where in its conversation it is; `None` outside of a turn.
+    /// The turn and step that the session is in; `None` outside of a turn.
     pub at: Option<At>,
-    /// Tokens used by the session itself.
+    /// The tokens used by the session itself, without its tasks.
     pub usage: Usage,
-    /// What they cost, with what its tasks cost that are over.
+    /// The cost of these tokens, plus the cost of its tasks that are over.
     pub cost: Cost,
-    /// What is left of its budget, of each thing that is limited.
+    /// The rest of each limit of its budget.
     pub left: Limits,
-    /// The end of its tape.
+    /// The seq of the last entry on its tape.
     pub tape_seq: Seq,
 }
 
 impl SessionFigures {
-    /// The figures on a node; `None` where it is no session, or one that has not said anything yet.
+    /// The figures on a node; `None` if the node is not a session, or has not presented any yet.
     #[must_use]
     pub fn of(node: &Node) -> Option<&SessionFigures> {
         node.payload.get()
     }
 
-    /// Those tokens that the model read.
+    /// The tokens that the model read, cached or not.
     fn tokens_in(&self) -> u64 {
         self.usage.input.saturating_add(self.usage.cache_read).saturating_add(self.usage.cache_write)
     }
 
-    /// Those tokens that the model wrote.
+    /// The tokens that the model wrote, reasoning included.
     fn tokens_out(&self) -> u64 {
         self.usage.output.saturating_add(self.usage.reasoning)
     }

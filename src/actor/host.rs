@@ -1,4 +1,10 @@
-//! What all sessions of one runtime share: values, handed in once, never global.
+//! [`Host`]: the shared context of one runtime, built once at its start and passed on as a value; none of it may become global.
+//!
+//! Beware of the name: everywhere else, "the host" is the program that embeds the library.
+//!
+//! A session asks the embedding program about a model only through `impl Windows for Host`, which catches a panic: missing facts
+//! about a model must not crash a session. Do not wait for a disk in an actor: use [`Host::blocking`]. [`Clock`] is the one clock
+//! of sessions; a deadline must not be computed from the wall clock, which may jump.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -31,45 +37,46 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// What all sessions of one runtime share.
+/// The shared context of one runtime. See the module.
 pub(crate) struct Host {
     pub(crate) store: Tapes,
     pub(crate) toolbox: Toolbox,
     pub(crate) toolbox_hash: String,
-    /// What the tools take in a request, estimated.
+    /// The estimated size of all tool descriptions in a request, in tokens.
     pub(crate) tools_tokens: u64,
     pub(crate) models: Arc<dyn Models>,
-    /// What the host says that models cost.
+    /// Prices set by the embedding program; they take precedence over those of `models`.
     pub(crate) prices: Prices,
     pub(crate) hooks: Hooks,
-    /// The same, as those who watch.
+    /// The hooks again, in their role as observers of events.
     pub(crate) observers: Observers,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) globs: Globs,
-    /// The rules of the host, above those of every session.
+    /// The permission rules of the embedding program, above those of every session.
     pub(crate) rules: Option<Ruleset>,
     /// The OS processes of all calls.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) processes: crate::process::Processes,
-    /// The sessions that are known.
+    /// The table of the known sessions.
     pub(crate) slots: Slots,
-    /// Who puts them to sleep.
+    /// The limits and the alarm of the timekeeper, which puts idle sessions to sleep.
     pub(crate) keeper: Keeper,
-    /// What is removed by itself now and then.
+    /// The policy and the newest report of the periodic sweeps.
     pub(crate) sweeper: Sweeper,
-    /// What is asked of the tape store.
+    /// The orders that wait for the tape store's actor.
     pub(crate) orders: Orders,
-    /// Held while it is written down whether a session is parked.
+    /// Held while the store records whether a session is parked, so that these writes are serialised.
     writes_parked: Lock<()>,
-    /// Where tasks run that no caller may cancel.
+    /// The tokio runtime of the tree, for tasks that no caller may cancel.
     pub(crate) tokio: tokio::runtime::Handle,
-    /// Those tasks.
+    /// The tracker of those tasks; the end of the runtime waits for them.
     pub(crate) tasks: TaskTracker,
-    /// The supervisors of the sessions and of their compactions, once the tree is up.
+    /// The supervisor of the sessions, once the tree is up.
     pub(crate) sessions: OnceLock<SupervisorHandle>,
+    /// The supervisor of the compactions, once the tree is up.
     pub(crate) compactions: OnceLock<SupervisorHandle>,
-    /// How long appends are held back after what they record was done.
+    /// Fault injection: the delay between acknowledging an append and writing it.
     #[cfg(feature = "fault-injection")]
     pub(crate) hold_back_appends: Option<Duration>,
 }
@@ -80,7 +87,8 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// What the host's code says, asked inside a session; nothing where it panics: what it knows of a model is worth no session.
+/// Calls code of the embedding program from inside a session. Returns `None` if it panics: missing facts about a model must not
+/// crash a session.
 fn isolated<T>(ask: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).ok()
 }
@@ -97,7 +105,7 @@ impl Windows for Host {
 }
 
 impl Host {
-    /// Must be called in the tokio runtime that the tree will run on.
+    /// Builds the context. Call it inside the tokio runtime that the tree will run on.
     pub(crate) fn new(
         store: Tapes,
         toolbox: Toolbox,
@@ -136,7 +144,7 @@ impl Host {
         }
     }
 
-    /// Does on a thread of its own what may wait for a disk. Dropping the future lets it finish.
+    /// Runs work that may wait for a disk on a thread of its own. Dropping the future does not cancel the work.
     pub(crate) async fn blocking<T: Send + 'static, E: From<OpenError> + Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Host) -> Result<T, E> + Send + 'static,
@@ -146,31 +154,33 @@ impl Host {
         done.unwrap_or_else(|_| Err(OpenError::Closed.into()))
     }
 
-    /// The slot of a session; it need not exist.
+    /// The slot of a session. The session need not exist.
     pub(crate) fn slot(self: &Arc<Self>, id: &SessionId) -> Arc<Slot> {
         self.slots.slot(self, id)
     }
 
-    /// Takes no inputs and opens nothing any more. Gives the sessions that are known.
+    /// Closes the runtime to inputs and to opening tapes. Returns the slots of the known sessions.
     pub(crate) fn close(&self) -> Vec<Arc<Slot>> {
         self.orders.close();
         self.slots.set_admission(Admission::Closed)
     }
 
-    /// A session is kept stopped after its incarnation of that number, until it is unparked; it says so to whoever sends, and in the store.
+    /// Parks a session after incarnation `after`: it stays stopped until it is unparked. Senders are refused as parked, and the
+    /// store records `why`.
     pub(crate) async fn park(self: &Arc<Self>, id: &SessionId, after: u32, why: String) {
         self.slots.park(id, after, why);
         self.write_parked(id).await;
     }
 
-    /// A session may run again. Whether it was kept stopped.
+    /// Unparks a session. Returns whether it was parked.
     pub(crate) async fn unpark(self: &Arc<Self>, id: &SessionId) -> bool {
         let was_parked = self.slots.unpark(id);
         self.write_parked(id).await;
         was_parked
     }
 
-    /// Writes into the store whether a session is parked. One after the other, each by what is so then: the last one is right.
+    /// Records in the store whether a session is parked. Writes are serialised, and each writes the state of that moment, so the
+    /// last write is correct.
     pub(crate) async fn write_parked(self: &Arc<Self>, id: &SessionId) {
         let (host, id) = (self.clone(), id.clone());
         let written = self.tokio.spawn_blocking(move || {
@@ -186,7 +196,7 @@ impl Host {
     }
 }
 
-/// The time, as sessions know it: the wall clock of the start, and from then on what tokio's clock counts.
+/// The clock of sessions: the wall clock at the start of the runtime, plus the time that tokio's clock has counted since.
 ///
 /// So a wall clock that jumps moves no deadline, and virtual time in tests moves all of them.
 #[derive(Clone, Copy, Debug)]
@@ -204,15 +214,15 @@ impl Clock {
         self.wall.plus(self.start.elapsed())
     }
 
-    /// The same, moved so that it is that moment now, or later. For a session whose tape was written under a clock that was ahead
-    /// of this one: its waits take as long as they are, and not as much longer as the clock was set back.
+    /// This clock, moved forward if necessary so that it reads `moment` or later. For a session whose tape was written by a clock
+    /// ahead of this one: its waits keep their length and do not grow by the difference.
     pub(crate) fn not_before(self, moment: Millis) -> Clock {
         Clock { wall: self.wall.plus(moment.since(self.now())), ..self }
     }
 
-    /// When that moment will be; now where it is past.
+    /// The tokio instant of a moment, for a timer. For a past moment it has passed as well.
     pub(crate) fn instant(&self, moment: Millis) -> Instant {
-        // A whole millisecond later, so that a timer never fires before the moment it was set for.
+        // One millisecond later, so that a timer never fires before its moment.
         self.start + moment.since(self.wall) + Duration::from_millis(1)
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! The thread starts with the first event. When the runtime ends, it shows what is left and stops; a thread whose callback does not
 //! return is named, and stops when the callback does. An observer never keeps a session awake, nor the process alive.
+//!
+//! `show` is called by sessions and workers: it must never wait, and no callback may run under the lock of a queue.
 
 use std::{
     collections::VecDeque,
@@ -28,10 +30,10 @@ use crate::{
 /// Events that may wait for one hook.
 pub(crate) const OBSERVED_EVENTS_MAX: usize = 4_096;
 
-/// What they may take together; one that is larger by itself is taken where nothing else waits.
+/// The most bytes that the waiting events of one hook may take. A larger event is taken if nothing else waits.
 pub(crate) const OBSERVED_BYTES_MAX: usize = 32 << 20;
 
-/// Who is told that a hook failed at an event: those who listen to that session, as an incarnation of it.
+/// Where a failure of a hook is reported: to the listeners of this session, as an event of this incarnation.
 pub(crate) struct Tell {
     pub(crate) slot: Weak<Slot>,
     pub(crate) incarnation: u32,
@@ -54,12 +56,12 @@ struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    /// News and, between them, where some are missing: never two such marks side by side.
+    /// Events and, between them, marks for missed events; never two marks side by side.
     line: VecDeque<News>,
     bytes: usize,
-    /// Nothing before the first event; then what is closed when its thread is gone, however it went.
+    /// `None` before the first event; then a channel that closes when the thread is gone, however it ended.
     thread: Option<Receiver<()>>,
-    /// Nothing more comes.
+    /// No further event is taken.
     closed: bool,
 }
 
@@ -69,7 +71,7 @@ enum News {
 }
 
 impl Observers {
-    /// Must be called in the tokio runtime that the tree will run on: callbacks may ask for it.
+    /// Call it inside the tokio runtime that the tree will run on: callbacks may use that runtime.
     pub(crate) fn new(hooks: &Hooks) -> Observers {
         let tokio = tokio::runtime::Handle::current();
         let observer =
@@ -77,12 +79,12 @@ impl Observers {
         Observers(hooks.0.iter().map(observer).collect())
     }
 
-    /// Whether there is anybody to show events to.
+    /// Whether there is any observer.
     pub(crate) fn watch(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Shows an event to all of them, some time later. Never waits.
+    /// Queues an event for every observer. Never waits.
     pub(crate) fn show(&self, event: &Arc<Event>, tell: impl Fn() -> Option<Tell>) {
         let bytes = if self.watch() { event.bytes() } else { 0 };
         for observer in &self.0 {
@@ -90,8 +92,8 @@ impl Observers {
         }
     }
 
-    /// Lets them see what waits still, and ends them. Gives the names of those that were not done in time. May wait as long as
-    /// that.
+    /// Lets every observer see its waiting events, and ends the threads. Blocks, at most `limit`. Returns the names of the hooks
+    /// that did not finish in time.
     pub(crate) fn close(&self, limit: Duration) -> Vec<String> {
         let until = Instant::now() + limit;
         self.0.iter().for_each(|observer| observer.queue.close());
@@ -152,7 +154,7 @@ impl Observer {
         let name = format!("observer {}", hook.name());
         std::thread::Builder::new().name(name).spawn(move || {
             let _alive = alive;
-            // Callbacks may start tasks, as they could where events are made.
+            // Callbacks may start tasks, as if they ran where events are made.
             let _inside = tokio.enter();
             watch(&*hook, &queue);
             drop(hook);
@@ -167,7 +169,7 @@ impl Queue {
         self.waiting.lock()
     }
 
-    /// The next thing to show; nothing, at the end.
+    /// Waits for the next thing to show; `None` when the queue is closed and empty.
     fn next(&self) -> Option<News> {
         let idle = |waiting: &mut Waiting| waiting.line.is_empty() && !waiting.closed;
         let mut waiting = unspoiled(self.moved.wait_while(self.waiting(), idle));
@@ -183,7 +185,7 @@ impl Queue {
         self.moved.notify_all();
     }
 
-    /// Waits for the end of its thread. One that is late is shown nothing more.
+    /// Waits for the end of the thread. A hook that is late is shown no further event.
     fn is_gone_by(&self, until: Instant) -> bool {
         let Some(thread) = self.waiting().thread.take() else { return true };
         let late =
@@ -215,7 +217,7 @@ fn watch(hook: &dyn Hook, queue: &Queue) {
     }
 }
 
-/// Those who listen are told, and not the hooks, which would fail again.
+/// Reports a failed hook to the listeners of the session. Not to the hooks, which would fail again.
 fn failed(
     hook: &dyn Hook,
     callback: &'static str,

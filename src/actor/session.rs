@@ -1,10 +1,13 @@
-//! A session's actor: the shell round the core. Small and boring: it takes what is in its mailbox, asks the core, has the
-//! entries written, and then does as the state says. It never awaits a model, a tool, a hook, a person or a slow disk.
+//! A session's actor: the shell round the core. It takes inputs out of its mailbox, asks the core for a decision, has the entries
+//! written, and then does as the state says. It never awaits a model, a tool, a hook, a person or a slow disk.
 //!
 //! **The tape is the state.** In memory there is nothing that is not on the tape, except the one decision that is being written
-//! ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events, answers and starts come
-//! after. Stops never wait. So a crash, a panic of an engine, a full disk and a slow disk are one case, and none of the
-//! fields here is there for a bad disk.
+//! ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events, answers and starts
+//! come after. Stops never wait. So a crash, a panic of an engine, a full disk and a slow disk are one case, and no field here
+//! exists for a bad disk.
+//!
+//! A change must not start work, answer or publish before the append is recorded, must not let a stop wait for it, and must not
+//! make a second append while one is in flight. [`Behaviour::MAY_WAIT`] is `false`: a handler that awaits panics in debug builds.
 
 mod build;
 #[cfg(feature = "fault-injection")]
@@ -47,10 +50,10 @@ use held_back::Tape;
 #[cfg(not(feature = "fault-injection"))]
 use crate::actor::tapes::OpenTape as Tape;
 
-/// How much of its slot an actor takes in one go before it lets others have their turn.
+/// The most pieces of work that an actor takes before it yields to other actors.
 const WORK_PER_WAKE: usize = 64;
 
-/// The behaviour of a session's actor. Rebuilds itself from the tape at each incarnation.
+/// The behaviour of a session's actor. Each incarnation rebuilds its state from the tape.
 pub(crate) struct SessionActor {
     host: Arc<Host>,
     slot: Arc<Slot>,
@@ -81,7 +84,7 @@ impl Behaviour for SessionActor {
         fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
         let incarnation = self.slot.begin_incarnation(cx.mailbox(), cx.node(), Input::Recover { calls }, state.seq);
         if self.host.slots.unpark(&self.slot.id) {
-            // It was noted as parked behind its unparking.
+            // The parking was noted after the session had been unparked: correct the record.
             let (host, id) = (self.host.clone(), self.slot.id.clone());
             self.host.tasks.spawn_on(async move { host.write_parked(&id).await }, &self.host.tokio);
         }
@@ -97,7 +100,7 @@ impl Behaviour for SessionActor {
     async fn handle(&mut self, _: Wake, cx: &mut Context<Wake>) -> Result<(), ExitError> {
         let Some(live) = &mut self.live else { return Ok(()) };
         if live.work()? == Then::Sleep {
-            // Gives the tape back; the next message finds the session passive.
+            // Dropping `live` gives the tape back; the next message finds the session passive.
             self.live = None;
             cx.exit();
         }
@@ -113,7 +116,7 @@ impl Behaviour for SessionActor {
     }
 }
 
-/// What follows a piece of work.
+/// What the actor does after a round of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     GoOn,
@@ -133,16 +136,16 @@ struct Live {
     slot: Arc<Slot>,
     node: Arc<NodeState>,
     incarnation: u32,
-    /// The host's, and never before what the tape had when this incarnation began.
+    /// The runtime's clock, moved so that it never reads earlier than the last entry that this incarnation began with.
     clock: Clock,
     tape: Tape,
-    /// What the tape says.
+    /// The state after the last recorded entry.
     state: State,
-    /// In flight: the tape answers later.
+    /// The decision in flight: the tape has answered "later", and answers through the slot.
     writing: Option<Writing>,
-    /// Who is at work on what is open, by ticket.
+    /// The workers of open tickets; at most one for each ticket.
     workers: BTreeMap<Seq, Worker>,
-    /// The moment it is set for, and its task.
+    /// The moment that the one timer is set for, and its task.
     timer: Option<(Millis, AbortOnDropHandle<()>)>,
 }
 
@@ -153,7 +156,7 @@ impl Live {
         Live { host, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None }
     }
 
-    /// Tells those who listen and wait of what an earlier incarnation had put on the tape, and did not come to tell.
+    /// Publishes the entries that an earlier incarnation had put on the tape and did not publish.
     fn tell(&mut self, untold: Option<(State, Vec<Entry>)>) {
         if let Some((mut before, entries)) = untold {
             let mut events = Vec::new();
@@ -166,7 +169,7 @@ impl Live {
         self.slot.tell_upto(self.state.seq);
     }
 
-    /// Takes what is in the mailbox.
+    /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces.
     fn work(&mut self) -> Result<Then, ExitError> {
         for _ in 0..WORK_PER_WAKE {
             let Some(work) = self.slot.take(&self.state, self.now()) else {
@@ -199,12 +202,12 @@ impl Live {
             }
         }
         self.after_work();
-        // More may be there; others go first.
+        // More work may wait; other actors go first.
         self.slot.wake_again();
         Ok(Then::GoOn)
     }
 
-    /// Decides about these, and has it written.
+    /// Decides about these inputs, and hands the entries to the tape.
     fn record(&mut self, inputs: &[Input]) -> Result<(), ExitError> {
         inputs.iter().filter_map(Input::reported).for_each(|ticket| self.forget_worker(ticket));
         let (decision, events) = self.decide(inputs);
@@ -243,7 +246,7 @@ impl Live {
             jitter: self.draw(),
         };
         let now = self.now();
-        // The hooks are those who watch.
+        // Hooks are the observers.
         if !self.slot.is_heard() && self.host.hooks.0.is_empty() {
             return (decide(&self.state, inputs, &env, now), Vec::new());
         }
@@ -261,7 +264,8 @@ impl Live {
     }
 
     fn write(&mut self, writing: &Writing) -> Appended {
-        // Where the open turns of a store are listed. One too few would lose a turn; one too many wakes the session once more.
+        // Marks the session in the store's list of open turns. A missing mark would lose a turn; a mark too many wakes the session
+        // once more.
         let begins = !self.state.is_unfinished() && writing.after.is_unfinished();
         if begins && let Err(error) = self.host.store.mark_open(&self.slot.id) {
             return Appended::Now(Err(error));
@@ -280,7 +284,7 @@ impl Live {
         }
     }
 
-    /// The tape has answered: the decision is what is, or it never was.
+    /// Takes the tape's answer: the decision becomes the state and is published, or it never took effect.
     fn settled(&mut self, writing: Writing, result: Result<(), TapeError>) -> Result<(), ExitError> {
         let Writing { entries, after, events } = writing;
         let Err(error) = result else {
@@ -290,12 +294,12 @@ impl Live {
             let was_refused = self.slot.is_refused();
             self.slot.recorded();
             if was_refused {
-                // The disk's reserve is made again. That may wait for the disk, so the tape store does it.
+                // The disk's reserve is to be remade. That may wait for the disk, so the tape store does it.
                 self.host.orders.chore(Chore::Reserve);
             }
             let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
             if self.state.context.compactions > before.context.compactions && !anchored {
-                // From here on the session opens without what was summed up.
+                // With a new anchor the session opens without reading the summarised part.
                 self.slot.want_anchor();
             }
             self.unmark();
@@ -309,27 +313,27 @@ impl Live {
             self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
         }
         if error.is_full() {
-            // What is open can still be closed: for that the room was kept.
+            // The reserve is released so that open tickets can still be closed on the tape.
             let released = self.host.store.files().is_some_and(Store::release_reserve);
             tracing::warn!(session = %self.slot.id, released, "the disk is full");
         }
         match error {
-            // What is known here is no longer what the tape says: the next incarnation reads it.
+            // The state here no longer agrees with the tape: the next incarnation reads the tape again.
             TapeError::Changed { .. } | TapeError::Gap { .. } | TapeError::Damaged(_) => {
                 Err(ExitError(ExitReason::Error(format!("its tape cannot be written any more: {error}"))))
             }
             _ => {
-                // A stop that is not recorded after all holds nothing back any more.
+                // A refused stop that was given up no longer holds back the start of work.
                 self.begin_what_is_due();
                 Ok(())
             }
         }
     }
 
-    /// Tells those who listen and wait what the tape says.
+    /// Publishes recorded entries: events to listeners and observers, answers to waiting callers.
     fn publish(&mut self, entries: &[Entry], events: Vec<Event>) {
         if let Some(last) = entries.last() {
-            // First: whoever hears of something may read it.
+            // First, because a listener that hears of an entry may read it at once.
             self.slot.tell_upto(last.seq);
         }
         for event in events {
@@ -347,20 +351,20 @@ impl Live {
         }
     }
 
-    /// Takes away a mark where nothing of the session is open: its turn is over, or did not begin.
+    /// Removes the session's mark from the list of open turns, if nothing is open.
     fn unmark(&self) {
         if !self.state.is_unfinished() {
             drop(self.host.store.mark_closed(&self.slot.id));
         }
     }
 
-    /// Marks the session as asleep, where nothing keeps it awake.
+    /// Marks the session as asleep if nothing keeps it awake. Returns whether it did.
     fn fall_asleep(&mut self, slept: Slept) -> bool {
-        // What is due is done first, and those who wait for it are told.
+        // First sets the timer and answers the questions that the state can answer now.
         self.after_work();
         let why = match () {
             () if !self.may_sleep() => "a turn, an ask, a message or a task is open",
-            // The timer is the one task that ends with this incarnation.
+            // The timer's task ends with this incarnation, so it does not count.
             () if self.slot.tasks().len() > usize::from(self.timer.is_some()) => PassivateError::PASSING,
             () => return self.slot.fall_asleep(slept),
         };
@@ -368,7 +372,7 @@ impl Live {
         false
     }
 
-    /// Whether nothing is open, nothing waits and nothing is on its way to the disk.
+    /// Whether nothing is open, nothing waits, no worker runs and no append is in flight.
     fn may_sleep(&self) -> bool {
         self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && !self.slot.is_waited_for()
     }
@@ -390,7 +394,7 @@ impl Live {
         self.state.is_idle() && self.writing.is_none() && self.slot.is_quiet()
     }
 
-    /// Keeps one timer, for the next moment that matters.
+    /// Sets the one timer to the next moment that the state or the mailbox names.
     fn arm_timer(&mut self) {
         let due = self.slot.due(&self.state);
         if self.timer.as_ref().map(|(at, _)| *at) == due {

@@ -1,8 +1,9 @@
-//! What a session is beside its actor. A handle holds a slot, and a slot is little more than an id while its session is
-//! passive: the first thing that is put in wakes it.
+//! The [`Slot`]: the part of a session that outlives its actor. It holds the mailbox, the callers who wait for an answer, and the
+//! ring of events. A handle holds a slot; while the session is passive, the slot is little more than an id, and the first input
+//! wakes the session.
 //!
 //! A slot outlives every crash of its actor. An input stays in it until it is answered, so that a crash loses none: the next
-//! incarnation takes it again, and what was on the tape already is known by the message's id. The actor's own mailbox carries
+//! incarnation takes the input again, and recognises by the message id what is on the tape already. The actor's own mailbox carries
 //! only a wake.
 //!
 //! ```text
@@ -14,7 +15,11 @@
 //! ```
 //!
 //! There is one activation at a time (single flight), because only the change from `Passive` starts one, under the lock.
-//! What comes in while a session falls asleep stays in the slot and wakes it again; nothing is refused, nothing is lost.
+//! An input that arrives while a session falls asleep stays in the slot and wakes the session again; nothing is refused or lost.
+//!
+//! Do not wait under the slot's lock, and do not answer a caller, cancel a token, give a tape back or drop an `Activation` under it
+//! (the drop takes this lock): take the value out, unlock, then act. This lock comes before the table of `slots.rs`, never after
+//! it.
 
 mod admission;
 mod for_actor;
@@ -46,11 +51,11 @@ use inbox::{Ends, Inbox, Unsettled};
 pub(crate) use inbox::{QUESTIONS_MAX, Question, Reply, Wake, Work};
 pub(crate) use sleep::put_to_sleep;
 
-/// How long a command waits for its answer, where it is no stop: for a disk that is slow, or for a session that does not wake up.
+/// How long a command that is not a stop waits for its answer, at most: the disk may be slow, or the session may not wake up.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// Waits so long for an answer. A clock that is set by hand (tokio's, where it is paused) says nothing of a disk: then it waits as long
-/// as it takes.
+/// Waits for an answer, at most `wait`; `None` when the time is up. A paused tokio clock says nothing about a real disk: under one,
+/// this waits for as long as the answer takes.
 pub(crate) async fn within<T>(
     wait: Duration,
     answer: &mut oneshot::Receiver<T>,
@@ -63,45 +68,45 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Says to each what became of what it wanted.
+/// Tells each sender what became of its command. Never under a lock.
 fn tell(ends: Ends) {
-    // A host that stopped waiting can ask again with the same message id.
+    // A caller that has dropped its receiver can send the message again with the same message id.
     ends.into_iter().for_each(|(reply, how)| drop(reply.send(how)));
 }
 
-/// A session beside its actor.
+/// The part of a session that outlives its actor. See the module.
 pub(crate) struct Slot {
     pub(crate) id: SessionId,
     host: Weak<Host>,
     inner: Lock<Inner>,
-    /// A worker has reported, or an incarnation begins.
+    /// Notified when a worker has reported or is down, when an incarnation begins, and when the session is parked or passive.
     moved: Notify,
 }
 
-/// Small, because there is one for each session that somebody holds a handle of; what only a waking session needs is in the
-/// inbox.
+/// The locked part of a slot. Small, because every session with a handle has one; fields that only an awake session needs are in
+/// the inbox.
 struct Inner {
     admission: Admission,
     parked: bool,
     phase: Phase,
-    /// Incarnations of the actor so far. Of the slot and not of its place under the supervisor, which is a new one after each sleep.
+    /// The number of incarnations of the actor so far, counted over all places under the supervisor: each sleep ends a place.
     incarnation: u32,
-    /// Places under the supervisor so far. One that is given up after the next was taken says nothing about that one.
+    /// The number of places under the supervisor so far. The end of an older place says nothing about the newest one.
     place: u32,
     next_reply: u64,
-    /// When it was last used.
+    /// The moment of the last use; the timekeeper counts idleness from it.
     used: Instant,
-    /// There while it is awake or somebody listens, from the first listener on.
+    /// The ring of events. Created for the first listener, and kept while the session is awake or somebody listens.
     ring: Option<Arc<Ring>>,
-    /// Through which entry those who listen and wait have been told; 0 before the first incarnation. Kept while it sleeps where somebody
-    /// listens, for what came to the tape behind a stop.
+    /// The last entry that listeners and waiting callers have been told of; 0 before the first incarnation. While somebody listens,
+    /// it is kept through a sleep, for entries that reached the tape after a stop.
     told: Seq,
     inbox: Option<Box<Inbox>>,
-    /// There from the first who brings it up as a child on.
+    /// Serialises the callers who bring the session up as a child; created by the first of them.
     bringing_up: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
-/// Whether inputs are taken. It only ever moves down this list: what is closed does not open again.
+/// Whether a slot takes inputs. It only ever moves down this list: a closed slot never opens again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Admission {
     #[default]
@@ -115,33 +120,33 @@ pub(crate) enum Admission {
 pub(crate) enum Phase {
     /// No actor, no tape, no state in memory.
     Passive,
-    /// On its way up.
+    /// An activation is under way.
     Activating,
-    /// It has a place under the supervisor; between two incarnations too.
+    /// The session has a place under the supervisor, also between two incarnations.
     Active,
-    /// Its actor has marked it asleep, and is on its way out.
+    /// The actor has marked the session asleep, and is ending.
     Passivating,
 }
 
-/// Who is told that a session sleeps, or why not.
+/// The caller, if any, who hears that a session sleeps, or why it does not.
 #[derive(Default)]
 pub(crate) struct Slept(Option<oneshot::Sender<Result<(), PassivateError>>>);
 
 impl Slept {
     pub(crate) fn tell(self, how: Result<(), PassivateError>) {
         if let Some(reply) = self.0 {
-            // Whoever stopped waiting does not want to know.
+            // The caller may have dropped the receiver.
             drop(reply.send(how));
         }
     }
 }
 
-/// When an idle session may be put to sleep.
+/// The two times that decide when an idle session may be put to sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resting {
-    /// Since when nobody has used it.
+    /// The moment of its last use.
     pub(crate) since: Instant,
-    /// Since when it is awake.
+    /// The moment when it woke up.
     pub(crate) born: Option<Instant>,
 }
 
@@ -150,12 +155,12 @@ impl Inner {
         self.inbox.get_or_insert_default()
     }
 
-    /// Why nothing is taken, where nothing is.
+    /// Why the slot refuses every input; `None` if it takes inputs.
     fn refusal(&self) -> Option<SendError> {
         match self.admission {
             Admission::Closed => Some(SendError::Closed),
             Admission::Open | Admission::Draining if self.parked => Some(SendError::Parked),
-            // What comes in before it is down would wake it again.
+            // An input taken before the actor is down would wake the session again.
             Admission::Open | Admission::Draining if self.inbox.as_ref().is_some_and(|inbox| inbox.stopped) => {
                 Some(SendError::Stopped)
             }
@@ -174,7 +179,7 @@ impl Slot {
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
     }
 
-    /// Held by who brings it up as a child, or makes it: one after the other.
+    /// The mutex of those who bring the session up as a child or make it: one at a time. Hold it over the whole of it.
     pub(crate) fn bringing_up(&self) -> Arc<tokio::sync::Mutex<()>> {
         self.inner().bringing_up.get_or_insert_default().clone()
     }
@@ -184,12 +189,13 @@ impl Slot {
         self.inner.lock()
     }
 
-    /// Looks into its inbox, where it has one: while it is awake, or on its way.
+    /// Runs `look` on the inbox under the slot's lock; `None` if there is no inbox, because the session is passive.
     fn in_inbox<T>(&self, look: impl FnOnce(&mut Inbox) -> T) -> Option<T> {
         self.inner().inbox.as_mut().map(|inbox| look(inbox))
     }
 
-    /// Hands in what somebody wants. Answers when the decision about it is on the tape.
+    /// Puts a command into the mailbox, and wakes the session. The receiver resolves when the decision about the command is on the
+    /// tape.
     pub(crate) fn command(
         self: &Arc<Self>,
         command: impl Into<Command>,
@@ -211,18 +217,18 @@ impl Slot {
         inner.used = Instant::now();
         self.rouse_locked(inner);
         if let Some(stop) = stop {
-            // What it stops is told so here, in the thread of whoever says it.
+            // The workers of the turn are cancelled here, in the thread of the sender.
             stop.cancel();
         }
         Ok((to, answer))
     }
 
-    /// Hands in what somebody wants, and waits for the answer: as long as it takes for a stop, [`ANSWER_WAIT`] at most for all else.
+    /// Puts a command in and waits for its answer: without a limit for a stop, at most [`ANSWER_WAIT`] for any other command.
     pub(crate) async fn ask(self: &Arc<Self>, command: impl Into<Command>) -> Result<Held, SendError> {
         let command = command.into();
         let stops = command.stops();
         let (to, mut answer) = self.command(command)?;
-        // Nobody is left who could answer: the tokio runtime of the tree is gone.
+        // The sender of the answer is gone only when the tokio runtime of the tree is gone.
         let gone = SendError::Unsettled { message: None };
         if stops {
             return answer.await.map_err(|_| gone)?;
@@ -231,16 +237,16 @@ impl Slot {
             return answer.map_err(|_| gone)?;
         }
         let error = self.overdue(to).unwrap_or(gone);
-        // It may have come just now.
+        // The answer may have arrived just now.
         answer.try_recv().unwrap_or(Err(error))
     }
 
-    /// Its sender has waited long enough: takes the command out where nobody has it in hand. What its sender is told.
+    /// Called when a sender has waited long enough: withdraws the command unless it is in hand. Returns the error for the sender.
     pub(crate) fn overdue(&self, to: ReplyTo) -> Option<SendError> {
         self.in_inbox(|inbox| inbox.withdraw(to))
     }
 
-    /// Asks the actor something.
+    /// Puts a question to the actor, and wakes the session.
     pub(crate) fn question(self: &Arc<Self>, question: Question) -> Result<(), SendError> {
         let mut inner = self.inner();
         if let Some(refusal) = inner.refusal() {
@@ -252,7 +258,7 @@ impl Slot {
         Ok(())
     }
 
-    /// A worker of that incarnation reports. Reports of an earlier incarnation are late and say nothing that the next incarnation relies on.
+    /// Takes the report of a worker of `incarnation`. A report of an earlier incarnation is late and is ignored.
     pub(crate) fn report(&self, incarnation: u32, ticket: Seq, report: Report) {
         let mut inner = self.inner();
         if let Some(inbox) = &mut inner.inbox {
@@ -265,36 +271,36 @@ impl Slot {
         }
     }
 
-    /// Whether somebody works on a ticket's behalf no more: it has reported.
+    /// Whether a worker of the ticket has reported, and the report is not recorded yet.
     pub(crate) fn has_report(&self, ticket: Seq) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.has_report(ticket)).unwrap_or_default()
     }
 
-    /// Whether nothing waits for the actor and it has nothing in hand.
+    /// Whether nothing waits for the actor, and nothing is in hand.
     pub(crate) fn is_quiet(&self) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.is_empty()).unwrap_or(true)
     }
 
-    /// Whether the disk has refused what waits.
+    /// Whether the disk has refused the inputs that wait.
     pub(crate) fn is_refused(&self) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.refusal().is_some()).unwrap_or_default()
     }
 
-    /// When the actor is to look again by itself.
+    /// When the actor must look again without a wake.
     pub(crate) fn due(&self, state: &State) -> Option<Millis> {
         self.in_inbox(|inbox| inbox.mailbox.due(state)).flatten()
     }
 
-    /// The session wants a new anchor of itself.
+    /// Queues the command that writes a new anchor.
     pub(crate) fn want_anchor(&self) {
         self.in_inbox(|inbox| {
-            // Nothing is lost without it: the session opens from the anchor before.
+            // If the mailbox refuses it, nothing is lost: the session opens from the previous anchor.
             drop(inbox.mailbox.command(ReplyTo::NOBODY, BeginAnchor.into(), None));
             inbox.wake();
         });
     }
 
-    /// The tape says that an append is settled. An engine that says so too late, or twice, says nothing of the one that is in flight.
+    /// Takes the tape's answer to an append. An answer that is late or doubled does not name the append in flight, and is ignored.
     pub(crate) fn settled(&self, result: Result<Seq, TapeError>) {
         if let Some(inbox) = &mut self.inner().inbox
             && result.as_ref().map_or(true, |seq| inbox.mailbox.in_flight() == Some(*seq))
@@ -304,7 +310,8 @@ impl Slot {
         }
     }
 
-    /// Tells it that an append is settled, for as long as it is there: the tape is kept by its own actor.
+    /// The callback by which the tape reports a settled append. It holds the slot weakly, because the tape belongs to the slot's
+    /// own actor.
     pub(crate) fn notify(self: &Arc<Self>) -> tape::Notify {
         let slot = Arc::downgrade(self);
         Arc::new(move |result| {
@@ -314,17 +321,17 @@ impl Slot {
         })
     }
 
-    /// Wakes the actor: a moment came that it waits for.
+    /// Wakes the actor: its timer has fired.
     pub(crate) fn wake(&self) {
         self.in_inbox(Inbox::wake);
     }
 
-    /// Wakes the actor once more, though it was woken for what is there: it lets others have their turn.
+    /// Wakes the actor again although it has been woken for the waiting inputs: it yielded to other actors.
     pub(crate) fn wake_again(&self) {
         self.in_inbox(Inbox::wake_again);
     }
 
-    /// Wakes a passive session though nothing came in: its turn was cut off.
+    /// Wakes a passive session without an input: its turn was cut off.
     pub(crate) fn rouse(self: &Arc<Self>) {
         let inner = self.inner();
         if inner.refusal().is_none() && inner.phase == Phase::Passive {
@@ -332,7 +339,7 @@ impl Slot {
         }
     }
 
-    /// Wakes the actor, or has one started where there is none.
+    /// Wakes the actor, or starts an activation if there is none. Launches it after the unlock.
     fn rouse_locked(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         match inner.phase {
             Phase::Passive => {
@@ -342,24 +349,24 @@ impl Slot {
                 }
             }
             Phase::Activating | Phase::Active => inner.inbox().wake(),
-            // What came in is found when it has fallen asleep.
+            // The input is found when the session has fallen asleep.
             Phase::Passivating => {}
         }
     }
 
     // ---- the actor's side, on the way of each input; the rest is in `for_actor` -----------------------------------------
 
-    /// Takes the next thing to do, over the state that the tape has.
+    /// Takes the next piece of work out of the inbox. `state` is the state that the tape has.
     pub(crate) fn take(&self, state: &State, now: Millis) -> Option<Work> {
         self.in_inbox(|inbox| inbox.take(state, now)).flatten()
     }
 
-    /// What was decided is handed to the tape, through that entry, and will be answered so.
+    /// Notes that a decision, up to entry `upto`, is handed to the tape, and the replies that follow once it is recorded.
     pub(crate) fn handed_over(&self, upto: Seq, replies: Vec<(ReplyTo, CoreReply)>) {
         self.in_inbox(|inbox| inbox.mailbox.handed_over(upto, replies));
     }
 
-    /// The tape has it. Those who asked for it are answered.
+    /// The append is on the tape: forgets its inputs and answers their senders.
     pub(crate) fn recorded(&self) {
         let ends = self.in_inbox(|inbox| {
             let replies = inbox.mailbox.recorded();
@@ -368,19 +375,19 @@ impl Slot {
         tell(ends.unwrap_or_default());
     }
 
-    /// Those who listen and wait are told now through that entry.
+    /// Notes the last entry that listeners and waiting callers are told of.
     pub(crate) fn tell_upto(&self, seq: Seq) {
         self.inner().told = seq;
     }
 
     // ---- listeners -----------------------------------------------------------------------------------------------------
 
-    /// Whether anybody listens.
+    /// Whether anybody listens to the events of the session.
     pub(crate) fn is_heard(&self) -> bool {
         self.inner().ring.as_ref().is_some_and(|ring| ring.is_heard())
     }
 
-    /// Shows an event to those who listen.
+    /// Shows an event to all listeners.
     pub(crate) fn show(&self, event: Arc<Event>) {
         let ring = self.inner().ring.clone();
         if let Some(ring) = ring {
@@ -388,11 +395,11 @@ impl Slot {
         }
     }
 
-    /// Listens from now on, also while the session sleeps, and when it wakes again.
+    /// Subscribes to the events from now on, also through sleeps of the session.
     pub(crate) fn listen(self: &Arc<Self>) -> EventStream {
         let mut inner = self.inner();
         let ring = inner.ring.get_or_insert_with(Arc::default).clone();
-        // Under the lock, so that a session that falls asleep does not give up a ring that somebody has just begun to hear.
+        // Under the lock: otherwise a session that falls asleep could drop the ring before this listener counts.
         let stream = ring.listen();
         if inner.admission == Admission::Closed {
             ring.close();
@@ -401,7 +408,7 @@ impl Slot {
         stream.keeping(self.clone())
     }
 
-    /// No event follows any more.
+    /// Ends all event streams: no event follows.
     pub(crate) fn close_ring(&self) {
         let ring = self.inner().ring.clone();
         if let Some(ring) = ring {

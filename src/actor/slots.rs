@@ -1,6 +1,10 @@
-//! The sessions that a runtime knows: those that are awake, and those that have a handle somewhere.
+//! The table of the sessions that a runtime knows: those that are awake, and those that have a handle somewhere.
 //!
-//! A sleeping session without a handle costs nothing here; only its tape is left of it.
+//! There is one [`Slot`] for a session at any time. An awake session keeps its slot alive through this table; a sleeping session
+//! without a handle has no slot and costs nothing here: only its tape is left.
+//!
+//! Lock order: a slot first, then the table. Never lock a slot, and never drop an `Arc<Slot>`, while the table is locked: dropping
+//! the last one locks the table (`forget`) and would deadlock. Take the `Arc` out, unlock the table, then use or drop the `Arc`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +22,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// See the module. A slot's own lock may be held when this one is taken, and never the other way round.
+/// See the module for the lock order.
 #[derive(Default)]
 pub(crate) struct Slots {
     table: Lock<Table>,
@@ -28,11 +32,11 @@ pub(crate) struct Slots {
 struct Table {
     admission: Admission,
     known: BTreeMap<SessionId, Weak<Slot>>,
-    /// Those that are not passive. This keeps them.
+    /// The slots of the sessions that are not passive. This map keeps them alive.
     awake: BTreeMap<SessionId, Arc<Slot>>,
-    /// Sessions that are kept stopped, and why; written down in the store as well.
+    /// The parked sessions, and why each is parked. The store records it as well.
     parked: BTreeMap<SessionId, String>,
-    /// Sessions whose actor went with its supervisor in the middle of something.
+    /// Sessions whose actor went down with its supervisor while work was open. The timekeeper wakes them again.
     cut_off: BTreeSet<SessionId>,
     /// Tasks that outlived their session's actor.
     left: Vec<(SessionId, TaskTracker)>,
@@ -40,11 +44,11 @@ struct Table {
 
 impl Slots {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Only whole inserts and removes happen under this lock. No slot is dropped under it: that takes it again.
+        // Only whole inserts and removes happen under this lock. Never drop a slot under it: the drop takes this lock again.
         self.table.lock()
     }
 
-    /// The slot of a session, made where there is none.
+    /// The slot of a session; creates it if there is none.
     pub(crate) fn slot(&self, host: &Arc<Host>, id: &SessionId) -> Arc<Slot> {
         let mut table = self.table();
         if let Some(slot) = table.known.get(id).and_then(Weak::upgrade) {
@@ -61,23 +65,24 @@ impl Slots {
         self.table().awake.get(id).cloned()
     }
 
-    /// Those that are awake, by id.
+    /// The slots of all awake sessions, ordered by id.
     pub(crate) fn all_awake(&self) -> Vec<Arc<Slot>> {
         self.table().awake.values().cloned().collect()
     }
 
-    /// How many are awake.
+    /// How many sessions are awake.
     pub(crate) fn awake_count(&self) -> usize {
         self.table().awake.len()
     }
 
-    /// How many are known: awake, or held by somebody.
+    /// How many slots exist: of awake sessions, and of handles.
     #[cfg(test)]
     pub(crate) fn known_count(&self) -> usize {
         self.table().known.len()
     }
 
-    /// Sets what the slots that are known, and those that will be, admit; one that admits less already stays so. Gives all slots.
+    /// Sets the admission of all known and all future slots, and returns the known ones. Admission only ever narrows: a slot that
+    /// admits less already keeps that.
     pub(crate) fn set_admission(&self, admission: Admission) -> Vec<Arc<Slot>> {
         let mut table = self.table();
         table.admission = table.admission.max(admission);
@@ -87,12 +92,12 @@ impl Slots {
         slots
     }
 
-    /// Whether sessions are opened.
+    /// Whether the runtime takes work.
     pub(crate) fn admission(&self) -> Admission {
         self.table().admission
     }
 
-    /// A session wakes up.
+    /// Records that a session is awake. The caller holds the slot's lock.
     pub(super) fn awake(&self, slot: &Arc<Slot>) {
         let mut table = self.table();
         table.cut_off.remove(&slot.id);
@@ -101,7 +106,7 @@ impl Slots {
         drop(before);
     }
 
-    /// A session is passive; tasks that are still there are remembered for the end.
+    /// Records that a session is passive. `left` are its tasks that still run: the end of the runtime waits for them.
     pub(super) fn asleep(&self, id: &SessionId, cut_off: bool, left: Option<TaskTracker>) {
         let mut table = self.table();
         if cut_off {
@@ -114,33 +119,33 @@ impl Slots {
         drop(slot);
     }
 
-    /// A slot was dropped: nobody holds it, and it sleeps.
+    /// Removes a slot that has been dropped. Called from the slot's own `Drop`.
     pub(super) fn forget(&self, id: &SessionId) {
         let mut table = self.table();
-        // There may be a new one of this name already.
+        // A new slot of this id may have been created meanwhile.
         if table.known.get(id).is_some_and(|slot| slot.strong_count() == 0) {
             table.known.remove(id);
         }
     }
 
-    /// The sessions that went down with their supervisor in the middle of something, once.
+    /// Takes out the sessions that went down with their supervisor while work was open. Each is returned once.
     pub(crate) fn take_cut_off(&self) -> BTreeSet<SessionId> {
         std::mem::take(&mut self.table().cut_off)
     }
 
-    /// Tasks that outlived their session's actor.
+    /// Takes out the tasks that outlived their session's actor.
     pub(crate) fn take_left(&self) -> Vec<(SessionId, TaskTracker)> {
         std::mem::take(&mut self.table().left)
     }
 
-    /// The number of a session's newest incarnation; 0 where nobody knows of one.
+    /// The number of a session's newest incarnation; 0 if the session has no slot or no incarnation yet.
     pub(crate) fn newest_incarnation(&self, id: &SessionId) -> u32 {
         let slot = self.table().known.get(id).and_then(Weak::upgrade);
         slot.map_or(0, |slot| slot.newest_incarnation())
     }
 
-    /// Notes that a session is kept stopped after its incarnation of that number, and refuses what waits for it. Where a later incarnation has
-    /// begun, it was unparked meanwhile, and nothing changes.
+    /// Parks a session after incarnation `after`, and refuses everything that waits in its slot. Changes nothing if a later
+    /// incarnation has begun: then the session was unparked meanwhile.
     pub(crate) fn park(&self, id: &SessionId, after: u32, why: String) {
         let mut table = self.table();
         let Some(slot) = table.known.get(id).and_then(Weak::upgrade) else {
@@ -151,12 +156,12 @@ impl Slots {
         slot.park(after, || drop(self.table().parked.insert(id.clone(), why)));
     }
 
-    /// Why a session is kept stopped, where it is.
+    /// Why a session is parked; `None` if it is not.
     pub(crate) fn why_parked(&self, id: &SessionId) -> Option<String> {
         self.table().parked.get(id).cloned()
     }
 
-    /// Notes that a session may run again. Whether it was kept stopped.
+    /// Unparks a session. Returns whether it was parked.
     pub(crate) fn unpark(&self, id: &SessionId) -> bool {
         let mut table = self.table();
         let was_parked = table.parked.remove(id).is_some();
@@ -165,7 +170,7 @@ impl Slots {
         slot.is_some_and(|slot| slot.unpark()) || was_parked
     }
 
-    /// The sessions that are kept stopped, and why.
+    /// All parked sessions, each with the reason.
     pub(crate) fn parked(&self) -> Vec<(SessionId, String)> {
         self.table().parked.iter().map(|(id, why)| (id.clone(), why.clone())).collect()
     }

@@ -1,10 +1,11 @@
-//! The tape store's actor: it claims and opens tapes and makes new ones; unasked it sweeps, deletes old outputs, refills the disk's
+//! The tape store's actor: it claims and opens tapes and makes new ones; unasked it sweeps, deletes old outputs, remakes the disk's
 //! reserve and scrubs the index.
 //!
-//! Its handler never waits: blocking work runs on threads. Orders stand in [`Orders`], a value of the runtime, and the thread that
-//! carries an order out sends the result to its caller. A crash of the actor therefore loses nothing: work that has begun goes on,
-//! and the next incarnation takes the orders that wait. No append goes through this actor: sessions append by handles of their own,
-//! and live on without it.
+//! Orders stand in [`Orders`], a value of the runtime, and the thread that carries an order out sends the result to its caller. A
+//! crash of the actor therefore loses nothing: work that has begun goes on, and the next incarnation takes the orders that wait.
+//!
+//! The handler never waits: blocking work must run on threads, and a chore must look often whether it has to end. No append may go
+//! through this actor: sessions append by handles of their own, and live on without it.
 
 mod open;
 mod orders;
@@ -36,10 +37,10 @@ pub(crate) const TAPE_STORE: &str = "tape store";
 /// How often outputs that are too old are deleted.
 const TIDY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long it is waited before what was deleted is scrubbed once more, where something was in the way.
+/// The wait before deleted sessions are scrubbed from the index again, after a scrub that could not finish.
 const SCRUB_AGAIN: Duration = Duration::from_secs(10);
 
-/// How long a chore of one incarnation may hold up the next. Each looks often whether it must end.
+/// How long a chore of one incarnation may hold up the next incarnation. Each chore looks often whether it must end.
 const CHORES_WAIT: Duration = Duration::from_secs(2);
 
 /// The actor as a child of its supervisor.
@@ -55,10 +56,10 @@ pub(crate) fn tape_store(host: &Arc<Host>) -> ChildSpec {
     ChildSpec::behaviour(TAPE_STORE, TAPE_STORE, make).workers(chores, CHORES_WAIT)
 }
 
-/// What the actor is told: a tape is to be opened.
+/// The message to the actor: look at the orders.
 pub(crate) struct Look;
 
-/// What it does now and then: when its time has come, and when it is asked for ([`Orders::chore`]).
+/// The periodic work of the actor. A chore runs when its time has come, and when somebody asks for it ([`Orders::chore`]).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Chore {
     Tidy,
@@ -79,12 +80,12 @@ impl Chore {
         }
     }
 
-    /// Does it, on a thread that may wait for a disk. Says whether something of it is left to do.
+    /// Does the chore once; blocks on the disk. Returns whether some of it is left to do.
     fn work(self, host: &Host, stop: &dyn Fn() -> bool) -> bool {
         match (self, host.store.files()) {
             (Chore::Sweep, _) => host.sweeper.sweep(host, stop),
             (Chore::Tidy, Some(files)) => tidy(files, stop),
-            // Without room for it the reserve is made another time.
+            // If the disk has no room for the reserve, a later chore makes it.
             (Chore::Reserve, Some(files)) => drop(files.remake_reserve()),
             (Chore::Scrub, Some(files)) => return !scrub(files, stop),
             (Chore::Tidy | Chore::Reserve | Chore::Scrub, None) => {}
@@ -92,12 +93,12 @@ impl Chore {
         false
     }
 
-    /// Does it again and again, until the incarnation ends.
+    /// Does the chore at intervals and on request, until the incarnation ends.
     async fn run(self, host: Arc<Host>, node: Arc<NodeState>, ends: CancellationToken) {
         let mut wait = match self {
             Chore::Sweep => host.sweeper.wait(),
             Chore::Reserve => None,
-            // What another process, or the incarnation before, left.
+            // At once, for what another process or an earlier incarnation left behind.
             Chore::Tidy | Chore::Scrub => Some(Duration::ZERO),
         };
         loop {
@@ -135,7 +136,7 @@ async fn due(wait: Option<Duration>) {
 struct TapeStore {
     host: Arc<Host>,
     chores: TaskTracker,
-    /// Its chores are to end.
+    /// Cancelled when the incarnation ends: its chores must end.
     ends: CancellationToken,
     has_begun: bool,
 }
@@ -177,7 +178,7 @@ impl Drop for TapeStore {
     }
 }
 
-/// Takes what was deleted out of the index. Says whether all of it is.
+/// Takes deleted sessions out of the index. Returns whether all of them are out.
 #[cfg(feature = "sqlite")]
 fn scrub(store: &Store, stop: &dyn Fn() -> bool) -> bool {
     store.scrub(stop).unwrap_or_else(|error| {
@@ -186,7 +187,7 @@ fn scrub(store: &Store, stop: &dyn Fn() -> bool) -> bool {
     })
 }
 
-/// Without a database in it, this library leaves the index to others.
+/// A build without SQLite does not touch the index.
 #[cfg(not(feature = "sqlite"))]
 fn scrub(_: &Store, _: &dyn Fn() -> bool) -> bool {
     true

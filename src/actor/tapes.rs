@@ -1,9 +1,14 @@
 //! The tapes of one runtime: the engine that keeps them, and which of them this runtime has open.
 //!
-//! An engine makes its promises to the holder of a tape. Two things belong to the runtime, whatever the engine. It knows which
-//! tapes it has open, so an incarnation waits until the one before it has given its tape back, and never hears that its own
-//! predecessor is using the session. And it takes all tapes back when it ends, also from an actor that could not be stopped,
-//! without closing an engine that belongs to the host and that another runtime may be using.
+//! The engine guarantees what a single [`TapeWriter`] does. This module adds two guarantees, for every engine:
+//! - A new incarnation waits until its predecessor has given the tape back, instead of failing with `Claimed`. [`Tapes::load`]
+//!   gives up after its wait: then it fails with `Claimed` all the same.
+//! - [`Tapes::close`] takes every open tape back, also from an actor that could not be stopped; a tape in the middle of an append
+//!   comes back when its actor drops it. It closes the store of files, and never an engine of the host, which another runtime may
+//!   be using.
+//!
+//! Keep a [`Hold`] for as long as the engine has the session claimed, and never while waiting for another holder: two waiters would
+//! wait for each other. `make`, `load`, `close` and the deletions block on a disk, so no actor may call them.
 
 use std::{
     collections::HashMap,
@@ -23,13 +28,13 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// The tapes of one runtime. Clones are the same. What only reads goes to the engine as it is.
+/// The tapes of one runtime. Clones share everything. Calls that need no hold (reads, marks) go straight to the engine, by `Deref`.
 #[derive(Clone, Debug)]
 pub(crate) struct Tapes {
     engine: Arc<dyn TapeStore>,
-    /// The same, where it is the one over files and this runtime's own: it has an index, and a disk that is looked after.
+    /// The engine again, if it is the store of files that belongs to this runtime; it has an index and looks after its disk.
     files: Option<Store>,
-    /// What an engine of the host's could not finish when the runtime was started.
+    /// Deletions that an engine of the host could not finish when the runtime was started.
     undone: Arc<[TapeError]>,
     open: Arc<OpenTapes>,
     #[cfg(feature = "fault-injection")]
@@ -40,15 +45,16 @@ pub(crate) struct Tapes {
 #[derive(Debug)]
 pub(crate) struct OpenTape(Arc<Writer>);
 
-/// Empty once the runtime has taken it back.
+/// The loan of an open tape; `None` once the runtime has taken it back.
 type Writer = Lock<Option<Lent>>;
 
-/// What an engine lent. What stands beside the writer goes to the engine with it, and is dropped when the engine has the session
-/// back: so nobody hears of that before it is so.
+/// A writer on loan from the engine, with the two guards of the loan. `give_back` hands the guards to the engine, which drops them
+/// after it has released the session: so nobody hears of the release before it has happened.
 #[derive(Debug)]
 struct Lent {
     writer: Box<dyn TapeWriter>,
     hold: Hold,
+    /// Cancels `Held::given_back` when it is dropped.
     until: DropGuard,
 }
 
@@ -59,7 +65,7 @@ impl Lent {
     }
 }
 
-/// A tape that was loaded.
+/// A loaded tape: the writer, its entries, and what was repaired or is damaged.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) tape: OpenTape,
@@ -68,22 +74,25 @@ pub(crate) struct Loaded {
     pub(crate) read_only: Option<Damage>,
 }
 
-/// Which sessions are held by this runtime, or are about to be.
+/// The sessions that this runtime has claimed, or is trying to claim.
 #[derive(Debug, Default)]
 struct OpenTapes {
     held: Lock<HashMap<SessionId, Held>>,
+    /// Notified when the last hold of a session is dropped.
     given_back: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Held {
+    /// The number of holds.
     by: usize,
+    /// The newest writer; empty before the first one.
     writer: Weak<Writer>,
-    /// Cancelled when the engine has the newest writer back; nothing before the first one.
+    /// Cancelled when the engine has the newest writer back; `None` before the first one.
     given_back: Option<CancellationToken>,
 }
 
-/// Somebody of this runtime has a session, or tries to get it.
+/// A guard: a part of this runtime has claimed a session, or is trying to. See the module for how long to keep it.
 #[derive(Debug)]
 struct Hold {
     open: Arc<OpenTapes>,
@@ -101,8 +110,8 @@ impl OpenTapes {
         Hold { open: self.clone(), session: session.clone() }
     }
 
-    /// Waits until nobody of this runtime has that session any more. Says no at once where nobody has it, and when it is too
-    /// late.
+    /// Blocks until no part of this runtime holds the session, and returns `true`. Returns `false` at once if none holds it, and
+    /// when `until` has passed. Never call it with a [`Hold`] of one's own.
     fn wait_for(&self, session: &SessionId, until: Instant) -> bool {
         let held = self.held();
         if !held.contains_key(session) {
@@ -128,7 +137,7 @@ impl Drop for Hold {
 }
 
 impl Tapes {
-    /// The tapes in a folder that nobody else has opened this way.
+    /// The tapes of a store of files that belongs to this runtime.
     pub(crate) fn of_files(store: Store) -> Tapes {
         Tapes {
             #[cfg(feature = "fault-injection")]
@@ -140,7 +149,7 @@ impl Tapes {
         }
     }
 
-    /// The tapes of an engine that the host has. Deletions that were cut off are finished; blocks.
+    /// The tapes of an engine of the host. Finishes deletions that were cut off; blocks.
     pub(crate) fn of_engine(
         engine: Arc<dyn TapeStore>,
         #[cfg(feature = "fault-injection")] faults: crate::fault::Faults,
@@ -155,29 +164,29 @@ impl Tapes {
         }
     }
 
-    /// The store of files, where they are kept in one.
+    /// The store of files, if the tapes are kept in one.
     pub(crate) fn files(&self) -> Option<&Store> {
         self.files.as_ref()
     }
 
-    /// What could not be cleaned up at the start.
+    /// The clean-ups that failed at the start.
     pub(crate) fn undone(&self) -> impl Iterator<Item = &TapeError> {
         self.files.iter().flat_map(|files| &files.report().undone).chain(&*self.undone)
     }
 
-    /// What happens at the crash points.
+    /// The fault injection's plan for the crash points.
     #[cfg(feature = "fault-injection")]
     pub(crate) fn faults(&self) -> &crate::fault::Faults {
         &self.faults
     }
 
-    /// Makes a tape with its first entries, and returns only when they are on the disk, whatever the durability. `others` hears of all
-    /// later appends, which are the actor's. Blocks a thread that may wait for a disk.
+    /// Makes a tape with its first entries, and returns only when they are on the disk, whatever the durability. Later appends,
+    /// which are the actor's, are reported to `others`. Blocks on the disk.
     pub(crate) fn make(&self, session: &SessionId, first: &[Entry], others: Notify) -> Result<OpenTape, TapeError> {
         let append = FirstAppend::new();
         let mut tape = self.create(session, append.notify(others))?;
         if let Err(error) = append.settle(tape.append(first)) {
-            // Nobody was told that it exists. Where it cannot be removed either, a sweep does it.
+            // Nobody was told that the tape exists. If it cannot be removed now, a sweep removes it.
             drop(tape);
             drop(self.delete_unless_gone_on(session, Seq::ZERO));
             return Err(error);
@@ -191,18 +200,18 @@ impl Tapes {
         Ok(self.opened(hold, self.engine.create(session, notify)?))
     }
 
-    /// As [`TapeStoreExt::load`](crate::tape::TapeStoreExt::load). Where this runtime has the session, its end there is waited for, for at most so long: whoever has
-    /// it is on the way out, for nobody loads what is awake.
+    /// As [`TapeStoreExt::load`](crate::tape::TapeStoreExt::load). If this runtime still holds the session, waits at
+    /// most `wait` for the tape to come back: the holder is ending, because an awake session is never loaded.
     pub(crate) fn load(&self, session: &SessionId, notify: &Notify, wait: Duration) -> Result<Loaded, TapeError> {
         let until = Instant::now() + wait;
         let mut again = true;
         loop {
-            // Not held while it waits, or two would wait for each other.
+            // Dropped before the wait below, or two loads would wait for each other.
             let hold = self.open.hold(session);
             match self.engine.load(session, notify.clone()) {
                 Err(TapeError::Claimed { .. }) if again => {
                     drop(hold);
-                    // Where nobody had it any more, it may have been given back since: then one more look says so.
+                    // If no part of this runtime holds it, it may have come back just now: look once more.
                     again = self.open.wait_for(session, until);
                 }
                 loaded => {
@@ -213,14 +222,14 @@ impl Tapes {
         }
     }
 
-    /// The last entry of a session that nobody has open, behind every append that was on its way.
+    /// The last entry of a session that is not open, after every append that was under way. Fails with `Claimed` if it is open.
     pub(crate) fn last_once_given_back(&self, session: &SessionId) -> Result<Seq, TapeError> {
         let deaf: Notify = Arc::new(|_| {});
         let loaded = self.load(session, &deaf, Duration::ZERO)?;
         Ok(loaded.entries.last().map_or(Seq::ZERO, |entry| entry.seq))
     }
 
-    /// What is cancelled when the engine has that session back; nothing where this runtime does not have it.
+    /// The token that is cancelled when the engine has the session back; `None` if this runtime does not have it open.
     pub(crate) fn given_back(&self, session: &SessionId) -> Option<CancellationToken> {
         let held = self.open.held();
         held.get(session).and_then(|held| held.given_back.clone())
@@ -254,13 +263,12 @@ impl Tapes {
         self.engine.delete_unused(session, last)
     }
 
-    /// Gives every session back and waits, at most so long, until what was appended is written. A store that is this runtime's
-    /// own is closed; an engine of the host's is not.
+    /// Gives every tape back and waits, at most `limit`, until all appends are written. Closes the store of files; never closes an
+    /// engine of the host.
     pub(crate) fn close(&self, limit: Duration) -> Result<(), TapeError> {
         let writers: Vec<_> = self.open.held().values().filter_map(|held| held.writer.upgrade()).collect();
         for writer in writers {
-            // One that is appending just now, in an engine that should not make it wait, gives the session back when it is
-            // done.
+            // A writer in the middle of an append is locked. Its actor gives the tape back when it drops it.
             if let Some(lent) = writer.try_lock().and_then(|mut writer| writer.take()) {
                 lent.give_back();
             }
@@ -283,7 +291,7 @@ impl Deref for Tapes {
 
 impl OpenTape {
     fn write(&mut self, write: impl FnOnce(&mut dyn TapeWriter) -> Appended) -> Appended {
-        // An engine that panicked in an append is asked again: what it has is for it to say.
+        // The lock ignores poisoning: after a panic in an append, the engine itself reports what it has written.
         match self.0.lock().as_mut() {
             Some(lent) => write(&mut *lent.writer),
             None => Appended::Now(Err(TapeError::Closed)),

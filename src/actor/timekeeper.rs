@@ -1,8 +1,12 @@
 //! The timekeeper: a permanent child of the root that puts idle sessions to sleep, evicts those that were used longest ago,
 //! wakes sessions that went down with their supervisor, and records which sessions are parked.
 //!
-//! It never decides alone: it asks a session, and a session with work to do stays awake. It looks when something is due and
-//! at no other time; between two looks it costs nothing.
+//! It never decides alone: it asks a session to sleep, and a session with work to do stays awake. It looks when something is due
+//! and at no other time; between two looks it costs nothing.
+//!
+//! Sessions call [`Keeper`] from their actors, so its functions must not wait. Everything that the timekeeper learns from tree
+//! events must also be found by looking, because events are lost when it is slow or restarted: `note_parked` and `wake_cut_off` do
+//! that.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,7 +26,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// After this long a session that was asked to sleep and did not is asked again.
+/// The time after which a session that was asked to sleep and stayed awake is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The least time between two looks for sessions to evict.
@@ -30,21 +34,21 @@ const EVICT_AGAIN: Duration = Duration::from_millis(100);
 
 /// When sessions are put to sleep. A session that is asleep is woken by the next message, within milliseconds.
 ///
-/// Never put to sleep is one that is busy: with an open turn, an open ask, messages that wait, a running worker.
+/// A busy session is never put to sleep: one with an open turn, an open ask, messages that wait, or a running worker.
 /// An event stream does not keep a session awake; it goes on when the session wakes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Passivation {
     /// How long a session may be idle before it is put to sleep; 15 minutes by default, `None` for ever.
     pub idle_after: Option<Duration>,
-    /// How many sessions are awake before those that were used longest ago are put to sleep, down to nine tenths of this;
-    /// 5,000 by default. Busy ones may be more.
+    /// How many sessions may be awake before the least recently used ones are put to sleep, down to nine tenths of this number;
+    /// 5,000 by default. Busy sessions may exceed it.
     pub awake_max: usize,
-    /// How many sessions may be awake at all, busy or not; beyond, waking one is refused. 50,000 by default.
+    /// How many sessions may be awake at all, busy or not. Beyond that, waking another is refused. 50,000 by default.
     pub awake_limit: usize,
     /// How long a session may be awake before it is put to sleep at the first moment when it is not busy; off by default.
     pub age_max: Option<Duration>,
-    /// What asks the host whether memory is short; nothing by default.
+    /// The host's function that says whether memory is short; none by default.
     pub pressure: Option<Pressure>,
 }
 
@@ -60,7 +64,7 @@ impl Default for Passivation {
     }
 }
 
-/// A function of the host that is asked now and then how many of the idle sessions should go to sleep because memory is short.
+/// A function of the host that is asked at intervals what share of the idle sessions should go to sleep because memory is short.
 ///
 /// It answers from 0.0 (none) to 1.0 (all), must be quick and must not block. A panic in it counts as 0.0.
 #[derive(Clone)]
@@ -76,12 +80,12 @@ impl std::fmt::Debug for Pressure {
 }
 
 impl Pressure {
-    /// Asked every so often, at most ten times a second.
+    /// A function that is asked at this interval, at most ten times a second.
     pub fn new(every: Duration, ask: impl Fn() -> f64 + Send + Sync + 'static) -> Pressure {
         Pressure { every: every.max(Duration::from_millis(100)), ask: Arc::new(ask) }
     }
 
-    /// When it is asked next; never, where it is asked so seldom that no clock gets there.
+    /// The moment of the next question; `None` if the interval is longer than the clock can count.
     fn next(&self) -> Option<Instant> {
         Instant::now().checked_add(self.every)
     }
@@ -94,7 +98,7 @@ impl Pressure {
     }
 }
 
-/// What the timekeeper is told by others, without waiting for it.
+/// The alarm through which sessions tell the timekeeper when to look. No call waits.
 pub(crate) struct Keeper {
     passivation: Passivation,
     alarm: Lock<Alarm>,
@@ -103,9 +107,9 @@ pub(crate) struct Keeper {
 
 #[derive(Default)]
 struct Alarm {
-    /// When it looks next.
+    /// When the timekeeper looks next.
     next: Option<Instant>,
-    /// Before this there is no use in looking for sessions to evict.
+    /// The timekeeper does not look for sessions to evict before this moment.
     no_eviction_before: Option<Instant>,
 }
 
@@ -114,19 +118,19 @@ impl Keeper {
         Keeper { passivation, alarm: Lock::default(), news: Notify::new() }
     }
 
-    /// How many sessions may be awake at all.
+    /// How many sessions may be awake at all, busy or not.
     pub(crate) fn awake_limit(&self) -> usize {
         self.passivation.awake_limit
     }
 
-    /// A session became idle.
+    /// Notes that a session became idle.
     pub(crate) fn rests(&self, resting: Resting) {
         if let Some(at) = self.due(resting) {
             self.look_at(at);
         }
     }
 
-    /// One more session wakes up.
+    /// Notes that one more session wakes up; `awake` are awake by now.
     pub(crate) fn one_more(&self, awake: usize) {
         if awake > self.passivation.awake_max {
             let before = self.alarm.lock().no_eviction_before;
@@ -135,9 +139,9 @@ impl Keeper {
         }
     }
 
-    /// When a resting session is to go to sleep.
+    /// When an idle session should go to sleep; `None` if no limit applies.
     fn due(&self, resting: Resting) -> Option<Instant> {
-        // A limit that no clock reaches is none.
+        // A limit that the clock cannot reach counts as none.
         let idle = self.passivation.idle_after.and_then(|limit| resting.since.checked_add(limit));
         let old = self.passivation.age_max.and_then(|limit| resting.born?.checked_add(limit));
         idle.into_iter().chain(old).min()
@@ -153,12 +157,12 @@ impl Keeper {
     }
 }
 
-/// What the timekeeper does until it is told to stop.
+/// The body of the timekeeper; runs until it is told to stop.
 pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: ChildContext) {
     let mut events = host.registry.watch(None);
     let mut lost = 0;
     note_parked(&host, &sessions).await;
-    // What went down while nobody kept the time.
+    // For sessions that went down while no timekeeper ran.
     wake_cut_off(&host);
     let pressure = host.keeper.passivation.pressure.clone();
     let mut ask_pressure = pressure.as_ref().and_then(Pressure::next);
@@ -180,12 +184,12 @@ pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: C
                         let id = event.path.rsplit('/').next().unwrap_or_default();
                         note_one_parked(&host, &sessions, id).await;
                     }
-                    // Of any supervisor: where it was not the sessions', nobody was cut off.
+                    // Sent by any supervisor; unless it was the sessions', no session was cut off.
                     Happening::Down { .. } => wake_cut_off(&host),
                     _ => {}
                 }
                 if events.lost() > lost {
-                    // What was missed may have been a parking, or the end of the supervisor: both can be looked up.
+                    // A lost event may have been a parking, or the end of the supervisor: both can be looked up.
                     lost = events.lost();
                     note_parked(&host, &sessions).await;
                     wake_cut_off(&host);
@@ -195,7 +199,7 @@ pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: C
     }
 }
 
-/// Resolves at that moment; never, where there is none.
+/// Resolves at that moment; never, if there is none.
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
@@ -203,7 +207,7 @@ async fn at(moment: Option<Instant>) {
     }
 }
 
-/// Those that rest, the one used longest ago first.
+/// The idle sessions, the least recently used first.
 fn resting(host: &Host) -> Vec<(Resting, Arc<Slot>)> {
     let mut resting: Vec<_> =
         host.slots.all_awake().into_iter().filter_map(|slot| Some((slot.resting()?, slot))).collect();
@@ -211,10 +215,10 @@ fn resting(host: &Host) -> Vec<(Resting, Arc<Slot>)> {
     resting
 }
 
-/// Asks those to sleep for whom it is time, and sets the alarm for the next.
+/// Asks the sessions to sleep whose time has come, and sets the alarm for the next.
 fn look(host: &Host) {
     let (keeper, now) = (&host.keeper, Instant::now());
-    // Set first: whoever becomes idle while this looks sets it again.
+    // Cleared first: a session that becomes idle during this look sets the alarm again.
     keeper.alarm.lock().next = None;
     let (mut asked, mut next) = (0, None::<Instant>);
     let resting = resting(host);
@@ -242,34 +246,34 @@ fn look(host: &Host) {
     }
 }
 
-/// Asks that share of those that rest to sleep.
+/// Asks a share of the idle sessions to sleep, the least recently used first.
 fn relieve(host: &Host, share: f64) {
     if share.is_finite() && share > 0.0 {
         let resting = resting(host);
-        // A share of something is at least one.
+        // Rounded up, so that a share above 0 is at least one session.
         let count = (resting.len() as f64 * share.min(1.0)).ceil() as usize;
         put_to_sleep(resting, count);
     }
 }
 
-/// Asks those that were used longest ago to sleep until so many are left awake. Gives how many were asked.
+/// Asks the least recently used idle sessions to sleep, so that `keep` stay awake. Returns how many were asked.
 pub(crate) fn shed(host: &Host, keep: usize) -> usize {
     put_to_sleep(resting(host), host.slots.awake_count().saturating_sub(keep))
 }
 
-/// Asks so many of those to sleep, where there are so many. Gives how many were asked.
+/// Asks the first `count` of these sessions to sleep. Returns how many were asked.
 fn put_to_sleep(resting: Vec<(Resting, Arc<Slot>)>, count: usize) -> usize {
     resting.into_iter().take(count).map(|(_, slot)| slot.passivate(Slept::default())).count()
 }
 
-/// The sessions' supervisor went down: what it had in the middle of something goes on under the next.
+/// Wakes the sessions that went down with their supervisor while work was open. They go on under its next incarnation.
 fn wake_cut_off(host: &Arc<Host>) {
     for id in host.slots.take_cut_off() {
         host.slots.slot(host, &id).rouse();
     }
 }
 
-/// Notes all that are parked.
+/// Records all sessions that their supervisor has parked.
 async fn note_parked(host: &Arc<Host>, sessions: &SupervisorHandle) {
     let children = sessions.which_children().await.unwrap_or_default();
     for child in children.iter().filter(|child| child.status == Status::Parked) {
@@ -277,14 +281,15 @@ async fn note_parked(host: &Arc<Host>, sessions: &SupervisorHandle) {
     }
 }
 
-/// A parked session answers that it is parked, instead of letting its senders wait; and it is written down, so that the
-/// next runtime leaves it alone, too.
+/// Records one parked session, unless it is recorded. Its slot then refuses senders as parked instead of letting them wait, and the
+/// store records it, so that the next runtime leaves the session alone as well.
 async fn note_one_parked(host: &Arc<Host>, sessions: &SupervisorHandle, id: &str) {
     let Ok(session) = id.parse::<SessionId>() else { return };
     if host.slots.why_parked(&session).is_some() {
         return;
     }
-    // Read before its supervisor is asked: an incarnation that begins behind the answer was let go meanwhile.
+    // Read before the supervisor is asked: if a later incarnation has begun, the session was unparked meanwhile, and `park` does
+    // nothing.
     let incarnation = host.slots.newest_incarnation(&session);
     let child = sessions.which_child(id).await;
     let Some(child) = child.ok().filter(|child| child.status == Status::Parked) else { return };

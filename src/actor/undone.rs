@@ -1,4 +1,7 @@
-//! Clean-up that failed when the store was opened, in words for an operator.
+//! [`LeftUndone`]: a clean-up that failed when the store was opened, told to an operator with what to do about it.
+//!
+//! This file only shows it, on the tape store's node and to the host. It repairs nothing and reads no disk: a failed clean-up is
+//! tried again at the next start, and when a session that it is about is opened.
 
 use std::fmt;
 
@@ -10,11 +13,11 @@ use crate::{
     tape::TapeError,
 };
 
-/// The phase of a tape store with something left undone.
+/// The phase of the tape store's node while a clean-up is left undone.
 pub(crate) const UNDONE: &str = "undone";
 
-/// Something that a dead runtime left behind, and that could not be cleaned up when the store was opened. All sessions that it is
-/// not about are there.
+/// Something that a dead runtime left behind, and that could not be cleaned up when the store was opened. Sessions that it is not
+/// about are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeftUndone {
@@ -50,12 +53,12 @@ impl fmt::Display for LeftUndone {
     }
 }
 
-/// What this runtime found and could not clean up.
+/// All clean-ups that failed when this runtime opened its store.
 pub(crate) fn left_undone(host: &Host) -> impl Iterator<Item = LeftUndone> + '_ {
     host.store.undone().map(LeftUndone::of)
 }
 
-/// Shows on the tape store's node what was left undone; that it does nothing, where nothing was.
+/// Shows on the tape store's node what was left undone. If nothing was, shows the node as idle.
 pub(crate) fn show_undone(host: &Host, node: &NodeState) {
     let mut undone = left_undone(host);
     let Some(LeftUndone { what, .. }) = undone.next() else { return node.idle() };

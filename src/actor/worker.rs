@@ -1,7 +1,13 @@
-//! The workers of a session: one model request, or one tool call, as a tracked task that reports by message.
+//! The workers of a session: each carries out one model request or one tool call, as a tracked task that reports to the slot.
 //!
-//! A worker catches panics, ends calls that hang, and reports exactly once. It never touches the state. When its session's
-//! incarnation ends, the worker ends at once, with every process that its call started.
+//! A worker catches panics and ends a call that hangs: limit, [`GRACE`], then it is dropped. It reports once, when nothing of it is
+//! left, with three exceptions. A killed worker reports nothing: its incarnation has ended, or its ticket is closed. A dropped call
+//! that blocks its thread reports that it is still running. A request that was cut and blocks its thread is reported for after a
+//! second, and may report itself later: the first report of a ticket counts.
+//!
+//! A worker never touches the state or the tape. A change must keep that every worker that is not killed reports, also after a
+//! panic: a missing report would hold its turn open for ever. When the incarnation ends, its workers are dropped at their next
+//! await, with the processes that their calls started.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -27,13 +33,13 @@ use crate::{
     words::message::{ErrorReason, ModelRef},
 };
 
-/// How long a call that was told to stop may tidy up (design §5).
+/// How long a call that was told to stop, or that is over its limit, may tidy up (design §5).
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a worker that was dropped may take to be gone.
+/// How long the task of a dropped request or call may take to be gone.
 const DOWN: Duration = Duration::from_secs(1);
 
-/// Where a worker belongs.
+/// The session, incarnation and ticket that a worker belongs to.
 #[derive(Clone)]
 pub(crate) struct WorkerContext {
     pub(crate) host: Arc<Host>,
@@ -45,12 +51,12 @@ pub(crate) struct WorkerContext {
 }
 
 impl WorkerContext {
-    /// Says what came of it: once, when nothing of it is left.
+    /// Reports the outcome to the slot. Call it when nothing of the work is left; the first report of a ticket counts.
     pub(crate) fn report(&self, report: Report) {
         self.slot.report(self.incarnation, self.ticket, report);
     }
 
-    /// Shows a provisional event.
+    /// Shows a provisional event to listeners and observers.
     pub(crate) fn show(&self, sub: u32, kind: EventKind) {
         let observers = &self.host.observers;
         if !self.slot.is_heard() && !observers.watch() {
@@ -66,7 +72,7 @@ impl WorkerContext {
             step: self.step,
             kind,
         };
-        // Many come: those who listen are told of a failure at the events of the tape, and here it is only logged.
+        // No `Tell` here, because provisional events are many: a hook that fails at one is only logged.
         let event = Arc::new(event);
         observers.show(&event, || None);
         self.slot.show(event);
@@ -80,24 +86,25 @@ impl WorkerContext {
     }
 }
 
-/// A running model request. It is cut off by its token, in whichever thread that is cancelled.
+/// The handle of a running model request. Cancelling the token `stop`, from any thread, cuts the request off; dropping the handle
+/// of a request that was not cut aborts it without a report.
 pub(crate) struct RequestWorker {
-    /// Taken by [`RequestWorker::cut`], which waits for its end.
+    /// The task of the request; [`RequestWorker::cut`] takes it and waits for its end.
     task: Option<AbortOnDropHandle<()>>,
     stop: CancellationToken,
     post: WorkerContext,
 }
 
-/// What has arrived of an answer.
+/// The part of an answer that has arrived.
 #[derive(Default)]
 struct Partial {
     text: String,
-    /// Thoughts and arguments of calls: not kept of an answer that is cut off, and counted all the same.
+    /// Reasoning and arguments of calls. An answer that is cut off does not keep them, but their tokens count.
     beside: String,
 }
 
 impl RequestWorker {
-    /// Makes the request in a task of its own.
+    /// Makes the request in a task of its own. Returns `None` if no worker may start, because a stop came meanwhile.
     pub(crate) fn start(
         post: WorkerContext,
         model: ModelRef,
@@ -141,8 +148,8 @@ impl RequestWorker {
         Some(RequestWorker { task: Some(AbortOnDropHandle::new(task)), stop, post: for_cut })
     }
 
-    /// Closes the stream. What had arrived as text is reported when the request is down, so that the next one does not run
-    /// beside it; one that blocks its thread is waited for 1 s. Once; again it is nothing new.
+    /// Cuts the request off. The text that has arrived is reported when the request is down, so that the next request does not run
+    /// beside it. A request that blocks its thread is waited for at most 1 s. A second call changes nothing.
     pub(crate) fn cut(&mut self) {
         self.stop.cancel();
         let post = self.post.clone();
@@ -150,7 +157,7 @@ impl RequestWorker {
         let tasks = post.slot.tasks();
         tasks.spawn(async move {
             if tokio::time::timeout(DOWN, &mut task).await.is_err() {
-                // It is left behind, and its own report finds its ticket closed.
+                // The task is left behind. Its own report, if one comes, is the second of its ticket and does not count.
                 task.abort();
                 post.report(Report::CutOff { partial: Vec::new(), thrown_away: 0 });
             }
@@ -194,15 +201,15 @@ async fn make(
     model.stream(request, &mut deltas).await
 }
 
-/// A running tool call.
+/// The handle of a running tool call. Dropping it ends the call without a report.
 pub(crate) struct CallWorker {
     stop: CancellationToken,
-    /// Ends it without a report.
+    /// Ends the call without a report when the handle is dropped.
     _kill: DropGuard,
 }
 
 impl CallWorker {
-    /// Carries out the call in a task of its own.
+    /// Carries out the call in a task of its own. Returns `None` if no worker may start, because a stop came meanwhile.
     pub(crate) fn start(
         post: WorkerContext,
         call: HookCall,
@@ -224,22 +231,22 @@ impl CallWorker {
                 fault!(post.host.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
             };
-            // What of a tool is asked beside its run may panic too; a worker that does not report would hold its turn for ever.
+            // The tool's other functions may panic too, and a worker that does not report would hold its turn open for ever.
             let made = tokio::select! {
                 made = AssertUnwindSafe(made).catch_unwind() => made,
-                // The session's incarnation ended: nobody waits for a report.
+                // The incarnation ended, or the ticket is closed: nobody waits for a report.
                 () = kill.cancelled() => return,
             };
             let mut result = made.unwrap_or_else(|panic| crashed(&*panic));
             drop(node);
-            // Here and not from the tool, so that neither a hook nor a limit nor a panic loses it.
+            // Taken here and not from the tool's result, so that no hook, limit or panic loses the changes.
             result.changes = changes.take().map(Box::new);
             post.report(Report::Returned { result });
         });
         Some(worker)
     }
 
-    /// Tells the call to stop. Its report follows when it is down.
+    /// Tells the call to stop. Its report follows when the call is down.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
@@ -250,7 +257,7 @@ impl CallWorker {
     }
 }
 
-/// What a call's context is made of, beside its worker's post.
+/// The parts of a call's [`ToolContext`] that come from the session's state.
 pub(crate) struct CallContext {
     pub(crate) key: String,
     pub(crate) workspace: Arc<std::path::PathBuf>,
@@ -295,7 +302,7 @@ impl CallContext {
     }
 }
 
-/// Runs gates, tool and pipes.
+/// Runs the gates, the tool and the pipes of a call, and bounds the result.
 async fn run(post: &WorkerContext, call: HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
     let failed = |failure| post.hook_failed(failure);
     let blocked = tokio::select! {
@@ -316,7 +323,7 @@ async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, c
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();
     let cancel = context.cancel.clone();
-    // A task of its own, so that a panic, and code that never awaits, stay in it.
+    // A task of its own contains a panic, and code that never awaits.
     let task = post.slot.tasks().spawn(async move { tool.run(arguments, &context).await });
     let mut task = AbortOnDropHandle::new(task);
     let why = tokio::select! {

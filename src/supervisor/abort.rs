@@ -1,6 +1,6 @@
-//! Supervision needs panics that unwind; a program that was built otherwise is refused.
+//! Refuses to supervise in a program that was built with `panic = "abort"`: supervision needs panics that unwind.
 //!
-//! This file stands alone (it uses nothing but `std`), so that a test can build it with `panic = "abort"` and see it refuse.
+//! This file must use nothing but `std`, so that a test can build it alone with `panic = "abort"` and see it refuse.
 
 /// The program was built so that a panic ends the whole process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,23 +1,27 @@
-//! Administrative calls to a supervisor: their results and errors.
+//! The results and errors of administrative calls to a supervisor.
+//!
+//! An error comes at once, if the call changed nothing, or later, if the child did not reach the state that was asked for:
+//! `StartFailed`, `Stopped`, `Unkillable`, `ShuttingDown` and `Gone` may. Hosts match on these variants: a change must not give one
+//! a second meaning.
 
 use std::sync::Arc;
 
 use crate::supervisor::{exit::ExitReason, spec::BadSpec};
 
-/// What an administrative call did.
+/// The result of an administrative call that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The child runs.
     Started,
-    /// The child runs, and this is what its start had to say.
+    /// The child runs, and its start had this word.
     StartedWith(Arc<str>),
-    /// The child said at its start that there is nothing for it to do.
+    /// The child has nothing to do, and did not start ([`Start::ignore`](crate::supervisor::Start::ignore)).
     Ignored,
-    /// It is as it was asked to be.
+    /// The child is in the state that was asked for.
     Ok,
 }
 
-/// Why an administrative call did nothing.
+/// Why an administrative call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
@@ -42,7 +46,7 @@ pub enum AdminError {
     /// The child is not parked.
     #[error("the child is not parked")]
     NotParked,
-    /// A dynamic supervisor has all the children it may have.
+    /// A dynamic supervisor has reached its limit of children.
     #[error("the limit of {max} children is reached")]
     MaxChildren {
         /// The most there may be.

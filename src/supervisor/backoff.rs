@@ -1,4 +1,7 @@
-//! How long to wait before a restart.
+//! How long to wait before a restart: an exponential back-off with jitter.
+//!
+//! Functions of values: the chance comes from a seeded stream ([`Chance`]), and no clock is read, so the planner stays pure. Any
+//! setting, also `NaN` or a maximum below the minimum, must give a wait and never a panic.
 
 use std::time::Duration;
 
@@ -7,7 +10,7 @@ use std::time::Duration;
 pub struct Backoff {
     /// The first wait.
     pub min: Duration,
-    /// No wait is longer.
+    /// The longest wait.
     pub max: Duration,
     /// Each wait is this many times the one before; below 1 counts as 1.
     pub factor: f64,
@@ -42,7 +45,7 @@ impl Backoff {
     }
 }
 
-/// A stream of numbers from 0 to 1 that is the same for the same seed (splitmix64).
+/// A stream of numbers from 0 to 1; the same seed gives the same stream (splitmix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 

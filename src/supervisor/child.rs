@@ -1,4 +1,8 @@
-//! A child that is an async function of the host.
+//! A child that is an async function of the host: its context, its start, and the actor that runs the function as a task.
+//!
+//! The actor answers while the function runs. A stop cancels [`ChildContext::stopping`] and waits for the function; a kill drops
+//! the function at its next await. Two runs of the function must never overlap: the task is in a tracker that the supervisor waits
+//! for without a limit, so a new incarnation starts only when the task has ended.
 
 use std::{fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
@@ -14,7 +18,7 @@ use crate::supervisor::{
     shell::{Behaviour, Context, ExitError, Init},
 };
 
-/// What a host's child knows about itself.
+/// What a host's child is given at its start: its stop signal, its node and its incarnation.
 #[derive(Clone, Debug)]
 pub struct ChildContext {
     stop: CancellationToken,
@@ -50,10 +54,10 @@ impl ChildContext {
 /// How a host's function ends.
 pub(crate) type HostResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// An incarnation of a child: it ends when this does.
+/// One incarnation of a child, which ends when the future does.
 type HostFuture = Pin<Box<dyn Future<Output = HostResult> + Send>>;
 
-/// What the start of a host's child found.
+/// The result of the start of a host's child.
 pub struct Start {
     future: Option<HostFuture>,
     info: Option<Arc<str>>,
@@ -71,8 +75,8 @@ impl Start {
         Start { future: None, info: None }
     }
 
-    /// With a word for whoever started it, such as the address it listens on; also shown in
-    /// [`ChildInfo`](crate::supervisor::ChildInfo). It means nothing beside [`Start::ignore`].
+    /// Adds a word for the starter, such as the address that the child listens on; also shown in
+    /// [`ChildInfo`](crate::supervisor::ChildInfo). It has no effect together with [`Start::ignore`].
     #[must_use]
     pub fn with(mut self, info: impl Into<Arc<str>>) -> Start {
         self.info = Some(info.into());
@@ -86,20 +90,20 @@ impl fmt::Debug for Start {
     }
 }
 
-/// How a host's start ends.
+/// The result of a host's start function.
 type StartResult = Result<Start, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A host's start.
+/// A host's start function.
 pub(crate) type BeginFn = dyn Fn(ChildContext) -> Pin<Box<dyn Future<Output = StartResult> + Send>> + Send + Sync;
 
 /// Runs a host's function as a task of an actor, so that the actor answers while the function runs.
 pub(crate) struct HostTask {
-    /// Given away at the start: a child that is started once need not keep what its start holds.
+    /// Taken at the start, so that a child that is started once does not keep the values that its start holds.
     begin: Option<Arc<BeginFn>>,
-    /// The supervisor waits for these, so that two runs of the function never overlap.
+    /// The supervisor waits for these tasks, so that two runs of the function never overlap.
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// Ends with how the function ended.
+    /// The task of the function; its result is how the function ended.
     task: Option<AbortOnDropHandle<ExitReason>>,
 }
 
@@ -111,7 +115,7 @@ impl HostTask {
         HostTask { begin: Some(begin), tasks, stop: CancellationToken::new(), task: None }
     }
 
-    /// Waits for the end of the function, and says how it ended where that was abnormal.
+    /// Waits for the end of the function. Returns the reason if the end was abnormal.
     async fn crash(&mut self) -> Option<ExitReason> {
         let reason = self.task.take()?.await.unwrap_or(ExitReason::Cancelled);
         Some(reason).filter(ExitReason::is_abnormal)
@@ -134,7 +138,7 @@ impl Behaviour for HostTask {
                 Ok(Err(error)) => ExitReason::Error(chain(error.as_ref())),
                 Err(payload) => ExitReason::Panic(PanicReport::caught(payload.as_ref())),
             };
-            // Nobody listens any more when the actor was killed.
+            // If the actor was killed, nobody needs the message.
             let _ = mailbox.send(Finished);
             reason
         });
@@ -152,7 +156,7 @@ impl Behaviour for HostTask {
 
     async fn terminate(&mut self, _: &ExitReason, cx: &mut Context<Finished>) {
         self.stop.cancel();
-        // It was asked to stop; that it crashed over it is not lost.
+        // A crash during the stop is reported as a crash.
         if let Some(crash) = self.crash().await {
             cx.ends_as(crash);
         }

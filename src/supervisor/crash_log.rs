@@ -1,4 +1,8 @@
-//! The last crashes of a runtime, and how loudly each was reported.
+//! Keeps the last crash reports of a runtime, numbers them, and throttles how often they are logged.
+//!
+//! Every report is kept, at most [`CRASHES_KEPT`]; a node's report is logged if it is its first, second, fourth, eighth and so on,
+//! so that a child that crashes in a loop does not flood the log. Never log under the lock: a subscriber of the host may read the
+//! crashes.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +14,7 @@ const CRASHES_KEPT: usize = 256;
 /// How many different nodes the throttle of the log remembers before it forgets them all.
 const THROTTLED_MAX: usize = 4096;
 
-/// The last crashes, and how loudly each was reported.
+/// The last crash reports, and a count of crashes for each node.
 #[derive(Debug, Default)]
 pub(crate) struct CrashLog {
     inner: Lock<Kept>,
@@ -24,10 +28,10 @@ struct Kept {
 }
 
 impl CrashLog {
-    /// Keeps a report, and logs it if it is this node's first, second, fourth, eighth … Gives its number.
+    /// Keeps a report, and logs it if it is this node's first, second, fourth, eighth … Returns its number.
     pub(crate) fn add(&self, report: CrashReport) -> u64 {
         let (report, count) = self.keep(report);
-        // Not under the lock: a subscriber of the host may want to read the crashes.
+        // Not under the lock: a subscriber of the host may read the crashes.
         if is_loud(count) {
             tracing::error!(
                 supervisor = report.supervisor,
@@ -48,7 +52,7 @@ impl CrashLog {
         report.number
     }
 
-    /// Keeps a report. Gives it with its number, and how many there were of its node by now.
+    /// Keeps a report. Returns it with its number, and how many crashes of its node there were.
     pub(crate) fn keep(&self, mut report: CrashReport) -> (CrashReport, u64) {
         let mut kept = self.inner.lock();
         kept.last += 1;
@@ -72,7 +76,7 @@ impl CrashLog {
     }
 }
 
-/// Whether the log hears of a node's crash of that count.
+/// Whether a node's crash number `count` is logged.
 pub(crate) fn is_loud(count: u64) -> bool {
     count.is_power_of_two()
 }

@@ -1,8 +1,10 @@
-//! The part of a supervisor that does: it feeds the planner and carries out what that decides.
+//! The part of a supervisor that acts: it feeds events to the planner and carries out the actions that the planner decides.
 //!
-//! Its handler never waits. Starts and stops run in tasks of its own (`monitor`) and come back as messages,
-//! so it answers questions at any moment, also in the middle of a long shutdown. That an actor was joined is the only proof
-//! of its end.
+//! Starts and stops run in tasks (`monitor`) and come back as messages, so the driver answers questions at any moment, also in the
+//! middle of a long shutdown.
+//!
+//! The handler must never wait, and must decide nothing itself. A supervisor has ended for its parent only when its actor is joined
+//! and all its tasks have ended: a change that reports the end earlier would allow second copies of its children.
 
 use std::{
     collections::HashMap,
@@ -32,16 +34,16 @@ mod actions;
 mod answers;
 mod place;
 
-/// How long the tasks of a supervisor that has ended get to end.
+/// How long the tasks of an ended supervisor may take before its children are reported as left over.
 const TASKS_WAIT: Duration = Duration::from_secs(5);
 
-/// What a driver hears.
+/// The messages of a driver.
 pub(crate) enum Msg {
     Boot,
     Child(ChildId, Generation, ChildEvent),
     Start(Box<ChildSpec>, oneshot::Sender<Answer>),
     Admin(ChildId, Admin, oneshot::Sender<Answer>),
-    /// Asked when all that came before has been dealt with.
+    /// Answered after all earlier messages have been handled.
     Question(Box<dyn FnOnce(&Driver) + Send>),
     Shutdown(String),
 }
@@ -53,13 +55,18 @@ pub(crate) struct Driver {
     registry: Registry,
     node: Arc<NodeState>,
     planner: Planner,
+    /// The beginning of the planner's time.
     born: Instant,
+    /// The places of all children that the planner knows.
     places: HashMap<ChildId, Place>,
+    /// The senders of calls that have no reply yet.
     calls: HashMap<Call, oneshot::Sender<Answer>>,
     last_call: Call,
+    /// The monitors, stops and timers of the children.
     tasks: TaskTracker,
+    /// Answered once, when the first starts of all children are over.
     ready: Option<oneshot::Sender<Result<(), ExitReason>>>,
-    /// Published when the actor and its tasks are gone.
+    /// How this incarnation ends. Published when the actor is gone, at the latest [`TASKS_WAIT`] later.
     verdict: Arc<OnceLock<Down>>,
 }
 
@@ -95,7 +102,7 @@ pub(crate) async fn launch(
     let join: JoinHandle<()> = tokio::spawn(async move {
         let _ = live.join.await;
         tasks.close();
-        // What the planner left behind has had its time.
+        // Children that the planner left behind have had their time.
         let known = verdict.get().is_some_and(|down| !down.leftover.is_empty());
         let wait = if known { Duration::ZERO } else { TASKS_WAIT };
         let left = tokio::time::timeout(wait, tasks.wait()).await.is_err();
@@ -112,10 +119,10 @@ pub(crate) async fn launch(
                 tasks = tasks.len(),
                 "children of an ended supervisor are still there"
             );
-            // A root has no parent that would have to know.
+            // The receiver is gone for a root, which has no parent.
             let _ = hold.send(down.leftover);
-            // For its parent it has ended when its tasks have: they are what is left of its children, and a next incarnation
-            // would start second copies of those.
+            // For its parent the supervisor ends when these tasks have ended: they are the rest of its children, and a next
+            // incarnation would start second copies of them.
             tasks.wait().await;
         }
     });
@@ -175,7 +182,7 @@ impl Driver {
         self.on(Event::Boot { children }, cx);
     }
 
-    /// Ends the actor, when the planner has said so.
+    /// Ends the actor if the planner has decided so.
     fn leave(&mut self, cx: &mut Context<Msg>) -> Result<(), ExitError> {
         let Some(down) = self.verdict.get() else { return Ok(()) };
         if let Some(ready) = self.ready.take() {

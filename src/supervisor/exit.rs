@@ -1,7 +1,8 @@
-//! How a process ended.
+//! [`ExitReason`]: how a process ended, and whether that end was abnormal.
 //!
-//! A restart type looks at one question only: was it abnormal? Everything but [`ExitReason::Normal`] and
-//! [`ExitReason::Shutdown`] is, also a kill.
+//! A restart type asks one question only: was the end abnormal? Every reason but [`ExitReason::Normal`] and
+//! [`ExitReason::Shutdown`] is abnormal, also a kill: a change to [`ExitReason::is_abnormal`] changes which children are restarted.
+//! Reasons are JSON that hosts read, so the names of the variants are a promise.
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ pub enum ExitReason {
     Normal,
     /// It was asked to stop and did, or it ended with this word of its own.
     Shutdown(String),
-    /// It was killed: it did not stop in time, or nobody waited for it to.
+    /// It was killed: it did not stop in time, or it was to be stopped without a wait.
     Killed,
     /// Its code panicked.
     Panic(PanicReport),
@@ -39,7 +40,7 @@ impl ExitReason {
         !matches!(self, ExitReason::Normal | ExitReason::Shutdown(_))
     }
 
-    /// The words of a chain of causes, without a heading for each failed start in it.
+    /// The text for a chain of causes, without a "failed to start" for each failed start in it.
     pub(crate) fn cause(&self) -> String {
         match self {
             ExitReason::StartFailed(text) => text.clone(),
@@ -66,9 +67,9 @@ impl fmt::Display for ExitReason {
 /// What is known about a panic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PanicReport {
-    /// What the panic said.
+    /// The text of the panic.
     pub text: String,
-    /// File, line and column. Known only where the host has opted in, see [`PanicReport::place`].
+    /// File, line and column. Known only if the host has opted in, see [`PanicReport::place`].
     pub location: Option<String>,
     /// The kind of message that was in hand.
     pub message: Option<String>,
@@ -77,13 +78,13 @@ pub struct PanicReport {
 }
 
 impl PanicReport {
-    /// Where it happened, or `unknown`: where is known only after [`locate_panics`](crate::supervisor::locate_panics).
+    /// The place of the panic, or `unknown`. It is known only after [`locate_panics`](crate::supervisor::locate_panics).
     #[must_use]
     pub fn place(&self) -> &str {
         self.location.as_deref().unwrap_or("unknown")
     }
 
-    /// What is known of a panic that this thread has just caught.
+    /// The report of a panic that this thread has just caught. Call it on that thread, or the place is lost.
     pub(crate) fn caught(payload: &(dyn std::any::Any + Send)) -> PanicReport {
         PanicReport { text: panic_text(payload), location: last_location(), ..PanicReport::default() }
     }
@@ -117,6 +118,6 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 pub struct Down {
     /// Why.
     pub reason: ExitReason,
-    /// The children that were still there although they were killed, by their ids from here down: `sessions/4711`.
+    /// The children that were still there although they were killed, by their path below the supervisor: `sessions/4711`.
     pub leftover: Vec<String>,
 }

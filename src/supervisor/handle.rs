@@ -1,4 +1,8 @@
-//! The handle of a supervisor: every call that others may make.
+//! The handle of a supervisor: every call that others may make to it.
+//!
+//! A handle stays valid over restarts of the supervisor, and answers [`AdminError::Gone`] while there is none. Dropping a call's
+//! future does not take the call back. Calls of one kind have their own bound ([`CALLS_WAITING`]), so that children slow to start
+//! keep nobody from asking or stopping: a new call must take a permit of its kind.
 
 use std::{fmt, sync::Arc};
 
@@ -18,11 +22,11 @@ use crate::{
     },
 };
 
-/// How many calls of one kind may wait for one supervisor; further ones wait outside.
+/// How many calls of one kind may wait in one supervisor. Further calls wait for a permit.
 const CALLS_WAITING: usize = 256;
 
-/// A supervisor, to be asked and told things. Cheap to clone; it stays valid when the supervisor is restarted, and answers
-/// [`AdminError::Gone`] while there is none. Dropping it changes nothing.
+/// A handle to a supervisor. Cheap to clone; it stays valid when the supervisor is restarted, and answers [`AdminError::Gone`]
+/// while there is none. Dropping it changes nothing.
 #[derive(Clone)]
 pub struct SupervisorHandle {
     pub(crate) shared: Arc<Shared>,
@@ -34,14 +38,14 @@ impl fmt::Debug for SupervisorHandle {
     }
 }
 
-/// What the incarnations of one supervisor and its handles have in common.
+/// The state that the incarnations of one supervisor share with its handles.
 pub(crate) struct Shared {
     pub(crate) id: ChildId,
     pub(crate) mailbox: Lock<Option<Mailbox<Msg>>>,
     /// How the last incarnation ended; `None` while there is one, and before the first.
     pub(crate) down: watch::Sender<Option<Down>>,
-    /// Calls that wait for a child to be up, for one to be down, and for nothing but the answer: each kind has its own
-    /// room, so that children slow to start keep nobody from looking, or from stopping them.
+    /// The permits of calls that wait for a child to be up, for a child to be down, and for the answer only. Each kind has its own,
+    /// so that children slow to start keep nobody from asking, or from stopping them.
     ups: Semaphore,
     downs: Semaphore,
     questions: Semaphore,
@@ -79,7 +83,7 @@ pub struct ChildInfo {
     pub kind: ChildKind,
     /// When it is started again.
     pub restart: Restart,
-    /// What it is.
+    /// Its status.
     pub status: Status,
     /// Whether it is on its way up again after a crash.
     pub restarting: bool,
@@ -87,7 +91,7 @@ pub struct ChildInfo {
     pub incarnation: u64,
     /// Restarts after crashes, in all.
     pub restarts: u64,
-    /// What its last start had to say, see [`Start::with`](crate::supervisor::Start::with).
+    /// The word that its last start had, see [`Start::with`](crate::supervisor::Start::with).
     pub info: Option<Arc<str>>,
     /// Its node.
     pub node: Arc<NodeState>,
@@ -96,18 +100,18 @@ pub struct ChildInfo {
 /// How many children there are; OTP's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All that are known.
+    /// All known children.
     pub specs: usize,
-    /// Those that are up.
+    /// The children that are up, stopping or unkillable.
     pub active: usize,
-    /// Those known that are supervisors.
+    /// The known children that are supervisors.
     pub supervisors: usize,
-    /// Those known that are workers.
+    /// The known children that are workers.
     pub workers: usize,
 }
 
 impl SupervisorHandle {
-    /// Adds a child and starts it. Returns when it has started, or could not; then it is not kept.
+    /// Adds a child and starts it. Returns when the child has started, or could not start; then the child is not kept.
     ///
     /// Dropping the future does not take the child back. The same is true of the other calls.
     pub async fn start_child(&self, spec: ChildSpec) -> Result<Done, AdminError> {
@@ -115,7 +119,7 @@ impl SupervisorHandle {
     }
 
     /// Stops a child and returns when it is down; it is not started again by itself. Its spec is kept, unless it is
-    /// temporary or dynamic. Stopping what is stopped is fine.
+    /// temporary or dynamic. Stopping a stopped child is fine.
     pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
         self.admin(id.into(), Admin::Terminate).await
     }
@@ -125,7 +129,7 @@ impl SupervisorHandle {
         self.admin(id.into(), Admin::Restart).await
     }
 
-    /// Starts a child afresh, whatever it is doing: it is stopped first if it runs. This counts for no budget, and
+    /// Starts a child afresh, whatever it is doing: it is stopped first if it runs. This counts against no restart budget, and
     /// forgets its crashes if it was waiting or parked.
     pub async fn recycle_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
         self.admin(id.into(), Admin::Recycle).await
@@ -157,7 +161,7 @@ impl SupervisorHandle {
         self.ask(move |driver| driver.which_one(&id)).await?.ok_or(AdminError::NotFound)
     }
 
-    /// Kills the supervisor, as nobody outside can.
+    /// Kills the supervisor; only tests can.
     #[cfg(test)]
     pub(crate) fn kill(&self) {
         if let Some(mailbox) = &*self.shared.mailbox.lock() {
@@ -176,18 +180,18 @@ impl SupervisorHandle {
         self.ask(Driver::count).await
     }
 
-    /// Returns when it has dealt with all that it was asked before.
+    /// Returns when the supervisor has handled all earlier messages.
     pub(crate) async fn ping(&self) -> Result<(), AdminError> {
         self.ask(|_| ()).await
     }
 
     /// Asks the supervisor to stop its children and end, and returns at once. Asking twice is fine.
     pub fn request_shutdown(&self) {
-        // Where nobody is there, it is down already.
+        // Without a mailbox the supervisor is down already.
         let _ = self.shared.send(Msg::Shutdown("shutdown".to_owned()));
     }
 
-    /// Stops the children and the supervisor, and returns when nothing of them is left, but for what the answer names.
+    /// Stops the children and the supervisor, and returns when nothing of them is left except the children that the answer names.
     ///
     /// It may be called many times and side by side. A child that calls this waits for itself: it is killed when its
     /// shutdown time is over (never, with [`Shutdown::Infinity`](crate::supervisor::Shutdown)), so it should call
@@ -219,7 +223,7 @@ impl SupervisorHandle {
         &self,
         question: impl FnOnce(&Driver) -> T + Send + 'static,
     ) -> Result<T, AdminError> {
-        // Nobody has to wait for an answer until it comes.
+        // The caller may have dropped its receiver.
         let msg = |reply: oneshot::Sender<T>| Msg::Question(Box::new(move |driver| drop(reply.send(question(driver)))));
         self.call(&self.shared.questions, msg).await
     }

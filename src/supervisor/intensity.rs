@@ -1,4 +1,7 @@
-//! How many restarts are too many: a sliding window of instants.
+//! How many restarts are too many: a sliding window over the times of restarts.
+//!
+//! A plain value without a clock: the caller gives times, which must never go back. A window stays small: it keeps at most `max +
+//! 1` restarts, or one for each child.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,7 +10,7 @@ use std::{collections::VecDeque, time::Duration};
 /// A restart that happened exactly `period` ago still counts, as in OTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intensity {
-    /// How many restarts are still fine. 0 means that the first crash is too many.
+    /// How many restarts are allowed. 0 means that the first crash is too many.
     pub max: u32,
     /// The length of the window.
     pub period: Duration,
@@ -28,16 +31,16 @@ impl Default for Intensity {
     }
 }
 
-/// The restarts that still count. Times are measured from one common beginning and never go back.
+/// The restarts that still count. Their times are measured from one common beginning and never go back.
 ///
-/// Each restart carries who restarted, so that a window can also count distinct children.
+/// Each restart carries the key of its child, so that a window can also count different children.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     restarts: VecDeque<(Duration, u64)>,
 }
 
 impl Window {
-    /// Forgets what is older than the period.
+    /// Forgets the restarts that are older than the period.
     pub(crate) fn slide(&mut self, intensity: Intensity, now: Duration) {
         let since = now.saturating_sub(intensity.period);
         while self.restarts.front().is_some_and(|(at, _)| *at < since) {
@@ -45,10 +48,10 @@ impl Window {
         }
     }
 
-    /// Notes one restart and says how many are in the window now.
+    /// Adds one restart, and returns how many are in the window now.
     pub(crate) fn add(&mut self, intensity: Intensity, now: Duration) -> u32 {
         self.slide(intensity, now);
-        // More than `max + 1` never changes the answer, so a caller who goes on regardless cannot make this grow.
+        // More than `max + 1` never changes the answer, so the window does not grow if the caller goes on after exhaustion.
         if self.restarts.len() > intensity.max as usize {
             self.restarts.pop_front();
         }
@@ -56,7 +59,7 @@ impl Window {
         self.len()
     }
 
-    /// Notes one restart of `who` and says how many different children are in the window now.
+    /// Adds one restart of child `who`, and returns how many different children are in the window now.
     pub(crate) fn add_distinct(&mut self, intensity: Intensity, now: Duration, who: u64) -> u32 {
         self.slide(intensity, now);
         self.restarts.retain(|(_, other)| *other != who);

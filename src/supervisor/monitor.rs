@@ -1,5 +1,10 @@
-//! The two tasks that wait on behalf of a driver, so that the driver itself never does: one minds a child from its start
-//! to the end of its last worker, the other stops it.
+//! The two tasks that wait on behalf of a driver, so that the driver itself never waits: [`watch()`] minds a child from its start
+//! to the end of its last worker, and [`stop`] stops it.
+//!
+//! `watch` reports one end for each start, when the child is gone: ignored, failed, or exited. Only the join proves that an actor
+//! is gone, so an end must not be reported before it; otherwise the planner would start a second copy. `stop` ends within the
+//! child's shutdown time plus [`KILL_WAIT`] for the kill, and the same for a start that is still under way; with
+//! `Shutdown::Infinity` it waits for the child.
 
 use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
@@ -15,20 +20,20 @@ use crate::supervisor::{
     watch::Happening,
 };
 
-/// How long a killed child gets to be gone. It needs none unless it is in code that never awaits.
+/// How long a killed child may take to be gone. It is gone at once unless it is in code that does not await.
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(1);
 
-/// Where one incarnation of a child is in its life.
+/// The stage of life of one incarnation of a child.
 #[derive(Clone)]
 pub(crate) enum Stage {
     Starting,
     Up(Running),
-    /// It has ended, but things of it are still there: these, by name.
+    /// It has ended, but these children of it, by name, are still there.
     Held(Vec<String>),
     Gone,
 }
 
-/// What a minder is given.
+/// The arguments of [`watch()`].
 pub(crate) struct StartArgs {
     pub(crate) spawn: SpawnArgs,
     pub(crate) start: StartFn,
@@ -38,15 +43,15 @@ pub(crate) struct StartArgs {
     pub(crate) workers: Option<Workers>,
 }
 
-/// The tasks that have to be gone before the child's next incarnation.
+/// The tasks that must be gone before the child's next incarnation starts.
 #[derive(Clone)]
 pub(crate) struct Workers {
     pub(crate) tasks: TaskTracker,
-    /// After this long the child goes on without them; `None` waits for ever.
+    /// The longest wait, after which the next incarnation starts without them; `None` waits for ever.
     pub(crate) wait: Option<Duration>,
 }
 
-/// Starts a child and waits for its end, and tells each step.
+/// Starts a child, waits for its end and the end of its workers, and reports each step.
 pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
     let StartArgs { spawn, start, start_timeout, cancel, stage, workers } = args;
     let (registry, node) = (spawn.registry.clone(), spawn.node.clone());
@@ -75,7 +80,7 @@ pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
     };
     stage.send_replace(Stage::Up(running.clone()));
     let failed = match ready {
-        // Its stop has come while its start was in code that does not await: it never was to be up.
+        // The stop came while the start was in code that does not await: the child does not count as up.
         _ if cancel.is_cancelled() => {
             running.kill();
             Some(ExitReason::Cancelled)
@@ -94,8 +99,8 @@ pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
     if failed.is_none() {
         tell(ChildEvent::Started(info));
     }
-    // Only the join proves that the old state is gone. An error there is a state that panicked when it was dropped; gone it
-    // is.
+    // Only the join proves that the old state is gone. A join error means that the state panicked when it was dropped; it is gone
+    // as well.
     let held = async {
         match held {
             Some(held) => held.await,
@@ -124,13 +129,13 @@ pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
     tell(ChildEvent::Exited(last_word.reason(&joined)));
 }
 
-/// Waits for the workers, and says that all is gone.
+/// Waits for the workers, sets the stage to `Gone`, and returns how many workers are left.
 async fn gone(stage: &watch::Sender<Stage>, workers: Option<Workers>) -> usize {
     let Some(Workers { tasks, wait }) = workers else {
         stage.send_replace(Stage::Gone);
         return 0;
     };
-    // Where the wait has an end the child itself counts as gone; where it has none, these tasks are the child.
+    // If the wait has a limit, the child itself counts as gone now. If it has none, these tasks are the child.
     if wait.is_some() {
         stage.send_replace(Stage::Gone);
     }
@@ -142,10 +147,11 @@ async fn gone(stage: &watch::Sender<Stage>, workers: Option<Workers>) -> usize {
     left
 }
 
-/// Stops a child in the way its spec says. False where it is still there although it was killed, and nobody has said so.
+/// Stops a child in the way that its spec says. Returns `false` if it is still there although it was killed, and `watch` has not
+/// reported that.
 pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: CancellationToken, shutdown: Shutdown) -> bool {
     if matches!(*stage.borrow(), Stage::Starting) {
-        // A start that is still on its way is dropped; nothing of it is worth waiting for.
+        // A start that is still under way is dropped; nothing of it is worth waiting for.
         cancel.cancel();
         let past = stage.wait_for(|stage| !matches!(stage, Stage::Starting));
         if timeout(KILL_WAIT, past).await.is_err() {
@@ -156,7 +162,7 @@ pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: Cancellation
         Stage::Up(running) => running.clone(),
         Stage::Starting | Stage::Held(_) | Stage::Gone => return true,
     };
-    // An error means that the minder is gone, and it goes last.
+    // An error means that `watch` has ended, and it ends after the child.
     let mut ended = async || {
         let _ = stage.wait_for(|stage| matches!(stage, Stage::Held(_) | Stage::Gone)).await;
     };
@@ -175,7 +181,7 @@ pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: Cancellation
     timeout(KILL_WAIT, ended()).await.is_ok()
 }
 
-/// A future with a limit, where there is one.
+/// Awaits a future, with a limit if there is one; `None` if the time is up.
 async fn limited<F: Future>(limit: Option<Duration>, future: F) -> Option<F::Output> {
     match limit {
         Some(limit) => timeout(limit, future).await.ok(),

@@ -1,7 +1,10 @@
 //! The state of one node of the tree, readable without asking the node.
 //!
-//! It belongs to a child's place in its supervisor and not to one incarnation: it outlives crashes and counts them.
-//! Writing never waits for a reader for longer than a few copies take, so a stuck or flooded actor stays visible.
+//! It belongs to a child's place in its supervisor and not to one incarnation: it outlives crashes and counts them. The node, the
+//! shell that runs it, its supervisor, and senders (the depth of its inbox) write it; the tree, traces and crash reports read it.
+//!
+//! One small mutex guards it. Hold that only for a few copies, so that a stuck or flooded actor stays visible; take no other lock
+//! under it. The closures given to `take_up` and `present` run under it: they must be quick and must not touch the node.
 
 use std::{
     collections::VecDeque,
@@ -26,42 +29,46 @@ use crate::{
     words::ids::Millis,
 };
 
-/// What a node says about itself. Nothing here is taken back by a reader.
+/// The state of one node. Reading it changes nothing.
 pub struct NodeState {
     pub(super) key: u64,
     pub(super) id: Arc<str>,
     pub(super) path: Arc<str>,
     pub(super) kind: &'static str,
-    /// Who supervises it, or what it works for; never changes.
+    /// The key of its supervisor, or of the actor that it works for; never changes.
     pub(crate) owner: Option<u64>,
     pub(crate) place: Place,
     pub(super) shelf: Weak<Shelf>,
-    /// Where it is a supervisor: how to ask it things.
+    /// The handle for questions, if the node is a supervisor.
     pub(super) admin: OnceLock<SupervisorHandle>,
     pub(super) words: Lock<Words>,
 }
 
 /// The part of a node that changes.
 ///
-/// What it did last stays when its incarnation ends, to be read after that.
+/// After the end of an incarnation, the last phase, text and payload stay and can be read.
 #[derive(Default)]
 pub(crate) struct Words {
     pub(super) status: Status,
+    /// One word for what it does.
     pub(super) phase: Option<&'static str>,
+    /// What it does, in a few words, and since when.
     pub(super) doing: Option<(String, Instant)>,
+    /// The kind of message in hand, and since when.
     pub(super) in_hand: Option<(&'static str, Instant)>,
     pub(super) started_at: Option<(Millis, Instant)>,
     pub(super) last_exit: Option<(ExitReason, Instant)>,
     pub(super) payload: NodePayload,
-    /// Under which node it is shown, where that is not its owner.
+    /// The key of the node under which it is shown, if that is not its owner.
     pub(super) shown_under: Option<u64>,
-    /// Its ring keeps what is said, too.
+    /// Whether its ring keeps content as well.
     pub(super) in_full: bool,
     pub(super) ring: Ring,
+    /// How many messages it has handled, in all incarnations.
     pub(super) handled: u64,
-    /// What it says waits.
+    /// How much waits, by its own count.
     waiting: usize,
-    /// What others have put in, and it has not answered.
+    /// How much others have put in that it has not answered.
     inbox: usize,
     pub(super) depth_peak: u64,
     pub(super) rejected: u64,
@@ -76,24 +83,24 @@ pub(crate) struct Words {
 pub(crate) enum Place {
     /// Under a supervisor, or as the root.
     Process,
-    /// A task of its owner, whom it does not outlive.
+    /// A task of its owner.
     Task,
 }
 
-/// What a node presents of itself in one go.
+/// The facts that a node shows about itself after a piece of work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Presented {
     /// One word for what it does.
     pub(crate) phase: &'static str,
     /// The same in a few words; `None` while it does nothing in particular.
     pub(crate) doing: Option<String>,
-    /// What the phase is about, where that has a number: the turn.
+    /// The number of what the phase is about, if there is one: the turn.
     pub(crate) number: Option<u64>,
     pub(crate) waiting: usize,
 }
 
 impl NodeState {
-    /// Names the node within its runtime, for as long as the node is there.
+    /// The key of the node: unique within its runtime, for as long as the node exists.
     #[must_use]
     pub fn key(&self) -> u64 {
         self.key
@@ -117,7 +124,7 @@ impl NodeState {
         self.kind
     }
 
-    /// What it is.
+    /// Its status.
     #[must_use]
     pub fn status(&self) -> Status {
         self.words().status
@@ -135,7 +142,7 @@ impl NodeState {
         self.words().last_exit.as_ref().map(|(reason, _)| reason.clone())
     }
 
-    /// Says what it does now; the clock starts anew unless it is the same as before.
+    /// Says what it does now. The time of doing it starts anew, unless the text is the same as before.
     pub fn doing(&self, what: impl Into<String>) {
         self.words().set_doing(Some(what.into()));
     }
@@ -145,30 +152,30 @@ impl NodeState {
         self.words().set_doing(None);
     }
 
-    /// Says how much waits in its queue.
+    /// Sets how much waits in its queue.
     pub fn queue(&self, depth: usize) {
         self.words().set_depth(depth, None);
     }
 
-    /// Says that its queue was full and something was turned away.
+    /// Counts one more input that was refused because its queue was full.
     pub fn rejected(&self) {
         self.words().rejected += 1;
     }
 
-    /// Puts something of its owner on the node, in place of what was there.
+    /// Puts a payload on the node, in place of the previous one.
     pub fn put(&self, payload: impl Payload) {
         self.words().payload.put(payload);
     }
 
-    /// Shows it under another node from now on, without changing who supervises it. Where that node goes, it is shown under
-    /// its supervisor again.
+    /// Shows it under another node from now on, without changing who supervises it. When that node is gone, it is shown under its
+    /// supervisor again.
     pub fn show_under(&self, parent: &NodeState) {
         self.words().shown_under = Some(parent.key);
     }
 
     // ---- for the shell, the driver and sessions ---------------------------------------------------------------------
 
-    /// It takes something in hand; `detail` is asked for only where the node is traced in full.
+    /// Notes that it takes a piece of work in hand. `detail` is called only if the node is traced in full, and under the lock.
     pub(crate) fn take_up(&self, what: &'static str, number: Option<u64>, detail: impl FnOnce() -> Option<String>) {
         let now = Instant::now();
         let mut words = self.words();
@@ -177,7 +184,7 @@ impl NodeState {
         words.ring.push(now, HappenedKind::Message, what, number, detail);
     }
 
-    /// It has work in hand, and will say of each piece what it is.
+    /// Notes that it has work in hand, and will name each piece itself.
     pub(crate) fn begin_untold(&self, what: &'static str) {
         self.words().in_hand = Some((what, Instant::now()));
     }
@@ -193,12 +200,12 @@ impl NodeState {
         self.words().in_hand.map(|(what, since)| (what, since.elapsed()))
     }
 
-    /// Others have put so much into its queue that it has not answered. Says so for it, because it may be stuck.
+    /// Sets how much others have put into its queue that it has not answered. The sender sets it, because the node may be stuck.
     pub(crate) fn inbox(&self, depth: usize) {
         self.words().set_depth(None, depth);
     }
 
-    /// All that it has to say about itself after a piece of work. `put` may change what its owner has on the node.
+    /// Sets the facts that it shows after a piece of work. `put` may change its payload, and runs under the lock.
     pub(crate) fn present(&self, presented: Presented, put: impl FnOnce(&mut NodePayload)) {
         let Presented { phase, doing, number, waiting } = presented;
         let mut words = self.words();
@@ -223,23 +230,23 @@ impl NodeState {
         words.set_status(Status::Starting);
     }
 
-    /// Its incarnation is over. What it said last is kept for whoever looks after that.
+    /// Notes the end of an incarnation. The last phase, text and payload are kept for later readers.
     pub(crate) fn died(&self, reason: &ExitReason) {
         self.words().last_exit = Some((reason.clone(), Instant::now()));
     }
 
-    /// What its supervisor knows of it.
+    /// Takes over its supervisor's view of it.
     pub(crate) fn judged(&self, view: ChildView) {
         let mut words = self.words();
         (words.restarts, words.restarts_in_window) = (view.restarts, u64::from(view.in_window));
         if !view.status.is_alive() {
-            // A start that led to nothing is no incarnation to show, either.
+            // Also after a start that failed: it gave no incarnation to show.
             (words.in_hand, words.started_at) = (None, None);
         }
         words.set_status(view.status);
     }
 
-    /// Says how to ask this supervisor things.
+    /// Sets the handle for questions to this supervisor.
     pub(crate) fn set_admin(&self, handle: SupervisorHandle) {
         // The handle is the same in every incarnation.
         let _ = self.admin.set(handle);
@@ -256,7 +263,7 @@ impl NodeState {
 }
 
 impl Words {
-    /// What waits in its queue.
+    /// How much waits in its queue.
     pub(super) fn depth(&self) -> u64 {
         (self.waiting + self.inbox) as u64
     }
@@ -281,7 +288,7 @@ impl Words {
     }
 }
 
-/// The last things that happened to it, and when.
+/// The last events of a node, each with its time.
 #[derive(Debug, Default)]
 pub(super) struct Ring(pub(super) VecDeque<(Instant, Happened)>);
 

@@ -1,19 +1,20 @@
 //! The source location of a panic, for hosts that ask for it.
 //!
-//! Only a panic hook is told of the place, and the hook belongs to the whole process; so the library sets one only when the
-//! host asks for it, and calls the one that was there before.
+//! Only a panic hook learns the location, and the hook belongs to the whole process. So the library must set one only when the host
+//! asks for it, and must call the previous hook. The location is kept in a thread-local, and read once on the thread that caught
+//! the panic.
 
 use std::{cell::RefCell, sync::Once};
 
 thread_local! {
-    /// Where the last panic of this thread happened. It is read on the same thread, by whoever catches that panic.
+    /// The location of the last panic of this thread. The code that catches the panic reads it on the same thread.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// From now on crash reports say where a panic happened. Without it they say `unknown`.
 ///
-/// Puts a hook before the process's panic hook and calls that one afterwards, so what is printed stays the same. It is the
-/// only thing in this crate that changes something for the whole process. Calling it again changes nothing.
+/// Sets a panic hook for the process that calls the previous hook afterwards, so the printed text stays the same. It is the only
+/// thing in this crate that changes something for the whole process. Calling it again changes nothing.
 ///
 /// ```
 /// tamtam::supervisor::locate_panics();
@@ -31,7 +32,7 @@ pub fn locate_panics() {
     });
 }
 
-/// Where the panic happened that this thread has just caught, where that is known. It is told once.
+/// Takes the location of the panic that this thread has just caught, if it is known.
 pub(crate) fn last_location() -> Option<String> {
     LAST.try_with(|last| last.take()).ok().flatten()
 }

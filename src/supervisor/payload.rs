@@ -1,11 +1,15 @@
-//! The payload that the owner of a node puts there, beside the facts that a supervisor knows of every node: the figures of a
-//! session, for example.
+//! The payload of a node: a value that the owner of the node puts on it, beside the facts that a supervisor knows of every node.
+//! The figures of a session are one.
+//!
+//! A payload is shown as text and as JSON, and is read back by its type. It is put and dropped under the node's lock, so an
+//! implementation must not wait, and must not touch the node. Like the rest of a node it must be free of content, because the tree
+//! is shown to anybody.
 
 use std::{any::Any, fmt, sync::Arc};
 
 use serde::{Serialize, Serializer};
 
-/// What the owner of a node puts there: shown in the tree as text and as JSON, and read back by its type.
+/// A value that the owner of a node puts on it: shown in the tree as text and as JSON, and read back by its type.
 ///
 /// ```
 /// use serde::Serialize;
@@ -31,14 +35,14 @@ use serde::{Serialize, Serializer};
 /// assert_eq!(payload.facts(), ["3 requests"]);
 /// ```
 pub trait Payload: Any + fmt::Debug + Send + Sync {
-    /// What a line of the tree says of it, each fact in a few words.
+    /// The facts for its line in the tree, each in a few words.
     fn facts(&self) -> Vec<String>;
 
-    /// The fields that it adds to the node's JSON: an object. Of anything else nothing is shown.
+    /// The fields that it adds to the node's JSON. Must be an object; any other value is not shown.
     fn fields(&self) -> serde_json::Value;
 }
 
-/// A node's payload, where its owner has put one there. Cheap to clone.
+/// The payload of a node, if its owner has put one on it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct NodePayload(Option<Arc<dyn Payload>>);
 
@@ -48,20 +52,20 @@ impl NodePayload {
         NodePayload(Some(Arc::new(payload)))
     }
 
-    /// The payload, where it is of that type.
+    /// The payload, if it is of this type.
     #[must_use]
     pub fn get<P: Payload>(&self) -> Option<&P> {
         let payload: &dyn Any = self.0.as_deref()?;
         payload.downcast_ref()
     }
 
-    /// What a line of the tree says of it; nothing where there is none.
+    /// The facts for its line in the tree; empty if there is no payload.
     #[must_use]
     pub fn facts(&self) -> Vec<String> {
         self.0.as_ref().map(|payload| payload.facts()).unwrap_or_default()
     }
 
-    /// The fields that it adds to the node's JSON; none where there is no payload.
+    /// The fields that it adds to the node's JSON; none if there is no payload.
     #[must_use]
     pub fn fields(&self) -> serde_json::Map<String, serde_json::Value> {
         match self.0.as_ref().map(|payload| payload.fields()) {
@@ -70,7 +74,7 @@ impl NodePayload {
         }
     }
 
-    /// Puts a payload there. Where nobody reads the one before, its place is used again.
+    /// Replaces the payload. Reuses the allocation of the previous one if it has the same type and no reader.
     pub(crate) fn put<P: Payload>(&mut self, payload: P) {
         let before = self.0.as_mut().and_then(Arc::get_mut);
         let before = before.and_then(|before| (before as &mut dyn Any).downcast_mut::<P>());
@@ -81,7 +85,7 @@ impl NodePayload {
     }
 }
 
-/// Equal where they show the same.
+/// Two payloads are equal if they show the same fields.
 impl PartialEq for NodePayload {
     fn eq(&self, other: &NodePayload) -> bool {
         self.fields() == other.fields()

@@ -1,4 +1,5 @@
-//! The part of a supervisor that decides: a pure state machine, without a clock, a task or chance of its own.
+//! The part of a supervisor that decides: a pure state machine. It must not read a clock, spawn a task or draw a random number: the
+//! time and the seed of its jitter come from outside.
 //!
 //! It is level-triggered. An event only edits what each child should be (`want`, `recycle`) and what it is (`status`);
 //! one [`Planner::reconcile`] then compares the two and gives the next actions:
@@ -8,8 +9,9 @@
 //! 3. else, when going down and nothing runs: exit, once;
 //! 4. else, when nothing is starting: start the first child that should run and does not.
 //!
-//! The strategies differ only in which siblings get `recycle`. Every start, stop and timer carries a generation that is
-//! never used twice; an event with another generation than its child's is old news and changes nothing.
+//! The strategies differ only in which siblings get `recycle`. Every start and timer gets a generation that is never used twice,
+//! and a stop carries the generation of its start; an event with another generation than its child's is late and changes nothing.
+//! Change what a child is or should be only through [`Planner::edit`], which keeps the sets that `reconcile` reads in step.
 //!
 //! ```text
 //!            ┌───────────── Due ─────────────┐
@@ -44,7 +46,7 @@ mod child;
 mod happened;
 mod talk;
 
-/// A number that no two starts, stops or timers of one planner share.
+/// A number that no two starts or timers of one planner share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Generation(pub(crate) u64);
 
@@ -67,17 +69,19 @@ enum Phase {
 pub(crate) struct Planner {
     rules: Rules,
     phase: Phase,
+    /// The children, in the order of starting.
     children: BTreeMap<Key, Child>,
+    /// The key of each child, by id.
     keys: HashMap<ChildId, Key>,
     next_key: Key,
     last_generation: Generation,
-    /// When the event in hand happened, and what follows from it so far.
+    /// The time of the event in hand, since the planner's beginning; and the actions that follow from it so far.
     now: Duration,
     actions: Vec<Action>,
-    /// Restarts, where exhaustion escalates; restarts of different children, where it parks.
+    /// Counts restarts if exhaustion escalates, and different children that restarted if it parks.
     window: Window,
     chance: Chance,
-    // What `reconcile` looks at, kept beside `children` by `sort_in` so that each event costs O(log n).
+    // The sets that `reconcile` looks at, kept beside `children` by `edit` so that each event costs O(log n).
     unbooted: BTreeSet<Key>,
     starting: BTreeSet<Key>,
     stopping: BTreeSet<Key>,
@@ -109,7 +113,8 @@ impl Planner {
         }
     }
 
-    /// Takes one event and gives what to do now. `now` is measured from any fixed beginning and never goes back.
+    /// Takes one event and returns the actions to carry out now. `now` is the time since any fixed beginning, and must never go
+    /// back.
     pub(crate) fn on(&mut self, event: Event, now: Duration) -> Vec<Action> {
         self.now = now;
         if self.phase == Phase::Gone {
@@ -137,7 +142,7 @@ impl Planner {
         }
     }
 
-    /// After its exit a planner only says no.
+    /// Refuses every call after the exit.
     fn refuse(&mut self, event: &Event) {
         if let Event::Start { call, .. } | Event::Admin(call, ..) | Event::Change { call, .. } = event {
             self.actions.push(Action::Reply { call: *call, answer: Err(AdminError::ShuttingDown) });
@@ -167,7 +172,7 @@ impl Planner {
         matches!(self.phase, Phase::Down(_) | Phase::Gone)
     }
 
-    /// The next actions, from what is and what should be.
+    /// Compares what each child is with what it should be, and adds the next actions.
     fn reconcile(&mut self) {
         if self.phase == Phase::Booting && self.unbooted.is_empty() {
             self.phase = Phase::Up;
@@ -193,7 +198,7 @@ impl Planner {
         self.exit_when_down();
     }
 
-    /// Whether the children before `key` are as far as they must be.
+    /// Whether `key` may start: no earlier child waits for its restart or is unkillable, unless children are independent.
     fn may_pass(&self, key: Key) -> bool {
         let alone = self.rules.kind == Kind::Ordered(Strategy::OneForOne);
         alone || self.held_back.first().is_none_or(|first| *first > key)
@@ -230,7 +235,7 @@ impl Planner {
         self.actions.push(action);
     }
 
-    /// The child does not run any more: it is forgotten, parked, or left stopped for `reconcile` to start again.
+    /// Handles a child that no longer runs: it is forgotten, parked, or left stopped for `reconcile` to start again.
     fn rest(&mut self, key: Key) {
         self.cancel_timer(key);
         let (want, forget, park) = self.edit(key, |child| {
@@ -250,7 +255,7 @@ impl Planner {
         }
     }
 
-    /// Parks a child that is stopped, until it may try again where it may.
+    /// Parks a stopped child. If the rules allow it, a timer lets a child that was parked after crashes try again.
     fn keep_parked(&mut self, key: Key, park: Park) {
         let id = self.edit(key, |child| {
             child.status = Status::Parked;
@@ -262,7 +267,7 @@ impl Planner {
         }
     }
 
-    /// Lets a child wait so long in that status.
+    /// Lets a child wait in a status, and arms the timer that ends the wait.
     fn arm(&mut self, key: Key, status: Status, after: Duration) {
         let generation = self.next_generation();
         let id = self.edit(key, |child| {
@@ -274,7 +279,7 @@ impl Planner {
         self.actions.push(Action::Arm { id, generation, after });
     }
 
-    /// Takes back the timer of a child that waits for its restart, or to be unparked.
+    /// Cancels the timer of a child that waits for its restart, or to be unparked.
     fn cancel_timer(&mut self, key: Key) {
         if let Some(child) = self.children.get_mut(&key).filter(|child| child.timed) {
             child.timed = false;
@@ -282,7 +287,7 @@ impl Planner {
         }
     }
 
-    /// Answers those who wait for this of a child.
+    /// Answers the calls that wait for a child to be up, or to be down.
     fn answer(&mut self, key: Key, what: Wait, answer: &Answer) {
         let Some(child) = self.children.get_mut(&key) else { return };
         for (call, _) in child.waiting.extract_if(.., |(_, wait)| *wait == what) {
@@ -295,7 +300,7 @@ impl Planner {
         self.actions.push(Action::Report { id, reason, crash, decision, in_window });
     }
 
-    /// Forgets a child that is stopped, and not wanted.
+    /// Forgets a child that is stopped and should not run.
     fn remove(&mut self, key: Key) {
         if let Some(child) = self.children.remove(&key) {
             self.keys.remove(&child.id);
@@ -322,7 +327,7 @@ impl Planner {
         key
     }
 
-    /// Changes a child and sorts it in anew. The key must be there.
+    /// Changes a child, and updates the sets that it belongs to. The child must exist.
     fn edit<T>(&mut self, key: Key, change: impl FnOnce(&mut Child) -> T) -> T {
         let child = self.children.get_mut(&key).expect("a key is handed round only while its child is there");
         let result = change(child);

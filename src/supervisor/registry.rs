@@ -1,7 +1,7 @@
-//! The nodes, crash reports and news of one runtime.
+//! The registry: the nodes, crash reports and tree events of one runtime.
 //!
-//! A value, never a global: two registries know nothing of each other, also where their nodes have the same ids. Reading it
-//! asks no actor and waits for none.
+//! A value, never a global: two registries know nothing of each other, even if their nodes have the same ids. Reading it must ask
+//! no actor and wait for none, so that a stuck actor is seen. Read nodes outside of the lock of the table: copy the list first.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// The nodes, crash reports and news of one runtime. Clones are the same registry.
+/// The nodes, crash reports and tree events of one runtime. Clones are the same registry.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     shelf: Arc<Shelf>,
@@ -32,11 +32,11 @@ pub struct Registry {
     pub(crate) faults: crate::fault::Faults,
 }
 
-/// Where the nodes are.
+/// The contents of a registry; nodes refer to it weakly.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     next: AtomicU64,
-    /// By key, and so in the order in which they were made.
+    /// The nodes by key, which is the order in which they were made.
     nodes: Lock<BTreeMap<u64, Arc<NodeState>>>,
     crashes: CrashLog,
     news: TreeEvents,
@@ -60,7 +60,7 @@ impl Registry {
         Registry::default()
     }
 
-    /// The same, with what happens at the crash points of its supervisors.
+    /// Sets the fault injection's plan for the crash points of its supervisors.
     #[cfg(feature = "fault-injection")]
     pub(crate) fn with_faults(mut self, faults: crate::fault::Faults) -> Registry {
         self.faults = faults;
@@ -77,16 +77,16 @@ impl Registry {
         WorkerNode(shown)
     }
 
-    /// A picture of the tree: the roots, with their children in them, in the order in which they were made.
+    /// A snapshot of the tree: the roots with their children, in the order in which they were made.
     ///
-    /// Each node is consistent in itself. A node whose parent is gone is shown under its supervisor, and as a root where that
-    /// is gone, too.
+    /// Each node is consistent in itself. A node whose parent is gone is shown under its supervisor, and as a root if the
+    /// supervisor is gone, too.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Node> {
         tree::grow(&self.nodes())
     }
 
-    /// The last things that happened to a node, oldest first; at most 32. `None` where there is no such node.
+    /// The last events of a node, oldest first; at most 32. `None` if there is no such node.
     #[must_use]
     pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
         self.find(id).map(|node| node.trace())
@@ -98,8 +98,8 @@ impl Registry {
         self.shelf.crashes.all()
     }
 
-    /// What happens from now on to one node (by its path or its id), or to all. What it is now comes first, and at once; for a
-    /// node that is not there that is all that comes.
+    /// Watches one node (by its path or its id), or all. For one node, its present state comes first, and at once; if there is no
+    /// such node, nothing follows.
     #[must_use]
     pub fn watch(&self, id: Option<&str>) -> Watch {
         // Listens before it looks, so that nothing is missed between.
@@ -116,7 +116,7 @@ impl Registry {
         self.shelf.nodes().values().cloned().collect()
     }
 
-    /// Where several have that id, the one that was made first.
+    /// The node with this path or id. If several have the id, the one that was made first.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<NodeState>> {
         let nodes = self.shelf.nodes();
         let named = nodes.values().filter(|node| node.path() == id || node.id() == id);
@@ -135,7 +135,7 @@ impl Registry {
         self.shelf.nodes().get(&key).cloned()
     }
 
-    /// A new node, in the tree until it is dropped.
+    /// A new node. It is in the tree until the returned guard is dropped.
     pub(crate) fn show(&self, owner: Option<&NodeState>, id: &str, kind: &'static str) -> Shown {
         self.show_as(Place::Process, owner, id, kind)
     }

@@ -1,10 +1,13 @@
-//! The tree as text: one node a line, with its status, crashes and work first.
+//! Renders the tree as text: one node a line, with its status and its most urgent facts first.
+//!
+//! Functions of values. Foreign text (ids of children, reasons, what a node does) must go through [`one_line`], so that it can
+//! neither break the line nor reach the terminal with control characters.
 
 use std::{fmt::Write, time::Duration};
 
 use crate::supervisor::{node_state::Status, status::Reading, tree::Node};
 
-/// How much of an exit's reason a line shows.
+/// The most characters of a foreign text that a line shows.
 const REASON_CHARS_MAX: usize = 100;
 
 /// The tree as text, one node a line.
@@ -58,14 +61,14 @@ fn list<'a>(node: &'a Node, indent: &str, lines: &mut Vec<(String, &'a Node)>) {
     }
 }
 
-/// What there is to say of a node, the most urgent first.
+/// The facts of a node, the most urgent first.
 pub(crate) fn facts(node: &Node) -> Vec<String> {
     let mut facts = Vec::new();
     if let (Reading::Busy, Some(what), Some(busy)) = (node.reading, node.busy_with, node.busy_ms) {
         facts.push(format!("BUSY with {what} for {}", span(busy)));
     }
     match (node.reading, &node.doing, node.doing_ms) {
-        // A busy one said this before it took in hand what keeps it busy.
+        // A busy node said this before it took the present message in hand.
         (Reading::PostMortem | Reading::Busy, Some(doing), _) => facts.push(format!("was at {}", one_line(doing))),
         (_, Some(doing), Some(since)) => facts.push(format!("{} for {}", one_line(doing), span(since))),
         _ => facts.extend(node.phase.filter(|_| node.reading != Reading::PostMortem).map(str::to_owned)),
@@ -93,7 +96,7 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
     facts
 }
 
-/// Text of others on one line of ours, cut where it is long.
+/// A foreign text for one line: without control characters, and cut if it is long.
 pub(crate) fn one_line(text: &str) -> String {
     let mut chars = text.chars();
     let short: String = chars.by_ref().take(REASON_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();

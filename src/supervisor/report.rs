@@ -1,4 +1,7 @@
-//! Crash reports: one struct for each abnormal exit of a child, as JSON, with the same facts each time.
+//! Crash reports: one [`CrashReport`] for each abnormal exit of a child, with the same facts each time, as JSON and as text.
+//!
+//! A report is made from the child's node, so no actor is asked. Hosts read the JSON: a change must not rename or drop a field. No
+//! content of a conversation may be in `recent` or `payload`; control characters of a reason must not reach the terminal.
 
 use std::fmt;
 
@@ -16,7 +19,7 @@ use crate::{
     words::ids::Millis,
 };
 
-/// What the supervisor did about it.
+/// What a supervisor did about the end of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -30,15 +33,15 @@ pub enum Decision {
     Park,
     /// The supervisor ends itself.
     Escalate,
-    /// It had ended as it may, and stays down.
+    /// It ended by itself, is not restarted, and stays down.
     Ended,
-    /// It was to be stopped, and is.
+    /// It was told to stop, and is down.
     Stopped,
     /// It was started by hand and could not start; the caller was told.
     Refused,
 }
 
-/// During what a child ended; the words are those of OTP's supervisor reports.
+/// The phase in which a child ended; the words are those of OTP's supervisor reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -75,17 +78,17 @@ impl fmt::Display for Context {
     }
 }
 
-/// A child's bad end: OTP's four facts (context, reason, offender, decision), and what it was at.
+/// An abnormal end of a child: OTP's four facts (context, reason, offender, decision), and what the child was doing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CrashReport {
-    /// Counts up over all crashes of the runtime, from 1.
+    /// The number of the crash. Counts up over all crashes of the runtime, from 1.
     pub number: u64,
     /// When.
     pub at: Millis,
     /// The path of the supervisor.
     pub supervisor: String,
-    /// During what.
+    /// The phase in which the child ended.
     pub context: Context,
     /// Why.
     pub reason: ExitReason,
@@ -99,24 +102,24 @@ pub struct CrashReport {
     pub message: Option<String>,
     /// How long it had been in hand, in milliseconds.
     pub in_hand_ms: Option<u64>,
-    /// What it said that it was doing, before that message.
+    /// What it was doing, by its own words, before that message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doing: Option<String>,
-    /// What its owner had put on its node, of a session its [figures](crate::runtime::SessionFigures).
+    /// The payload of its node: for a session, its [figures](crate::runtime::SessionFigures).
     #[serde(flatten)]
     pub payload: NodePayload,
-    /// What waited in its queue.
+    /// How much waited in its queue.
     pub queue: u64,
-    /// The last events, oldest first; at most 16. Kinds and numbers, nothing of what was said.
+    /// The last events, oldest first; at most 16. Kinds and numbers, no content.
     pub recent: Vec<Happened>,
     /// What the supervisor did about it.
     pub decision: Decision,
-    /// How many of its crashes count now, this one included.
+    /// How many of its crashes count now, including this one.
     pub in_window: u32,
 }
 
 impl CrashReport {
-    /// What is known of a child's end from its node; its number comes when it is kept.
+    /// Makes the report of a child's end from its node. The crash log sets the number.
     pub(crate) fn of(
         child: &NodeState,
         supervisor: &NodeState,
@@ -182,7 +185,7 @@ impl fmt::Display for CrashReport {
         writeln!(f, "crash {number} at {}", clock(self.at))?;
         writeln!(f, "  offender    {kind} {offender}, incarnation {incarnation}, under {supervisor}")?;
         writeln!(f, "  context     {context}")?;
-        // Whoever crashed wrote this; it stays on its line.
+        // The crashed code wrote this text: without control characters it stays on its line.
         writeln!(f, "  reason      {}", reason.to_string().replace(char::is_control, " "))?;
         if let ExitReason::Panic(panic) = reason {
             writeln!(f, "  location    {}", panic.place())?;

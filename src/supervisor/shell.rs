@@ -1,11 +1,13 @@
 //! The one actor of the crate: a shell that runs any [`Behaviour`].
 //!
 //! The shell catches panics itself (so it knows which message was in hand, and for how long), keeps the actor's node, and writes
-//! down how the actor ended. Whoever joins the actor reads that; where nothing was written, the actor was killed. So the supervision
-//! events of ractor are not needed, and are not listened to: by default a child's end would stop its parent. The link stays,
-//! because it ends the children of a supervisor that was killed. While `handle` runs a stop waits for it, and a kill drops it at
-//! its next await. Nothing of ractor leaves this file; a host that turns on ractor's features `async-trait` or `cluster` changes
-//! the trait for the whole build, and this is the one file that would have to follow.
+//! down how the actor ended ([`LastWord`]). The task that joins the actor reads it; if nothing was written, the actor was killed.
+//! While `handle` runs, a stop waits for it, and a kill drops it at its next await.
+//!
+//! Nothing of ractor may leave this file, and it holds the only `impl ractor::Actor`. Supervision events of ractor must stay
+//! ignored: by default a child's end would stop its parent. The link to the parent must stay, because it ends the children of a
+//! killed supervisor. Give actors no ractor names, which are global. A host that turns on ractor's features `async-trait` or
+//! `cluster` changes the trait for the whole build, and this is the one file that would have to follow.
 
 use std::{
     future::Future,
@@ -28,15 +30,15 @@ use crate::supervisor::{
     registry::Registry,
 };
 
-/// What a process does, without how it is run.
+/// The behaviour of a process: what it does, without how it is run.
 ///
 /// A handler must not await a model, a tool, a person or a slow disk: it is one step. `Err` and a panic end the actor;
-/// what can be answered is an answer and not an `Err`.
+/// a failure that a caller can be told is an answer and not an `Err`.
 pub(crate) trait Behaviour: Send + 'static {
-    /// What it can be told.
+    /// The type of its messages.
     type Msg: Send + 'static;
 
-    /// Called once before the first message; its supervisor goes on when it returns. An error here is a failed start.
+    /// Called once before the first message. The supervisor goes on when it returns. An error here is a failed start.
     fn init(&mut self, cx: &mut Context<Self::Msg>) -> impl Future<Output = Result<Init, ExitError>> + Send {
         let _ = cx;
         async { Ok(Init::Run) }
@@ -49,7 +51,7 @@ pub(crate) trait Behaviour: Send + 'static {
         cx: &mut Context<Self::Msg>,
     ) -> impl Future<Output = Result<(), ExitError>> + Send;
 
-    /// The last word, after a stop or [`Context::exit`]; not after an error, a panic or a kill. It may be killed, too.
+    /// Called last, after a stop or [`Context::exit`]; not after an error, a panic or a kill. A kill may cut it off, too.
     fn terminate(&mut self, reason: &ExitReason, cx: &mut Context<Self::Msg>) -> impl Future<Output = ()> + Send {
         let _ = (reason, cx);
         async {}
@@ -61,25 +63,25 @@ pub(crate) trait Behaviour: Send + 'static {
         "message"
     }
 
-    /// Whether it says itself, on its node, what each piece of its work is; a message of its queue is only a wake then.
+    /// Whether the behaviour itself names each piece of its work on its node. Then its messages are only wakes.
     const TELLS_ITS_WORK: bool = false;
 
-    /// Whether its handler may wait for anything. Where it may not, a wait is a panic in debug builds.
+    /// Whether the handler may wait. If not, a wait panics in debug builds.
     const MAY_WAIT: bool = true;
 
-    /// How it wants to hear that it must stop: as a message, or (`None`) not at all, then it is stopped between messages.
+    /// The message that asks it to stop. With `None` it gets no message, and is stopped between two messages.
     fn stop_message(reason: &str) -> Option<Self::Msg> {
         let _ = reason;
         None
     }
 }
 
-/// What a start found.
+/// The result of `init`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Init {
     /// It runs.
     Run,
-    /// It runs, and has a word for whoever started it.
+    /// It runs, and has a word for its starter.
     RunWith(Arc<str>),
     /// There is nothing for it to do; this is no error.
     Ignore,
@@ -95,17 +97,17 @@ impl<E: std::error::Error + 'static> From<E> for ExitError {
     }
 }
 
-/// How an actor ended, written down by the actor itself: the first word counts.
+/// How an actor ended, written by the actor itself. The first word counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastWord(Arc<OnceLock<ExitReason>>);
 
 impl LastWord {
     fn leave(&self, reason: ExitReason) {
-        // What is said after the first is a consequence of it.
+        // Any later word is a consequence of the first.
         let _ = self.0.set(reason);
     }
 
-    /// How the actor ended that has been joined. One that was killed had no time to say anything.
+    /// How a joined actor ended. A killed actor wrote nothing.
     pub(crate) fn reason(&self, joined: &Result<(), JoinError>) -> ExitReason {
         match (self.0.get(), joined) {
             (Some(reason), _) => reason.clone(),
@@ -117,8 +119,8 @@ impl LastWord {
 
 /// Where to send messages to an actor. Cheap to clone; does not keep the actor alive.
 ///
-/// The queue behind it has no bound of its own: what may come in floods goes into something bounded of the owner's, and
-/// only a wake goes through here.
+/// The queue behind it has no bound. Anything that may come in floods must go into a bounded value of the owner, and only a wake
+/// goes through here.
 pub(crate) struct Mailbox<M>(ActorRef<Envelope<M>>)
 where
     M: Send + 'static;
@@ -142,22 +144,22 @@ impl<M: Send + 'static> Mailbox<M> {
     }
 }
 
-/// The actor has ended; what was sent is lost.
+/// The actor has ended, and the message is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the actor has ended")]
 pub(crate) struct Gone;
 
-/// What a behaviour knows about the actor that runs it.
+/// The actor that runs a behaviour, as the behaviour sees it.
 pub(crate) struct Context<M: Send + 'static> {
     actor: ActorRef<Envelope<M>>,
     node: Arc<NodeState>,
     incarnation: u64,
-    /// How it ends, where that was decided before its last word.
+    /// How the actor ends, if the behaviour has decided that; otherwise the stop decides.
     leaving: Option<ExitReason>,
 }
 
 impl<M: Send + 'static> Context<M> {
-    /// Where to reach this actor.
+    /// The mailbox of this actor.
     pub(crate) fn mailbox(&self) -> Mailbox<M> {
         Mailbox(self.actor.clone())
     }
@@ -172,7 +174,7 @@ impl<M: Send + 'static> Context<M> {
         self.incarnation
     }
 
-    /// Ends the actor after this handler, normally. What is queued is dropped.
+    /// Ends the actor normally after this handler. Queued messages are dropped.
     pub(crate) fn exit(&mut self) {
         self.leaving = Some(ExitReason::Normal);
         self.actor.stop(None);
@@ -184,12 +186,12 @@ impl<M: Send + 'static> Context<M> {
         self.actor.stop(None);
     }
 
-    /// Says in `terminate` that this, and not the stop, is how the actor ended.
+    /// Called in `terminate`: the actor ended with this reason, and not because of the stop.
     pub(crate) fn ends_as(&mut self, reason: ExitReason) {
         self.leaving = Some(reason);
     }
 
-    /// Takes the actor from its supervisor, who is not told of its end then.
+    /// Unlinks the actor from its supervisor, which is then not told of its end.
     #[cfg(test)]
     pub(crate) fn unlink(&self) {
         if let Some(supervisor) = self.actor.try_get_supervisor() {
@@ -197,7 +199,7 @@ impl<M: Send + 'static> Context<M> {
         }
     }
 
-    /// What the start of a child of this actor needs to know.
+    /// The arguments for the start of a child of this actor.
     pub(crate) fn child(&self, node: Arc<NodeState>, incarnation: u64, registry: Registry) -> SpawnArgs {
         SpawnArgs { parent: Some(self.actor.get_cell()), node, incarnation, registry }
     }
@@ -211,7 +213,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Asks it to stop, in the way that it wants to be asked.
+    /// Asks it to stop: by its stop message if it has one, otherwise between two messages.
     pub(crate) fn stop(&self, reason: &str) {
         (self.ask)(reason);
     }
@@ -222,39 +224,39 @@ impl Running {
     }
 }
 
-/// What a start needs to know.
+/// The arguments of a start.
 pub(crate) struct SpawnArgs {
-    /// Whose child it becomes.
+    /// The actor that it is linked to as a child; `None` for a root.
     parent: Option<ActorCell>,
     pub(crate) node: Arc<NodeState>,
     pub(crate) incarnation: u64,
-    /// For supervisors, who show their children in it.
+    /// Where a supervisor shows its children.
     pub(crate) registry: Registry,
 }
 
 impl SpawnArgs {
-    /// Of a root.
+    /// The arguments for a root.
     pub(crate) fn root(node: Arc<NodeState>, registry: Registry) -> SpawnArgs {
         SpawnArgs { parent: None, node, incarnation: 1, registry }
     }
 }
 
-/// What a start gives.
+/// A started actor.
 pub(crate) struct Live {
     pub(crate) running: Running,
     /// Resolves when the actor and its state are gone.
     pub(crate) join: JoinHandle<()>,
     pub(crate) last_word: LastWord,
-    /// What its start had to say.
+    /// The word that its start had for its starter.
     pub(crate) info: Option<Arc<str>>,
     /// For supervisors: resolves when their own children are up, or could not come up.
     pub(crate) ready: Option<oneshot::Receiver<Result<(), ExitReason>>>,
-    /// For supervisors: resolves, with names, where the actor has ended and some of its children are still there. `join`
-    /// waits for those, too.
+    /// For supervisors: resolves, with names, if the actor has ended and some of its children are still there. `join` waits for
+    /// these children, too.
     pub(crate) held: Option<oneshot::Receiver<Vec<String>>>,
 }
 
-/// A start that gave nothing.
+/// Why there is no actor after a start.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
     Ignored,
@@ -265,7 +267,7 @@ pub(crate) enum NotStarted {
 pub(crate) type StartFn =
     Arc<dyn Fn(SpawnArgs) -> Pin<Box<dyn Future<Output = Result<Live, NotStarted>> + Send>> + Send + Sync>;
 
-/// A start of the behaviours that `make` gives.
+/// The start function of a behaviour; `make` is called for each incarnation.
 pub(crate) fn start_fn<B: Behaviour>(make: impl Fn() -> B + Send + Sync + 'static) -> StartFn {
     let make = Arc::new(make);
     Arc::new(move |spawn| {
@@ -314,7 +316,7 @@ pub(crate) async fn start<B: Behaviour>(behaviour: B, spawn: SpawnArgs) -> Resul
     }
 }
 
-/// The one type of message that ractor sees of us.
+/// The one message type that ractor sees.
 struct Envelope<M>(M);
 
 struct Shell<B>(std::marker::PhantomData<fn() -> B>);
@@ -327,7 +329,7 @@ struct Args<B> {
     found: Arc<OnceLock<Init>>,
 }
 
-/// Emptied at the end of the actor, because ractor hands what is left to the supervisor's queue.
+/// The state of the actor. Taken out at its end, because ractor would move the rest into the supervisor's queue.
 struct Inner<B: Behaviour> {
     behaviour: B,
     cx: Context<B::Msg>,
@@ -372,7 +374,7 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         Ok(())
     }
 
-    /// A child has ended: its supervisor hears of that from whoever joined it.
+    /// Ignores ractor's events: a supervisor hears of a child's end from the task that joined the child.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<Self::Msg>,
@@ -389,13 +391,13 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         let since = Instant::now();
         let result = AssertUnwindSafe(inner.behaviour.terminate(&reason, &mut inner.cx)).catch_unwind().await;
         inner.outcome(result.map(Ok), "terminate", since)?;
-        // It may have said another in the end.
+        // `terminate` may have changed it (`ends_as`).
         inner.last_word.leave(inner.cx.leaving.take().unwrap_or(reason));
         Ok(())
     }
 }
 
-/// Runs a handler, and in debug builds holds one to its word that may not wait.
+/// Runs a handler. In debug builds, panics if the handler waits although it may not.
 async fn step<T>(may_wait: bool, handling: impl Future<Output = T>) -> T {
     let mut handling = std::pin::pin!(handling);
     std::future::poll_fn(move |cx| {
@@ -407,7 +409,7 @@ async fn step<T>(may_wait: bool, handling: impl Future<Output = T>) -> T {
 }
 
 impl<B: Behaviour> Inner<B> {
-    /// Writes down an error or a panic, and passes the rest on.
+    /// Records an error or a panic as the last word, and passes a value on.
     fn outcome<T>(
         &self,
         result: Result<Result<T, ExitError>, Box<dyn std::any::Any + Send>>,
@@ -418,7 +420,7 @@ impl<B: Behaviour> Inner<B> {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(ExitError(reason))) => reason,
             Err(payload) => {
-                // What it says that it has in hand is closer than the message that woke it.
+                // The piece of work that the behaviour named is more exact than the message that woke it.
                 let told = self.cx.node.in_hand().filter(|_| B::TELLS_ITS_WORK);
                 let (message, in_hand) = told.unwrap_or((what, since.elapsed()));
                 ExitReason::Panic(PanicReport {

@@ -1,4 +1,6 @@
-//! Being in the tree: a node is there for as long as its guard is.
+//! The guards that keep a node in the tree: a node leaves the tree when its guard is dropped, and only then.
+//!
+//! The owner of the thing that is shown must hold the guard: a supervisor for a child's place, a worker's task for the worker.
 
 use std::sync::Arc;
 
@@ -18,7 +20,8 @@ impl Drop for Shown {
 
 /// The node of a worker: a task of an actor, such as one model request or one tool call.
 ///
-/// It is in the tree until it is dropped; move it into the task's future, and it goes when the task does, however that ends.
+/// The node is in the tree until this guard is dropped. Move the guard into the task's future: then the node goes with the task,
+/// however the task ends.
 #[derive(Debug)]
 pub struct WorkerNode(pub(crate) Shown);
 

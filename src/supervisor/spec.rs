@@ -1,7 +1,8 @@
 //! The spec of a supervisor: its children, strategy and intensity.
 //!
-//! Everything here is a value: a spec is checked, kept, cloned for a restart and never runs by itself.
-//! The words are OTP's; the defaults are Elixir's.
+//! Everything here is a value: a spec is checked, kept, cloned for a restart, and never runs by itself. The words are OTP's; the
+//! defaults are Elixir's, and hosts rely on both. The planner reads `Rules` and `Policy` only: a setting that decides must be in
+//! one of them, and a setting that makes no sense with another must be refused in `check.rs`.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ mod child;
 mod id;
 mod words;
 
-/// What kind of supervisor.
+/// The kind of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Children have an order: started one after the other, stopped in reverse.
@@ -33,12 +34,13 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) kind: Kind,
-    /// The supervisor's budget; where children are parked it is each child's own.
+    /// The restart budget of the supervisor; under [`OnExhausted::Park`] it is the budget of each child.
     pub(crate) intensity: Intensity,
     pub(crate) on_exhausted: OnExhausted,
-    /// Where children are parked: so many different children restarting is a common cause, and escalates.
+    /// Under [`OnExhausted::Park`]: if more different children than this restart, the cause is a common one, and the supervisor
+    /// ends.
     pub(crate) group: Option<Intensity>,
-    /// Where children are parked: after this long one tries again by itself.
+    /// Under [`OnExhausted::Park`]: after this time a child that was parked after crashes starts again by itself.
     pub(crate) park_for: Option<Duration>,
     pub(crate) auto_shutdown: AutoShutdown,
     pub(crate) backoff: Option<Backoff>,
@@ -78,7 +80,7 @@ impl SupervisorSpec {
         SupervisorSpec { id, rules, children: Vec::new() }
     }
 
-    /// How many restarts are fine; 3 in 5 s by default. Under [`OnExhausted::Park`] this is each child's own budget.
+    /// How many restarts are allowed; 3 in 5 s by default. Under [`OnExhausted::Park`] this is each child's own budget.
     #[must_use]
     pub fn intensity(mut self, intensity: Intensity) -> SupervisorSpec {
         self.rules.intensity = intensity;
@@ -101,14 +103,14 @@ impl SupervisorSpec {
     }
 
     /// Under [`OnExhausted::Park`]: a child that was parked after crashes starts again by itself after this long, with its
-    /// crashes forgotten. One that was parked by hand does not. Off by default: it waits for somebody to unpark it.
+    /// crashes forgotten. A child that was parked by hand does not. Off by default: a parked child waits until it is unparked.
     #[must_use]
     pub fn park_for(mut self, park_for: Duration) -> SupervisorSpec {
         self.rules.park_for = Some(park_for);
         self
     }
 
-    /// How long to wait before each restart, for children that do not say; no wait by default.
+    /// The wait before each restart, for children without a setting of their own; no wait by default.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> SupervisorSpec {
         self.rules.backoff = Some(backoff);
@@ -122,8 +124,8 @@ impl SupervisorSpec {
         self
     }
 
-    /// The most children that a dynamic supervisor has, those included that wait for a restart or are parked.
-    /// Without an order to keep it has no effect on other supervisors.
+    /// The most children that a dynamic supervisor may have, including those that wait for a restart or are parked. It has no
+    /// effect on an ordered supervisor.
     #[must_use]
     pub fn max_children(mut self, most: usize) -> SupervisorSpec {
         if let Kind::Dynamic { max_children } = &mut self.rules.kind {
@@ -139,7 +141,7 @@ impl SupervisorSpec {
         self
     }
 
-    /// Whether a supervisor can run by this spec; each refusal names what is wrong.
+    /// Checks whether a supervisor can run by this spec. Each error names what is wrong.
     pub fn check(&self) -> Result<(), BadSpec> {
         self.rules.check()?;
         self.rules.check_child(&self.id, &Policy::default())?;

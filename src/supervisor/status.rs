@@ -1,10 +1,13 @@
-//! The status of a node as its supervisor sees it, and how fresh a reading of it is.
+//! The status of a node as its supervisor sees it, and how fresh a reading of a node is.
+//!
+//! A supervisor sets the status of its children, and a node only shows it. The words are JSON and text that hosts read: a change
+//! must not rename one.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What a node is doing with its life.
+/// The status of a node in its life cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -41,7 +44,7 @@ impl Status {
         }
     }
 
-    /// Whether an incarnation is there, or is being begun.
+    /// Whether an incarnation exists or is starting.
     #[must_use]
     pub fn is_alive(self) -> bool {
         matches!(self, Status::Starting | Status::Running | Status::Stopping | Status::Unkillable)
@@ -54,15 +57,15 @@ impl fmt::Display for Status {
     }
 }
 
-/// How far what is read of a node can be relied on.
+/// How fresh a reading of a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reading {
-    /// It keeps up: what is read is how it is.
+    /// The node keeps up: the reading is its present state.
     Fresh,
-    /// One message has been in its hand for 100 ms or more: what is read is from before that message.
+    /// One message has been in hand for 100 ms or more: the reading is from before that message.
     Busy,
-    /// It has no incarnation: what is read is what its last one left.
+    /// The node has no incarnation: the reading is what its last one left.
     PostMortem,
 }

@@ -1,7 +1,9 @@
 //! The last events of a node: the messages that it handled, and its starts and exits.
 //!
-//! A ring of [`EVENTS_KEPT`] entries on each node. It holds kinds and numbers only, so that it can be shown to anybody; what was
-//! said is in it only while somebody has asked for that (`Operator::trace_in_full`), and then cut to [`DETAIL_CHARS_MAX`].
+//! A ring of [`EVENTS_KEPT`] entries on each node. It holds kinds and numbers only, so that it can be shown to anybody.
+//!
+//! Content of a conversation must get into the ring only while somebody has asked for it (`Operator::trace_in_full`), cut to
+//! [`DETAIL_CHARS_MAX`], and is removed when that is turned off. It must never get into a crash report.
 
 use std::fmt;
 
@@ -12,7 +14,7 @@ use crate::supervisor::node_state::{NodeState, Ring, millis};
 /// How many events a node remembers.
 pub(crate) const EVENTS_KEPT: usize = 32;
 
-/// How much of what was said an event keeps, where it keeps any.
+/// The most characters of content that an event keeps.
 pub(super) const DETAIL_CHARS_MAX: usize = 200;
 
 /// How many of the last events a crash report carries.
@@ -24,14 +26,14 @@ const EVENTS_REPORTED: usize = 16;
 pub struct Happened {
     /// How long ago, in milliseconds.
     pub ago_ms: u64,
-    /// A message that it took in hand, or a change of what it is.
+    /// A message that it took in hand, or a change of its status or phase.
     pub kind: HappenedKind,
-    /// The kind of message, or what it became.
+    /// The kind of message, or the new status or phase.
     pub what: &'static str,
-    /// What it was about, where that has a number: the ticket of a report, the turn of a change.
+    /// The number of what it was about, if there is one: the ticket of a report, the turn of a change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
-    /// What was said; only where the node is traced in full.
+    /// The content; only while the node is traced in full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -42,7 +44,7 @@ pub struct Happened {
 pub enum HappenedKind {
     /// It took a message in hand.
     Message,
-    /// It became something.
+    /// Its status or phase changed.
     Change,
 }
 
@@ -63,12 +65,12 @@ impl fmt::Display for Happened {
 }
 
 impl Ring {
-    /// What was said is forgotten; that something was said is not.
+    /// Removes all content; the events stay.
     fn redact(&mut self) {
         self.0.iter_mut().for_each(|(_, happened)| happened.detail = None);
     }
 
-    /// The newest, oldest first.
+    /// The newest `most` events, oldest first.
     fn last(&self, most: usize) -> Vec<Happened> {
         let newest = self.0.iter().skip(self.0.len().saturating_sub(most));
         newest.map(|(at, happened)| Happened { ago_ms: millis(at.elapsed()), ..happened.clone() }).collect()
@@ -76,7 +78,7 @@ impl Ring {
 }
 
 impl NodeState {
-    /// The last events, oldest first, as a crash report shows them: without anything that was said.
+    /// The last events, oldest first, as a crash report shows them: without content.
     pub(crate) fn recent(&self) -> Vec<Happened> {
         let mut recent = self.words().ring.last(EVENTS_REPORTED);
         recent.iter_mut().for_each(|happened| happened.detail = None);
@@ -88,7 +90,7 @@ impl NodeState {
         self.words().ring.last(EVENTS_KEPT)
     }
 
-    /// Whether its trace keeps what is said. Off by default; where it is turned off, what was kept is forgotten.
+    /// Sets whether the trace keeps content. Off by default. Turning it off removes the content that was kept.
     pub(crate) fn trace_in_full(&self, on: bool) {
         let mut words = self.words();
         words.in_full = on;

@@ -1,4 +1,8 @@
-//! A picture of the tree at one moment, made from the nodes: no actor is asked, so a stuck or flooded one is seen too.
+//! A snapshot of the tree at one moment, made from the nodes.
+//!
+//! It must ask no actor, so that a stuck or flooded actor is seen too. It locks one node at a time, never two, so each node is
+//! consistent in itself and the tree as a whole need not be. No node may be lost, also if nodes are shown under each other in a
+//! circle. [`Node`] is JSON that hosts read: a change must not rename or drop a field.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,39 +19,39 @@ use crate::{
     words::ids::Millis,
 };
 
-/// How long one message may be in hand before what is read is called old.
+/// How long one message may be in hand before a reading of the node is marked as old ([`Reading::Busy`]).
 const BUSY_AFTER: Duration = Duration::from_millis(100);
 
 /// One actor, supervisor or worker at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Node {
-    /// Names the node within its runtime, for as long as the node is there.
+    /// The key of the node: unique within its runtime, for as long as the node exists.
     pub key: u64,
     /// Its id; unique among the children of one supervisor.
     pub id: String,
-    /// The ids from the root of its supervisors down to it.
+    /// The ids from the root down to it, along its supervisors, with slashes between them.
     pub path: String,
     /// What kind of node it is, such as `supervisor`, `session`, `request` or `call`.
     pub kind: &'static str,
-    /// What it is.
+    /// Its status.
     pub status: Status,
-    /// How far the rest can be relied on.
+    /// How fresh the other fields are.
     pub reading: Reading,
-    /// One word for what it does, where it says: of a session `idle`, `model`, `tools`, `asking`, `retry`, `paused`, `held`,
-    /// `interrupted` or `storage`.
+    /// One word for what it does, if it says one. For a session: `idle`, `turn`, `model`, `tools`, `asking`, `retry`, `compaction`,
+    /// `children`, `paused`, `held`, `interrupted`, `ended` or `storage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<&'static str>,
-    /// What it does now; of a node without an incarnation, what it did last.
+    /// What it does now; for a node without an incarnation, what it did last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doing: Option<String>,
     /// How long it has been doing that, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doing_ms: Option<u64>,
-    /// The kind of message that is in its hand.
+    /// The kind of message in hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_with: Option<&'static str>,
-    /// How long the message in its hand has been there, in milliseconds.
+    /// How long that message has been in hand, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_ms: Option<u64>,
     /// When this incarnation started.
@@ -62,7 +66,7 @@ pub struct Node {
     pub generation: u64,
     /// Restarts after crashes, in all.
     pub restarts: u64,
-    /// Crashes that still count against it.
+    /// Crashes in the window of its restart budget.
     pub restarts_in_window: u64,
     /// How it ended the last time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,13 +76,13 @@ pub struct Node {
     pub last_exit_ms: Option<u64>,
     /// Messages handled, in all incarnations.
     pub handled: u64,
-    /// What waits in its queue.
+    /// How much waits in its queue.
     pub queue: u64,
     /// The most that ever waited there.
     pub queue_peak: u64,
-    /// What was turned away because the queue was full.
+    /// How many inputs were refused because the queue was full.
     pub queue_rejected: u64,
-    /// What its owner has put on it, of a session its [figures](crate::runtime::SessionFigures).
+    /// Its payload: for a session, its [figures](crate::runtime::SessionFigures).
     #[serde(flatten)]
     pub payload: NodePayload,
     /// The nodes shown under it.
@@ -148,7 +152,7 @@ impl Node {
     }
 }
 
-/// Puts nodes under those that they are shown under. One whose parent is missing, or that would be under itself, becomes a root.
+/// Builds the tree. A node whose parent is missing, or that would be below itself, becomes a root.
 ///
 /// `nodes` are in the order of their keys, and so are the roots and the children of each node.
 pub(crate) fn grow(nodes: &[Arc<NodeState>]) -> Vec<Node> {
@@ -168,7 +172,7 @@ pub(crate) fn grow(nodes: &[Arc<NodeState>]) -> Vec<Node> {
     take(None, &mut below, Instant::now())
 }
 
-/// Takes those that are shown under that node, or the roots.
+/// Takes out the nodes that are shown under `parent`, or the roots.
 fn take(parent: Option<u64>, below: &mut HashMap<Option<u64>, Vec<&NodeState>>, now: Instant) -> Vec<Node> {
     let nodes = below.remove(&parent).unwrap_or_default().into_iter();
     nodes.map(|node| Node { children: take(Some(node.key()), below, now), ..Node::read(node, now) }).collect()

@@ -1,7 +1,10 @@
 //! The events of a tree, for its watchers.
 //!
-//! One queue a runtime, bounded: a watcher that is slower than it loses the oldest news and is told how many. Telling never
-//! waits, and costs next to nothing while nobody watches. What counts is the state, which the tree shows at any time.
+//! Each runtime has one bounded queue: a watcher that is too slow loses the oldest events and is told how many. Telling must never
+//! wait, because supervisors do it, and costs next to nothing while nobody watches.
+//!
+//! Events can be lost, so nothing may depend on seeing each one: the tree shows the state at any time. [`TreeEvent`] and
+//! [`Happening`] are JSON that hosts read.
 
 use std::{
     collections::VecDeque,
@@ -24,14 +27,14 @@ use crate::{
     words::ids::Millis,
 };
 
-/// How much news waits for a slow watcher before it loses the oldest.
+/// How many events wait for a slow watcher before it loses the oldest.
 const EVENTS_WAITING: usize = 1024;
 
 /// Something that happened to a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TreeEvent {
-    /// Counts up over the whole tree, also while nobody watches.
+    /// The number of the event. Counts up over the whole tree, also while nobody watches.
     pub number: u64,
     /// When.
     pub at: Millis,
@@ -47,9 +50,9 @@ pub struct TreeEvent {
 #[serde(tag = "happened", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Happening {
-    /// Nothing yet: this is what it is as the watch begins.
+    /// Nothing yet: the state of the node as the watch begins.
     Seen {
-        /// What it is.
+        /// Its status.
         status: Status,
         /// Which incarnation it is in, or was in last: 1 for the first.
         incarnation: u64,
@@ -72,7 +75,7 @@ pub enum Happening {
         reason: ExitReason,
         /// What its supervisor did about it.
         decision: Decision,
-        /// The number of the crash report, where the end was a bad one.
+        /// The number of the crash report, if the end was abnormal.
         #[serde(skip_serializing_if = "Option::is_none")]
         crash: Option<u64>,
     },
@@ -104,7 +107,7 @@ pub enum Happening {
         /// Why.
         why: String,
     },
-    /// A session was put to sleep: its actor is gone, and the next message to it starts another.
+    /// A session was put to sleep: its actor is gone, and the next message starts another actor.
     Passivated {},
 }
 
@@ -143,7 +146,7 @@ impl fmt::Display for TreeEvent {
     }
 }
 
-/// The news of one tree.
+/// The events of one tree.
 #[derive(Debug)]
 pub(crate) struct TreeEvents {
     last: AtomicU64,
@@ -160,7 +163,7 @@ impl TreeEvents {
     pub(crate) fn tell(&self, path: &str, what: Happening) {
         let number = self.last.fetch_add(1, Relaxed) + 1;
         if self.events.receiver_count() > 0 {
-            // Nobody has to watch.
+            // The last watcher may have gone meanwhile.
             let _ = self.events.send(TreeEvent { number, at: Millis::now(), path: path.into(), what });
         }
     }
@@ -176,7 +179,7 @@ impl TreeEvents {
     }
 }
 
-/// A watcher's end of the news of a tree. Dropping it ends the watching, and nothing else.
+/// A watcher of the events of a tree. Dropping it ends the watch, and nothing else.
 #[derive(Debug)]
 pub struct Watch {
     events: Option<broadcast::Receiver<TreeEvent>>,
@@ -187,20 +190,21 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins with what a node is; from then on it is followed by its path.
+    /// Begins with the state of a node, and then follows the node by its path.
     pub(crate) fn after(mut self, (path, what): (Arc<str>, Happening)) -> Watch {
         self.only = Some(path.clone());
         self.first.push_back(TreeEvent { number: self.next, at: Millis::now(), path, what });
         self
     }
 
-    /// Says that there is no such node, and ends.
+    /// Reports that there is no such node, and ends.
     pub(crate) fn of_nobody(mut self, id: &str) -> Watch {
         self.events = None;
         self.after((id.into(), Happening::Unknown {}))
     }
 
-    /// What happens next; `None` when nothing can: the tree is gone, or the node never was. Dropping the future loses nothing.
+    /// Waits for the next event. `None` when none can come: the tree is gone, or there was no such node. Dropping the future loses
+    /// nothing.
     pub async fn next(&mut self) -> Option<TreeEvent> {
         if let Some(first) = self.first.pop_front() {
             return Some(first);
@@ -223,7 +227,7 @@ impl Watch {
         }
     }
 
-    /// How much news this watcher has lost so far; not all of it need have been about its node.
+    /// How many events this watcher has lost so far. Not all of them need have been about its node.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost

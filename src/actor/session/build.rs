@@ -1,4 +1,8 @@
-//! What a session's actor builds from its state: requests, calls, and the text on its node. Functions of values.
+//! Builds requests and calls from the state of a session, and the text on its node. Functions of values: nothing here waits or
+//! changes anything.
+//!
+//! The same ticket gives the same request and the same key, also after a crash: settings that were changed meanwhile must not get
+//! into it. A call may reach the accesses that were judged and no more: the tool must not be asked again.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,8 +18,8 @@ use crate::{
     words::message::ErrorReason,
 };
 
-/// The model request of a ticket. The same ticket gives the same request, also after a crash, and whatever the session was
-/// set to meanwhile.
+/// The model request of a ticket. The same ticket gives the same request, also after a crash and after a change of the session's
+/// settings.
 pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
     let mut request = Request::new(state.history.clone());
     request.system = open.system.clone();
@@ -37,7 +41,7 @@ pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenReques
     request
 }
 
-/// What a call needs to run, or why it cannot.
+/// The parts that a call needs to run, or the result that says why it cannot run.
 pub(super) fn call(
     host: &Host,
     state: &State,
@@ -49,14 +53,14 @@ pub(super) fn call(
     let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(name)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
     let settings = &state.settings;
-    // What was judged is what it may reach: the tool is not asked again.
+    // The call may reach the accesses that were judged: the tool is not asked again.
     let accesses = seen_from(&settings.workspace, &settings.read_roots, open.facts.access.clone());
     let may = may(state, &accesses);
     let external = external(accesses);
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
-        // Whoever spills first makes it.
+        // The first call that spills creates the folder.
         spill: host.store.spill_path(&state.session).map(Arc::new),
         external,
         may,
@@ -65,15 +69,16 @@ pub(super) fn call(
     Ok((call, tool, context))
 }
 
-/// What a call may reach outside of the workspace. It runs, so all that it wants was allowed.
+/// The paths outside of the workspace that a call may reach. The call runs, so all accesses that it named were allowed.
 fn external(accesses: Vec<Access>) -> Arc<[PathBuf]> {
     let outside = accesses.into_iter().filter(|access| access.permission == "external_directory");
     outside.map(|access| PathBuf::from(access.pattern)).filter(|path| path.is_absolute()).collect()
 }
 
-/// What a call may touch that it did not name: nothing about which the rules are stricter than about what it named.
+/// Decides whether a call may touch something that it did not name: not if the rules are stricter about it than about what it
+/// named.
 fn may(state: &State, accesses: &[Access]) -> May {
-    // Compiled for this call, as it needs them; the table of the host is not the worker's.
+    // Globs are compiled for this call, because the worker does not share the runtime's table.
     let (settings, globs) = (state.settings.clone(), Globs::default());
     let named = settings.judge(accesses, &globs).action;
     May::new(move |access| {
@@ -82,18 +87,18 @@ fn may(state: &State, accesses: &[Access]) -> May {
     })
 }
 
-/// What is said of a call that was told to stop and has no worker.
+/// The result of a call that was told to stop and has no worker.
 pub(super) fn never_ran() -> ToolResult {
     ToolResult::failed(ErrorReason::Aborted, "Stopped. Whether it had begun is unknown.")
 }
 
-/// A call in a few words, for the tree.
+/// A short description of a call, for the tree.
 pub(super) fn call_title(call: &OpenCall) -> String {
     let input: String = call.input.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect();
     format!("{} {input}", call.facts.tool)
 }
 
-/// An entry that cannot be written as JSON: no record that the core makes is such, so this names a bug.
+/// The error of an entry that cannot be written as JSON. The core makes no such record, so this reports a bug.
 pub(super) fn unwritable(session: &SessionId, error: &serde_json::Error) -> TapeError {
     tracing::error!(%session, %error, "an entry cannot be written as JSON");
     TapeError::Closed

@@ -1,8 +1,8 @@
-//! A tape that answers before it has written: the fault that tape-first guards against, made on purpose.
+//! A tape that answers before it has written: a fault that tests inject, to show what the rule "tape first" guards against.
 //!
 //! Stands in front of a session's tape where the feature `fault-injection` is on, and passes everything through unless a
 //! runtime was told to hold appends back. Then an append is answered at once and written later, in order. What is held back
-//! when the process is killed is lost; that is what it is for. Never part of a build without that feature.
+//! when the process is killed is lost; that is its purpose. It must never be part of a build without that feature.
 
 use std::{
     sync::mpsc,
@@ -14,10 +14,10 @@ use crate::{
     tape::{Appended, Entry, TapeError},
 };
 
-/// Appends that wait; beyond, appending waits.
+/// The most appends that are held back; beyond that, `append` blocks.
 const WAITING_MAX: usize = 4_096;
 
-/// A session's tape, in time or behind.
+/// A session's tape, written at once or behind.
 pub(super) enum Tape {
     InTime(OpenTape),
     Behind(mpsc::SyncSender<(Instant, Vec<Entry>)>),
@@ -27,11 +27,11 @@ impl Tape {
     pub(super) fn new(mut tape: OpenTape, hold_back: Option<Duration>) -> Tape {
         let Some(by) = hold_back else { return Tape::InTime(tape) };
         let (send, receive) = mpsc::sync_channel::<(Instant, Vec<Entry>)>(WAITING_MAX);
-        // Ends, and gives the tape back, when the session's actor is gone and what waits is written.
+        // The thread ends, and gives the tape back, when the session's actor is gone and all held appends are written.
         std::thread::spawn(move || {
             for (appended, entries) in receive {
                 std::thread::sleep(by.saturating_sub(appended.elapsed()));
-                // One at a time is written.
+                // The tape takes one append at a time.
                 while let Appended::Now(Err(TapeError::Busy { .. })) = tape.append(&entries) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -43,7 +43,7 @@ impl Tape {
     pub(super) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
         match self {
             Tape::InTime(tape) => tape.begin_anchor(name, first),
-            // What is written behind needs no anchor.
+            // A tape that is written behind needs no anchor.
             Tape::Behind(_) => self.append(std::slice::from_ref(first)),
         }
     }
@@ -53,7 +53,7 @@ impl Tape {
             Tape::InTime(tape) => tape.append(entries),
             Tape::Behind(send) => {
                 let seq = entries.last().map_or_else(Default::default, |entry| entry.seq);
-                // The thread ends after the sender only.
+                // The thread ends only after the sender.
                 drop(send.send((Instant::now(), entries.to_vec())));
                 Appended::Now(Ok(seq))
             }

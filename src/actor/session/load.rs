@@ -1,4 +1,10 @@
-//! How an incarnation of a session gets its tape and its state, and what its predecessor did not come to tell.
+//! Gives an incarnation of a session its tape and its state, before its first input. The tape store opens and folds the tape; this
+//! file waits for it.
+//!
+//! A tape that cannot be read just now is not a crash: the incarnation tries again for [`LOAD_WAIT`], so that open work goes on by
+//! itself, and meanwhile tells callers why it does not come up. [`LOAD_WAIT`] must stay longer than the window in which the crashes
+//! of a session are counted: otherwise a bad disk would park sessions. It also finds entries that the previous incarnation did not
+//! publish.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,20 +21,20 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// How long an incarnation waits for a tape that cannot be read just now. Longer than the time within which crashes of a session are
-/// counted, so that no such start is counted together with another one: it would be parked for what its disk does.
+/// How long an incarnation waits for a tape that cannot be read just now. Longer than the window in which the crashes of a session
+/// are counted, so that two failed starts never count together: otherwise a bad disk would park the session.
 pub(crate) const LOAD_WAIT: Duration = Duration::from_secs(65);
 
-/// The first wait before it looks again; each further one is twice as long.
+/// The first wait before the next try; each further wait is twice as long.
 const LOAD_AGAIN_MIN: Duration = Duration::from_millis(50);
 
-/// No such wait is longer. From the first one that is so long on, about three seconds after the crash, whoever waits for the session
-/// is told why it does not come up.
+/// The longest such wait. From the first wait of this length on, about three seconds after the crash, callers are told why the
+/// session does not come up.
 const LOAD_AGAIN_MAX: Duration = Duration::from_secs(2);
 
 impl SessionActor {
-    /// Has the tape and the state put into the slot, where they are not. A tape that cannot be read just now is waited for, so that
-    /// what is open goes on by itself; hosts wait for it a few seconds only.
+    /// Has the tape and the state put into the slot, unless they are there. Tries again while the tape cannot be read, so that open
+    /// work goes on by itself; callers wait a few seconds only.
     pub(super) async fn load(&self, node: &NodeState) -> Result<(), OpenError> {
         let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
         while !self.slot.is_prepared() {
@@ -50,14 +56,15 @@ impl SessionActor {
         Ok(())
     }
 
-    /// What the tools say by now of the calls that are not over.
+    /// Asks the tools again about the calls that are not over.
     pub(super) async fn facts(&self, state: &State) -> BTreeMap<u32, CallFacts> {
         let (places, calls): (Vec<_>, Vec<_>) =
             state.calls_to_ask().into_iter().map(|(index, name, input)| (index, (name, input))).unzip();
         places.into_iter().zip(facts::ask(&self.host.toolbox, calls).await).collect()
     }
 
-    /// What an earlier incarnation had put on the tape and told nobody of: it died before the disk answered, or right behind that.
+    /// The entries that an earlier incarnation had put on the tape and did not publish, because it died before or right after the
+    /// disk answered; with the state before them.
     pub(super) async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
         let told = self.slot.told();
         if told == Seq::ZERO || told >= state.seq {
@@ -74,7 +81,7 @@ impl SessionActor {
     }
 }
 
-/// The state at that entry, and the entries behind it.
+/// The state at entry `seq`, and the entries after it.
 fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), OpenError> {
     let before = taped::state(id, &host.store.read_to(id, seq)?.entries)?;
     Ok((before, taped::entries(id, &host.store.read(id, seq)?)?))

@@ -1,4 +1,9 @@
-//! How a session describes itself on its node in the tree. Functions of values.
+//! How a session describes itself on its node in the tree: its phase, its figures, and the text of a full trace. Functions of
+//! values.
+//!
+//! Only [`in_full`] returns content of the conversation, and it is called only while somebody traces the session in full; phases
+//! and figures are shown to anybody and must stay free of content. The docs of `Node::phase` list the phase words: keep them in
+//! step.
 
 use crate::{
     actor::{
@@ -9,7 +14,7 @@ use crate::{
     supervisor::node_state::Presented,
 };
 
-/// What a session shows after a piece of work.
+/// The phase and the text that a session shows after a piece of work.
 pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
     let (phase, doing) = phase(state, storage_fails);
     Presented {
@@ -20,7 +25,7 @@ pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
     }
 }
 
-/// Its figures after a piece of work.
+/// The figures that a session shows after a piece of work.
 pub(super) fn figures(state: &State) -> SessionFigures {
     SessionFigures {
         at: state.turn.as_ref().map(|turn| At { turn: turn.id, step: turn.step }),
@@ -31,7 +36,7 @@ pub(super) fn figures(state: &State) -> SessionFigures {
     }
 }
 
-/// What a session does now: in one word, and in a few.
+/// What a session does now, as a phase word and as a short text.
 fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
     if storage_fails {
         return ("storage", Some("waits for its tape to be writable".to_owned()));
@@ -73,7 +78,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         phases.push(phase);
         what.push(doing);
     }
-    // The first that anything open is in.
+    // The most urgent phase of all open tickets.
     let mut urgent = ["model", "tools", "asking", "retry", "compaction"].into_iter().filter(|_| !state.paused);
     let otherwise = if state.paused { "paused" } else { "turn" };
     let phase = urgent.find(|phase| phases.contains(phase)).unwrap_or(otherwise);
@@ -82,13 +87,13 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         what.push(format!("context {} % full", fullness.percent()));
     }
     if state.paused {
-        // What runs finishes; nothing new starts.
+        // A paused session finishes its running work and starts nothing new.
         what.insert(0, "paused".to_owned());
     }
     (phase, Some(format!("{at}: {}", what.join(", "))))
 }
 
-/// What was said, for whoever traces a session in full.
+/// The content of a piece of work, for a trace in full; `None` if it has none.
 pub(super) fn in_full(work: &Work) -> Option<String> {
     let input = match work {
         Work::Decide(inputs) => inputs.first()?,

@@ -1,4 +1,8 @@
-//! Questions that a session's actor answers from its state without a decision, now or when the state has an answer.
+//! Answers questions from the state of a session, at once or when the state has the answer. Answering writes no entry and changes
+//! no state.
+//!
+//! A question that has no answer yet is kept in the slot. It outlives a crash of the actor, and is looked at again after each piece
+//! of work. Only the actor's loop may take up `Sleep`, because only the loop can end the actor.
 
 use crate::{
     actor::{session::Live, slot::Question},
@@ -10,14 +14,14 @@ use crate::{
 impl Live {
     /// Answers a question, or keeps it in the slot until the state has an answer.
     pub(super) fn answer(&mut self, question: Question) {
-        // A host that stopped waiting does not want to know.
+        // Dropping the result of `send`: a caller may have dropped its receiver.
         match question {
             question if !question.is_waited_for() => {}
             Question::State(reply) => drop(reply.send(Ok(self.state.clone()))),
             Question::Up(reply) => drop(reply.send(Ok(()))),
-            // As a bug in it would end it.
+            // A drill (`operate().crash`): panics as a bug in the actor would.
             Question::Crash(words) => std::panic::resume_unwind(Box::new(words)),
-            // It is taken up where the actor can still end.
+            // The actor's loop handles `Sleep`. A `Sleep` that gets here is refused as busy.
             Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why: PassivateError::PASSING })),
             Question::Idle(reply) if self.is_idle() => drop(reply.send(Ok(()))),
             Question::Down(parent, ticket, reply) => {
@@ -39,7 +43,7 @@ impl Live {
         }
     }
 
-    /// Answers those who wait for what the state says by now.
+    /// Looks at all kept questions again, and answers those that the state can answer now.
     pub(super) fn answer_waiting(&mut self) {
         self.slot.take_waiting().into_iter().for_each(|question| self.answer(question));
     }

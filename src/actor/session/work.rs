@@ -1,4 +1,9 @@
-//! The workers of a session: started as its state says, stopped as the core directs, and forgotten when they have reported.
+//! The workers of a session: this file starts one for each open ticket that is due, stops them when the core says so, and removes
+//! them when they have reported.
+//!
+//! A ticket has at most one worker. A start waits for the record of its ticket, and for the record of a stop or of the recovery; a
+//! stop never waits for the tape. A worker that was told to stop must stay in `workers` until it has reported: otherwise the state
+//! would settle its ticket as gone while it still runs.
 
 use std::sync::Arc;
 
@@ -13,7 +18,7 @@ use crate::{
     words::ids::Seq,
 };
 
-/// Somebody who is at work on a ticket. Dropping it ends the work.
+/// The handle of the worker of one ticket. Dropping it ends the work.
 pub(super) enum Worker {
     Request(RequestWorker),
     Call(CallWorker),
@@ -22,8 +27,8 @@ pub(super) enum Worker {
 }
 
 impl Live {
-    /// Begins all that is open, due, and has nobody at work on it; tells children what they are told by now; ends what nobody wants any
-    /// more. Nothing begins while a stop, or the recovery, waits for its record.
+    /// Drops the workers of closed tickets, sends each child its current stop level, and starts a worker for every due ticket that
+    /// has none. Starts nothing while a stop or the recovery is not yet recorded.
     pub(super) fn begin_what_is_due(&mut self) {
         let open = &self.state.open;
         self.workers.retain(|ticket, _| open.contains_key(ticket));
@@ -54,18 +59,19 @@ impl Live {
         }
     }
 
-    /// Stops whom the core says. Never waits for the tape. Who has not begun yet is found by the state.
+    /// Stops the work that the core names, without waiting for the tape. A request or call without a worker needs nothing here: the
+    /// state settles it (see [`Due::Gone`]).
     pub(super) fn stop(&mut self, who: Stop) {
         match who {
             Stop::Request(ticket) | Stop::Call(ticket) => match self.workers.get_mut(&ticket) {
-                // It stays until it has reported, so that it is never said of one that runs that it is down.
+                // The worker stays in `workers` until it has reported: otherwise a running worker would be reported as gone.
                 Some(Worker::Request(worker)) => worker.cut(),
                 Some(Worker::Call(worker)) => worker.stop(),
                 _ => {}
             },
             Stop::Task(ticket) => match self.workers.get(&ticket) {
                 Some(Worker::Child(watcher)) => watcher.tell(StopLevel::Stop, Default::default()),
-                // Nobody watches yet; or the task was decided just now, and then there is nothing to stop.
+                // No watcher runs yet; or the task was decided just now, and then there is nothing to stop.
                 _ => self.watch_over(ticket, Some(StopLevel::Stop)),
             },
         }
@@ -131,7 +137,8 @@ impl Live {
         }
     }
 
-    /// Watches over the child of a task, and tells it what the state says it is told, or that.
+    /// Starts the watcher of a task's child. The watcher sends the child `told`, or the stop level in the state if `told` is
+    /// `None`.
     fn watch_over(&mut self, ticket: Seq, told: Option<StopLevel>) {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
         let above = std::sync::Arc::new(self.state.settings.above_children());
@@ -140,7 +147,7 @@ impl Live {
         self.workers.insert(ticket, Worker::Child(watcher));
     }
 
-    /// The session was set to something else: where it may do less, its children may too.
+    /// After a change of settings, sends every child the rules of this session, because no child may do more than its parent.
     pub(super) fn narrow_children(&self) {
         let above = std::sync::Arc::new(self.state.settings.above_children());
         for worker in self.workers.values() {
@@ -150,7 +157,7 @@ impl Live {
         }
     }
 
-    /// A worker that has reported is down.
+    /// Removes the worker of a ticket once its report has been taken.
     pub(super) fn forget_worker(&mut self, ticket: Seq) {
         self.workers.remove(&ticket);
     }

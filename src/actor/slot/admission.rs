@@ -1,4 +1,8 @@
-//! Whether a slot takes inputs: drained, closed, parked or stopped, and who is told so.
+//! Whether a slot takes inputs: it may be draining, closed, parked or stopped. Each change refuses the callers who wait in the
+//! slot.
+//!
+//! A command that the actor has in hand is never simply refused, because its append may be on the way to the tape: it is answered
+//! when that is settled, at the latest when the actor is gone. Refuse and settle after the unlock, never under the slot's lock.
 
 use crate::{
     actor::slot::{
@@ -9,8 +13,8 @@ use crate::{
 };
 
 impl Slot {
-    /// Sets whether inputs are taken. A closed slot refuses what waits in it; what its actor has taken up is answered when that is
-    /// settled, at the latest when its actor is gone.
+    /// Narrows the admission. A closed slot refuses all waiting callers; a command in hand is answered when its append is settled,
+    /// at the latest when the actor is gone.
     pub(crate) fn set_admission(&self, admission: Admission) {
         let mut inner = self.inner();
         inner.admission = inner.admission.max(admission);
@@ -25,14 +29,14 @@ impl Slot {
         waiters.refuse(&SendError::Closed);
     }
 
-    /// The number of its newest incarnation; 0 before the first.
+    /// The number of the actor's newest incarnation; 0 before the first.
     pub(crate) fn newest_incarnation(&self) -> u32 {
         self.inner().incarnation
     }
 
-    /// It crashed too often, or an operator said so: it takes nothing until it is unparked, and refuses what waits in it. Its actor
-    /// is down, so what that had taken up is for the tape to say. Where an incarnation has begun after that one, it was unparked meanwhile,
-    /// and nothing changes. `note` writes it down, under the slot's lock.
+    /// Parks the slot after incarnation `after`, because of crashes or by an operator: it refuses all waiting callers, and every
+    /// input until it is unparked. The actor is down, so the tape decides about the commands in hand. Changes nothing if a later
+    /// incarnation has begun: then the session was unparked meanwhile. `note` records the parking under the slot's lock.
     pub(crate) fn park(&self, after: u32, note: impl FnOnce()) {
         let mut inner = self.inner();
         if inner.incarnation != after {
@@ -53,8 +57,8 @@ impl Slot {
         self.settle(unsettled, SendError::Parked);
     }
 
-    /// An operator stops it: what waits is refused, and what it was at is not taken up again by itself. What its actor has taken up
-    /// is answered when that is down. The next message is taken.
+    /// Stops the session for an operator: refuses all waiting callers, and does not resume open work by itself. Commands in hand
+    /// are answered when the actor is down. A message that comes after that is taken.
     pub(crate) fn stop(&self) {
         let waiters = self.in_inbox(|inbox| {
             inbox.idle = true;
@@ -64,8 +68,8 @@ impl Slot {
         waiters.unwrap_or_default().refuse(&SendError::Stopped);
     }
 
-    /// Its tape cannot be read just now, and its actor goes on looking: whoever waits is told, as by a session that cannot be woken.
-    /// What was in hand, reports and stops stay for the incarnation that can read it.
+    /// Refuses all waiting callers because the tape cannot be read just now, while the actor goes on trying. Inputs in hand,
+    /// reports and stops stay for the incarnation that can read the tape.
     pub(crate) fn cannot_be_read(&self, error: OpenError) {
         let left = self.in_inbox(|inbox| (inbox.take_waiters(false), inbox.take_unsettled()));
         let Some((waiters, unsettled)) = left else { return };
@@ -74,13 +78,13 @@ impl Slot {
         unsettled.into_iter().for_each(|left| left.tell(None, &refusal));
     }
 
-    /// Its actor does not end, or the runtime does: whoever waits for what it had taken up is told that nobody knows.
+    /// Answers the senders of commands in hand with "unsettled": the actor does not end, or the runtime ends.
     pub(crate) fn give_up(&self) {
         let unsettled = self.in_inbox(Inbox::take_hand).unwrap_or_default();
         unsettled.into_iter().for_each(|left| left.tell(None, &SendError::Closed));
     }
 
-    /// It takes inputs again. Whether it was parked.
+    /// Unparks the slot. Returns whether it was parked.
     pub(crate) fn unpark(&self) -> bool {
         std::mem::replace(&mut self.inner().parked, false)
     }

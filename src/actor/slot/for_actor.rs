@@ -1,4 +1,7 @@
-//! What a slot does for its session's actor: the work that waits, and what the tape said of it.
+//! The actor's side of a slot: refused appends, kept questions, the prepared tape, the start of an incarnation, and idleness.
+//!
+//! Most callers are the session's actor, its activation, and the thread that opens its tape. Answers are sent, and tapes are given
+//! back, after the slot's lock is released; a change must keep that.
 
 use std::sync::Arc;
 
@@ -18,7 +21,8 @@ use crate::{
 };
 
 impl Slot {
-    /// The tape does not take it. Those who asked for it are told; what stays is tried again. Says how many were told.
+    /// Handles an append that the tape refused: tells the senders of the commands that are given up, and keeps the rest to be tried
+    /// again. Returns how many senders were told.
     pub(crate) fn refused(&self, error: &TapeError, now: Millis) -> usize {
         let ends = self.in_inbox(|inbox| {
             let ends = inbox.mailbox.refused(error, now);
@@ -30,16 +34,17 @@ impl Slot {
         told
     }
 
-    /// Through which entry those who listen and wait have been told, by all incarnations since it woke, or since somebody listens.
+    /// The last entry that listeners and waiting callers were told of, by all incarnations since the session woke or since somebody
+    /// listens.
     pub(crate) fn told(&self) -> Seq {
         self.inner().told
     }
 
-    /// Keeps a question for which the state has no answer yet, also over a crash of the actor.
+    /// Keeps a question that the state cannot answer yet. It survives a crash of the actor; at most [`QUESTIONS_MAX`] are kept.
     pub(crate) fn wait(&self, question: Question) {
         let mut inner = self.inner();
         let waiting = &mut inner.inbox().waiting;
-        // Whoever stopped waiting makes room.
+        // Questions whose callers stopped waiting make room.
         if waiting.len() >= QUESTIONS_MAX {
             waiting.retain(Question::is_waited_for);
         }
@@ -52,43 +57,43 @@ impl Slot {
         }
     }
 
-    /// Takes out the questions for which the state had no answer yet.
+    /// Takes out the kept questions.
     pub(crate) fn take_waiting(&self) -> Vec<Question> {
         self.in_inbox(|inbox| std::mem::take(&mut inbox.waiting)).unwrap_or_default()
     }
 
-    /// Whether somebody waits for an answer that the state does not have yet.
+    /// Whether a question is kept.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.in_inbox(|inbox| !inbox.waiting.is_empty()).unwrap_or_default()
     }
 
-    /// The node of its actor, once it has had one.
+    /// The node of the actor, once it has had one.
     pub(crate) fn node(&self) -> Option<Arc<NodeState>> {
         self.in_inbox(|inbox| inbox.node.clone()).flatten()
     }
 
-    /// Puts a tape and its state by for the first incarnation.
+    /// Keeps an opened tape and its state for the next incarnation.
     pub(crate) fn prepare(&self, tape: OpenTape, state: State) {
         let mut prepared = Some((tape, state));
-        // A load that was given up may come too late: then the tape is given back, for nobody is awake to want it.
+        // After a load that was given up, there may be no inbox: then the tape is given back below, outside of the lock.
         if let Some(inbox) = &mut self.inner().inbox {
             inbox.prepared = prepared.take();
         }
         drop(prepared);
     }
 
-    /// Whether a tape was put by.
+    /// Whether an opened tape is kept.
     pub(crate) fn is_prepared(&self) -> bool {
         self.in_inbox(|inbox| inbox.prepared.is_some()).unwrap_or_default()
     }
 
-    /// The tape and its state for a first incarnation.
+    /// Takes out the opened tape and its state.
     pub(crate) fn prepared(&self) -> Option<(OpenTape, State)> {
         self.in_inbox(|inbox| inbox.prepared.take()).flatten()
     }
 
-    /// An incarnation begins, over a tape that ends there: what its predecessor took and did not answer is there again, or answered as the tape has it. Gives its
-    /// number.
+    /// Begins an incarnation over a tape that ends at `last`, and returns its number. Inputs that the previous incarnation had in
+    /// hand are answered if the tape has them, and wait again if not.
     pub(crate) fn begin_incarnation(
         &self,
         mailbox: Mailbox<Wake>,
@@ -98,13 +103,13 @@ impl Slot {
     ) -> u32 {
         let mut inner = self.inner();
         inner.incarnation = inner.incarnation.wrapping_add(1);
-        // Whoever lives is not parked, however late that is noted.
+        // A session with a live incarnation is not parked, even if the parking is noted late.
         inner.parked = false;
         let incarnation = inner.incarnation;
         let ends = inner.inbox().begin_incarnation(incarnation, mailbox, node.clone(), recover, last);
         let mut sleepers = Vec::new();
         if inner.phase == Phase::Passivating {
-            // It crashed on its way to bed, and is up again.
+            // The actor crashed after it had marked the session asleep, and was restarted.
             inner.phase = Phase::Active;
             sleepers = std::mem::take(&mut inner.inbox().sleepers);
         }
@@ -115,26 +120,26 @@ impl Slot {
         incarnation
     }
 
-    /// Everything that an incarnation of the actor started.
+    /// The tracker of all tasks that an incarnation of the actor started.
     pub(crate) fn tasks(&self) -> TaskTracker {
-        // What an actor that is gone starts is waited for by nobody.
+        // Without an inbox the actor is gone, and nobody waits for a task that it still starts.
         self.in_inbox(|inbox| inbox.tasks.clone()).unwrap_or_default()
     }
 
-    /// Whether it holds nothing but what a passive session needs.
+    /// Whether the slot holds nothing but the fields of a passive session.
     #[cfg(test)]
     pub(crate) fn is_bare(&self) -> bool {
         let inner = self.inner();
         inner.inbox.is_none() && inner.ring.is_none()
     }
 
-    /// How many questions wait for its actor.
+    /// How many questions wait for the actor.
     #[cfg(test)]
     pub(crate) fn asked(&self) -> usize {
         self.in_inbox(|inbox| inbox.asked()).unwrap_or_default()
     }
 
-    /// An incarnation begins, of an actor that a test works by hand.
+    /// Begins an incarnation of an actor that a test works by hand.
     #[cfg(test)]
     pub(crate) fn next_incarnation(&self, incarnation: u32, last: Seq) {
         let mut inner = self.inner();
@@ -154,7 +159,7 @@ impl Slot {
         self.in_inbox(|inbox| inbox.mailbox.depth()).unwrap_or_default()
     }
 
-    /// The actor says whether anything keeps it awake.
+    /// Notes whether anything keeps the actor awake; tells the timekeeper when a session becomes idle.
     pub(crate) fn set_idle(&self, idle: bool) {
         let mut inner = self.inner();
         let Some(inbox) = &mut inner.inbox else { return };

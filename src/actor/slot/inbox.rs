@@ -1,6 +1,11 @@
-//! What a session has beside its actor while it is awake: its mailbox, the callers who wait for an answer, and the open questions.
+//! The inbox of an awake session: its mailbox, the callers who wait for an answer, the open questions, and the handle of the actor.
 //!
-//! A plain value without a lock of its own; the slot locks it.
+//! A plain value without a lock of its own: the slot locks it. It outlives every crash of the actor, and goes when the session
+//! sleeps. Commands and questions have a bound: in a full queue, entries of callers who stopped waiting make room; if that is not
+//! enough, the new one is refused.
+//!
+//! Nothing here may wait or answer a caller, because the slot's lock is held: functions return the answers ([`Ends`], [`Waiters`],
+//! [`Unsettled`]) and tokens, and the slot sends and cancels them after the unlock.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,33 +24,33 @@ use crate::{
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
 };
 
-/// Questions that the actor has not looked at, and as many for which the state has no answer yet.
+/// The most questions that wait for the actor, and the most kept questions that the state cannot answer yet.
 pub(crate) const QUESTIONS_MAX: usize = 1_024;
 
-/// Who is told that something is so, or why it will not be.
+/// The sender of an answer, or of the reason why there will be none.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
 
-/// Commands that are over, and what became of them. StopLevel outside of every lock.
+/// The answers to commands that are over. Send them outside of every lock.
 pub(super) type Ends = Vec<(Reply<Held>, Result<Held, SendError>)>;
 
-/// What wakes a session's actor: there is something in the slot.
+/// The message that wakes a session's actor: its slot has work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wake;
 
-/// What the actor takes out of its slot.
+/// One piece of work that the actor takes out of its slot.
 pub(crate) enum Work {
-    /// An append that was answered "later" is on the tape, or is not.
+    /// An append that the tape answered with "later" is on the tape, or has failed.
     Settled(Result<Seq, TapeError>),
-    /// These are to be decided about, in one append.
+    /// Decide these inputs in one append.
     Decide(Arc<Vec<Input>>),
-    /// What it stops is to be stopped; its record has to wait.
+    /// Stop at once what this input stops; its record has to wait.
     Stop(Box<Input>),
-    /// Somebody wants to know something, or to be told of something.
+    /// Answer a question from the state.
     Question(Question),
 }
 
 impl Work {
-    /// The kind of a piece of work, and the ticket or message it is about. Says nothing of what was said.
+    /// The kind of a piece of work, and the number of the ticket or message that it is about. Never any content.
     pub(crate) fn about(&self) -> (&'static str, Option<u64>) {
         let input = match self {
             Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
@@ -72,38 +77,38 @@ impl Work {
 pub(crate) enum Question {
     /// How the turn of this message ends.
     Outcome(MessageId, Reply<Arc<TurnEnd>>),
-    /// When nothing runs and nothing waits.
+    /// Answered when nothing runs and nothing waits.
     Idle(Reply<()>),
-    /// A picture of the state.
+    /// A copy of the state.
     State(Reply<State>),
-    /// How the task of that parent and ticket ended; nothing where it is not this session's.
+    /// How the task of that parent and ticket ended; `None` if this session is not the child of that task.
     Down(SessionId, Seq, Reply<Option<Arc<Down>>>),
-    /// How a task of this session ended; nothing where no DOWN comes for it.
+    /// How a task of this session ended; `None` if no DOWN comes for it.
     Task(Seq, Reply<Option<Arc<Down>>>),
-    /// Whether it is there: it is, when it can answer.
+    /// Whether the session is up: any answer says that it is.
     Up(Reply<()>),
-    /// Whether it may go to sleep; then it does.
+    /// Asks the session to go to sleep, if it may.
     Sleep(Slept),
-    /// A drill: it crashes with these words.
+    /// A drill: the actor crashes with these words.
     Crash(String),
 }
 
 impl Question {
-    /// Says that there will be no answer.
+    /// Tells the caller that there will be no answer.
     pub(crate) fn refuse(self, error: SendError) {
-        // Whoever stopped waiting does not want to know.
+        // A caller may have dropped its receiver.
         match self {
             Question::Outcome(_, reply) => drop(reply.send(Err(error))),
             Question::Idle(reply) | Question::Up(reply) => drop(reply.send(Err(error))),
             Question::State(reply) => drop(reply.send(Err(error))),
             Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
-            // A session that is not there sleeps as soundly as one can.
+            // A session without an actor is asleep.
             Question::Sleep(slept) => slept.tell(Ok(())),
             Question::Crash(_) => {}
         }
     }
 
-    /// Whether somebody waits for the answer still.
+    /// Whether the caller still waits for the answer.
     pub(crate) fn is_waited_for(&self) -> bool {
         match self {
             Question::Outcome(_, reply) => !reply.is_closed(),
@@ -119,47 +124,49 @@ impl Question {
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) actor: Option<shell::Mailbox<Wake>>,
+    /// A wake is on its way, and the actor has not emptied the inbox since.
     woken: bool,
-    /// Where it is shown how much waits here, also while the actor is stuck.
+    /// The node that shows the depth of the mailbox, also while the actor is stuck.
     pub(super) node: Option<Arc<NodeState>>,
-    /// Everything that an incarnation of the actor started.
+    /// The tracker of all tasks that an incarnation of the actor started.
     pub(super) tasks: TaskTracker,
-    /// What waits for the actor.
+    /// The commands and reports that wait for the actor, in order.
     pub(super) mailbox: Mailbox,
-    /// Who is answered.
+    /// The senders of commands that have no answer yet.
     replies: BTreeMap<ReplyTo, Reply<Held>>,
-    /// How the append went that is under way.
+    /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
+    /// Questions that the actor has not looked at yet; at most [`QUESTIONS_MAX`].
     questions: VecDeque<Question>,
-    /// Those for which the state has no answer yet.
+    /// Questions that the state cannot answer yet; at most [`QUESTIONS_MAX`].
     pub(super) waiting: Vec<Question>,
-    /// What stops the workers that are at work. Whatever ends their turn takes it, and leaves another.
+    /// The parent of all tokens of running workers. A command that ends their turn takes it out and leaves a new one.
     stop: CancellationToken,
-    /// The tickets that a worker of the turn is at.
+    /// The tickets that have a worker of the turn.
     pub(super) at_work: Vec<Seq>,
-    /// A tape with its state, ready for the first incarnation.
+    /// An opened tape with its state, for the next incarnation.
     pub(super) prepared: Option<(OpenTape, State)>,
-    /// Who is told when it sleeps.
+    /// The callers who hear when the session sleeps.
     pub(super) sleepers: Vec<Slept>,
-    /// Whether its actor says that nothing keeps it awake.
+    /// Whether the actor says that nothing keeps the session awake.
     pub(super) idle: bool,
-    /// Its place under the supervisor was given up before its start was over.
+    /// The supervisor dropped the place before the activation was over.
     pub(super) vacated: bool,
-    /// An operator stops it: nothing is taken until it is down.
+    /// An operator stops the session: no input is taken until the actor is down.
     pub(super) stopped: bool,
-    /// When it woke up.
+    /// When the session woke up.
     pub(super) born: Option<Instant>,
 }
 
 impl Inbox {
-    /// Puts in what a host wants.
+    /// Puts a command into the mailbox, or refuses it if the mailbox is full or the disk refuses appends.
     pub(super) fn command(
         &mut self,
         to: ReplyTo,
         command: Command,
     ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
         if self.mailbox.is_full(&command) {
-            // Whoever stopped waiting makes room: what nobody has in hand of theirs is not done.
+            // Commands of senders who stopped waiting make room, unless they are in hand. They are not carried out.
             let gone: Vec<_> = self.replies.iter().filter(|(_, reply)| reply.is_closed()).map(|(to, _)| *to).collect();
             gone.into_iter().filter(|to| self.mailbox.withdraw(*to)).for_each(|to| drop(self.replies.remove(&to)));
         }
@@ -178,20 +185,20 @@ impl Inbox {
         Ok(answer)
     }
 
-    /// Takes what stops the workers that are at work, to be cancelled outside of every lock. However late that is: those that begin from
-    /// here on have another.
+    /// Takes out the token of the running workers. Cancel it outside of every lock; workers that start from here on have another
+    /// token, however late the cancel comes.
     pub(super) fn take_stop(&mut self) -> CancellationToken {
         std::mem::take(&mut self.stop)
     }
 
-    /// What stops the worker that is about to begin.
+    /// The token that stops a worker that is about to start.
     pub(super) fn stop_token(&self) -> CancellationToken {
         self.stop.child_token()
     }
 
     pub(super) fn question(&mut self, question: Question) -> Result<(), SendError> {
         if self.is_full() {
-            // Whoever stopped waiting makes room, also where the actor is stuck and takes none of them.
+            // Questions of callers who stopped waiting make room, also while the actor is stuck and takes none.
             self.questions.retain(Question::is_waited_for);
         }
         let depth = self.questions.len();
@@ -202,7 +209,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Takes the next thing to do, over the state that the tape has.
+    /// Takes the next piece of work: a settled append first, then inputs, then questions. `state` is the state that the tape has.
     pub(super) fn take(&mut self, state: &State, now: Millis) -> Option<Work> {
         if let Some(settled) = self.settled.take() {
             return Some(Work::Settled(settled));
@@ -217,7 +224,7 @@ impl Inbox {
         question
     }
 
-    /// Who is to be told what of the commands that are over. They leave.
+    /// Removes the commands that are over, and returns the answers for their senders.
     pub(super) fn ends(&mut self, ends: Vec<(ReplyTo, CommandEnd)>) -> Ends {
         let ends = ends.into_iter().filter_map(|(to, end)| {
             let how = match end {
@@ -232,7 +239,7 @@ impl Inbox {
         ends
     }
 
-    /// Its sender has waited long enough. What it is told.
+    /// Withdraws a command whose sender has waited long enough, unless it is in hand. Returns the error for the sender.
     pub(super) fn withdraw(&mut self, to: ReplyTo) -> SendError {
         let is_out = self.mailbox.withdraw(to);
         self.replies.remove(&to);
@@ -260,12 +267,12 @@ impl Inbox {
         self.questions.len()
     }
 
-    /// Whether there is nothing in it that an actor would be needed for.
+    /// Whether nothing in the inbox needs an actor.
     pub(super) fn is_empty(&self) -> bool {
         self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && self.waiting.is_empty()
     }
 
-    /// An incarnation begins, over a tape that ends there. Gives who is told what became of what its predecessor had in hand.
+    /// Begins an incarnation over a tape that ends at `last`. Returns the answers to commands that its predecessor had in hand.
     pub(super) fn begin_incarnation(
         &mut self,
         incarnation: u32,
@@ -287,13 +294,13 @@ impl Inbox {
         ends
     }
 
-    /// Wakes the actor, once until it has looked.
+    /// Wakes the actor, with one wake until it has emptied the inbox.
     pub(super) fn wake(&mut self) {
         if self.woken {
             return;
         }
         if let Some(actor) = &self.actor {
-            // An actor that is gone is followed by one that looks by itself.
+            // If the actor is gone, the next incarnation looks by itself.
             self.woken = actor.send(Wake).is_ok();
         }
     }
@@ -303,8 +310,8 @@ impl Inbox {
         self.wake();
     }
 
-    /// Takes out all who wait for an answer, but for those whose command is in hand: it may be on its way to the tape, and keeps
-    /// its place until that is settled. Stops leave too, or stay for the next incarnation.
+    /// Takes out all waiting callers, except those whose command is in hand: it may be on its way to the tape, and keeps its place
+    /// until that is settled. `stops_too`: stops leave as well; otherwise they stay for the next incarnation.
     pub(super) fn take_waiters(&mut self, stops_too: bool) -> Waiters {
         let commands =
             self.mailbox.take_waiting(stops_too).into_iter().filter_map(|to| self.replies.remove(&to)).collect();
@@ -313,14 +320,14 @@ impl Inbox {
         Waiters { commands, questions: self.questions.drain(..).chain(waiting).collect() }
     }
 
-    /// Takes out what is in hand: its actor does not come back. Gives those who wait for an answer.
+    /// Drops the inputs in hand, because the actor does not come back. Returns the senders who wait for an answer.
     pub(super) fn take_hand(&mut self) -> Vec<Unsettled> {
         let unsettled = self.take_unsettled();
         self.mailbox.drop_hand();
         unsettled
     }
 
-    /// Takes out those who wait for the answer to a command that is in hand.
+    /// Takes out the senders of commands in hand; the commands stay.
     pub(super) fn take_unsettled(&mut self) -> Vec<Unsettled> {
         let left = self.mailbox.in_hand();
         let unsettled = left.into_iter().filter_map(|left| {
@@ -333,12 +340,12 @@ impl Inbox {
     }
 }
 
-/// A command that was in hand, of an actor that will not answer it.
+/// A command in hand whose actor will not answer it, with its sender.
 pub(super) struct Unsettled(Left, Reply<Held>);
 
 impl Unsettled {
-    /// Says what became of it: what was decided, where the tape ends there or behind it; else that nothing was recorded. Where
-    /// nobody knows how far the tape is, it says that.
+    /// Answers the sender. `last` is the last entry of the tape: if the decision is on the tape, the sender gets its answer,
+    /// otherwise `refusal`. If `last` is unknown (`None`), the sender gets `Unsettled`.
     pub(super) fn tell(self, last: Option<Seq>, refusal: &SendError) {
         let Unsettled(Left { message, decided, .. }, reply) = self;
         let answer = match (last, decided) {
@@ -346,12 +353,12 @@ impl Unsettled {
             (Some(last), Some((upto, answer))) if upto <= last => answer.map_err(SendError::from),
             (Some(_), _) => Err(refusal.clone()),
         };
-        // A host that stopped waiting can ask again with the same message id.
+        // A caller that has dropped its receiver can send the message again with the same message id.
         drop(reply.send(answer));
     }
 }
 
-/// Those who waited for an answer that will not come. To be told outside of every lock.
+/// Callers whose answer will not come. Refuse them outside of every lock.
 #[derive(Default)]
 #[must_use]
 pub(super) struct Waiters {
@@ -360,7 +367,7 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    /// Of a session that does not sleep, and has a tape or is about to have it.
+    /// Refuses the callers of a session that stays awake: a `Sleep` question is told `why` it stays awake.
     pub(super) fn refuse_awake(mut self, error: &SendError, why: &'static str) {
         for question in self.questions.extract_if(.., |question| matches!(question, Question::Sleep(_))) {
             if let Question::Sleep(slept) = question {
@@ -371,7 +378,7 @@ impl Waiters {
     }
 
     pub(super) fn refuse(self, error: &SendError) {
-        // A receiver that is gone does not want to know.
+        // A caller may have dropped its receiver.
         self.commands.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));
         self.questions.into_iter().for_each(|question| question.refuse(error.clone()));
     }
@@ -383,7 +390,7 @@ mod tests {
 
     use super::*;
 
-    /// What an abort stops is stopped outside of the lock, perhaps late. Who begins meanwhile is not meant.
+    /// An abort cancels its workers outside of the lock, perhaps late. Workers that start meanwhile are not meant.
     #[test]
     fn a_stop_that_comes_late_stops_nobody_who_began_behind_it() {
         let mut inbox = Inbox::default();
@@ -394,7 +401,7 @@ mod tests {
         assert_eq!((before.is_cancelled(), behind.is_cancelled()), (true, false));
     }
 
-    /// Over a slow disk, those who stopped waiting keep nobody out. What they wanted is not done, but for what stops.
+    /// While the disk is slow, senders who stopped waiting keep nobody out. Their commands are not carried out, except stops.
     #[test]
     fn commands_that_nobody_waits_for_take_no_place() {
         let mut inbox = Inbox::default();

@@ -1,4 +1,10 @@
-//! How a slot's session wakes up and goes to sleep: the changes between its phases, each whole under the slot's lock.
+//! How a session wakes up and goes to sleep: the changes between the phases of its slot. See the diagram in `slot.rs`.
+//!
+//! Each change is whole under the slot's lock, so no input slips in between. Sleep is asked for, never forced: a session with open
+//! work, or with an input that arrived meanwhile, stays awake or is woken again.
+//!
+//! Only [`Slot::take_off`] may leave `Passive`, and it starts one activation. Answer callers, give tapes back, and launch or drop
+//! an `Activation` after the unlock only: giving a tape back may wait for a disk, and dropping an activation takes the lock again.
 
 use std::{
     sync::{Arc, MutexGuard},
@@ -18,10 +24,10 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// How long the disk may take to say what became of what an actor had taken up.
+/// How long the tape may take to say what became of the commands that a gone actor had in hand.
 const SETTLE_WAIT: Duration = Duration::from_secs(10);
 
-/// How long [`put_to_sleep`] waits for what passes by itself, and how often it looks.
+/// How long [`put_to_sleep`] waits for a passing reason to stay awake, and how often it asks again.
 const PASSING_WAIT: Duration = Duration::from_secs(1);
 const PASSING_LOOK: Duration = Duration::from_millis(5);
 
@@ -30,12 +36,13 @@ impl Slot {
         self.inner().phase
     }
 
-    /// Begins an activation by hand, where none is on its way and none is needed.
+    /// Begins an activation that the caller drives itself; `None` unless the session is passive.
     pub(crate) fn begin_activation(self: &Arc<Self>) -> Option<Activation> {
         let mut inner = self.inner();
         if inner.phase == Phase::Passive { self.take_off(&mut inner) } else { None }
     }
 
+    /// Leaves `Passive`: the one place where an activation begins. Launch or drop the result only after the unlock.
     pub(super) fn take_off(self: &Arc<Self>, inner: &mut Inner) -> Option<Activation> {
         let host = self.host.upgrade()?;
         inner.phase = Phase::Activating;
@@ -45,7 +52,7 @@ impl Slot {
         Some(Activation::new(host, self.clone()))
     }
 
-    /// An activation is over.
+    /// Ends an activation: the session is active, or passive again with the reason.
     pub(crate) fn finished(self: &Arc<Self>, result: Result<(), OpenError>) {
         let mut inner = self.inner();
         match result {
@@ -59,12 +66,13 @@ impl Slot {
         }
     }
 
-    /// It was to be made, and was not. Who waits here did not ask for that: there may be one of this name, and they wake it.
+    /// Ends an activation that should have made the session and did not. Waiting callers did not ask for the making: if their input
+    /// waits, the session is woken for them, because one of this id may exist.
     pub(crate) fn unmade(self: &Arc<Self>, error: OpenError) {
         self.leave(self.inner(), SendError::from(error));
     }
 
-    /// A place under the supervisor is asked for. One that was asked for before and refused no longer matters.
+    /// Numbers the next place under the supervisor. The end of an earlier place no longer matters.
     pub(crate) fn next_place(&self) -> u32 {
         let mut inner = self.inner();
         inner.place = inner.place.wrapping_add(1);
@@ -72,15 +80,15 @@ impl Slot {
         inner.place
     }
 
-    /// That place under the supervisor was given up: its actor will not be started again. Nothing of it is left, unless the
-    /// supervisor itself crashed: then it is on its way out, and may have the tape for a moment still.
+    /// The supervisor has dropped that place: the actor is not started again. Nothing of the actor is left, unless the supervisor
+    /// itself crashed: then the actor is ending, and may hold the tape for another moment.
     pub(crate) fn vacated(self: &Arc<Self>, place: u32) {
         let mut inner = self.inner();
         match inner.phase {
             _ if place != inner.place => {}
             Phase::Passive => {}
             Phase::Activating => {
-                // Whoever started it hears of it too, and has the word.
+                // The activation hears of it too, and reports it with `finished`.
                 let inbox = inner.inbox();
                 inbox.vacated = true;
                 inbox.actor = None;
@@ -89,8 +97,8 @@ impl Slot {
         }
     }
 
-    /// Nothing of its actor is left: it is woken again where something came in, or is passive. Where it takes nothing, `why` is for those
-    /// who are not told a better reason.
+    /// Follows the end of the actor: wakes the session again if an input waits, and makes it passive if not. Waiting callers are
+    /// refused with the slot's own refusal, or with `why` if it has none.
     fn leave(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, why: SendError) {
         let refusal = inner.refusal();
         inner.inbox().actor = None;
@@ -107,7 +115,7 @@ impl Slot {
         self.fall_passive(inner, &refusal.unwrap_or(why));
     }
 
-    /// Gives up all that a passive session does not need.
+    /// Makes the session passive and drops everything that only an awake session needs.
     fn fall_passive(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, refusal: &SendError) {
         let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
         inner.phase = Phase::Passive;
@@ -125,26 +133,26 @@ impl Slot {
         drop(host);
         if let Some(mut inbox) = inbox {
             std::mem::take(&mut inbox.sleepers).into_iter().for_each(|slept| slept.tell(Ok(())));
-            // Giving a tape back may wait for a disk, so it is not done under the lock.
+            // Giving a tape back may wait for a disk, so it happens after the unlock.
             inbox.take_waiters(true).refuse(refusal);
             let unsettled = inbox.take_hand();
-            // The tape that was put by for an incarnation goes with it, and must be free to be looked at.
+            // Drops a prepared tape as well: `settle` reads the tape, so it must be free by then.
             drop(inbox);
             self.settle(unsettled, refusal.clone());
         }
     }
 
-    /// Answers what an actor that is gone had taken up, as its tape says: an append that was on its way when it went is settled
-    /// behind it. What was not recorded is refused.
+    /// Answers the commands that a gone actor had in hand, from its tape: an append that was under way is settled by then. A
+    /// command that was not recorded is refused.
     pub(super) fn settle(&self, unsettled: Vec<Unsettled>, refusal: SendError) {
-        // Without a runtime nobody can look: those who wait are told that it is not known.
+        // Without a runtime nobody can read the tape: dropping the replies tells the senders that the outcome is unknown.
         let Some(host) = self.host.upgrade().filter(|_| !unsettled.is_empty()) else { return };
         let (tapes, id, tokio) = (host.store.clone(), self.id.clone(), host.tokio.clone());
         let settling = async move {
             let looked = tokio.spawn_blocking(move || tapes.last_once_given_back(&id));
             let last = match tokio::time::timeout(SETTLE_WAIT, looked).await {
                 Ok(Ok(Ok(last))) => Some(last),
-                // It is damaged, or somebody has it by now, or the disk does not answer.
+                // The tape is damaged, or claimed again by now, or the disk does not answer.
                 _ => None,
             };
             unsettled.into_iter().for_each(|left| left.tell(last, &refusal));
@@ -152,16 +160,16 @@ impl Slot {
         drop(host.tasks.spawn_on(settling, &host.tokio));
     }
 
-    /// What is cancelled when the engine has the tape back of a session that sleeps; nothing where it has, and where the session
-    /// is awake again.
+    /// The token that is cancelled when the engine has the tape of a sleeping session back; `None` if it has the tape already, or
+    /// if the session is awake again.
     pub(crate) fn given_back(&self) -> Option<CancellationToken> {
         let host = self.host.upgrade()?;
-        // No other incarnation can have begun under the lock, so the tape is the one that is on its way back.
+        // Under the lock no other incarnation can begin, so this is the tape that is on its way back.
         let inner = self.inner();
         if inner.phase == Phase::Passive { host.store.given_back(&self.id) } else { None }
     }
 
-    /// Wants the session to go to sleep, if it has nothing to do. Never wakes it.
+    /// Asks the session to go to sleep if it has nothing to do. Never wakes it, and never waits.
     pub(crate) fn passivate(&self, slept: Slept) {
         let mut inner = self.inner();
         let phase = inner.phase;
@@ -169,13 +177,13 @@ impl Slot {
             _ if inner.parked => Err(PassivateError::Parked),
             Phase::Passive => Ok(()),
             Phase::Passivating => return inner.inbox().sleepers.push(slept),
-            // A full queue is an awake session.
+            // A session with a full queue of questions stays awake.
             Phase::Activating | Phase::Active if inner.inbox().is_full() => {
                 Err(PassivateError::Busy { why: "too many wait for its answers" })
             }
             Phase::Activating | Phase::Active => {
                 let inbox = inner.inbox();
-                // It is asked last of all, so whatever is there is done before. It fits, as was just looked at.
+                // The question comes last in the queue, so all earlier work is done first. It fits: `is_full` was asked above.
                 drop(inbox.question(Question::Sleep(slept)));
                 return inbox.wake();
             }
@@ -184,14 +192,14 @@ impl Slot {
         slept.tell(now);
     }
 
-    /// The actor has nothing to do: marks the session as asleep, unless something came in. Nothing slips in between.
+    /// Called by an actor with nothing to do: marks the session asleep, unless an input arrived. Returns whether it did.
     pub(crate) fn fall_asleep(&self, slept: Slept) -> bool {
         let mut inner = self.inner();
         let phase = inner.phase;
         let why = match phase {
             Phase::Active if inner.inbox().is_empty() => None,
             Phase::Active => Some("something came in"),
-            // Whoever woke it has not been told yet.
+            // The activation has not reported yet.
             _ => Some(PassivateError::PASSING),
         };
         if let Some(why) = why {
@@ -206,7 +214,7 @@ impl Slot {
         true
     }
 
-    /// Since when it rests, where it does.
+    /// Since when the session is idle; `None` if it is not.
     pub(crate) fn resting(&self) -> Option<Resting> {
         let inner = self.inner();
         let inbox = inner.inbox.as_ref()?;
@@ -215,25 +223,25 @@ impl Slot {
     }
 }
 
-/// Puts a session to sleep, and waits until its engine has the tape back. See
+/// Puts a session to sleep, and returns when its engine has the tape back. See
 /// [`Runtime::passivate`](crate::Runtime::passivate).
 pub(crate) async fn put_to_sleep(host: &Arc<Host>, id: &SessionId) -> Result<(), PassivateError> {
     ask_to_sleep(host, id).await?;
-    // Its actor is gone, and its engine may be at giving the tape back still.
+    // The actor is gone, but the engine may still be taking the tape back.
     if let Some(given_back) = host.slot(id).given_back() {
         given_back.cancelled().await;
     }
     Ok(())
 }
 
-/// Returns when its actor is gone.
+/// Asks a session to sleep, and returns when its actor is gone.
 async fn ask_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError> {
     let until = tokio::time::Instant::now() + PASSING_WAIT;
     loop {
         let Some(slot) = host.slots.awake_one(id) else { return Ok(()) };
         let (reply, answer) = oneshot::channel();
         slot.passivate(Slept(Some(reply)));
-        // A question that was lost was lost with its actor.
+        // The reply is dropped only if the actor ended.
         let answer = answer.await.unwrap_or(Err(PassivateError::Busy { why: PassivateError::PASSING }));
         let passing = answer == Err(PassivateError::Busy { why: PassivateError::PASSING });
         if !passing || tokio::time::Instant::now() >= until {

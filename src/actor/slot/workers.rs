@@ -1,5 +1,7 @@
-//! The workers on a session's turn, as its slot knows them. No worker starts while a stop or the recovery waits for its record. A
-//! caller who waits until all workers are down waits for their tasks to end, not for their reports.
+//! The slot's list of the workers on a session's turn: which tickets have one, and what stops them.
+//!
+//! No worker starts while a stop or the recovery waits for its record. A worker is down when its task has dropped [`AtWork`],
+//! reported or not; a report takes its ticket off the list earlier. Move the guard into the task, and keep it there to the end.
 
 use std::sync::Arc;
 
@@ -7,12 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{actor::slot::Slot, words::ids::Seq};
 
-/// A worker of a turn, held by its task. When that is dropped, reported or not, the worker is down.
+/// The guard of one worker of a turn, held by the worker's task. Dropping it marks the worker as down, whether it has reported or
+/// not.
 pub(crate) struct AtWork {
     slot: Arc<Slot>,
     incarnation: u32,
     ticket: Seq,
-    /// Stops it.
+    /// Cancelled to stop the worker.
     pub(crate) stop: CancellationToken,
 }
 
@@ -30,12 +33,12 @@ impl Drop for AtWork {
 }
 
 impl Slot {
-    /// Whether work may begin.
+    /// Whether a worker may start: no stop and no recovery waits for its record.
     pub(crate) fn may_begin(&self) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.may_begin()).unwrap_or_default()
     }
 
-    /// A worker of the turn begins, in that incarnation. `None` where it may not: a stop came meanwhile.
+    /// Registers a worker of the turn. Returns `None` if it must not start, because a stop came meanwhile.
     pub(crate) fn begin_worker(self: &Arc<Self>, incarnation: u32, ticket: Seq) -> Option<AtWork> {
         let mut inner = self.inner();
         let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;
@@ -43,7 +46,7 @@ impl Slot {
         Some(AtWork { slot: self.clone(), incarnation, ticket, stop: inbox.stop_token() })
     }
 
-    /// Returns when no worker of the turn is at work.
+    /// Returns when the list is empty: every worker of the turn is down, or has reported.
     pub(crate) async fn workers_down(&self) {
         loop {
             let moved = self.moved.notified();

@@ -1,7 +1,10 @@
-//! How a tape is opened or made: claimed, read and folded on a thread that may wait for a disk, and put into its session's slot.
+//! Opens or makes one tape: claims, reads and folds it on a thread that may wait for a disk, and puts it into its session's slot.
 //!
-//! By then the caller may be gone, or another incarnation of the session may be there: it takes the tape just as well. If no
-//! incarnation is awake to take the tape, the tape is given back.
+//! No caller can cancel an opening, and every opening reports its result, also after a panic ([`Told`]). By then the caller may be
+//! gone, or another incarnation of the session may be there: it takes the tape just as well. If no incarnation is awake to take the
+//! tape, the tape is given back.
+//!
+//! A tape that is damaged, empty, or of another session must be an error here: an actor must never start over it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,24 +18,25 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How long an incarnation waits for a tape that the incarnation before it has.
+/// How long an opening waits for a tape that the previous incarnation still holds.
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
 
-/// What a new tape begins with.
+/// The first entries of a new tape.
 pub(crate) struct First {
     pub(crate) entries: Vec<Entry>,
-    /// What they make.
+    /// The state after these entries.
     pub(crate) state: State,
 }
 
-/// Opens it in a task that no caller can cancel, when its turn has come.
+/// Begins an opening in a task that no caller can cancel; it waits for its turn, at most [`OPENS_MAX`](super::orders::OPENS_MAX) at
+/// once.
 pub(super) fn begin(host: &Arc<Host>, slot: Arc<Slot>, opening: Opening) {
     let told = Told { host: host.clone(), session: slot.id.clone(), opened: Err(OpenError::Closed) };
     let (host, room) = (host.clone(), host.orders.room.clone());
     let (tasks, tokio) = (host.tasks.clone(), host.tokio.clone());
     let opening = async move {
         let mut told = told;
-        // It is never closed.
+        // The semaphore is never closed.
         let Ok(turn) = room.acquire_owned().await else { return };
         let tokio = host.tokio.clone();
         let opened = tokio.spawn_blocking(move || {
@@ -50,7 +54,7 @@ pub(super) fn begin(host: &Arc<Host>, slot: Arc<Slot>, opening: Opening) {
     tasks.spawn_on(opening, &tokio);
 }
 
-/// Tells those who wait, however the opening ends.
+/// The guard that reports the result to all waiting callers, however the opening ends.
 struct Told {
     host: Arc<Host>,
     session: SessionId,
@@ -72,8 +76,8 @@ fn open(host: &Host, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenError
     Ok(())
 }
 
-/// Claims and reads a tape. Where an actor of this runtime still has it, that one is on its way out (its supervisor crashed, and did
-/// not stay to see it go): it is waited for.
+/// Claims and reads a tape. Waits if an actor of this runtime still holds the tape: that actor is ending, because its supervisor
+/// crashed before the actor was gone.
 fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
     fault!(host.store.faults(), "session.load", slot.id.as_str());
     let loaded = host.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)?;
@@ -84,12 +88,12 @@ fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
         tracing::warn!(session = %slot.id, repair = ?repair, "a torn tail was set aside");
     }
     if loaded.entries.is_empty() {
-        // Who made it died before the first entry; it can be made anew.
+        // The maker died before the first entry; the session can be made again.
         return Err(OpenError::Tape(TapeError::Missing { session: slot.id.clone() }));
     }
     fault!(host.store.faults(), "session.loaded", slot.id.as_str());
     let state = taped::state(&slot.id, &loaded.entries)?;
-    // Keys, hooks and folders go by that name.
+    // Keys, hooks and folders use this id, so it must be the right one.
     if state.session != slot.id {
         return Err(OpenError::damaged(&slot.id, format!("it says that it is session {}", state.session)));
     }

@@ -1,8 +1,11 @@
-//! The orders to the tape store: tapes that are to be opened. A value of the runtime that outlives every incarnation of the store's
-//! actor; an order stands here until its result has been delivered.
+//! The queue of orders to the tape store: tapes that are to be opened. A value of the runtime that outlives every incarnation of
+//! the store's actor; an order stands here until its result has been delivered.
 //!
-//! Two equal orders are one. While the actor is between two incarnations, orders wait. If it is not back within [`GONE_MAX`], the
-//! waiting orders are refused, and new ones at once, until it returns.
+//! Orders for one session share one opening and one result. While the actor is between two incarnations, orders wait. If it is not
+//! back within [`GONE_MAX`], the waiting orders are refused, and new ones at once, until it returns.
+//!
+//! Every caller gets a result, whatever becomes of the actor; a change must keep that. An order holds a slot: never drop one under
+//! the lock of the list.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,49 +30,49 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// So many tapes are opened at once: as many as keep a disk and a few cores busy.
+/// The most tapes that are opened at once: enough to keep a disk and a few cores busy.
 pub(super) const OPENS_MAX: usize = 16;
 
-/// How long an order waits for an actor that is not there.
+/// How long an order waits while there is no actor.
 pub(super) const GONE_MAX: Duration = Duration::from_secs(5);
 
-/// What is to be done with a session's tape.
+/// What to do with a session's tape.
 pub(crate) enum Opening {
-    /// It is claimed and read.
+    /// Claim it and read it.
     Load,
-    /// It is made, with its first entries.
+    /// Make it, with its first entries.
     Make(Box<First>),
 }
 
 type Opened = Result<(), OpenError>;
 
-/// A session whose tape is to be opened.
+/// One order: a session's slot, and what to do with its tape.
 pub(super) type Order = (Arc<Slot>, Opening);
 
 /// See the module.
 pub(crate) struct Orders {
     /// Each change under this lock is whole before anything can panic.
     list: Lock<List>,
-    /// The chores that somebody has asked for.
+    /// One notification for each kind of chore: somebody has asked for it.
     asked: [Notify; Chore::ALL.len()],
-    /// Held while a tape is being opened.
+    /// The permits for opening tapes; [`OPENS_MAX`] of them.
     pub(crate) room: Arc<Semaphore>,
 }
 
 #[derive(Default)]
 struct List {
-    /// Who takes the orders, and where it is shown how many have no answer.
+    /// The actor that takes the orders, and its node, which shows the number of open orders.
     actor: Option<(Mailbox<Look>, Arc<NodeState>)>,
-    /// How many actors have ended.
+    /// How many incarnations of the actor have ended.
     ended: u64,
-    /// Waits for the next actor while there is none, and gives up some time.
+    /// The tasks that refuse all orders if no next incarnation comes within [`GONE_MAX`].
     patience: JoinSet<()>,
-    /// None has come for too long.
+    /// No incarnation has come within [`GONE_MAX`]: orders are refused.
     given_up: bool,
     closed: bool,
-    /// What nobody has begun.
+    /// The orders that have not begun.
     waiting: VecDeque<Order>,
-    /// Who waits for each session that is to be opened, or is being opened.
+    /// The waiting callers of each session whose opening waits or is under way.
     opening: HashMap<SessionId, Vec<oneshot::Sender<Opened>>>,
 }
 
@@ -80,7 +83,7 @@ impl List {
         }
     }
 
-    /// Why nothing is taken, where nothing is.
+    /// Why orders are refused; `None` if they are taken.
     fn refusal(&self) -> Option<OpenError> {
         match (self.closed, self.given_up) {
             (true, _) => Some(OpenError::Closed),
@@ -99,8 +102,8 @@ impl Default for Orders {
 impl Orders {
     // ---- who asks ------------------------------------------------------------------------------------------------------
 
-    /// Has a session's tape opened, and put into its slot with the state that it makes. Dropping the future stops waiting, and
-    /// nothing else.
+    /// Has a session's tape opened, and put into its slot with its state. Dropping the future stops the wait only; the opening goes
+    /// on.
     ///
     /// # Errors
     /// [`OpenError::Unavailable`]; [`OpenError::Closed`]; and why the tape cannot be opened.
@@ -117,28 +120,28 @@ impl Orders {
                     list.opening.insert(slot.id.clone(), vec![tell]);
                     list.waiting.push_back((slot.clone(), opening));
                     if let Some((actor, _)) = &list.actor {
-                        // One that is ending leaves it to the next.
+                        // An actor that is ending leaves the order to the next incarnation.
                         let _ = actor.send(Look);
                     }
                     list.show();
                 }
             }
         }
-        // Whoever carries it out answers; where nobody is left to, the tokio runtime of the tree is gone.
+        // The opening always answers; if its sender is gone, the tokio runtime of the tree is gone.
         told.await.unwrap_or(Err(OpenError::Closed))
     }
 
-    /// Has a chore done, some time: by the next incarnation of the actor where there is none just now.
+    /// Asks for a chore, and returns at once. If there is no actor just now, its next incarnation does the chore.
     pub(crate) fn chore(&self, chore: Chore) {
         self.asked[chore as usize].notify_one();
     }
 
-    /// Returns when somebody has asked for a chore since this returned last.
+    /// Returns when somebody has asked for the chore since the last return.
     pub(super) async fn asked(&self, chore: Chore) {
         self.asked[chore as usize].notified().await;
     }
 
-    /// The runtime ends: what waits is refused, and so is all that comes.
+    /// Called at the end of the runtime: refuses all waiting orders, and every order from now on.
     pub(crate) fn close(&self) {
         let mut list = self.list.lock();
         list.closed = true;
@@ -154,17 +157,17 @@ impl Orders {
 
     // ---- the actor -----------------------------------------------------------------------------------------------------
 
-    /// An incarnation of the actor begins.
+    /// Registers an incarnation of the actor that begins.
     pub(super) fn begin(&self, actor: Mailbox<Look>, node: Arc<NodeState>) {
         let mut list = self.list.lock();
-        // What waited for it.
+        // For the orders that have waited for it.
         let _ = actor.send(Look);
         (list.actor, list.given_up) = (Some((actor, node)), false);
         list.patience.abort_all();
         list.show();
     }
 
-    /// An incarnation of the actor is over. Where none follows, those who wait are told so.
+    /// Notes that an incarnation of the actor is over. If none follows within [`GONE_MAX`], waiting orders are refused.
     pub(super) fn end(&self, host: &Arc<Host>) {
         let mut list = self.list.lock();
         list.actor = None;
@@ -183,7 +186,7 @@ impl Orders {
         list.patience.spawn_on(give_up, &tokio);
     }
 
-    /// So many incarnations are over; where that was the last one, none has followed it for too long.
+    /// Refuses all orders, if no incarnation has followed the one numbered `ended`.
     fn give_up(&self, ended: u64) {
         let mut list = self.list.lock();
         if list.ended == ended && list.actor.is_none() {
@@ -194,18 +197,18 @@ impl Orders {
         }
     }
 
-    /// The next order.
+    /// Takes out the next order.
     pub(super) fn take(&self) -> Option<Order> {
         self.list.lock().waiting.pop_front()
     }
 
-    /// A session's tape was opened, or could not be.
+    /// Delivers the result of an opening to all its callers.
     pub(super) fn opened(&self, session: &SessionId, opened: &Opened) {
         let mut list = self.list.lock();
         let waiters = list.opening.remove(session).unwrap_or_default();
         list.show();
         drop(list);
-        // Whoever stopped waiting does not want to know.
+        // A caller may have dropped its receiver.
         waiters.into_iter().for_each(|waiter| drop(waiter.send(opened.clone())));
     }
 }
@@ -227,13 +230,14 @@ impl Orders {
         self.list.lock().actor.as_ref().map(|(actor, _)| actor.kill()).is_some()
     }
 
-    /// Whether somebody waits for that session to be opened.
+    /// Whether a caller waits for that session to be opened.
     pub(crate) fn is_opening(&self, session: &SessionId) -> bool {
         self.list.lock().opening.contains_key(session)
     }
 }
 
-/// Takes out what nobody has begun, and tells those who wait for it. What is given is dropped outside of the lock.
+/// Takes out the orders that have not begun, and refuses their callers. Drop the returned orders outside of the lock: they hold
+/// slots.
 fn refused(list: &mut List) -> VecDeque<Order> {
     let why = list.refusal().unwrap_or(OpenError::Closed);
     let waiting = std::mem::take(&mut list.waiting);

@@ -1,8 +1,10 @@
 //! Sweeping: a runtime removes the sessions that a policy does not keep, on request or at intervals.
 //!
-//! A runtime sweeps at intervals only if its host asked for that, one sweep at a time, on a thread of its own: no actor waits for
-//! it. [`SweepReport`] says how the newest sweep went. A sweep that fails is reported and tried again at the next interval; it ends
-//! nothing else.
+//! A runtime sweeps at intervals only if its host asked for that, one sweep at a time, on a thread of its own. [`SweepReport`] says
+//! how the newest sweep went. A sweep that fails is reported and tried again at the next interval; it ends nothing else.
+//!
+//! A sweep blocks on the disk, so no actor may wait for it. It must delete through `delete_unused`, which looks at each session
+//! once more under its claim: a session that is open, or went on since the plan, stays.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +21,7 @@ use crate::{
 /// The least time between two sweeps.
 const EVERY_MIN: Duration = Duration::from_secs(1);
 
-/// How many sessions a report names that a limit takes and that stay.
+/// The most sessions that a report names of those that a limit selects and that stay.
 const KEPT_NAMED_MAX: usize = 100;
 
 /// How often a runtime sweeps by itself, and what it does not keep.
@@ -41,35 +43,35 @@ pub struct Sweeps {
 }
 
 impl Sweeps {
-    /// Sweeps by that policy about that often, a second at least. Each wait, also the one before the first sweep, is drawn anew
-    /// from three to five quarters of it, so that many runtimes that were started together do not sweep together.
+    /// Sweeps by `policy` about every `every`, which is at least a second. Each wait, also the one before the first sweep, is drawn
+    /// from three quarters to five quarters of `every`, so that runtimes that were started together do not sweep together.
     #[must_use]
     pub fn new(every: Duration, policy: SweepPolicy) -> Sweeps {
         Sweeps { policy, every: every.max(EVERY_MIN), removed_max: 1_000 }
     }
 
-    /// Removes so many sessions in one sweep, 1,000 by default; what is left goes with the next ones.
+    /// Sets the most sessions that one sweep removes, 1,000 by default; the next sweeps remove the rest.
     #[must_use]
     pub fn removing_at_most(mut self, sessions: usize) -> Sweeps {
         self.removed_max = sessions;
         self
     }
 
-    /// The next wait, as it was drawn: a number from 0 up to 1.
+    /// The next wait. `drawn` is a random number from 0 up to 1.
     fn wait(&self, drawn: f64) -> Duration {
-        // One that is longer than can be said never comes.
+        // A wait too long for a `Duration` becomes the longest one: it never ends.
         Duration::try_from_secs_f64(self.every.as_secs_f64() * (0.75 + drawn / 2.0)).unwrap_or(Duration::MAX)
     }
 }
 
-/// A number from 0 up to 1.
+/// A random number from 0 up to 1.
 fn random() -> f64 {
     // The lower half of such an id is random, but for its two highest bits.
     let bits = uuid::Uuid::now_v7().as_u64_pair().1 & ((1 << 53) - 1);
     bits as f64 / (1_u64 << 53) as f64
 }
 
-/// What came of a sweep that the runtime made by itself.
+/// The result of a sweep that the runtime made by itself.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SweepReport {
@@ -79,15 +81,15 @@ pub struct SweepReport {
     pub at: Millis,
     /// How long it took.
     pub took: Duration,
-    /// What was removed; and of those that stay though a limit takes them the first 100.
+    /// The removed sessions, and the first 100 of the sessions that a limit selects and that stay.
     pub sweep: Sweep,
-    /// How many those are altogether.
+    /// How many sessions a limit selects and that stay, in all.
     pub kept: usize,
-    /// Why it was given up, where it was: the store could not be read.
+    /// Why the sweep was given up: the store could not be read. `None` if it was not given up.
     pub error: Option<String>,
 }
 
-/// What a runtime's own sweeps are made by, and what came of the newest.
+/// The settings of a runtime's own sweeps, and the report of the newest one.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
     pub(crate) sweeps: Option<Sweeps>,
@@ -95,12 +97,12 @@ pub(crate) struct Sweeper {
 }
 
 impl Sweeper {
-    /// How long to wait before the next; `None` where nobody asked for any.
+    /// The wait before the next sweep; `None` if the host asked for no sweeps.
     pub(super) fn wait(&self) -> Option<Duration> {
         self.sweeps.as_ref().map(|sweeps| sweeps.wait(random()))
     }
 
-    /// Sweeps once, and keeps what came of it. Blocks on the disk.
+    /// Sweeps once, and keeps the report. Blocks on the disk.
     pub(super) fn sweep(&self, host: &Host, stop: &dyn Fn() -> bool) {
         let Some(Sweeps { policy, removed_max, .. }) = self.sweeps else { return };
         let (began, at) = (Instant::now(), host.clock.now());
@@ -121,7 +123,8 @@ impl Sweeper {
     }
 }
 
-/// Removes what a policy does not keep, so many at most, until the runtime ends or `stop` says so. Blocks on the disk.
+/// Removes the sessions that a policy does not keep, at most `max`, until the runtime ends or `stop` returns `true`. Blocks on the
+/// disk.
 pub(crate) fn sweep(host: &Host, policy: SweepPolicy, max: usize, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
     let stop = || stop() || host.orders.is_closed();
     let planned = plan_some(&*host.store, policy, host.clock.now(), max, &stop)?;

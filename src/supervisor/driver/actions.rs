@@ -1,4 +1,8 @@
-//! How a driver carries out what its planner decides.
+//! Carries out the actions of a planner: starts and stops children, sets timers, replies to calls, reports ends.
+//!
+//! Every action returns at once: starts, stops and timers are tasks that send a message to the driver. Each carries its generation,
+//! so a message that comes late changes nothing. A change must not wait here, and must not act on a child without an action of the
+//! planner.
 
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -16,7 +20,7 @@ use crate::supervisor::{
 };
 
 impl Driver {
-    /// A child started or ended, or its time to wait is over.
+    /// Takes an event of a child: a start, an end, or a timer.
     pub(super) fn child_event(&mut self, id: ChildId, generation: Generation, what: ChildEvent, cx: &mut Context<Msg>) {
         if let Some(place) = self.places.get_mut(&id) {
             match &what {
@@ -34,7 +38,7 @@ impl Driver {
         self.on(Event::Child(id.clone(), generation, what.clone()), cx);
         match what {
             ChildEvent::Started(_) => {
-                // One that was told to stop meanwhile never counted as started.
+                // A child that was told to stop meanwhile does not count as started.
                 if let Some(view) = self.planner.view(&id).filter(|view| view.status == Status::Running) {
                     self.tell(&id, Happening::Started { incarnation: view.incarnation });
                 }
@@ -44,7 +48,7 @@ impl Driver {
         }
     }
 
-    /// Tells the planner, and does what it says.
+    /// Feeds one event to the planner, and carries out its actions.
     pub(super) fn on(&mut self, event: Event, cx: &mut Context<Msg>) {
         let about = match &event {
             Event::Child(id, ..) | Event::Admin(_, id, _) => Some(id.clone()),
@@ -73,7 +77,7 @@ impl Driver {
                     let due = Msg::Child(id.clone(), generation, ChildEvent::Due);
                     let timer = self.tasks.spawn(async move {
                         tokio::time::sleep(after).await;
-                        // Nobody is there to restart anything for any more.
+                        // If the driver is gone, no restart is needed.
                         let _ = mailbox.send(due);
                     });
                     if let Some(place) = self.places.get_mut(&id) {
@@ -93,7 +97,7 @@ impl Driver {
                 }
                 Action::Reply { call, answer } => {
                     if let Some(reply) = self.calls.remove(&call) {
-                        // Nobody has to wait for an answer until it comes.
+                        // The caller may have dropped its receiver.
                         let _ = reply.send(answer);
                     }
                 }
@@ -138,7 +142,7 @@ impl Driver {
         };
         let (name, node) = (id.clone(), place.shown.0.clone());
         let tell = move |child_event| {
-            // Where the driver is gone its children are being killed, and there is nobody left to tell.
+            // If the driver is gone, its children are being killed, and nobody needs the event.
             let _ = mailbox.send(Msg::Child(name.clone(), generation, child_event));
         };
         let Some(start) = start else {
@@ -170,18 +174,18 @@ impl Driver {
         let (mailbox, id) = (mailbox.clone(), id.clone());
         self.tasks.spawn(async move {
             if !monitor::stop(stage, cancel, shutdown).await {
-                // Where the driver is gone there is nobody left to tell.
+                // If the driver is gone, nobody needs the event.
                 let _ = mailbox.send(Msg::Child(id, generation, ChildEvent::Unkillable));
             }
         });
     }
 
-    /// Tells those who watch the tree what happened to a child.
+    /// Tells the watchers of the tree what happened to a child.
     pub(super) fn tell(&self, child: &ChildId, what: Happening) {
         self.registry.tell(&format!("{}/{child}", self.node.path()), what);
     }
 
-    /// Writes what the planner thinks of a child onto its node.
+    /// Writes the planner's view of a child onto its node.
     fn sync(&self, id: &ChildId) {
         if let (Some(place), Some(view)) = (self.places.get(id), self.planner.view(id)) {
             place.shown.0.judged(view);

@@ -1,4 +1,7 @@
-//! What a driver is asked, and answers at any moment.
+//! The questions and calls to a driver. Questions are answered from the planner's views and the places, at once.
+//!
+//! A call is kept under a number until the planner replies to it: now, or when the child has reached the state that was asked for.
+//! Nothing here may wait, and every call must get its reply, or the caller waits until the supervisor ends.
 
 use tokio::sync::oneshot;
 
@@ -13,7 +16,7 @@ use crate::supervisor::{
 };
 
 impl Driver {
-    /// Notes who is answered when the planner has an answer: now, or when a child is where it was asked to be.
+    /// Keeps the reply of a call until the planner answers it, and returns the call's number.
     pub(super) fn call(&mut self, reply: oneshot::Sender<Answer>) -> Call {
         self.last_call += 1;
         self.calls.insert(self.last_call, reply);
@@ -66,7 +69,7 @@ impl Driver {
         counts
     }
 
-    /// How many entries all tables hold together, so that a test sees what is never cleared away.
+    /// How many entries all tables hold together, so that a test sees entries that are never removed.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.places.len() + self.calls.len() + self.tasks.len() + self.planner.kept()

@@ -1,4 +1,7 @@
-//! A child's place under its supervisor, and the incarnation in it.
+//! A child's place under its supervisor: its node, how to start it, its timer, and its present incarnation.
+//!
+//! A place outlives the child's crashes and is dropped when the child is forgotten. The order of the fields matters: the node must
+//! leave the tree before `start` is dropped, because guards in `start` tell others that the place is gone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +23,8 @@ use crate::supervisor::{
 
 /// A child's place; it outlives the child's crashes.
 pub(super) struct Place {
-    /// Dropped first: by what is dropped with `start` others hear that the place was given up, and then it is in no tree.
+    /// Must stay the first field, so that it is dropped first: guards dropped with `start` tell others that the place is gone, and
+    /// by then the node must be out of the tree.
     pub(super) shown: Shown,
     pub(super) kind: ChildKind,
     pub(super) restart: Restart,
@@ -28,7 +32,7 @@ pub(super) struct Place {
     pub(super) start: Option<StartFn>,
     pub(super) start_timeout: Option<Duration>,
     pub(super) workers: Option<Workers>,
-    /// What the last start had to say.
+    /// The word that the last start had for its starter.
     pub(super) info: Option<Arc<str>>,
     pub(super) incarnation: Option<Incarnation>,
     pub(super) timer: Option<AbortOnDropHandle<()>>,
@@ -49,7 +53,7 @@ impl Place {
         }
     }
 
-    /// What is left of the child when its supervisor ends, by name.
+    /// The names of what is left of the child when its supervisor ends: the child itself, or what it left behind.
     pub(super) fn leftover(&self) -> Vec<String> {
         let id = self.shown.0.id();
         match self.incarnation.as_ref().map(|incarnation| incarnation.stage.borrow().clone()) {
@@ -64,6 +68,6 @@ pub(super) struct Incarnation {
     pub(super) generation: Generation,
     pub(super) stage: watch::Receiver<Stage>,
     pub(super) cancel: CancellationToken,
-    /// A start that is still on its way ends with the driver, whom it would otherwise outlive.
+    /// Cancels a start that is still under way when the driver ends, because the start would outlive it.
     pub(super) _cancel_with_driver: DropGuard,
 }

@@ -1,4 +1,7 @@
-//! How the planner handles administrative calls.
+//! How the planner handles administrative calls: start, terminate, restart, recycle, delete, park and unpark.
+//!
+//! A call gets exactly one reply: at once, or when the child has reached the state that was asked for. A start, stop or restart by
+//! hand must not count against a restart budget, and a supervisor that goes down must refuse every call that would start a child.
 
 use crate::supervisor::{
     admin::{AdminError, Done},
@@ -10,7 +13,7 @@ use crate::supervisor::{
     status::Status,
 };
 
-/// What to answer; `None` where the answer comes when the child is where it was asked to be.
+/// The reply to a call; `None` if it comes later, when the child has reached the state that was asked for.
 type Asked = Result<Option<Done>, AdminError>;
 
 impl Planner {
@@ -53,7 +56,7 @@ impl Planner {
             (Admin::Unpark, Status::Parked) => self.start_by_hand(call, key, None),
             (Admin::Unpark, _) => return Err(AdminError::NotParked),
             (_, Status::Unkillable) => return Err(AdminError::Unkillable),
-            // It is stopped if it runs, and started afresh; this is no crash and counts for nothing.
+            // Recycling stops the child and starts it again. This is no crash and does not count as one.
             (Admin::Recycle, Status::Running | Status::Starting) => self.edit(key, |child| {
                 child.recycle = true;
                 child.waiting.push((call, Wait::Up));
@@ -111,7 +114,7 @@ impl Planner {
         });
     }
 
-    /// Lets a child that does not run start, with its crashes forgotten.
+    /// Lets a child that does not run start again, with its crashes forgotten.
     pub(super) fn start_anew(&mut self, key: Key) {
         self.cancel_timer(key);
         self.edit(key, |child| {

@@ -1,4 +1,7 @@
-//! One child, as the planner knows it.
+//! One child, as the planner knows it: what it should be, what it is, its counts, and the calls that wait for it.
+//!
+//! A plain value. Only `Planner::edit` may change `want`, `recycle` and `status`, because it keeps the planner's sets in step with
+//! them.
 
 use std::time::Duration;
 
@@ -10,50 +13,62 @@ use crate::supervisor::{
     status::Status,
 };
 
-/// Who waits for what of a child.
+/// What a call waits for: that the child is up, or down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     Up,
     Down,
 }
 
-/// The first start of a child by hand is not a crash when it fails: the caller is told, and that is all.
+/// Marks the first start by hand (`start_child` or `restart_child`). If this start fails, the caller is told; it is no crash and is
+/// not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByHand {
     Add,
     Restart,
 }
 
-/// Who had a child parked: after crashes it may unpark by itself, by hand it may not.
+/// Why a child is parked. After crashes the planner may unpark it by itself; parked by hand, it waits for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Park {
     Exhausted,
     ByHand,
 }
 
+/// See the module.
 pub(super) struct Child {
     pub(super) id: ChildId,
     pub(super) policy: Policy,
-    /// It should run; then nobody has it parked.
+    /// Whether it should run. A parked child should not.
     pub(super) want: bool,
+    /// Whether the running incarnation should be stopped and a new one started.
     pub(super) recycle: bool,
+    /// Whether, and why, it is or will be parked.
     pub(super) park: Option<Park>,
-    /// Forget it as soon as it is stopped.
+    /// Forget the child as soon as it is stopped.
     pub(super) forget: bool,
     pub(super) status: Status,
-    /// A timer runs that ends its back-off, or its time in the park.
+    /// Whether a timer runs that ends its back-off or its parking.
     pub(super) timed: bool,
+    /// The generation of its newest start or timer.
     pub(super) generation: Generation,
+    /// The number of its newest incarnation; 0 before the first.
     pub(super) incarnation: u64,
+    /// The first start by hand that is still under way.
     pub(super) by_hand: Option<ByHand>,
+    /// The calls that wait for it.
     pub(super) waiting: Vec<(Call, Wait)>,
+    /// Its crashes that still count.
     pub(super) window: Window,
+    /// Restarts after crashes, in all.
     pub(super) restarts: u64,
+    /// Restarts since the last run that was long enough to reset the back-off.
     pub(super) attempt: u32,
+    /// When it was last up, on the planner's time.
     pub(super) started_at: Duration,
 }
 
-/// A child as others may see it.
+/// A copy of the facts about a child that the driver shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ChildView {
     pub(crate) status: Status,
@@ -85,7 +100,7 @@ impl Child {
         }
     }
 
-    /// Its end was asked for, so it is no crash.
+    /// Whether its end was asked for; then an end is no crash.
     pub(super) fn is_let_go(&self) -> bool {
         !self.want || self.recycle
     }

@@ -1,4 +1,8 @@
-//! How the planner handles starts, exits and timers.
+//! How the planner handles starts, exits, timers, new rules and the shutdown of its supervisor.
+//!
+//! Each function edits children and adds reports; the next actions come from `reconcile`. An event of another generation, or one
+//! that does not fit the child's status, must change nothing. The end of a child that was up must be reported once, with the
+//! decision about it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,7 +33,8 @@ impl Planner {
         }
     }
 
-    /// An event of another generation than the child's, or one that does not fit its status, is old news.
+    /// Takes an event of a child. An event of another generation, or one that does not fit the child's status, is late and is
+    /// ignored.
     pub(super) fn happened(&mut self, id: &ChildId, generation: Generation, what: ChildEvent) {
         let Some(key) = self.keys.get(id).copied() else { return };
         let child = &self.children[&key];
@@ -46,7 +51,7 @@ impl Planner {
                 ChildEvent::Exited(reason),
                 Status::Starting | Status::Running | Status::Stopping | Status::Unkillable,
             ) => self.exited(key, reason),
-            // A supervisor may also end by itself and leave something behind; then it was not asked to stop.
+            // A supervisor may also end by itself and leave children behind; then nobody asked it to stop.
             (ChildEvent::Unkillable, Status::Starting | Status::Running | Status::Stopping) => self.unkillable(key),
             (ChildEvent::Due, _) if child.timed => self.due(key),
             _ => {}
@@ -90,7 +95,7 @@ impl Planner {
             self.answer(key, Wait::Up, &failed);
             return self.rest(key);
         }
-        // A child that was up once is restarted, also while later ones are still on their way.
+        // Only a child that was never up fails the boot. A child that was up is restarted, also while later children still start.
         if self.unbooted.contains(&key) {
             let text = format!("child {}: {}", child.id, reason.cause());
             self.report(key, reason, Some(Context::StartError), Decision::Escalate, 0);
@@ -138,7 +143,7 @@ impl Planner {
         }
     }
 
-    /// A child ended, or could not start, and has to run again.
+    /// A child ended or could not start, and should run again: decides between restart, parking and escalation.
     fn fall(&mut self, key: Key, reason: ExitReason) {
         let (rules, now) = (self.rules, self.now);
         let child = &self.children[&key];
@@ -190,7 +195,7 @@ impl Planner {
         self.pull_in_siblings(key);
     }
 
-    /// The supervisor ends because of this child, which does not run.
+    /// Ends the supervisor because of this child, which does not run.
     fn give_up(&mut self, key: Key, reason: ExitReason) {
         self.edit(key, |child| {
             child.status = Status::Stopped;
@@ -199,7 +204,7 @@ impl Planner {
         self.go_down(reason);
     }
 
-    /// Marks what else has to be started afresh because `fallen` has.
+    /// Marks the siblings that the strategy restarts together with `fallen`.
     fn pull_in_siblings(&mut self, fallen: Key) {
         let from = match self.rules.kind {
             Kind::Ordered(Strategy::OneForAll) => 0,
@@ -244,7 +249,7 @@ impl Planner {
         }
     }
 
-    /// Takes new rules and policies, or none of them where one cannot be.
+    /// Takes new rules and policies: all of them, or none if one is not valid.
     pub(super) fn change(&mut self, rules: Rules, children: Vec<(ChildId, Policy)>) -> Result<(), BadSpec> {
         rules.check()?;
         if matches!(rules.kind, Kind::Dynamic { .. }) != self.is_dynamic() {

@@ -1,4 +1,8 @@
-//! The protocol of the planner: the events it takes, and the actions it asks for.
+//! The protocol between planner, driver and monitor: the events that a planner takes, and the actions that it asks for. Values
+//! only.
+//!
+//! Events about a child and actions on it carry the generation of the start or timer that they belong to, so that a late one is
+//! recognised; a new event or action about an incarnation must carry it, too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +14,7 @@ use crate::supervisor::{
     spec::{ChildId, Policy, Rules, Shutdown},
 };
 
-/// What a planner is told.
+/// An event for a planner.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Boot {
@@ -18,15 +22,15 @@ pub(crate) enum Event {
     },
     /// Something happened to that incarnation of a child, or to its timer.
     Child(ChildId, Generation, ChildEvent),
-    /// A child is to be added and started.
+    /// Add a child and start it.
     Start {
         call: Call,
         id: ChildId,
         policy: Policy,
     },
-    /// Something is asked of a child.
+    /// An administrative call about a child.
     Admin(Call, ChildId, Admin),
-    /// New rules and policies, applied to what happens from now on, or refused whole.
+    /// New rules and policies: they apply to all later events, or are refused as a whole.
     #[allow(dead_code, reason = "the planner knows live changes; no host has asked for them yet")]
     Change {
         call: Call,
@@ -41,19 +45,19 @@ pub(crate) enum Event {
 /// What happened to a child.
 #[derive(Clone, Debug)]
 pub(crate) enum ChildEvent {
-    /// It is up, and this is what its start had to say.
+    /// It is up; with the word that its start had, if any.
     Started(Option<Arc<str>>),
     Ignored,
     StartFailed(ExitReason),
-    /// The actor, its state and its workers are gone, but for those left over.
+    /// The actor and its state are gone, and so are its workers, except those that did not end in their time.
     Exited(ExitReason),
-    /// It did not end although it was killed, or ended and left something behind that did not.
+    /// It did not end although it was killed; or it ended, and a child that it left behind did not.
     Unkillable,
-    /// Its time to wait is over.
+    /// Its timer has fired.
     Due,
 }
 
-/// What a planner may be asked to do with a child that it knows.
+/// The administrative calls about a known child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admin {
     Terminate,
@@ -64,7 +68,7 @@ pub(crate) enum Admin {
     Unpark,
 }
 
-/// What a planner wants done.
+/// An action for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Spawn {
@@ -85,7 +89,7 @@ pub(crate) enum Action {
     Cancel {
         id: ChildId,
     },
-    /// The child is gone for good: its spec can be forgotten.
+    /// The child is gone for good: forget its spec.
     Forget {
         id: ChildId,
     },
@@ -93,11 +97,11 @@ pub(crate) enum Action {
         call: Call,
         answer: Answer,
     },
-    /// A child ended, and this is what follows.
+    /// A child ended; with the decision about it.
     Report {
         id: ChildId,
         reason: ExitReason,
-        /// During what it crashed; `None` where it ended as it may.
+        /// The phase in which it crashed; `None` if the end was a normal one.
         crash: Option<Context>,
         decision: Decision,
         in_window: u32,
@@ -106,7 +110,7 @@ pub(crate) enum Action {
         id: ChildId,
     },
     Booted,
-    /// All children are down, but for those left over that did not end although they were killed.
+    /// All children are down, except `leftover`, which did not end although they were killed.
     Exit {
         reason: ExitReason,
         leftover: Vec<ChildId>,

@@ -1,4 +1,8 @@
-//! The spec of one child.
+//! [`ChildSpec`]: the spec of one child: its id, how to start it, how to stop it, and what to do when it ends.
+//!
+//! A value that starts nothing by itself. The start is called again for each incarnation, so it must be repeatable, unless the
+//! child is temporary. [`Policy`] is all that the planner knows of a child. `workers` are the tasks that must be gone before the
+//! next incarnation: a child that starts tasks beside its actor must put them there, or a second copy runs beside the first.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -15,7 +19,7 @@ use crate::supervisor::{
     spec::{BadSpec, ChildId, ChildKind, Restart, Shutdown, SupervisorSpec},
 };
 
-/// The part of a child's spec that decides; the planner's whole knowledge of a child.
+/// The part of a child's spec that the planner decides by; it knows nothing else of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Policy {
     pub(crate) restart: Restart,
@@ -63,7 +67,7 @@ impl ChildSpec {
     ///
     /// It is called again for each incarnation. Returning `Ok` is a normal end, `Err` and a panic are abnormal ones.
     /// When [`ChildContext::stopping`] resolves it should return soon; after its shutdown time it is dropped at its next
-    /// await. It counts as started at once; a child that has to get ready first is made by [`ChildSpec::with_start`].
+    /// await. The child counts as started at once; for a child that has to get ready first, use [`ChildSpec::with_start`].
     /// Defaults: permanent, 5 s to shut down, 30 s to start, no back-off.
     pub fn new<F, Fut>(id: impl Into<ChildId>, run: F) -> ChildSpec
     where
@@ -73,10 +77,10 @@ impl ChildSpec {
         let run = Arc::new(run);
         ChildSpec::with_start(id, move |cx| {
             let run = run.clone();
-            // The call belongs to the child's incarnation: where it panics, the child has crashed and not failed to start.
+            // The call runs inside the child's incarnation: if it panics, the child has crashed, and did not fail to start.
             let work = async move {
                 let work = run(cx);
-                // What it holds is needed for further calls only, and there may be none.
+                // Its captures are needed for further calls only, and there may be none.
                 drop(run);
                 work.await
             };
@@ -84,9 +88,8 @@ impl ChildSpec {
         })
     }
 
-    /// A child that is an async function of the host with a start of its own: the next child starts, and whoever started
-    /// this one is answered, when `start` has returned. An `Err` or a panic of it, or one that takes longer than the start
-    /// timeout, is a failed start.
+    /// A child that is an async function of the host with a start of its own. When `start` has returned, the next child starts and
+    /// the starter is answered. The start has failed if `start` returns `Err`, panics, or takes longer than the start timeout.
     ///
     /// ```
     /// use tamtam::supervisor::{ChildSpec, Start};
@@ -112,7 +115,7 @@ impl ChildSpec {
         let tasks = TaskTracker::new();
         let tasks_of_start = tasks.clone();
         let mut spec = ChildSpec::behaviour(id, "host", move || HostTask::new(begin.clone(), tasks_of_start.clone()));
-        // The task is the child: there is never a second one beside it, however long the first takes.
+        // The task is the child: no second task runs beside it, however long the first one takes to end.
         spec.workers = Some(Workers { tasks, wait: None });
         spec
     }
@@ -134,7 +137,7 @@ impl ChildSpec {
         }
     }
 
-    /// The same, under another word for what it is.
+    /// Sets the word that the tree shows for its kind.
     pub(crate) fn labelled(mut self, label: &'static str) -> ChildSpec {
         self.label = label;
         self
@@ -160,7 +163,7 @@ impl ChildSpec {
         self
     }
 
-    /// Its end by itself may end its supervisor, see [`AutoShutdown`](crate::supervisor::AutoShutdown).
+    /// If it ends by itself, its supervisor may end, see [`AutoShutdown`](crate::supervisor::AutoShutdown).
     #[must_use]
     pub fn significant(mut self) -> ChildSpec {
         self.policy.significant = true;
@@ -190,7 +193,8 @@ impl ChildSpec {
 
     /// The child's workers: a next incarnation starts only when they have all ended.
     ///
-    /// They get this long after the child's own end; if some are left then, that is reported and the child goes on.
+    /// They may take this long after the child's own end. If some are left then, that is reported, and the next incarnation starts
+    /// all the same.
     pub(crate) fn workers(mut self, tasks: TaskTracker, wait: Duration) -> ChildSpec {
         self.workers = Some(Workers { tasks, wait: Some(wait) });
         self
@@ -198,7 +202,7 @@ impl ChildSpec {
 
     /// A child that is a supervisor with children of its own, and the handle to it.
     ///
-    /// Defaults: permanent, all the time it needs to start and to shut down.
+    /// Defaults: permanent, without a limit for its start and for its shutdown.
     pub fn supervisor(spec: SupervisorSpec) -> Result<(ChildSpec, SupervisorHandle), BadSpec> {
         spec.check()?;
         let spec = Arc::new(spec);

@@ -1,10 +1,13 @@
-//! The id of a child.
+//! [`ChildId`]: the id of a child among the children of one supervisor. Cheap to clone.
+//!
+//! Ids are parts of the paths of the tree. Making one checks nothing: a spec with an id that is empty, or has a slash or a control
+//! character in it, is refused in `check.rs`, so every id must come through a checked spec before it is shown.
 
 use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-/// Which child, among the children of one supervisor.
+/// The id of a child among the children of one supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ChildId(Arc<str>);

@@ -1,4 +1,6 @@
-//! The words of a spec: OTP's, with Elixir's defaults.
+//! The words of a spec: strategy, restart, shutdown, exhaustion, auto-shutdown and kind. Plain values that decide nothing.
+//!
+//! Names and meanings are OTP's, and the defaults are Elixir's: a change must keep both, because hosts rely on knowing them.
 
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ pub enum Restart {
     Permanent,
     /// After an abnormal end; being killed is abnormal.
     Transient,
-    /// Never; it is forgotten when it ends, also as a bystander of a sibling's restart.
+    /// Never; it is forgotten when it ends, also if it is stopped because of a sibling's restart.
     Temporary,
 }
 
@@ -33,7 +35,7 @@ pub enum Restart {
 pub enum Shutdown {
     /// At once, without a chance to clean up.
     Kill,
-    /// It is asked to stop, and killed when it has not ended after this long.
+    /// It is asked to stop, and killed if it has not ended after this time.
     After(Duration),
     /// It is asked to stop, and waited for however long it takes.
     Infinity,
@@ -46,7 +48,7 @@ impl Default for Shutdown {
     }
 }
 
-/// What happens when there were too many restarts.
+/// What happens after too many restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnExhausted {
     /// The supervisor stops its children and ends itself; its own parent decides.
@@ -68,7 +70,7 @@ pub enum AutoShutdown {
     AllSignificant,
 }
 
-/// What a node of the tree is, for people and for the counts.
+/// The kind of a child, for people and for the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildKind {
