@@ -4,8 +4,9 @@
 //! as that value, and a [`Repair`] reports it. A whole number with a point (`10.0`) is taken as that number. Every other value of a
 //! wrong type is an error that names the field, the expected type and the given value.
 //!
-//! A change must not guess: a string for a field of text stays a string, and a string taken otherwise is reported. The permission rules
-//! judge the arguments as the model sent them, so a repair must never change which path or command is meant. The code is pure.
+//! A change must not guess: a string for a field of text stays a string, and a string that is taken as another type is reported.
+//! The permission rules judge the arguments as the model sent them, so a repair must never change which path or command is meant.
+//! The code is pure.
 
 use std::{cell::RefCell, fmt};
 

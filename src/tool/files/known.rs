@@ -34,8 +34,11 @@ pub(crate) struct Known<V>(Arc<Lock<Table<V>>>);
 type Key = (SessionId, PathBuf);
 
 struct Table<V> {
+    /// What is known, each with the number of its entry.
     entries: HashMap<Key, (u64, V)>,
+    /// The keys by the number of their entry, oldest first.
     by_age: BTreeMap<u64, Key>,
+    /// How many entries were ever made: the number of the newest.
     count: u64,
 }
 

@@ -11,8 +11,8 @@
 //! content beyond them is not kept, and its image says why; that never fails the call. No content is removed before its session.
 //!
 //! A change must keep this layout, because tapes name contents by hash. A hash comes from a tape and is checked before it becomes
-//! a path. Contents are not synced, as little as the files that they come from. All functions block on the disk, and [`Vault::keep`]
-//! holds one lock of all sessions meanwhile: never call it on a session's task.
+//! a path. Contents are not synced, as little as the files that they come from. All functions block on the disk, and
+//! [`Vault::keep`] holds one lock of all sessions meanwhile: never call it on a session's task.
 
 use std::{
     collections::HashMap,

@@ -1,9 +1,10 @@
 //! Keeps every result within limits, whichever tool or hook made it.
 //!
-//! [`bounded`] is the last step of a call's worker. A result that comes out of it fits a line of the tape, and the model is told
-//! of everything that was left out but a part of the title. A result within the limits comes out unchanged, without a look at the
-//! disk. A change must not let a result pass by this step, and must not fail a call because its output cannot be kept: the result
-//! says so instead. The disk is used on a blocking thread.
+//! [`bounded`] is the last step of a call's worker, behind the hooks. It bounds the content by the tool's own limits, and details,
+//! attachments and title so that a result fits a line of the tape. The text says what of the content and the attachments was left
+//! out. A result within the limits comes out unchanged, without a look at the disk.
+//! A change must not let a result pass by this step, and must not fail a call because its output cannot be kept: the text of the
+//! result says so instead. The disk is used on a blocking thread.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,11 +1,11 @@
 //! Spill files: they keep outputs that are too large for the model.
 //!
-//! A spill file holds raw bytes. It is private (0600, in a folder of 0700), and capped: bytes after the cap are counted and dropped.
+//! A spill file holds raw bytes. It is private (0600, in a folder of 0700) and capped: bytes after the cap are counted and dropped.
 //! It is created exclusively under a name that cannot be guessed, so that no planted file or link is ever written to.
 //!
 //! [`Spill::create`] tidies its folder up first ([`tidy_spills`]): files that are too old are removed, and the oldest ones while
-//! there are too many. A runtime does the same for all sessions when it starts. A [`Spill`] that is dropped before it is finished is
-//! removed at once, because no result names it.
+//! there are too many. A runtime does the same for all sessions when it starts. A [`Spill`] that is dropped before it is finished
+//! is removed at once, because no result names it.
 //!
 //! A change must not make the folder above the spill folder (a deleted session would come back), must not follow links when it
 //! removes, and must remove nothing but plain files that end in `.log`. All functions but [`expired`] block on the disk.
