@@ -3,9 +3,9 @@
 //! [`full`], [`minimal`] and [`readonly`] are ready-made sets (FT-17). The tools of one set share the locks that keep two calls
 //! from writing one file at once, so sessions that work in one folder should be given clones of one set.
 //!
-//! A file tool is a [`FileWork`](file_tool::FileWork); contract, arguments and stopping are shared. A tool opens files through the
-//! workspace alone and changes them through `held` alone: a second way past either would leave the folder, lose another's write,
-//! or leave no record for a restore.
+//! A file tool is a `FileWork` (`file_tool`); contract, arguments and stopping are shared. A file tool opens files through the
+//! workspace alone and changes them through `held` alone: a second way could leave the folder, lose a write of another call, or
+//! leave no record for a restore.
 //! The doc comments of argument fields are part of the schema that a model is told: a change of them changes the tools.
 
 mod arguments;

@@ -34,7 +34,8 @@ pub(super) struct Held<'c> {
 }
 
 impl<'c> Held<'c> {
-    /// Waits until no other call holds the file that a path leads to (or the path itself, where no file is there yet), and locks it.
+    /// Waits until no other call holds the file that a path leads to (or the path itself, where no file is there yet), and locks
+    /// it.
     pub(super) fn take(call: &'c Call<'c>, place: &'c WorkspacePath) -> Result<Held<'c>, ToolResult> {
         let lock = call.shared.files.locks.take(&call.workspace, place, || call.context.is_cancelled());
         let lock = lock.map_err(failure)?.ok_or_else(aborted)?;

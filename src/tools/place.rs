@@ -74,7 +74,7 @@ impl Call<'_> {
         may.is_anything() || may.touch(&Access::new(self.permission, path.to_string_lossy()))
     }
 
-    /// The place that a quoted form stands for; `None` for a path without quotes. The form is taken to the letter: no `..`, no home.
+    /// The place that a quoted form stands for; `None` for a path without quotes. It is taken to the letter: no `..`, no home.
     fn quoted(&self, given: &str) -> Option<Result<WorkspacePath, WorkspaceError>> {
         let path = names::given(given);
         if path == Path::new(given) {

@@ -5,8 +5,8 @@
 //! session has never looked at may be written: nothing is known of it that could be out of date.
 //!
 //! The memory belongs to the tools of one [`Setup`](super::Setup) and holds the newest files (see [`Known`]). After a restart it is
-//! empty and nothing is refused, so this is a help against mistakes and no lock. A change must let every read and every write of a
-//! file tool remember what it saw.
+//! empty and nothing is refused, so this is a help against mistakes and no lock. A change must let `read` and every write remember
+//! what they saw.
 
 use std::io::{self, Read};
 
