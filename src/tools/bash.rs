@@ -4,15 +4,16 @@
 //! output, both streams in the order of the writes, and a line on how the command ended; people and programs get the same as fields
 //! in the details. An output beyond [`Limits`] goes to a spill file, whose path is in the text.
 //!
-//! A non-zero exit, a signal and a timeout are results, not errors (FT-11): the model can act on them. Errors are an abort, and a
-//! command that could not be started.
+//! A non-zero exit, a signal and a timeout are results, not errors (FT-11): the model can act on them. Errors are an abort, and
+//! whatever kept the command from being started.
 //!
 //! **Ending.** The call ends when the command ends. Processes that the command left running may write for another [`DRAIN`]; then
 //! the whole tree is killed (promise 10). After a timeout or an abort the group is first asked to end (SIGTERM) and has
 //! [`BashOptions::grace`] to do so. Dropping the future kills the tree on the spot.
 //!
-//! A change must not make a timeout or an abort wait for a disk, and must not hand on a variable of the host that is private. The
-//! workspace is where a command starts, not a cage: a command reaches whatever the host's user may reach.
+//! A change must not make a timeout or an abort wait for a disk, and must not hand on a private variable of the host that the host
+//! did not allow by name. The workspace is where a command starts, not a cage: a command reaches whatever the host's user may
+//! reach.
 
 mod arguments;
 mod capture;
