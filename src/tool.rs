@@ -8,7 +8,7 @@
 //! its future is dropped and every process of the call is killed. A tool must not block a thread of the runtime: code that blocks
 //! must run through [`blocking`].
 //!
-//! This room knows no session and no actor. [`Effect`], [`Access`], [`CallFacts`], [`ToolResult`] and [`Changes`] stand on tapes,
+//! This room knows no actor and no runtime. [`Effect`], [`Access`], [`CallFacts`], [`ToolResult`] and [`Changes`] stand on tapes,
 //! so a change must read what older versions wrote.
 
 mod arguments;

@@ -38,7 +38,8 @@ use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 pub use bash::{Bash, BashOptions, LookLimits};
 pub use remote::{RemoteExecutor, remote};
 
-/// OS processes that belong to a call: started with its mark, and killed with it. For tools of a host.
+/// OS processes that belong to a call: started with its mark, with their output in bounded memory, and killed with it. For tools of
+/// a host.
 pub mod process {
     pub use crate::process::*;
 }
@@ -190,7 +191,7 @@ pub enum BadToolset {
     /// There is no such tool.
     #[error("there is no tool {name:?}")]
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
     },
 }

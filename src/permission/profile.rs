@@ -122,7 +122,7 @@ impl Profile {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown permission profile {given:?}: choose strict, ask, edits, auto, readonly, headless or opencode")]
 pub struct UnknownProfile {
-    /// What was given.
+    /// The text that was given.
     pub given: String,
 }
 

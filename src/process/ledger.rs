@@ -2,8 +2,8 @@
 //!
 //! An owner holds a lock on its file for as long as it lives, so a file with a free lock belongs to a dead owner, however it died.
 //! The next host to start kills the processes that carry the dead owner's mark, and removes the file.
-//! A change must keep the lock older than the name: a file appears under its final name only once it is locked, or a living
-//! owner would be taken for a dead one. A file stays empty, so that it needs no room on a full disk.
+//! A change must keep the order of a file's making: the lock first, its final name second, or another host would take a living
+//! owner for a dead one. A file stays empty, so that it needs no room on a full disk.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},

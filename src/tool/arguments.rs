@@ -19,7 +19,7 @@ use serde::{
 };
 use serde_json::Value;
 
-/// Arguments that a tool cannot take: names the field, and what was expected.
+/// The error for arguments that a tool cannot take. It names the field and the expected type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad arguments: {field}{message}")]
 pub struct BadArguments {

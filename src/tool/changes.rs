@@ -31,7 +31,7 @@ pub struct Changes {
 /// One file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Where it is, without links: relative to the workspace where it is inside, else absolute. A name that is no plain text
+    /// Its path without links: relative to the workspace for a file inside, else absolute. A name that is no plain text
     /// is in quotes, with escapes.
     pub path: String,
     /// What was at the path before the change.
@@ -40,7 +40,7 @@ pub struct FileChange {
     pub after: FileState,
 }
 
-/// What is at a path.
+/// The state of a path at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
@@ -79,7 +79,7 @@ impl Changes {
 }
 
 impl FileState {
-    /// The hash of the content, where it is a file that was read.
+    /// The hash of the content; `None` for anything but a file that was read.
     #[must_use]
     pub fn hash(&self) -> Option<&str> {
         match self {

@@ -1,8 +1,8 @@
 //! The context of a running call: the facts that a tool may know, and the services that it may use.
 //!
-//! A [`ToolContext`] is plain data and handles. A tool gets nothing of the session through it, neither state nor tape nor actor,
-//! and a change must keep it so. [`Progress`] and [`May`] call functions of the runtime, which must not wait. [`blocking`] is the
-//! one way to run code that blocks: a session's task must never wait for it.
+//! A [`ToolContext`] is plain data and handles. Through it a tool reaches neither the state nor the tape nor the actor of its
+//! session, and a change must keep it so. [`Progress`] and [`May`] call functions of the runtime, which must not wait. Code that
+//! blocks runs through [`blocking`], on a thread of its own.
 
 use std::{future::Future, path::PathBuf, sync::Arc};
 

@@ -40,11 +40,11 @@ pub const LINE_MARKER: &str = "... [truncated]";
 /// How much of an output is kept. The limit that is reached first cuts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// At most so many lines.
+    /// The most lines that are kept.
     pub max_lines: usize,
-    /// At most so many bytes, the line feeds between the lines included.
+    /// The most bytes that are kept, the line feeds between the lines included.
     pub max_bytes: usize,
-    /// At most so many characters (Unicode scalar values), the line feeds included.
+    /// The most characters (Unicode scalar values) that are kept, the line feeds included.
     pub max_chars: usize,
 }
 
@@ -84,7 +84,7 @@ pub enum TruncatedBy {
     Bytes,
     /// The number of characters.
     Chars,
-    /// Lines first, then bytes; only [`head_tail`] says so.
+    /// Lines first, then bytes; only [`head_tail`] gives this value.
     Both,
 }
 
@@ -107,7 +107,7 @@ pub struct Truncation {
     pub output_bytes: usize,
     /// Whether one of the lines is left only in part: for [`tail`] the first one, at the boundary.
     pub last_line_partial: bool,
-    /// Whether nothing is left because the first line alone is over the limit; only [`head`] says so.
+    /// Whether nothing is left because the first line alone is over the limit; true only for [`head`].
     pub first_line_exceeds_limit: bool,
     /// The limit of lines that was applied.
     pub max_lines: usize,
@@ -172,7 +172,7 @@ pub fn format_bytes(bytes: usize) -> String {
 
 /// Keeps whole lines from the beginning, never a part of one.
 ///
-/// Where the first line alone is over the limit, nothing is left and `first_line_exceeds_limit` says so.
+/// Where the first line alone is over the limit, nothing is left and `first_line_exceeds_limit` is true.
 #[must_use]
 pub fn head(text: &str, limits: Limits) -> Truncation {
     // The latest place where the text may end, by each limit. The line feed after the last kept line is not kept.
@@ -257,7 +257,7 @@ pub struct BothEnds {
     pub head_lines: usize,
     /// Lines from the end.
     pub tail_lines: usize,
-    /// At most so many bytes altogether, the marker included.
+    /// The most bytes of the whole result, the marker included.
     pub max_bytes: usize,
 }
 

@@ -38,7 +38,7 @@ use crate::{
 /// Largest file that is edited, in bytes.
 const FILE_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// How often an edit starts again because somebody else changed the file.
+/// How often an edit is tried when the file changes between its read and its write.
 const TRIES_MAX: usize = 5;
 
 /// How many places of an ambiguous text the error names.

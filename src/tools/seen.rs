@@ -18,7 +18,7 @@ use crate::tool::{
 /// Largest file whose content is remembered, in bytes. Of a larger file the state (size and times) is remembered.
 pub(super) const CONTENT_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// What was seen of a file.
+/// What a session has seen of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glimpse {
     /// The whole content, by its hash. The same content counts as unchanged, whatever the time stamps say.

@@ -22,7 +22,7 @@ const LEFT_OUT: [&str; 5] = [".git", "node_modules", "_build", "deps", "target"]
 /// After how many entries a search reports its progress.
 pub(super) const PROGRESS_EVERY: usize = 1_000;
 
-/// How deep the walk goes below where it began. Each level holds an open handle.
+/// How many levels the walk goes down from its start. Each level holds an open handle.
 const DEPTH_MAX: usize = 128;
 
 /// How many bytes the ignore files that hold in one folder may have together. An ignore file beyond this is not obeyed. (The worst

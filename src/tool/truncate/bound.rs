@@ -28,8 +28,9 @@ const TITLE_CHARS_MAX: usize = 500;
 /// Cuts a result that is larger than `limits` and the room for notices.
 ///
 /// Both ends are kept, or the beginning where only characters are limited ([`Limits::gmain`]). The whole goes to a spill file in
-/// `folder`, named after `id`; without a folder the rest is lost, and the result says so. Details and attachments that are too
-/// large are left out, and the result says so. A result within the limits is given back as it was, without a look at the disk.
+/// `folder`, named after `id`; without a folder the rest is lost, and the text says so. Attachments that are too large are left
+/// out, and the text says so. Details that are too large give way to their size in bytes. A result within the limits is given back
+/// as it was, without a look at the disk.
 pub(crate) async fn bounded(
     mut result: ToolResult,
     limits: Limits,

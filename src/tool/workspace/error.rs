@@ -16,7 +16,7 @@ pub enum WorkspaceError {
     /// The path leads out of the workspace: as text, or by a link.
     #[error("{path}: path traversal blocked: it is outside the workspace {}", root.display())]
     Outside {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
         /// The workspace.
         root: PathBuf,
@@ -24,15 +24,15 @@ pub enum WorkspaceError {
     /// The path lies outside and goes through a link, so it is not the path that was allowed.
     #[error("{path}: path traversal blocked: it goes through a link; ask for {} itself", real.display())]
     Linked {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
-        /// Where it leads to.
+        /// The path that the link leads to.
         real: PathBuf,
     },
     /// The text is no usable path: empty, too long, with a NUL byte, or `~` where no home is known.
     #[error("{path:?} is not a usable path: {why}")]
     BadPath {
-        /// What was given, at most 200 characters of it.
+        /// The text that was given, cut to 200 characters.
         path: String,
         /// What is wrong with it.
         why: &'static str,
@@ -40,45 +40,45 @@ pub enum WorkspaceError {
     /// Nothing is at the path.
     #[error("{path}: No such file or directory (ENOENT)")]
     NotFound {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// A directory is where a file was expected.
     #[error("{path}: Is a directory (EISDIR)")]
     IsDirectory {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// Something else is where a directory was expected.
     #[error("{path}: Not a directory (ENOTDIR)")]
     NotDirectory {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// The system refuses the operation.
     #[error("{path}: Permission denied (EACCES)")]
     Denied {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// The file may be read but not changed.
     #[error("{path}: Read-only: permission denied (EACCES)")]
     ReadOnly {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// The path leads to something that is neither a regular file nor a directory.
     #[error("{path}: not a regular file ({kind})")]
     NotRegular {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
-        /// What it is.
+        /// The kind of file that is there.
         kind: FileKind,
     },
     /// The file is larger than the caller takes.
     #[error("{path}: file too large ({bytes} bytes, at most {max_bytes})")]
     TooLarge {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
         /// The size of the file, or how much of it was read, in bytes.
         bytes: u64,
@@ -88,13 +88,13 @@ pub enum WorkspaceError {
     /// The file is not in the state that the caller expects: it was changed, replaced or deleted meanwhile.
     #[error("{path}: the file was changed by someone else; read it again")]
     Changed {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// Any other error of the system.
     #[error("{path}: {source}")]
     Io {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
         /// The system's error.
         source: io::Error,

@@ -249,7 +249,7 @@ impl Walk<'_> {
         Err(Errno::AGAIN.into())
     }
 
-    /// Puts the text of a link before what is left to go.
+    /// Puts the steps of a link's text before the steps that are left.
     fn follow(&mut self, name: &OsStr) -> Result<(), Fault> {
         let target = readlinkat(self.here(), name, Vec::new())?;
         if self.root.reach != Reach::All {
