@@ -1,10 +1,10 @@
 //! A file that a call holds locked while it changes the file. Every write of a file tool goes through [`Held::write`].
 //!
-//! No other tool of the toolbox writes the file meanwhile, under whatever path, and a content that the session has not seen is not
-//! overwritten: see [`Seen`](super::seen::Seen).
+//! No other file tool of the toolbox writes the file meanwhile, under whatever path it names it (commands of `bash` take no lock).
+//! A file that differs from what the session saw last is not overwritten: see [`Seen`](super::seen::Seen).
 //!
 //! A change must keep the order of a write: the old content is kept, the change is noted, the file is written, and the change is
-//! reported in the call's log before the write returns. So a crash at any moment leaves a record from which a restore works. A
+//! reported in the call's log before the write returns. So a crash of the process at any moment leaves a record of the change. A
 //! failure to keep or to note is recorded or logged, and never stops the write. The lock of the file is taken before the gate.
 
 use crate::{
