@@ -1,9 +1,9 @@
 //! What the tools of one toolbox share about the files that they change: a lock for each file, and the contents before a change.
 //!
 //! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)), within [`KeepLimits`].
-//! File tools and restores that share a [`Files`] write a file one after the other; a command of `bash` takes no lock. A change must
-//! not give a file tool or a restore a [`Files`] of its own, or two of them could write one file at once. Everything here may block
-//! on the disk.
+//! File tools and restores that share a [`Files`] write a file one after the other; a command of `bash` takes no lock. A change
+//! must not give a file tool or a restore a [`Files`] of its own, or two of them could write one file at once. Everything here may
+//! block on the disk.
 
 mod known;
 mod locks;
