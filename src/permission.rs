@@ -1,10 +1,13 @@
-//! May this call be made? Rules in layers, and the decision they give. All of it pure.
+//! Decides whether a call may be made: rules in layers, and the judgement that follows from them.
 //!
-//! A rule says what to do about one permission and the patterns it is wanted for. Inside a layer the last matching rule stands
-//! (C-02). Layers are ordered from the most to the least powerful: host, then session, then what people granted. A later layer
-//! may loosen an earlier `ask`, but no layer can undo a `deny` of one before it. The rules of a child's ancestors are chains of
-//! their own beside it, and the strictest answer stands. Where nothing matches the answer is `ask`
-//! (C-04), and a session without rules runs under the profile `strict` (C-37).
+//! A rule says what to do about one permission and the patterns that it is wanted for. Inside a layer the last matching rule
+//! stands (C-02). Layers are ordered from the most to the least powerful: host, then session, then grants of people. A later layer
+//! may loosen an earlier `ask`, but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains
+//! of their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask` (C-04), and a
+//! session without rules runs under the profile `strict` (C-37).
+//!
+//! The core calls this code and replay calls it again, so it must stay pure: no disk, no clock, no wait. Rules and judgements are
+//! stored on tapes. A change of how rules match makes old tapes replay to another decision.
 
 mod chain;
 mod pattern;
@@ -22,15 +25,15 @@ pub(crate) use pattern::simple as matches_simply;
 
 use crate::tool::Access;
 
-/// What a rule says.
+/// What a rule says to do. Ordered by strictness: the greater action is the stricter one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Go ahead.
+    /// The call may be made.
     Allow,
-    /// Ask a person.
+    /// A person is asked.
     Ask,
-    /// Never.
+    /// The call is never made.
     Deny,
 }
 
@@ -39,8 +42,8 @@ pub enum Action {
 pub struct Rule {
     /// Which permission: `read`, `edit`, `bash`, `external_directory`, a tool's name, or `*`; `*` and `?` are wildcards.
     pub permission: String,
-    /// What for. For `read` and `edit` a glob over the path, in which `*` stops at a slash and `**` does not;
-    /// for all others a simple pattern in which `*` matches anything.
+    /// The pattern of paths, commands or names that the rule is about. For `read` and `edit` it is a glob over the path, in which
+    /// `*` stops at a slash and `**` does not. For every other permission it is a simple pattern, in which `*` matches anything.
     pub pattern: String,
     /// What to do.
     pub action: Action,
@@ -76,20 +79,20 @@ impl std::fmt::Display for Rule {
 /// An ordered set of rules with a name that says whose they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ruleset {
-    /// Whose rules: `host`, `profile ask`, `session`.
+    /// Whose rules these are: `host`, `profile ask`, `session`.
     pub name: String,
     /// The rules; the last one that matches stands.
     pub rules: Vec<Rule>,
 }
 
-/// What was decided, and why.
+/// The decision about a call, and the rule that it follows from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
     /// What to do.
     pub action: Action,
     /// The rule that decided; `None` where none matched.
     pub rule: Option<Rule>,
-    /// The layer it stands in; `default` where none matched.
+    /// The name of the layer that has the rule; `default` where no rule matched.
     pub layer: String,
 }
 
@@ -117,13 +120,13 @@ pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access,
     stands
 }
 
-/// Judges all that a call wants; the strictest decision stands.
+/// Judges all accesses of a call; the strictest decision stands.
 pub fn judge_all(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Judgement {
     let judged = accesses.iter().map(|access| judge(layers.iter().copied(), access, globs));
     judged.max_by_key(|judgement| judgement.action).unwrap_or_else(unruled)
 }
 
-/// Where no rule matches (C-04).
+/// The judgement where no rule matches (C-04).
 fn unruled() -> Judgement {
     Judgement { action: Action::Ask, rule: None, layer: "default".to_owned() }
 }

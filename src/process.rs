@@ -1,26 +1,26 @@
-//! How OS processes of tools are started, watched and ended (promise 10).
+//! Starts, watches and ends the OS processes of tools (promise 10).
 //!
-//! [`Processes`] are those of one runtime; its [`Owner`] is their family name. Every process that belongs to a call carries that
-//! call's [`Mark`], and so does whatever it starts, however it hides: `setsid`, a double fork, `nohup`, an empty environment.
+//! [`Processes`] stands for the processes of one runtime, and its [`Owner`] names that runtime. Every process of a call carries
+//! the call's [`Mark`]. A child process inherits the mark, also through `setsid`, a double fork, `nohup` or an empty environment.
 //! [`Process`] runs one program in a session of its own (or a process group where there is no `setsid`), with nothing on its
-//! standard input, and hands over its output as it comes.
+//! standard input, and hands over the program's output as it comes.
 //!
 //! | when | what ends the processes | what it finds |
 //! |---|---|---|
-//! | a call ends, is aborted or dropped | [`Process`]: first the group, then looks at the process table until one finds nothing | whatever carries the call's mark, and the family of its first process |
-//! | the runtime shuts down | [`Processes::close`] | whatever carries the owner's mark |
-//! | the host is killed | the watcher, a small process whose pipe closes then: see [`Watch`] | the same |
-//! | the host starts again | [`sweep_dead`], by the ledger in the store | the same, of owners that are dead |
+//! | a call ends, is aborted or dropped | [`Process`]: first the group, then looks at the process table until one finds nothing | processes with the call's mark, and the first one's family |
+//! | the runtime shuts down | [`Processes::close`] | processes with the owner's mark |
+//! | the host is killed | the watcher, a small process whose pipe closes then | the same; [`Watch::Shell`] by environment only |
+//! | the host starts again | [`sweep_dead`], by the ledger in the store | processes with the mark of an owner that is dead |
 //!
-//! Guaranteed on Linux: nothing that carries the mark is left, or [`Swept::left`] names what could not be killed. The host is
-//! never forked by hand, and nothing about it is changed: no signal mask, no sub-reaper, no limit.
-//! On other Unix systems only the process group is killed, when its call ends; what left the group stays, and so does all of
-//! it where the host is killed.
+//! Guaranteed on Linux: no process that carries the mark is left, or [`Swept::left`] names each one that could not be killed.
+//! On other Unix systems only the process group is killed, and only when its call ends. A process that left the group stays, and
+//! the whole group stays where the host is killed.
 //!
-//! Not guaranteed: that a program which wants to get away cannot. It may raise its own limits back and clear its environment;
-//! a program of another user cannot be killed. This is tidiness, not a sandbox.
+//! Not guaranteed: that a program which wants to get away cannot. Such a program may raise its limits back and clear its
+//! environment, and a program of another user cannot be killed. This room keeps order; it is not a sandbox.
 //!
-//! There is no unsafe code here.
+//! A change must keep three rules: no unsafe code, no fork of the host by hand, and nothing about the host is changed (no signal
+//! mask, no sub-reaper, no limit).
 
 mod environment;
 mod ledger;

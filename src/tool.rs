@@ -1,10 +1,15 @@
-//! A tool, as the runtime sees one.
+//! The contract between a tool and the runtime: the trait [`Tool`], and the values that a call takes and gives.
 //!
-//! A tool is a value that any session may call at the same time. It says what it is (name, schema), what it may do (effect,
-//! access) and does it ([`Tool::run`]). It never panics the session: a crash, a hang or a flood costs one error result.
+//! A tool is a value that several sessions may call at the same time. It says what it is (name, schema), what a call may do
+//! (effect, access), and carries the call out ([`Tool::run`]). A crash, a hang or a flood of output of a tool costs that call one
+//! error result; the session goes on.
 //!
-//! **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop; a tool that tidies up has two seconds, then
-//! its future is dropped and every process of the call is killed. A tool that blocks its thread must run through [`blocking`].
+//! **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. A tool that tidies up has two seconds; then
+//! its future is dropped and every process of the call is killed. A tool must not block a thread of the runtime: code that blocks
+//! must run through [`blocking`].
+//!
+//! This room knows no actor and no runtime. [`Effect`], [`Access`], [`CallFacts`], [`ToolResult`] and [`Changes`] stand on tapes,
+//! so a change must read what older versions wrote.
 
 mod arguments;
 mod changes;
@@ -42,15 +47,15 @@ pub use workspace::{
 
 pub use crate::model::BoxFuture;
 
-/// What may be done about a call whose outcome is not known because the runtime died while it ran (promise 4).
+/// What may be done about a call whose outcome is unknown because the runtime died while the call ran (promise 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// It changes nothing: it may run again.
+    /// The call changes nothing: it runs again.
     Read,
-    /// Running it again with the same [`ToolContext::key`] has no further effect: it runs again with that key.
+    /// A second run with the same [`ToolContext::key`] has no further effect: the call runs again with that key.
     Idempotent,
-    /// It never runs again; the model is told that the outcome is unknown, and to check.
+    /// The call never runs again. The model is told that the outcome is unknown and must be checked.
     #[default]
     Once,
 }
@@ -58,12 +63,12 @@ pub enum Effect {
 /// How long a call may take where its tool names no limit of its own.
 pub const CALL_LIMIT: Duration = Duration::from_secs(600);
 
-/// What one call wants to do, for the permission rules to judge.
+/// One thing that a call wants to do, for the permission rules to judge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// The permission that is needed: `read`, `edit`, `bash`, `external_directory`, or the tool's name.
     pub permission: String,
-    /// What it is needed for: a path relative to the workspace, a command, or `*`.
+    /// What the permission is needed for: a path relative to the workspace, a command, or `*`.
     pub pattern: String,
 }
 
@@ -80,53 +85,53 @@ pub trait Tool: Send + Sync + 'static {
     /// The name that the model calls it by: 1 to 64 of `a-z A-Z 0-9 _ -`.
     fn name(&self) -> &str;
 
-    /// Other names that models use for it; accepted on input, never offered.
+    /// Other names that models use for the tool: accepted in calls, never offered.
     fn aliases(&self) -> &[&str] {
         &[]
     }
 
-    /// What it does and when to use it, for the model.
+    /// What the tool does and when to use it, for the model.
     fn description(&self) -> &str;
 
     /// JSON schema of its arguments: an object.
     fn schema(&self) -> Value;
 
-    /// What may be done about a call that was cut off by a crash. [`Effect::Once`] where nothing is said.
+    /// What may be done about a call that was cut off by a crash. [`Effect::Once`] by default.
     fn effect(&self) -> Effect {
         Effect::Once
     }
 
-    /// Whether calls of it may run at the same time as others. A tool that may not is a barrier: calls after it wait.
+    /// Whether a call of the tool may run at the same time as other calls. A call that may not is a barrier: later calls wait.
     fn parallel(&self) -> bool {
         false
     }
 
-    /// How long one call may take. After that it is stopped and answered with an error.
+    /// How long one call may take. A call that takes longer is stopped and answered with an error.
     fn limit(&self, _arguments: &Value) -> Duration {
         CALL_LIMIT
     }
 
-    /// How much of a result a model is given. The tool keeps within it in its own way; what is more all the same is cut by the
-    /// runtime, which keeps the whole in a file beside the tape and says where.
+    /// How much of a result a model is given. The tool keeps its results within these limits in its own way. The runtime cuts a
+    /// result that is larger all the same, keeps the whole in a file beside the tape, and says where.
     fn output(&self) -> truncate::Limits {
         truncate::Limits::default()
     }
 
-    /// What this call wants to do. A pure function of its arguments: it looks at no disk.
+    /// What a call with these arguments wants to do. A pure function: it looks at no disk.
     ///
-    /// Every access must be allowed before the call runs. Without an override: the tool's name and `*`. A panic here is this
-    /// call's error, and the call does not run.
+    /// Every access must be allowed before the call runs. By default the one access is the tool's name and `*`. A panic here is an
+    /// error of this call, and the call does not run.
     fn access(&self, _arguments: &Value) -> Vec<Access> {
         vec![Access::new(self.name(), "*")]
     }
 
-    /// What it shares with others that change files; whoever puts files back waits for it. `None` for a tool that changes
-    /// none, or none here.
+    /// The locks and contents of files that the tool shares with other tools that change files; a restore takes the same locks.
+    /// `None` for a tool that changes no files, or none on this machine.
     #[cfg(all(unix, feature = "tools"))]
     fn files(&self) -> Option<&Files> {
         None
     }
 
-    /// Carries out one call. What goes wrong is a result too: see [`ToolResult::error`].
+    /// Carries out one call. A failure is a result too: see [`ToolResult::error`].
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult>;
 }

@@ -1,7 +1,12 @@
-//! The file and shell tools.
+//! The file and shell tools: read, write, edit, bash, grep, find and ls.
 //!
-//! [`full`], [`minimal`] and [`readonly`] are ready-made sets (FT-17). The tools of one set share what keeps two calls from
-//! writing one file at once, so sessions that work in one folder should be given clones of one set.
+//! [`full`], [`minimal`] and [`readonly`] are ready-made sets (FT-17). The tools of one set share the locks that keep two calls
+//! from writing one file at once, so sessions that work in one folder should be given clones of one set.
+//!
+//! A file tool is a `FileWork` (`file_tool`); contract, arguments and stopping are shared. A file tool opens files through the
+//! workspace alone and changes them through `held` alone: a second way could leave the folder, lose a write of another call, or
+//! leave no record for a restore.
+//! The doc comments of argument fields are part of the schema that a model is told: a change of them changes the tools.
 
 mod arguments;
 pub(crate) mod bash;
@@ -33,7 +38,8 @@ use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 pub use bash::{Bash, BashOptions, LookLimits};
 pub use remote::{RemoteExecutor, remote};
 
-/// OS processes that belong to a call: begun with its mark, bounded, and killed with it. For tools of a host.
+/// OS processes that belong to a call: started with its mark, with their output in bounded memory, and killed with it. For tools of
+/// a host.
 pub mod process {
     pub use crate::process::*;
 }
@@ -54,13 +60,14 @@ pub fn full() -> Toolbox {
     Setup::new().full()
 }
 
-/// What is enough to work with: read, write, edit, bash. Its bash has nothing of the host's environment: see [`Setup::bash`].
+/// The tools that are enough to work with: read, write, edit, bash. Its bash has nothing of the host's environment: see
+/// [`Setup::bash`].
 #[must_use]
 pub fn minimal() -> Toolbox {
     Setup::new().minimal()
 }
 
-/// What changes nothing: read, grep, find, ls.
+/// The tools that change nothing: read, grep, find, ls.
 #[must_use]
 pub fn readonly() -> Toolbox {
     Setup::new().readonly()
@@ -71,7 +78,7 @@ pub(crate) fn unified_diff(old: &[u8], new: &[u8]) -> String {
     edit::diff::unified(old, new).content
 }
 
-/// What a host tells the tools, and what the tools of several sets share.
+/// The options that a host gives to the tools, and the locks and contents that the tools of several sets share.
 ///
 /// Sets made from one setup (or from clones of it) never write one file at the same time.
 ///
@@ -95,28 +102,28 @@ impl Setup {
         Setup::default()
     }
 
-    /// The same setup that knows what `~` stands for. What lies outside of the workspace is refused all the same.
+    /// The same setup, in which `~` stands for the folder `home`. Paths outside of the workspace are refused all the same.
     #[must_use]
     pub fn home(mut self, home: PathBuf) -> Setup {
         self.shared.home = Some(home);
         self
     }
 
-    /// The same setup that runs commands in that way, above all: with that environment.
+    /// The same setup with these options for commands, the environment above all.
     #[must_use]
     pub fn bash(mut self, options: BashOptions) -> Setup {
         self.bash = Some(options);
         self
     }
 
-    /// The same setup that keeps contents of files within other limits. See [`KeepLimits`].
+    /// The same setup with other limits for the contents of files that are kept. See [`KeepLimits`].
     #[must_use]
     pub fn keep(mut self, limits: KeepLimits) -> Setup {
         self.shared.files = Files::new(limits);
         self
     }
 
-    /// The same setup with that environment for commands; what is [private](crate::process::is_private) in it is left out.
+    /// The same setup with this environment for commands. [Private](crate::process::is_private) variables are left out.
     #[must_use]
     pub fn environment(self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
         self.bash(BashOptions::new(environment))
@@ -168,14 +175,14 @@ impl Setup {
     }
 }
 
-// The environment of the shell stays out of it: it holds secrets.
+// The environment of the shell is not shown: it holds secrets.
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Setup").field("home", &self.shared.home).finish_non_exhaustive()
     }
 }
 
-/// Names that make no set of tools.
+/// The error for names that make no set of tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToolset {
     /// A session without any tool is made without a toolbox.
@@ -184,7 +191,7 @@ pub enum BadToolset {
     /// There is no such tool.
     #[error("there is no tool {name:?}")]
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
     },
 }

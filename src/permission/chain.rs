@@ -1,8 +1,11 @@
-//! The rules and tools of a parent: the limits of a child's rights, and the folder that the rules' paths start from.
+//! The rules and tools of a parent, which limit the rights of its children, and the folder that the rules' paths start from.
 //!
-//! A rule about a path means what it means to whoever wrote it. A child may work in a folder below that of its parent; then
-//! `secrets/**` of the parent is another place than `secrets/**` of the child. So a chain keeps the folder, and what is judged
-//! by it is first seen from there.
+//! A rule about a path keeps the meaning that it has in its author's folder. A child may work in a folder below that of its
+//! parent; then `secrets/**` of the parent is another place than `secrets/**` of the child. So a chain keeps the folder, and an
+//! access is first seen from that folder and then judged.
+//!
+//! A [`Chain`] is stored on tapes, as rows of which the first one says the folder and the tools. A change must read the rows of
+//! old tapes, and must not let a child do more than its parent may. The code is pure.
 
 use std::collections::BTreeSet;
 
@@ -18,18 +21,20 @@ use crate::{
 #[serde(from = "Vec<Row>", into = "Vec<Row>")]
 pub struct Chain {
     layers: Vec<Ruleset>,
-    /// Nothing on tapes of before it was written down: then it is the folder of whoever asks.
+    /// The folder that the rules' paths start from. `None` on tapes that are older than this field, and where there are no rules:
+    /// then it is the folder of the session that is judged.
     workspace: Option<String>,
-    /// The tools that they have, by names and patterns; all where it is left out.
+    /// The tools that the parent has, by names and patterns; `None` for all.
     tools: Option<BTreeSet<String>>,
 }
 
-/// A layer as it stands on a tape.
+/// A layer as it is stored on a tape.
 #[derive(Serialize, Deserialize)]
 struct Row {
     #[serde(flatten)]
     layer: Ruleset,
-    /// Written also where there is none: so a replay knows it for a field that the tape's writer did not have.
+    /// Written also where it is `None`: a row without the field comes from a writer that did not know the field, and replay must
+    /// tell the two apart.
     #[serde(default)]
     workspace: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,13 +50,13 @@ impl From<Vec<Row>> for Chain {
 
 impl From<Chain> for Vec<Row> {
     fn from(Chain { layers, workspace, mut tools }: Chain) -> Vec<Row> {
-        // The first row says it for all.
+        // The first row says the tools for all rows.
         layers.into_iter().map(|layer| Row { layer, workspace: workspace.clone(), tools: tools.take() }).collect()
     }
 }
 
 impl Chain {
-    /// The rules of a session that works in that folder.
+    /// The rules of a session that works in the folder `workspace`.
     #[must_use]
     pub fn new(workspace: &str, layers: Vec<Ruleset>) -> Chain {
         // Where there are no rules there are no paths either, and nothing on the tape that could name a folder.
@@ -59,18 +64,18 @@ impl Chain {
         Chain { layers, workspace, tools: None }
     }
 
-    /// Nor may anybody below have tools that the one above lacks; `None` says that it has all.
+    /// The same chain that also limits the tools: no descendant may have a tool that is not among these. `None` for all tools.
     #[must_use]
     pub fn with_tools(mut self, tools: Option<BTreeSet<String>>) -> Chain {
         if tools.is_some() && self.layers.is_empty() {
-            // A layer without a rule says nothing, and is a row for them to stand in.
+            // A chain is stored as rows. A layer without a rule decides nothing, and gives the tools a row to stand in.
             self.layers.push(Ruleset { name: "session".into(), rules: Vec::new() });
         }
         self.tools = tools;
         self
     }
 
-    /// The tools that the one above has, by names and patterns; `None` for all.
+    /// The tools that the parent has, by names and patterns; `None` for all.
     #[must_use]
     pub fn tools(&self) -> Option<&BTreeSet<String>> {
         self.tools.as_ref()
@@ -82,7 +87,8 @@ impl Chain {
         &self.layers
     }
 
-    /// Judges what a call wants that was seen from the folder `from`, with the host's rules above those of the chain.
+    /// Judges the accesses of a call, with the host's rules above those of the chain. The paths of the accesses start at the
+    /// folder `from`.
     pub(crate) fn judge(
         &self,
         host: Option<&Ruleset>,

@@ -1,6 +1,8 @@
-//! The two matchers of C-03: globs for paths, simple wildcards for everything else.
+//! The two matchers of permission rules (C-03): globs for paths, simple wildcards for everything else.
 //!
-//! A glob on a command is a known trap: there a `*` that stops at a slash lets `cat /etc/x` pass a rule meant for it.
+//! A pattern never panics and never takes exponential time, whoever wrote it; a glob that cannot be compiled matches only itself.
+//! A change must not use globs for commands: their `*` stops at a slash, so a command with a path (`cat /etc/x`) would pass a rule
+//! that is meant to catch it. Rules stand on tapes, so a change of matching changes how old tapes replay.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +10,12 @@ use globset::{GlobBuilder, GlobSet};
 
 use crate::lock::Lock;
 
-/// Compiled globs that are kept, at most; with one more all are dropped and made again as they are needed.
+/// How many compiled globs are kept. With one more, all are dropped and compiled again as they are needed.
 const GLOBS_MAX: usize = 1_024;
 
 /// `*` matches any text, `?` one character; everything else matches itself.
 pub(crate) fn simple(pattern: &str, text: &str) -> bool {
-    // Greedy with one point to fall back to: linear in practice, never exponential.
+    // Greedy, with one star to fall back to: linear in practice, never exponential.
     let (mut pattern, mut text) = (pattern, text);
     let mut star = None;
     loop {
@@ -39,27 +41,27 @@ pub(crate) fn simple(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// Globs, each compiled once. A value of the runtime: compiling one costs some hundred times what matching it costs, and an
-/// edit is held against a dozen of them.
+/// A table of compiled globs, one for each runtime. Compiling a glob costs some hundred times as much as matching it, and each
+/// edit is matched against a dozen of them. What the table holds never changes a judgement.
 #[derive(Debug, Default)]
 pub struct Globs {
     compiled: Lock<BTreeMap<String, Option<GlobSet>>>,
 }
 
 impl Globs {
-    /// A glob over a path; a bare `*` means all, as people write it. An illegal glob matches nothing but itself.
+    /// Whether a glob matches a path. A bare `*` matches every path, as people mean it. An illegal glob matches only itself.
     pub(super) fn path(&self, pattern: &str, path: &str) -> bool {
         if pattern == "*" || pattern == "**" {
             return true;
         }
-        // What is in the table is whole, whoever panicked while holding it.
+        // Each entry of the table is whole, also after a panic under the lock.
         let mut compiled = self.compiled.lock();
         if !compiled.contains_key(pattern) {
             if compiled.len() >= GLOBS_MAX {
                 compiled.clear();
             }
             let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-            // As a set of one, because a glob alone panics where it is too complex to be compiled.
+            // A set of one glob gives an error where the glob is too complex to be compiled; a glob alone would panic.
             let glob = glob.and_then(|glob| GlobSet::builder().add(glob).build()).ok();
             compiled.insert(pattern.to_owned(), glob);
         }

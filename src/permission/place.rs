@@ -1,15 +1,18 @@
-//! The path of an access as a session sees it: a tool names absolute paths as outside, because it does not know the workspace.
+//! Rewrites the paths of a call's accesses as its session sees them, before the rules judge them.
 //!
-//! As text only: no disk is looked at here. What a path really leads to is decided when it is opened, beneath the handle of the
-//! workspace, and there nothing gets out.
+//! A tool does not know its workspace and names every absolute path as outside. Here the path gets the one spelling that rules
+//! are written for: relative inside the workspace, absolute outside.
+//! Paths are text here, and a change must keep it so: no disk is looked at, because the core calls this code and replay calls it
+//! again. This is no protection against links. Where a path really leads is found when it is opened beneath the handle of the
+//! workspace, which nothing leaves.
 
 use crate::tool::Access;
 
 /// The accesses of one call as the rules should judge them.
 ///
-/// A path that climbs out of the workspace (`../x`) is the absolute one, so that there is one spelling to allow or to deny.
-/// An absolute path inside the workspace is the relative one. A path in one of the `read_roots` may be read without the
-/// permission for what lies outside.
+/// A path that climbs out of the workspace (`../x`) becomes the absolute path, so that there is one spelling to allow or to deny.
+/// An absolute path inside the workspace becomes the relative path. A path in one of the `read_roots` may be read without the
+/// permission `external_directory`.
 pub fn seen_from(workspace: &str, read_roots: &[String], accesses: Vec<Access>) -> Vec<Access> {
     let accesses: Vec<_> = accesses.into_iter().map(|access| climbed(workspace, access)).collect();
     let readable = |pattern: &str| {
@@ -31,7 +34,7 @@ pub fn seen_from(workspace: &str, read_roots: &[String], accesses: Vec<Access>) 
     seen.collect()
 }
 
-/// What a call wants, seen from a folder, by absolute paths: so that it can be seen from another one.
+/// The same accesses with absolute paths, so that they can be seen from another folder. Relative paths start at `workspace`.
 pub(super) fn absolute(workspace: &str, accesses: &[Access]) -> Vec<Access> {
     let whole = accesses.iter().flat_map(|access| {
         let is_path = matches!(access.permission.as_str(), "read" | "edit");
@@ -44,13 +47,13 @@ pub(super) fn absolute(workspace: &str, accesses: &[Access]) -> Vec<Access> {
             "." => workspace.to_owned(),
             inside => format!("{workspace}/{inside}"),
         };
-        // Inside of one folder is outside of another; where it is not, nobody is asked about it.
+        // A path inside this folder may be outside the other one. Where it is inside both, `seen_from` drops this access again.
         vec![Access::new("external_directory", pattern.clone()), Access::new(&access.permission, pattern)]
     });
     whole.collect()
 }
 
-/// The same access, its path made absolute where it begins with `..`.
+/// The same access; a path that begins with `..` is made absolute.
 fn climbed(workspace: &str, access: Access) -> Access {
     let is_path = matches!(access.permission.as_str(), "read" | "edit" | "external_directory");
     if !is_path || !workspace.starts_with('/') || !(access.pattern == ".." || access.pattern.starts_with("../")) {

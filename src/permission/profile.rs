@@ -1,4 +1,9 @@
-//! Ready-made rulesets. The table of profile and kind of call below is read by a test.
+//! Ready-made rulesets: what each profile allows, asks and denies.
+//!
+//! A test reads the table in the documentation of [`Profile`] and judges one call of each kind, so the table is what the profiles
+//! do. A session stores the rules of its profile on its tape, so a change here is for new sessions only. The names are part of
+//! the command line, and stand on tapes as names of rulesets. A change must not give a read-only command a wildcard: `git log *`
+//! would let a second command through.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,18 +27,18 @@ use crate::permission::{Action, Rule, Ruleset};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Profile {
-    /// Ask for all.
+    /// Every call is asked about.
     #[default]
     Strict,
-    /// Reads are allowed, the rest is asked.
+    /// Reads are allowed, the rest is asked about.
     Ask,
-    /// Reads and edits inside the workspace are allowed.
+    /// Reads and edits inside the workspace are allowed, the rest is asked about.
     Edits,
-    /// All is allowed but what leaves the workspace, loops, or touches a protected file.
+    /// Every call is allowed but one that leaves the workspace, loops, or edits a protected file.
     Auto,
-    /// Reads and listed read-only commands; the rest is denied.
+    /// Reads and the listed read-only commands are allowed; the rest is denied.
     Readonly,
-    /// As `ask`, with nobody to ask: denied.
+    /// As `ask` where no person is there to ask: the rest is denied.
     Headless,
     /// The table of OpenCode's own defaults.
     Opencode,
@@ -50,7 +55,7 @@ pub(crate) const ALL: [Profile; 7] = [
     Profile::Opencode,
 ];
 
-/// Edits of these decide what runs later, so they are asked for even where edits are allowed.
+/// Files that decide what runs later. Their edits are asked about also where other edits are allowed.
 const PROTECTED: [&str; 10] = [
     "**/.git/**",
     "**/.tamtam/**",
@@ -64,12 +69,12 @@ const PROTECTED: [&str; 10] = [
     "**/.ssh/**",
 ];
 
-/// Commands without a way to write or to run another program, whole: a pattern with a wildcard could be walked round.
+/// Commands that cannot write or run another program. Each is matched whole, because a wildcard would let a second command in.
 const READONLY_COMMANDS: [&str; 8] =
     ["ls", "ls -l", "ls -la", "pwd", "git status", "git diff", "git log", "git log --oneline"];
 
 impl Profile {
-    /// Its name, as on the command line.
+    /// The name of the profile, as on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -83,7 +88,7 @@ impl Profile {
         }
     }
 
-    /// Its rules.
+    /// The rules of the profile.
     #[must_use]
     pub fn ruleset(self) -> Ruleset {
         use Action::{Allow, Ask, Deny};
@@ -117,7 +122,7 @@ impl Profile {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown permission profile {given:?}: choose strict, ask, edits, auto, readonly, headless or opencode")]
 pub struct UnknownProfile {
-    /// What was given.
+    /// The text that was given.
     pub given: String,
 }
 

@@ -1,8 +1,12 @@
-//! The variables of the host's environment that a tool's process may see. Pure.
+//! Decides which variables of the host's environment a tool's process may see.
+//!
+//! A variable is kept back when its name looks like a secret, belongs to a model provider or a cloud, or steers what programs
+//! load, and when its value is an address with a password in it. This is a list of known names, not proof that no secret gets
+//! through. A name that is taken off a list reaches every command that a model runs. The code is pure: it reads no environment.
 
 use std::ffi::{OsStr, OsString};
 
-/// Parts of a name that tell a secret.
+/// Parts of a name by which a secret is known.
 const SECRET_WORDS: &[&str] = &[
     "KEY",
     "TOKEN",
@@ -53,11 +57,11 @@ const PROVIDERS: &[&str] = &[
 /// Beginnings of names that change what a program loads, or where git works.
 const STEERING: &[&str] = &["LD_", "DYLD_", "GIT_", "BASH_FUNC_"];
 
-/// Names that change how a shell starts, or that were true of the host's own folder only.
+/// Names that change how a shell starts, or that describe the host's own folder.
 const STEERING_NAMES: &[&str] =
     &["BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "PS4", "IFS", "CDPATH", "PWD", "OLDPWD"];
 
-/// Whether a variable is kept from tools: shaped like a secret, a provider's, or one that steers what programs load.
+/// Whether a variable is kept back from tools: it looks like a secret, belongs to a provider, or steers what programs load.
 #[must_use]
 pub fn is_private(name: &OsStr, value: &OsStr) -> bool {
     let upper = name.to_string_lossy().to_uppercase();

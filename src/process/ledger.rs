@@ -1,8 +1,9 @@
-//! Which owners have had processes: one file each in a folder that they share, locked for as long as the owner lives.
+//! The ledger of owners: one file for each owner that has had processes, in a folder that all hosts of a store share.
 //!
-//! A file is empty, so that it takes no room where a full disk has none.
-//! A file whose lock is free is of an owner that is dead, however it died. Whoever starts next kills what still carries that
-//! owner's mark, and removes the file.
+//! An owner holds a lock on its file for as long as it lives, so a file with a free lock belongs to a dead owner, however it died.
+//! The next host to start kills the processes that carry the dead owner's mark, and removes the file.
+//! A change must keep the order of a file's making: the lock first, its final name second, or another host would take a living
+//! owner for a dead one. A file stays empty, so that it needs no room on a full disk.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -16,7 +17,7 @@ use crate::process::{
     sweep::{Whose, sweep},
 };
 
-/// An owner's file. Dropped, the lock goes and the file stays, as if the owner had died.
+/// An owner's file and the lock on it. A drop frees the lock and leaves the file, as if the owner had died.
 #[derive(Debug)]
 pub(super) struct Ledger {
     path: PathBuf,
@@ -24,10 +25,10 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Enters an owner. Blocks on the disk.
+    /// Enters an owner into the ledger. Blocks on the disk.
     pub(super) fn enter(folder: &Path, owner: Owner) -> io::Result<Ledger> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // It appears under its name when it is locked, so that nobody takes it for a dead owner's.
+        // The file gets its name after its lock, so that no other host takes it for the file of a dead owner.
         let draft = folder.join(format!(".new-{owner}"));
         let path = folder.join(owner.to_string());
         let enter = || {
@@ -39,16 +40,16 @@ impl Ledger {
         Ok(Ledger { path, _lock: lock })
     }
 
-    /// Strikes the owner out: nothing of it is left.
+    /// Strikes the owner out of the ledger. Call this when none of its processes is left.
     pub(super) fn strike(self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Kills what dead owners left running, and strikes them out. Blocks.
+/// Kills the processes that dead owners left running, and strikes those owners out. Blocks.
 ///
-/// Gives the number of processes that it killed, and the ids of those that would not go; their owners stay entered.
-/// A folder that is not there has no owners.
+/// Returns the number of processes that it killed, and the ids of those that it could not kill; the owners of the latter stay
+/// in the ledger. A folder that does not exist has no owners.
 pub fn sweep_dead(folder: &Path) -> io::Result<Swept> {
     let names = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::default()),
@@ -60,7 +61,7 @@ pub fn sweep_dead(folder: &Path) -> io::Result<Swept> {
         let owner = path.file_name().and_then(|name| Owner::parse(name.to_str()?));
         let Some(owner) = owner else { continue };
         let lock = match File::open(&path) {
-            // Somebody else struck it out.
+            // Another host struck the owner out meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?,
         };

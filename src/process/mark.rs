@@ -1,21 +1,24 @@
-//! The mark that every process of a call carries, and inherits.
+//! The mark that names the call of a process, and that every child process inherits.
 //!
-//! It is in two places, so that neither an emptied environment nor a system without one of them hides a process:
-//! the variable [`CALL_VARIABLE`], and a soft limit of the file size that no file reaches (more than 2^60 bytes) and that
-//! spells the same mark. Both pass through `fork` and `exec` without anybody's doing.
+//! A mark stands in two places: in the variable [`CALL_VARIABLE`], and in a soft limit of the file size that spells the same mark
+//! (more than 2^60 bytes, which no file reaches). `fork` and `exec` pass both on, so a process with an emptied environment is
+//! still found by its limit. The limit has room for a part of the mark only, so it may match another call too.
+//!
+//! Both spellings are read by other versions of the program (a watcher, the next start of a host): a change of the layout leaves
+//! the processes of an older host unfound. The watcher's script in `watcher.rs` spells the variable out once more.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-/// The variable that tells a process which call it belongs to. Where calls are nested, it names all of them.
+/// The variable that says which call a process belongs to. For nested calls it names all of them.
 pub const CALL_VARIABLE: &str = "TAMTAM_CALL";
 
 const SEPARATOR: char = ':';
 const OWNER_BITS: u32 = 24;
 const CALL_BITS: u32 = 27;
 
-/// Whose processes they are: one runtime, or one test. Random, so no two in the world are the same.
+/// The owner of processes: one runtime, or one test. Random, so no two owners are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(Uuid);
 
@@ -34,7 +37,7 @@ impl Owner {
         Owner(Uuid::now_v7())
     }
 
-    /// Reads what `Owner::to_string` wrote.
+    /// Reads an owner back from the text that `Owner::to_string` wrote.
     #[must_use]
     pub fn parse(text: &str) -> Option<Owner> {
         Uuid::try_parse(text).ok().map(Owner)
@@ -64,7 +67,7 @@ impl Mark {
 
     /// The soft limit of the file size that spells this mark, in units of 1,024 bytes as the shell's `ulimit -f` takes it.
     ///
-    /// `None` where this process has such a limit itself, which must not be raised.
+    /// `None` where this process has a file size limit of its own, because that limit must not be raised.
     #[must_use]
     pub fn file_size_limit(&self) -> Option<u64> {
         let own = rustix::process::getrlimit(rustix::process::Resource::Fsize);
@@ -95,12 +98,12 @@ impl Mark {
         })
     }
 
-    /// Whether a limit of the file size, as the process table shows it, may be of this call.
+    /// Whether a file size limit in bytes, as the process table shows it, may belong to this call.
     pub(super) fn in_limit(&self, bytes: u64) -> bool {
         Mark::limits(bytes).any(|limit| limit == self.limit())
     }
 
-    /// What was given to `ulimit -f` for a limit of so many bytes: its unit is 1,024 bytes, and 512 in some shells.
+    /// The values of `ulimit -f` that give a limit of this many bytes. The unit is 1,024 bytes, and 512 in some shells.
     fn limits(bytes: u64) -> impl Iterator<Item = u64> {
         [1024, 512].into_iter().filter(move |unit| bytes.is_multiple_of(*unit)).map(move |unit| bytes / unit)
     }
@@ -118,7 +121,7 @@ impl fmt::Display for Mark {
     }
 }
 
-/// One bit that makes it larger than any file, then the owner, then the call.
+/// The limit as bits: one that makes the limit larger than any file, then those of the owner, then those of the call.
 fn limit_of(owner: &Owner, call: u64) -> u64 {
     (1 << (OWNER_BITS + CALL_BITS)) | (low_bits(owner.0, OWNER_BITS) << CALL_BITS) | call
 }

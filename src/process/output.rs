@@ -1,6 +1,11 @@
-//! The output of a process: both streams together, and each by itself where they came apart, in bounded memory.
+//! Keeps the output of a process in bounded memory: both streams merged, and each alone where they came through two pipes.
+//!
+//! [`Rolling`] keeps the last bytes of one stream, and [`Output`] holds one for the merged streams and one for each stream.
+//! However much a process writes, memory stays within twice the bytes that are kept, and the totals count everything. A character
+//! whose bytes come in two pieces is never split by the other stream in the merged output. A change must keep both: a command may
+//! write without end. Nothing here waits or touches a disk.
 
-/// What a process writes to.
+/// The stream that a process writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Standard output.
@@ -11,14 +16,18 @@ pub enum Stream {
     Both,
 }
 
-/// The last bytes of something that may be endless, and how much there was.
+/// The last bytes of a stream that may be endless, and the totals of the whole stream.
 ///
-/// Takes at most twice as much memory as it keeps.
+/// Takes at most twice as much memory as the bytes that it keeps.
 #[derive(Clone, Debug)]
 pub struct Rolling {
+    /// The last bytes of the stream: up to twice `keep`.
     bytes: Vec<u8>,
+    /// How many bytes are kept.
     keep: usize,
+    /// How many bytes there were.
     total: usize,
+    /// How many line feeds there were.
     line_feeds: usize,
 }
 
@@ -53,13 +62,13 @@ impl Rolling {
         self.total
     }
 
-    /// How many lines there were. A final LF starts none (FT-20).
+    /// How many lines there were. A final LF does not start another line (FT-20).
     #[must_use]
     pub fn total_lines(&self) -> usize {
         self.line_feeds + usize::from(self.bytes.last().is_some_and(|byte| *byte != b'\n'))
     }
 
-    /// What is kept, as text: a character that was cut at the front is left out, what is no UTF-8 is replaced.
+    /// The kept bytes as text. A character that is cut at the front is left out; bytes that are not UTF-8 become U+FFFD.
     #[must_use]
     pub fn text(&self) -> String {
         let mut bytes = self.bytes();
@@ -96,7 +105,7 @@ impl Output {
         Output { merged: Rolling::new(keep), streams }
     }
 
-    /// Takes what a stream gave; returns what came to the merged output by it.
+    /// Takes bytes of one stream; returns the bytes that were added to the merged output.
     pub fn push(&mut self, stream: Stream, bytes: &[u8]) -> Vec<u8> {
         let half = &mut self.streams[stream as usize];
         half.rolling.push(bytes);
@@ -107,7 +116,7 @@ impl Output {
         whole
     }
 
-    /// Says that nothing more comes; returns what was held back.
+    /// Ends the output: adds the bytes that were held back to the merged output, and returns them.
     pub fn finish(&mut self) -> Vec<u8> {
         let rest = self.streams.iter_mut().flat_map(|half| std::mem::take(&mut half.held)).collect::<Vec<_>>();
         self.merged.push(&rest);
@@ -120,7 +129,7 @@ impl Output {
         &self.merged
     }
 
-    /// One stream alone: nothing, where both share a pipe.
+    /// One stream alone. It is empty where both streams share a pipe.
     #[must_use]
     pub fn stream(&self, stream: Stream) -> &Rolling {
         match stream {

@@ -1,4 +1,8 @@
-//! The processes of one runtime: who starts them, and who answers for it that none is left.
+//! The processes of one runtime: [`Processes`] starts them, and sees to it that none is left.
+//!
+//! The first start also starts the watcher and enters the owner in the ledger, so a runtime whose tools start no process has
+//! no other process and no file. A failure of either is logged and never keeps a call from running.
+//! After [`Processes::close`] no process is started. The lock on the guard is never held across an await.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,12 +22,12 @@ use crate::{
 /// How long the watcher may take to end when it is told to.
 const WATCHER_STOP: Duration = Duration::from_secs(2);
 
-/// The processes of one runtime's calls. Cheap to clone: all clones are one.
+/// The processes of one runtime's calls. Cheap to clone: all clones stand for the same processes.
 ///
-/// The first one that is started brings the watcher with it, so a runtime whose tools start none has no other process; and
-/// enters the owner in the ledger, for the next start. What keeps either from being done is logged and holds up no call.
+/// The first process that is started brings the watcher with it, and the owner is entered in the ledger for the next start. A
+/// failure of either is logged and holds up no call.
 ///
-/// Dropped without [`Processes::close`], the watcher does what is left to do.
+/// When the last clone is dropped without [`Processes::close`], the watcher kills the processes that are left.
 #[derive(Clone, Debug)]
 pub struct Processes {
     inner: Arc<Inner>,
@@ -33,25 +37,28 @@ pub struct Processes {
 struct Inner {
     owner: Owner,
     watch: Watch,
+    /// The folder of the ledger; `None` where no next start is to sweep.
     ledger: Option<PathBuf>,
     sweeper: Sweeper,
     guard: Lock<Guard>,
-    /// So that of several first calls one enters the owner, and the others wait for it.
+    /// Set once the owner was entered: of several first calls one enters the owner, and the others wait for it.
     entered: OnceCell<()>,
 }
 
-/// What stands ready for the case that this process is killed.
+/// The watcher and the ledger's file, which stand by for the case that this process is killed.
 #[derive(Debug, Default)]
 struct Guard {
     watcher: Option<Watcher>,
     ledger: Option<Ledger>,
+    /// Whether a process was ever asked for: without one there is nothing to sweep.
     is_used: bool,
+    /// Whether the runtime was shut down: nothing is started from then on.
     is_closed: bool,
 }
 
 impl Processes {
-    /// The processes of a new owner, watched over in that way. `ledger` is a folder that [`sweep_dead`](super::sweep_dead) is
-    /// shown at the next start.
+    /// The processes of a new owner. `watch` says who ends them when the host is killed. `ledger` is the folder that
+    /// [`sweep_dead`](super::sweep_dead) reads at the next start.
     #[must_use]
     pub fn new(watch: Watch, ledger: Option<PathBuf>) -> Processes {
         let owner = Owner::new();
@@ -59,13 +66,13 @@ impl Processes {
         Processes { inner: Arc::new(Inner { owner, watch, ledger, sweeper, guard, entered }) }
     }
 
-    /// The processes of a new owner that nobody watches over: for tests, and for calls whose host cannot be killed alone.
+    /// The processes of a new owner without a watcher: for tests, and for calls whose host cannot be killed alone.
     #[must_use]
     pub fn unwatched() -> Processes {
         Processes::new(Watch::Nobody, None)
     }
 
-    /// Whose they are.
+    /// The owner of these processes.
     #[must_use]
     pub fn owner(&self) -> Owner {
         self.inner.owner
@@ -86,8 +93,9 @@ impl Processes {
         Process::start(spec, self.inner.sweeper.clone())
     }
 
-    /// Kills all that is left of all calls, ends the watcher, and strikes the owner out of the ledger. No more is started
-    /// from then on. Says what would not go. Doing it twice is fine.
+    /// Kills every process that is left of any call, ends the watcher, and strikes the owner out of the ledger. No process is
+    /// started from then on. The answer names the processes that could not be killed; their owner stays in the ledger. A second
+    /// call does nothing.
     pub async fn close(&self) -> Swept {
         let guard = std::mem::replace(&mut *self.inner.guard.lock(), Guard { is_closed: true, ..Guard::default() });
         if !guard.is_used {
@@ -109,7 +117,7 @@ impl Processes {
         self.inner.guard.lock().watcher.as_ref().and_then(Watcher::pid)
     }
 
-    /// Sees to it that a watcher runs and the owner is entered. A watcher that was killed is replaced here.
+    /// Sees to it that a watcher runs and the owner is in the ledger. A watcher that was killed is replaced here.
     async fn stand_guard(&self) -> io::Result<()> {
         {
             let mut guard = self.inner.guard.lock();

@@ -1,4 +1,9 @@
-//! One program of a call while it runs.
+//! Runs one program of a call: starts it with the call's mark, hands over its output, and ends its whole process tree.
+//!
+//! A [`Process`] is ended by [`Process::end`], or by its drop, which kills the tree on the spot and blocks meanwhile. Either way
+//! the tree is remembered before the kill, because afterwards no parent is left that shows which process belongs to which.
+//! A change must keep this order, and must never signal a process group by its number once its first process was waited for (on
+//! Linux): the number may belong to another process by then. No code runs between `fork` and `exec`.
 
 use std::{
     ffi::OsString,
@@ -24,9 +29,9 @@ use crate::process::{
 /// How much is read at once.
 const READ_BYTES: usize = 32 * 1024;
 
-/// Starts a program in a session of its own, so that it has no terminal to ask on. From util-linux; where it is missing, a
-/// process group has to do. (The standard library could do so only by code that runs between `fork` and `exec`, which is
-/// unsafe and would make it copy the host's memory map at every call.)
+/// The program that starts another one in a session of its own, so that it has no terminal to ask on. From util-linux; where it
+/// is missing, a process group has to do. (The standard library could start a session only by code that runs between `fork` and
+/// `exec`, which is unsafe and would copy the host's memory map at every call.)
 const SETSID: &str = "/usr/bin/setsid";
 
 /// What to start.
@@ -36,36 +41,36 @@ pub struct Spec {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// All of its environment; the mark is added to it.
+    /// Its whole environment; the mark is added to it.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder it starts in.
     pub folder: Folder,
     /// The mark of its call.
     pub mark: Mark,
-    /// How what it writes is taken in.
+    /// How its output is taken in.
     pub streams: Streams,
 }
 
 /// How the two streams of a program are taken in.
 ///
-/// The system tells the order of what is written to one pipe, and of nothing else: of two pipes nobody knows which was written
-/// to first. So it is one or the other.
+/// The system keeps the order of writes to one pipe only. Of writes to two pipes nobody can tell which came first, so a caller
+/// chooses between the exact order and streams that can be told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Streams {
-    /// Through one pipe: in exactly the order in which they were written, as a terminal shows them. Nobody can tell afterwards
-    /// which was which.
+    /// Through one pipe: in exactly the order of the writes, as a terminal shows them. The streams cannot be told apart
+    /// afterwards.
     #[default]
     Together,
-    /// Through a pipe each: apart, and in about the order in which they were written.
+    /// Through a pipe each: told apart, and in about the order of the writes.
     Apart,
 }
 
 /// The folder that a program starts in.
 #[derive(Debug)]
 pub struct Folder {
-    /// Its open handle; used where `/proc` is, so that no link can be swapped in.
+    /// Its open handle: used where there is a `/proc`, so that no link can be swapped in.
     pub handle: OwnedFd,
-    /// Its path; used elsewhere.
+    /// Its path: used where there is no `/proc`.
     pub path: PathBuf,
 }
 
@@ -80,33 +85,38 @@ impl Folder {
 /// What a process did.
 #[derive(Debug)]
 pub enum Event {
-    /// It, or one that it started, wrote something.
+    /// The process, or one that it started, wrote these bytes.
     Output(Stream, Vec<u8>),
-    /// It ended; others that it started may still run and write.
+    /// The process ended; others that it started may still run and write.
     Ended(ExitStatus),
-    /// It has ended and nobody can write any more.
+    /// The process has ended, and no other process holds its pipes open.
     Closed,
 }
 
 /// One program of a call.
 ///
-/// Made by [`Processes::start`](super::Processes::start). Dropped before [`Process::end`], it kills its tree on the spot, which
+/// Made by [`Processes::start`](super::Processes::start). A drop before [`Process::end`] kills the process tree on the spot, which
 /// may block for as long as a sweep takes.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// What is read from the first pipe.
+    /// The stream that `stdout` carries: [`Stream::Both`] where the streams share one pipe.
     first: Stream,
+    /// The first pipe; `None` once it has ended.
     stdout: Option<ChildStdout>,
+    /// The second pipe; `None` once it has ended, and where the streams share one.
     stderr: Option<ChildStderr>,
+    /// The id of the first process, which is also that of its group.
     leader: Option<Pid>,
+    /// How the first process ended; `None` while nobody has waited for it.
     status: Option<ExitStatus>,
     mark: Mark,
-    /// When it was started, in ticks: nothing that is older can belong to it.
+    /// When the first process was started, in ticks since the machine was: an older process cannot belong to it.
     since: u64,
-    /// The family as it was last seen.
+    /// The family of the first process as it was last seen.
     known: Vec<Entry>,
     sweeper: Sweeper,
+    /// Whether the tree was killed, so that a drop has nothing to do.
     swept: bool,
 }
 
@@ -140,10 +150,10 @@ impl Process {
             }
         };
         let mut child = command.spawn()?;
-        // It holds the writing end; while it does, the pipe never ends.
+        // The command holds the writing end of the pipe, and the pipe does not end before that is dropped.
         drop(command);
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        // It may have ended by now, but nobody has waited for it.
+        // The process may have ended by now, but nobody has waited for it, so the id is still its own.
         let entry = leader.and_then(|leader| table::entry(leader.as_raw_nonzero().get()));
         Ok(Process {
             first: if both.is_some() { Stream::Both } else { Stream::Stdout },
@@ -160,16 +170,16 @@ impl Process {
         })
     }
 
-    /// Waits for what happens next. Dropping the future loses nothing.
+    /// Waits for the next event. Dropping the future loses nothing.
     ///
-    /// Where the streams are apart, what both write at about the same time comes in either order.
+    /// With [`Streams::Apart`], bytes that both streams write at about the same time may come in either order.
     pub async fn next(&mut self) -> Event {
         loop {
             let (stream, read) = tokio::select! {
                 read = read_some(&mut self.stdout), if self.stdout.is_some() => (self.first, read),
                 read = read_some(&mut self.stderr), if self.stderr.is_some() => (Stream::Stderr, read),
                 status = self.child.wait(), if self.status.is_none() => {
-                    // Waiting can fail only if somebody else took the status; then nobody knows it.
+                    // Waiting can fail only where other code of the host took the status; the status is lost then.
                     let status = status.unwrap_or_else(|_| ExitStatus::from_raw(0x7f00));
                     self.status = Some(status);
                     return Event::Ended(status);
@@ -190,17 +200,18 @@ impl Process {
         self.status
     }
 
-    /// Asks the whole group to end (SIGTERM), and wakes it in case it was stopped. Does not wait.
+    /// Asks the whole group to end (SIGTERM), and continues it in case it was stopped (SIGCONT). Waits for one look at the process
+    /// table before, and not for the group to end.
     pub async fn ask_to_end(&mut self) {
         self.remember().await;
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
     }
 
-    /// Kills the whole tree and waits until nothing of it is left, for at most the time of a sweep. What was written until
+    /// Kills the whole tree and waits until nothing of it is left, for at most the time of a sweep. Output that was written until
     /// then can still be read by [`Process::next`].
     pub async fn end(&mut self) -> Swept {
-        // Before the parents are gone that show who belongs to whom.
+        // First of all: once the parents are dead, nothing shows which process belongs to which.
         self.remember().await;
         self.signal(Signal::KILL);
         let swept = self.sweeper.sweep(self.target()).await;
@@ -222,15 +233,15 @@ impl Process {
     fn signal(&self, signal: Signal) {
         let Some(group) = self.group() else { return };
         if kill_process_group(group, signal).is_err() {
-            // It has not made its session yet, or has no process any more.
+            // The first process has not made its session yet, or the group has no process any more.
             let _ = kill_process(group, signal);
         }
     }
 
-    /// The group that can be named by its number.
+    /// The group, while it can be named by its number.
     ///
-    /// Once its first process was waited for, the number may be another's. Where there is a process table, what is left of
-    /// the group is found there; elsewhere the number is all there is.
+    /// Once the first process was waited for, another process may get the number. On Linux the rest of the group is found in the
+    /// process table then; on other systems the number is all there is.
     fn group(&self) -> Option<Pid> {
         if cfg!(target_os = "linux") && self.status.is_some() { None } else { self.leader }
     }
@@ -240,7 +251,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         if !self.swept {
             if self.group().is_some() {
-                // Before the parents are gone that show who belongs to whom.
+                // First of all: once the parents are dead, nothing shows which process belongs to which.
                 self.known.extend(look(&[&self.target()]).concat());
             }
             self.signal(Signal::KILL);
@@ -252,7 +263,7 @@ impl Drop for Process {
     }
 }
 
-/// Reads some of a stream; `None` at its end, and where it cannot be read, which is as good as its end.
+/// Reads some bytes of a stream; `None` at its end. A stream that cannot be read counts as ended.
 async fn read_some<R: AsyncRead + Unpin>(pipe: &mut Option<R>) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(READ_BYTES);
     match pipe.as_mut()?.read_buf(&mut bytes).await {

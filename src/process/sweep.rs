@@ -1,8 +1,10 @@
-//! Killing everything that carries a mark, until a look at the process table finds none.
+//! Kills every process that carries a mark, and looks at the process table again until a look finds none.
 //!
-//! One look serves any number of targets, so that a thousand calls that end at once do not look a thousand times. A process
-//! is only ever killed by a handle of its own, taken before its start time was compared with the look's: never by a number
-//! that may be another's by now.
+//! One look serves any number of targets, so that a thousand calls that end at once do not look a thousand times.
+//! A process is killed by a handle (`pidfd`) that was opened before its start time was compared with the look's, so another
+//! process that got the same id meanwhile is never hit. A change must keep that order. Only where the system has no such handles
+//! is a process killed by its id, on Linux right after the same comparison. A look never finds this process itself.
+//! A sweep blocks its thread, for a little more than [`SWEEP_MAX`] at most: never run one on a session's task.
 
 use std::{
     collections::HashSet,
@@ -20,23 +22,23 @@ use crate::process::{
 /// How long a sweep may take.
 pub const SWEEP_MAX: Duration = Duration::from_secs(1);
 
-/// How long the killed are given to be gone before the next look.
+/// How long killed processes are given to be gone before the next look.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Whose processes are meant.
+/// The call or the owner whose processes are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Those of one call.
+    /// The processes of one call.
     Call(Mark),
-    /// Those of all calls of an owner.
+    /// The processes of all calls of an owner.
     Owner(Owner),
 }
 
 impl Whose {
-    /// Whether a process belongs here that carries these marks and this limit of the file size.
+    /// Whether a process with these marks and this file size limit (in bytes) is one of those that are meant.
     ///
-    /// Its environment tells exactly. Where that was emptied or made up, its limit tells, which has room for a part of a mark only:
-    /// of a process that names another call of the same owner it tells nothing.
+    /// The environment is exact. The limit is for a process whose environment was emptied or made up. The limit has room for a
+    /// part of a mark only, so it does not count for a process that names another call of the same owner.
     fn carries(&self, marks: &[Mark], limit: Option<u64>) -> bool {
         match self {
             Whose::Owner(owner) => {
@@ -55,11 +57,11 @@ impl Whose {
 pub struct Swept {
     /// How many processes it killed.
     pub killed: usize,
-    /// The ids of those that would not go: another user's, or stuck in the kernel.
+    /// The ids of processes that could not be killed: they belong to another user, or are stuck in the kernel.
     pub left: Vec<i32>,
 }
 
-/// Kills everything that carries the mark. Blocks, for at most [`SWEEP_MAX`] and one look.
+/// Kills every process that carries the mark. Blocks, for [`SWEEP_MAX`] and a few looks at most.
 ///
 /// Does nothing on systems without `/proc`.
 #[must_use]
@@ -67,15 +69,15 @@ pub fn sweep(whose: &Whose) -> Swept {
     Sweep::new(Target::new(*whose)).run()
 }
 
-/// What a look is for.
+/// What a look at the process table searches for.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) whose: Whose,
-    /// The first process of a call, while nobody has waited for it: so long its number is its own.
+    /// The id of a call's first process while nobody has waited for it: until then no other process can have the id.
     pub(super) leader: Option<i32>,
-    /// Processes that belong to it although they may carry no mark any more.
+    /// Processes that belong to the target although they may carry no mark any more.
     pub(super) known: Vec<Entry>,
-    /// The start of its first process: what is older belongs to somebody else.
+    /// When the first process was started, in ticks since the machine was: an older process does not belong to the target.
     pub(super) since: u64,
 }
 
@@ -89,8 +91,11 @@ impl Target {
 #[derive(Debug)]
 pub(super) struct Sweep {
     pub(super) target: Target,
+    /// When the sweep gives up.
     until: Instant,
+    /// How many looks in a row have found nothing.
     clean: usize,
+    /// The processes that were killed, each by its id and start time.
     killed: HashSet<(i32, u64)>,
 }
 
@@ -99,11 +104,11 @@ impl Sweep {
         Sweep { target, until: Instant::now() + SWEEP_MAX, clean: 0, killed: HashSet::new() }
     }
 
-    /// Takes what a look found: kills it, and says what was done once there is nothing more to do.
+    /// Kills the processes that a look found. Gives the outcome once the sweep is over, and `None` where it needs another look.
     pub(super) fn take(&mut self, found: &[Entry]) -> Option<Swept> {
         if found.is_empty() {
             self.clean += 1;
-            // Where something was found, one clean look proves little: a child may have been started behind the look's back.
+            // After a kill one clean look proves little: a child may have been started behind that look's back.
             let is_done = self.clean > usize::from(!self.killed.is_empty());
             return is_done.then(|| Swept { killed: self.killed.len(), left: Vec::new() });
         }
@@ -120,7 +125,7 @@ impl Sweep {
         Some(Swept { killed: self.killed.len(), left })
     }
 
-    /// Does all of it on this thread.
+    /// Runs the whole sweep on this thread.
     pub(super) fn run(mut self) -> Swept {
         loop {
             let found = look(&[&self.target]).concat();
@@ -132,14 +137,14 @@ impl Sweep {
     }
 }
 
-/// Waits a little where something was found, for it does not vanish at once.
+/// Waits a little after a look that found something, because a killed process does not vanish at once.
 pub(super) fn pause(found: &[Entry]) {
     if !found.is_empty() {
         thread::sleep(PAUSE);
     }
 }
 
-/// The live processes of each target, by one look at the table. Never this process itself.
+/// The live processes of each target, by one look at the process table. Never this process itself.
 pub(super) fn look(targets: &[&Target]) -> Vec<Vec<Entry>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let since = targets.iter().map(|target| target.since).min().unwrap_or(0);
@@ -168,7 +173,7 @@ pub(super) fn look(targets: &[&Target]) -> Vec<Vec<Entry>> {
 
 /// The process with this id, its group, its session, and all that descend from it.
 ///
-/// Only meaningful while somebody holds the id, which is until it was waited for.
+/// Meaningful only until the process was waited for: afterwards the id may belong to another process.
 fn family(leader: i32, live: &[Entry]) -> Vec<Entry> {
     let is_in = |entry: &&Entry| entry.pid == leader || entry.group == leader || entry.session == leader;
     let mut family: Vec<Entry> = live.iter().filter(is_in).copied().collect();
@@ -182,17 +187,17 @@ fn family(leader: i32, live: &[Entry]) -> Vec<Entry> {
     family
 }
 
-/// Kills that very process, and no other that got its number meanwhile.
+/// Kills this very process, and no other one that got its id meanwhile. Without `pidfd` a moment between look and kill remains.
 #[cfg(target_os = "linux")]
 fn kill(entry: &Entry) -> bool {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let Some(pid) = Pid::from_raw(entry.pid) else { return false };
     let is_same = || table::entry(entry.pid).is_some_and(|now| now.started == entry.started);
     match pidfd_open(pid, PidfdFlags::empty()) {
-        // The handle was taken before this look, so it is of the process that the look saw, or of none.
+        // The handle was opened before this comparison, so it is that of the process which the look saw, or of none.
         Ok(handle) => is_same() && pidfd_send_signal(handle, Signal::KILL).is_ok(),
         Err(rustix::io::Errno::SRCH) => false,
-        // A kernel or a sandbox without such handles.
+        // The kernel or a sandbox has no such handles.
         Err(_) => is_same() && rustix::process::kill_process(pid, Signal::KILL).is_ok(),
     }
 }

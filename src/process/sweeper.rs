@@ -1,4 +1,8 @@
-//! Ends the processes of many calls at once: all that wait share each look at the process table.
+//! Ends the processes of many calls at once: all calls that wait share each look at the process table.
+//!
+//! A sweeper has one thread, and only while requests wait. The future of a request may be dropped; the kill goes on.
+//! A change must keep the looks off the async threads: a look reads `/proc` and blocks. (The one exception: where the system gives
+//! no thread, the caller does the work itself.) The lock on the desk is not held during a look.
 
 use std::sync::Arc;
 
@@ -13,13 +17,13 @@ use crate::{
     },
 };
 
-/// One for all calls of a runtime. It has a thread only while something is to be done.
+/// The sweeper of a runtime, shared by all its calls. It has a thread only while something is to be done.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweeper {
     desk: Arc<Lock<Desk>>,
 }
 
-/// What waits for the next look. One item for each call that ends, so it is bounded by them.
+/// The requests that wait for the next look. There is one for each call that ends, so the calls bound their number.
 #[derive(Debug, Default)]
 struct Desk {
     waiting: Vec<Request>,
@@ -33,7 +37,7 @@ enum Request {
 }
 
 impl Sweeper {
-    /// The processes of a target, as one look finds them.
+    /// The processes of a target, found by one look.
     pub(super) async fn see(&self, target: Target) -> Vec<Entry> {
         let (answer, seen) = oneshot::channel();
         self.ask(Request::See { target, answer });
@@ -89,7 +93,7 @@ impl Request {
         }
     }
 
-    /// Takes what a look found; gives the request back where it needs another look. Whoever asked may be gone.
+    /// Takes the processes that a look found; gives the request back where it needs another look. The asking call may be gone.
     fn take(self, found: &[Entry]) -> Option<Request> {
         match self {
             Request::See { answer, .. } => {

@@ -1,22 +1,27 @@
-//! The process table, as `/proc` shows it. Where there is none, it is empty.
+//! Reads the process table from `/proc`. On a system without `/proc` the table is empty.
+//!
+//! Every read may fail, because a process may end at any moment: a process that cannot be read is left out and is never an error.
+//! Nothing here changes or signals a process. A process is named by its id together with its start time, never by the id alone.
+//! All functions block on `/proc`.
 
 use std::{fs, io::Read as _};
 
 use crate::process::Mark;
 
-/// How much of one process's environment is looked at.
+/// How much of one process's environment is read, in bytes.
 const ENVIRONMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// One process. Equal to another look at the same process, whatever became of its parent or its group meanwhile.
+/// One process as a look found it. Two entries are equal when they are of the same process, also when its parent or its group
+/// changed in between.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) pid: i32,
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
-    /// When it was started, in ticks since the machine was: with the pid it names a process for good.
+    /// When it was started, in ticks since the machine was: together with `pid` it names a process for good.
     pub(super) started: u64,
-    /// Whether it has ended, and is there only until somebody waits for it.
+    /// Whether it has ended and stays in the table only until its parent waits for it (a zombie).
     pub(super) is_dead: bool,
 }
 
@@ -28,7 +33,7 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// All processes but the dead ones that nobody has waited for yet.
+/// All processes that have not ended.
 pub(super) fn live() -> Vec<Entry> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -46,19 +51,19 @@ pub(super) fn entry(pid: i32) -> Option<Entry> {
     let (parent, group, session) = (number()?, number()?, number()?);
     let threads: u64 = fields.nth(13)?.parse().ok()?;
     let started = fields.nth(1)?.parse().ok()?;
-    // The state is that of its first thread, which may end before the others do.
+    // The state is that of the process's first thread, which may end before the others do.
     let is_dead = has_ended && threads <= 1;
     Some(Entry { pid, parent, group, session, started, is_dead })
 }
 
-/// The soft limit of a process's file size, in bytes; `None` where it has none, or is not ours to look at.
+/// The soft file size limit of a process, in bytes; `None` where it has none, or where this process may not read it.
 pub(super) fn file_size_limit(pid: i32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max file size")?.split_ascii_whitespace().next());
     soft?.parse().ok()
 }
 
-/// The values of the variable that names calls: one, unless a program made its environment by hand.
+/// The marks in a process's environment. The variable stands there once, unless a program made its environment by hand.
 pub(super) fn marks(pid: i32) -> Vec<Mark> {
     let mut environment = Vec::new();
     let file = fs::File::open(format!("/proc/{pid}/environ"));

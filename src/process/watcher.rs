@@ -1,9 +1,11 @@
 //! The watcher: a small process beside the host that ends what the host's calls left running when the host is killed.
 //!
 //! It holds the reading end of a pipe whose other end only the host has. However the host ends, `kill -9` included, the pipe
-//! closes; the watcher then kills everything that carries the owner's mark, and ends. It is executed, not forked from the
+//! closes; the watcher then kills every process that carries the owner's mark, and ends. It is executed, not forked from the
 //! host's memory, stands in a process group of its own so that a Ctrl-C or a kill of the host's group leaves it to its work,
 //! and takes part in nothing: no output, no file, no environment.
+//!
+//! A change must not let the writing end of the pipe reach another process, or the watcher would not see the host end.
 //!
 //! Rejected: a parent-death signal (it fires when the thread that started the child ends, and reaches no grandchild), and
 //! making the host a sub-reaper (it would have to wait for orphans that are none of its business).
@@ -17,11 +19,11 @@ use crate::process::{
     sweep::{Whose, sweep},
 };
 
-/// How often the watcher sweeps where something would not go, before it gives up.
+/// How often the watcher sweeps before it gives up on processes that cannot be killed.
 const SWEEPS_MAX: usize = 10;
 
-/// What `/bin/sh` does as a watcher: `$1` is the owner. It waits for the end of its input with nothing but what the shell is
-/// made of, and only then runs other programs. What it cannot see is a process whose environment was emptied.
+/// The script of `/bin/sh` as a watcher; `$1` is the owner. It waits for the end of its input with built-in commands alone, and
+/// only then runs other programs. It cannot see a process whose environment was emptied.
 const SCRIPT: &str = r#"
 while read -r _; do :; done
 round=0 clean=0
@@ -34,22 +36,22 @@ while [ "$round" -lt 200 ] && [ "$clean" -lt 2 ]; do
 done
 "#;
 
-/// Who ends the processes of calls when the host is killed and cannot.
+/// Who ends the processes of calls when the host is killed and cannot end them itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Watch {
-    /// A program of the host's: started with these arguments and the owner's id behind them, it must do nothing but hand
-    /// that id to [`watch`]. It finds whatever carries a mark.
+    /// A program of the host's. It is started with these arguments and the owner's id behind them, and must do nothing but hand
+    /// that id to [`watch`]. It finds every process that carries a mark.
     Program {
         /// The program, by an absolute path.
         program: PathBuf,
         /// What makes it a watcher, such as a hidden command.
         arguments: Vec<OsString>,
     },
-    /// A script that `/bin/sh` runs with `grep`. It finds what has its mark in the environment, which is everything but what
-    /// emptied it; the next start finds the rest.
+    /// A script that `/bin/sh` runs with `grep`. It finds a process by the mark in its environment, so it misses a process whose
+    /// environment was emptied; the next start of a host finds that one.
     #[default]
     Shell,
-    /// Nobody: what a killed host leaves runs until the next start on the same store, or for ever.
+    /// Nobody: the processes of a killed host run until the next start on the same store, or for ever.
     Nobody,
 }
 
@@ -59,7 +61,7 @@ pub enum Watch {
 /// [`Watch::Program`], before it makes threads or opens anything. `None` where the text is no owner's id.
 pub fn watch(owner: &str) -> Option<Swept> {
     let owner = Owner::parse(owner)?;
-    // What cannot be read any more has ended too.
+    // An input that cannot be read any more counts as ended.
     let mut buffer = [0; 64];
     while matches!(std::io::stdin().read(&mut buffer), Ok(1..)) {}
     let mut all = Swept::default();
@@ -76,7 +78,7 @@ pub fn watch(owner: &str) -> Option<Swept> {
 
 /// A watcher that runs.
 ///
-/// Dropped, it sees the pipe close, does its work and ends.
+/// A drop closes the pipe: the watcher does its work and ends.
 #[derive(Debug)]
 pub(super) struct Watcher {
     child: Child,
@@ -85,7 +87,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts it; `None` where nobody is to watch, or the system has no process table to look through.
+    /// Starts the watcher; `None` for [`Watch::Nobody`], and on a system without a process table to look through.
     pub(super) fn start(watch: &Watch, owner: Owner) -> std::io::Result<Option<Watcher>> {
         let mut command = match watch {
             Watch::Nobody => return Ok(None),
@@ -109,21 +111,21 @@ impl Watcher {
         Ok(Some(Watcher { child, pipe }))
     }
 
-    /// Whether it still runs. One that has ended is waited for by this.
+    /// Whether the watcher still runs. One that has ended is waited for here, so that no zombie stays.
     pub(super) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Its process id, while it runs.
+    /// The process id of the watcher, while it runs.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Lets it do its work and end, and waits for that; kills it where it takes longer.
+    /// Lets the watcher do its work and end, and waits for that; kills the watcher where it takes longer than `at_most`.
     pub(super) async fn stop(mut self, at_most: std::time::Duration) {
         drop(self.pipe.take());
         if tokio::time::timeout(at_most, self.child.wait()).await.is_err() {
-            // Nothing more can be done about one that cannot even be killed.
+            // Nothing more can be done about a watcher that cannot even be killed.
             drop(self.child.kill().await);
         }
     }

@@ -1,9 +1,12 @@
-//! The arguments of a call, read into a tool's own type.
+//! Reads the arguments of a call into a tool's own type.
 //!
-//! Models write numbers and flags as strings. Where a field wants a number or a flag and the string is one, what is meant is
-//! clear: it is taken, and a [`Repair`] says so. Everything else of another type is an error that names the field, what was
-//! expected and what came. Nothing is guessed: a string that a field of text gets stays a string. A whole number with a point
-//! (`10.0`) is that number.
+//! Models write numbers and flags as strings. Where a field wants a number or a flag and the string holds one, the string is taken
+//! as that value, and a [`Repair`] reports it. A whole number with a point (`10.0`) is taken as that number. Every other value of a
+//! wrong type is an error that names the field, the expected type and the given value.
+//!
+//! A change must not guess: a string for a field of text stays a string, and a string that is taken as another type is reported.
+//! The permission rules judge the arguments as the model sent them, so a repair must never change which path or command is meant.
+//! The code is pure.
 
 use std::{cell::RefCell, fmt};
 
@@ -16,24 +19,24 @@ use serde::{
 };
 use serde_json::Value;
 
-/// Arguments that a tool cannot take: names the field, and what was expected.
+/// The error for arguments that a tool cannot take. It names the field and the expected type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad arguments: {field}{message}")]
 pub struct BadArguments {
-    /// Which field, with a colon and a space; empty where it is the whole.
+    /// The field, followed by a colon and a space; empty where the arguments as a whole are wrong.
     pub field: String,
     /// What is wrong with it.
     pub message: String,
 }
 
-/// An argument that came in another type than was asked for, and was taken all the same.
+/// An argument that came in another type than its field has, and was taken all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repair {
-    /// Which argument, as the model named it.
+    /// The name of the argument, as the model wrote it.
     pub field: String,
-    /// What came, cut to 100 characters.
+    /// The text that the model gave, cut to 100 characters.
     pub given: String,
-    /// What it was taken as: `number`, `flag`.
+    /// What the text was taken as: `number`, `flag`.
     pub taken_as: &'static str,
 }
 
@@ -42,12 +45,12 @@ const GIVEN_CHARS_MAX: usize = 100;
 
 /// Reads a tool's arguments into its own type, with an error that names the field.
 ///
-/// A string that holds what a number or a flag should be is taken as that: see [`parse_arguments_with_repairs`] to learn of it.
+/// A string that holds a number or a flag is taken as one where the field wants one: [`parse_arguments_with_repairs`] reports it.
 pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
     parse_arguments_with_repairs(arguments).map(|(arguments, _)| arguments)
 }
 
-/// The same, and what had to be repaired.
+/// Reads a tool's arguments like [`parse_arguments`], and reports what had to be repaired.
 ///
 /// ```
 /// use serde_json::json;
@@ -68,7 +71,7 @@ pub fn parse_arguments_with_repairs<T: DeserializeOwned>(arguments: Value) -> Re
     Ok((parsed, repairs.into_inner()))
 }
 
-/// A value that is read as what it is, or as what its text says where a number or a flag is wanted.
+/// A deserializer of a value that takes a string as a number or a flag where the field wants one.
 struct Lenient<'r> {
     value: Value,
     field: String,

@@ -1,7 +1,10 @@
 //! The changes that a call made to files: reported by the call, kept on the tape with its result, never shown to the model.
 //!
-//! A [`ChangeLog`] is the place where a running call says it. It outlives the call: what a call that was cut off had said
-//! by then is recorded all the same. The contents themselves are kept elsewhere, by their hash (see [`Files`](super::Files)).
+//! A running call reports its changes in a [`ChangeLog`]. The log outlives the call, so the changes of a call that was cut off are
+//! recorded too. The contents of the files are kept elsewhere, by their hash (see [`Files`](super::Files)).
+//!
+//! [`Changes`] is a stored format: a restore reads it from old tapes, so a field may be added and none may change its meaning.
+//! A call must report a change before it answers. Reporting never waits and never fails.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,10 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{lock::Lock, words::ids::Seq};
 
-/// What a call did to files.
+/// The changes of one call to files.
 ///
-/// A result without one is that of a call that says nothing about files: one that only reads, or one whose effects nobody
-/// tracks.
+/// A result without this value comes from a call that reports nothing about files: it only reads, or its effects are not tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// The files, in the order in which they were changed.
@@ -29,16 +31,16 @@ pub struct Changes {
 /// One file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Where it is, without links: relative to the workspace where it is inside, else absolute. A name that is no plain text
+    /// Its path without links: relative to the workspace for a file inside, else absolute. A name that is no plain text
     /// is in quotes, with escapes.
     pub path: String,
-    /// What was there before.
+    /// What was at the path before the change.
     pub before: FileState,
-    /// What is there since.
+    /// What is at the path after the change.
     pub after: FileState,
 }
 
-/// What is at a path.
+/// The state of a path at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
@@ -46,7 +48,7 @@ pub enum FileState {
     Absent,
     /// A file.
     File(FileImage),
-    /// Nobody knows, or it is no file that can be put back. Says why.
+    /// Not known, or not a file that can be put back. The text says why.
     Unknown(String),
 }
 
@@ -58,18 +60,18 @@ pub struct FileImage {
     pub hash: Option<String>,
     /// Its permission bits.
     pub mode: u32,
-    /// How large it is.
+    /// Its size in bytes.
     pub bytes: u64,
     /// Why its content was not kept; `None` where it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
-    /// Which file in which state, as the system tells it: where there is no hash to know it by.
+    /// The file and its state as the system tells them (device, inode, size, times), for a file without a hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<String>,
 }
 
 impl Changes {
-    /// That more may have been changed than is known, and why.
+    /// Changes of which nothing is listed: more may have been changed than is known, and `why` says the reason.
     #[must_use]
     pub fn unlisted(why: impl Into<String>) -> Changes {
         Changes { files: Vec::new(), unlisted: Some(why.into()) }
@@ -77,7 +79,7 @@ impl Changes {
 }
 
 impl FileState {
-    /// The hash of the content, where it is a file that was read.
+    /// The hash of the content; `None` for anything but a file that was read.
     #[must_use]
     pub fn hash(&self) -> Option<&str> {
         match self {
@@ -87,56 +89,57 @@ impl FileState {
     }
 }
 
-/// Where a call says which files it changed. A clone is the same place.
+/// The log in which a call reports the files that it changed. A clone is the same log.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeLog(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Where the session's contents are kept, if they are, and the call's ticket.
+    /// The folder in which the session's contents are kept, if any, and the call's ticket. `None` outside of any session.
     place: Option<(Option<PathBuf>, Seq)>,
+    /// The changes that were reported so far; `None` for a call that reports nothing about files.
     said: Lock<Option<Changes>>,
 }
 
 impl ChangeLog {
-    /// A log of a call outside of any session: what is said there is lost, and no content is kept.
+    /// The log of a call outside of any session: its reports are recorded nowhere, and no content is kept.
     #[must_use]
     pub fn detached() -> ChangeLog {
         ChangeLog::default()
     }
 
-    /// The log of a session's call: contents are kept in that folder, where there is one.
+    /// The log of a session's call. Contents are kept in `folder`, if there is one.
     pub(crate) fn new(folder: Option<PathBuf>, ticket: Seq) -> ChangeLog {
         ChangeLog(Arc::new(Inner { place: Some((folder, ticket)), said: Lock::default() }))
     }
 
-    /// Where contents are kept, if they are, and the call's ticket; `None` outside of any session.
+    /// The folder in which contents are kept, if any, and the call's ticket; `None` outside of any session.
     #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn place(&self) -> Option<(Option<&Path>, Seq)> {
         self.0.place.as_ref().map(|(folder, ticket)| (folder.as_deref(), *ticket))
     }
 
-    /// Says that a file was changed.
+    /// Reports one changed file.
     pub fn add(&self, change: FileChange) {
         self.change(|changes| changes.files.push(change));
     }
 
-    /// Says that more may have been changed than will be listed, and why. It stands until [`ChangeLog::put`] replaces it.
+    /// Reports that more may have been changed than will be listed, and why. It stands until [`ChangeLog::put`] replaces it.
     pub fn unlisted(&self, why: impl Into<String>) {
         self.change(|changes| changes.unlisted = Some(why.into()));
     }
 
-    /// Says all that was changed, in place of what was said before.
+    /// Reports all changes, in place of everything that was reported before.
     pub fn put(&self, all: Changes) {
         self.change(|changes| *changes = all);
     }
 
-    /// Says that the call tracks what it changes, and has changed nothing so far.
+    /// Reports that the call tracks its changes, and has changed nothing so far.
     pub fn begin(&self) {
         self.change(|_| ());
     }
 
-    /// What was said, once.
+    /// Takes the changes that were reported out of the log. A second call gives `None`.
     pub(crate) fn take(&self) -> Option<Changes> {
         self.0.said.lock().take()
     }

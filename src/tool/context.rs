@@ -1,4 +1,8 @@
-//! The context of a running call: the facts that it may know, and the services that it may use.
+//! The context of a running call: the facts that a tool may know, and the services that it may use.
+//!
+//! A [`ToolContext`] is plain data and handles. Through it a tool reaches neither the state nor the tape nor the actor of its
+//! session, and a change must keep it so. [`Progress`] and [`May`] call functions of the runtime, which must not wait. Code that
+//! blocks runs through [`blocking`], on a thread of its own.
 
 use std::{future::Future, path::PathBuf, sync::Arc};
 
@@ -22,31 +26,31 @@ pub struct ToolContext {
     pub call: CallId,
     /// Names the call on the tape; unique within the session.
     pub ticket: Seq,
-    /// The same for every try of this call, also after a crash: hand it to services that take an idempotency key.
+    /// The idempotency key of the call, the same for every try, also after a crash. For services that take such a key.
     pub key: String,
-    /// The folder that the call works in, and must not leave.
+    /// The folder that the call works in and must not leave.
     pub workspace: Arc<PathBuf>,
     /// A private folder for outputs that are too large for the model. It may not exist yet:
     /// [`Spill::create`](crate::tool::truncate::Spill::create) makes it. `None` in a runtime that keeps its tapes without a
-    /// folder: what is cut off is lost then, and a result has to say so.
+    /// folder: output that is cut off is lost then, and the result must say so.
     pub spill: Option<Arc<PathBuf>>,
     /// Paths outside of the workspace that this call was allowed to reach, absolute: folders with all beneath them, or files.
     pub external: Arc<[PathBuf]>,
-    /// Whether the call may also touch what it comes by on its way.
+    /// The judge of paths that the call did not name and comes across while it runs.
     pub may: May,
     /// Resolves when the call must stop.
     pub cancel: CancellationToken,
-    /// Where to say how far it is.
+    /// Reports of the call's progress.
     pub progress: Progress,
-    /// Where to say which files it changed, before anybody is told that it did.
+    /// The log of the files that the call changes. A change is reported here before the call answers.
     pub changes: ChangeLog,
-    /// Who starts OS processes for the call, so that none of them outlives the call or the host.
+    /// Starts OS processes for the call, so that none of them outlives the call or the host.
     #[cfg(all(unix, feature = "tools"))]
     pub processes: Processes,
 }
 
 impl ToolContext {
-    /// A context for a call outside of any session, such as `tamtam tool` or a test. Nobody watches over its processes.
+    /// A context for a call outside of any session, such as `tamtam tool` or a test. No watcher guards its processes.
     #[must_use]
     pub fn detached(workspace: PathBuf, spill: PathBuf) -> ToolContext {
         ToolContext {
@@ -78,44 +82,44 @@ impl ToolContext {
     }
 }
 
-/// Whether a call may touch what it did not name: the end of a link, a file in a folder that it searches.
+/// Whether a call may touch a path that it did not name: the end of a link, a file in a folder that it searches.
 ///
-/// A call is judged by what it names, before it runs and without a look at the disk. What it comes by then must not be
-/// something about which the rules are stricter.
+/// The rules judge a call by the paths that it names, before it runs and without a look at the disk. A path that the call comes
+/// across later must not be one about which the rules are stricter.
 #[derive(Clone, Default)]
 pub struct May(Option<Arc<Judge>>);
 
 type Judge = dyn Fn(&Access) -> bool + Send + Sync;
 
 impl May {
-    /// Everything: nobody has rules.
+    /// Allows every path: there are no rules.
     #[must_use]
     pub fn anything() -> May {
         May(None)
     }
 
-    /// What that function says. It is asked often and must not wait.
+    /// Allows the paths for which `judge` answers true. The function is called often and must not wait.
     #[must_use]
     pub fn new(judge: impl Fn(&Access) -> bool + Send + Sync + 'static) -> May {
         May(Some(Arc::new(judge)))
     }
 
-    /// Whether this may be touched.
+    /// Whether the call may make this access.
     #[must_use]
     pub fn touch(&self, access: &Access) -> bool {
         self.0.as_ref().is_none_or(|judge| judge(access))
     }
 
-    /// Whether nobody needs to be asked.
+    /// Whether every path is allowed, so that no access needs to be asked about.
     #[must_use]
     pub fn is_anything(&self) -> bool {
         self.0.is_none()
     }
 }
 
-/// Where a call says how far it is: a title for people, and metadata that may change as often as it likes.
+/// The reports of a call's progress: a title for people, and metadata that may change as often as the call likes.
 ///
-/// Only the latest report is kept; reporting never waits.
+/// Only the latest report is kept. Reporting never waits.
 #[derive(Clone)]
 pub struct Progress(Arc<dyn Fn(Option<String>, Value) + Send + Sync>);
 
@@ -126,26 +130,27 @@ impl Progress {
         Progress(Arc::new(report))
     }
 
-    /// Reports that nobody hears.
+    /// Drops every report.
     #[must_use]
     pub fn ignore() -> Progress {
         Progress::new(|_, _| ())
     }
 
-    /// Says what the call does now.
+    /// Reports what the call does now.
     pub fn title(&self, title: impl Into<String>) {
         (self.0)(Some(title.into()), Value::Null);
     }
 
-    /// Says how far it is.
+    /// Reports how far the call is.
     pub fn metadata(&self, metadata: Value) {
         (self.0)(None, metadata);
     }
 }
 
-/// Runs blocking code on a thread of its own, so that it never holds up a session, and turns a panic into an error result.
+/// Runs blocking code on a thread of its own, so that it never holds up a session.
 ///
-/// Dropping the future lets go of the thread, which ends when its code does: look at [`ToolContext::is_cancelled`] in loops.
+/// A panic of the code goes on in the task that awaits the future; the worker of a call turns it into an error result.
+/// Dropping the future lets go of the thread, which ends when its code ends: check [`ToolContext::is_cancelled`] in loops.
 pub fn blocking<F>(context: &ToolContext, work: F) -> impl Future<Output = ToolResult> + Send + use<F>
 where
     F: FnOnce(&ToolContext) -> ToolResult + Send + 'static,
@@ -156,7 +161,7 @@ where
         let thread = std::thread::Builder::new().name(format!("tool {}", context.call));
         let spawned = thread.spawn(move || {
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&context)));
-            // Nobody waits any more when the call was dropped; its result was recorded then.
+            // Nothing waits for the result of a call that was dropped; another result was recorded for it.
             drop(done.send(caught));
         });
         if let Err(error) = spawned {

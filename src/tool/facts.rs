@@ -1,9 +1,11 @@
-//! The facts about a call that the core needs to judge it. The tool is asked outside of the core, and the facts come in with the
-//! model's answer that has the call.
+//! The facts about a call that the core needs to judge it: tool, effect, accesses, and whether the call can run at all.
 //!
-//! What a tool says of its arguments is the host's code. It may panic or hang, so whoever asks does so beside the session
-//! (`actor/facts.rs`) and says within a limit what came of it. The core holds what it was told with the call's ticket: what was
-//! judged is what runs, and a replay judges again without any tool.
+//! The core calls no tool. The worker of the model's answer asks the tool (`actor/facts.rs`), and the facts come to the core with
+//! the answer. A tool is code of the host that may panic or hang over the arguments. A panic is caught here; a hang is bounded by
+//! the worker, so nothing but a worker may call [`Toolbox::facts`] in a session.
+//!
+//! The core keeps the facts with the call's ticket, so the call runs as it was judged. [`CallFacts`] stands on the tape and replay
+//! judges again from it, without any tool: a change must read what older versions wrote.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,19 +14,19 @@ use serde_json::Value;
 
 use crate::tool::{Access, Effect, Toolbox, toolbox::Known};
 
-/// What the core must know of a call.
+/// The facts that the core must know about a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallFacts {
-    /// The tool, by the name it has here; as the model wrote it where there is none.
+    /// The tool's own name; the name that the model wrote where there is no such tool.
     pub tool: String,
-    /// What may be done after a crash.
+    /// What may be done about the call after a crash.
     pub effect: Effect,
-    /// Whether it may run beside others.
+    /// Whether the call may run at the same time as others.
     pub parallel: bool,
     /// What the call wants to do, as its tool says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<Access>,
-    /// Why it cannot run at all, where that is so.
+    /// Why the call cannot run at all; `None` for a call that can run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<Unusable>,
 }
@@ -36,12 +38,12 @@ pub struct CallFacts {
 pub enum Unusable {
     /// There is no such tool.
     NoTool(String),
-    /// Its tool crashed over the arguments when it was asked what the call wants, or did not say in time.
+    /// The tool crashed over the arguments when it was asked what the call wants, or did not answer in time.
     Crashed(String),
 }
 
 impl CallFacts {
-    /// What is known of a call of which nobody said anything: it does not run.
+    /// The facts of a call whose tool gave none: the call does not run.
     #[must_use]
     pub fn unknown(tool: &str, why: &str) -> CallFacts {
         let text = format!("The tool {tool} {why}; the call was not run. Try other arguments.");
@@ -54,11 +56,11 @@ impl CallFacts {
 }
 
 impl Toolbox {
-    /// What the core must know of a call of that name with that input. Runs the tool's own code, which may hang; where it panics
-    /// the call is one that cannot run.
+    /// The facts about a call of the tool `name` with this input. Runs the tool's own code, which may hang. Where that code panics,
+    /// the facts say that the call cannot run.
     ///
-    /// The arguments are the model's, and the code may be the host's: a panic must cost this call, and not the session, which
-    /// would meet the same call in each of its incarnations.
+    /// The arguments are the model's, and the code may be the host's. A panic must cost this call and not the session, because the
+    /// session would meet the same call in each of its incarnations.
     #[must_use]
     pub fn facts(&self, name: &str, input: &str) -> CallFacts {
         let Some(Known { tool, effect, parallel, .. }) = self.known(name) else {
@@ -66,7 +68,7 @@ impl Toolbox {
         };
         let access = match arguments(input) {
             Ok(arguments) => catch_unwind(AssertUnwindSafe(|| tool.access(&arguments))).map_err(|_| ()),
-            // The core sees that for itself.
+            // The core itself finds that the arguments are no JSON object.
             Err(_) => Ok(Vec::new()),
         };
         let crashed = || CallFacts::unknown(tool.name(), "crashed over these arguments").unusable;
@@ -80,12 +82,12 @@ impl Toolbox {
     }
 }
 
-/// The arguments of a call as an object. Nothing at all counts as an empty one.
+/// The arguments of a call as an object. An empty text counts as an empty object.
 pub(crate) fn arguments(input: &str) -> Result<Value, String> {
     if input.trim().is_empty() {
         return Ok(Value::Object(Default::default()));
     }
-    // `null` is as good as nothing.
+    // `null` counts as an empty object too.
     match serde_json::from_str::<Option<serde_json::Map<String, Value>>>(input) {
         Ok(fields) => Ok(Value::Object(fields.unwrap_or_default())),
         Err(error) => Err(format!("The arguments are not a JSON object ({error}); the call was not run.")),

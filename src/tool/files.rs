@@ -1,7 +1,9 @@
-//! What the tools of one toolbox share about the files that they change: one writer for each file, and its content before a change.
+//! What the tools of one toolbox share about the files that they change: a lock for each file, and the contents before a change.
 //!
-//! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)); here is what bounds
-//! them, and what must be the same for all who change files: whoever restores files waits for the same locks.
+//! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)), within [`KeepLimits`].
+//! File tools and restores that share a [`Files`] write a file one after the other; a command of `bash` takes no lock. A change
+//! must not give a file tool or a restore a [`Files`] of its own, or two of them could write one file at once. Everything here may
+//! block on the disk.
 
 mod known;
 mod locks;
@@ -26,26 +28,26 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// What the tools of one toolbox share about files. A clone shares it.
+/// The locks and contents that the tools of one toolbox share. A clone shares them too.
 ///
-/// Opaque: a host's own tool that changes files hands on the one that it was given, so that it and the others wait for each
-/// other. See [`Tool::files`](super::Tool::files).
+/// Opaque: a host's own tool that changes files hands on the value that it was given, so that all tools wait for each other. See
+/// [`Tool::files`](super::Tool::files).
 #[derive(Clone, Default)]
 pub struct Files {
     pub(crate) locks: FileLocks,
     pub(crate) vaults: Vaults,
-    /// The files whose content is known as long as the system says that nobody touched them.
+    /// The files whose content is known, for as long as the system says that they are unchanged.
     pub(crate) known: Known<Remembered>,
 }
 
 impl Files {
-    /// Files of which contents are kept within these limits.
+    /// A new value, which keeps contents within these limits.
     #[must_use]
     pub fn new(limits: KeepLimits) -> Files {
         Files { vaults: Vaults::new(limits), ..Files::default() }
     }
 
-    /// Keeps a content that was read or written, and remembers it for as long as the file stays in that state.
+    /// Keeps a content that was read or written, and remembers it as the content of the file in the state `of`.
     pub(crate) fn keep(
         &self,
         vault: &Vault,

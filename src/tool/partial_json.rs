@@ -1,21 +1,21 @@
-//! The arguments of a call while the model still writes them: a JSON object that breaks off anywhere.
+//! Reads the arguments of a call while the model still writes them: a JSON object that breaks off anywhere.
 //!
-//! **For display only.** A call is carried out with its complete arguments or not at all; nothing here decides anything. What
-//! is shown is what is certain so far: strings as far as they go, and neither a key without a value nor a word that is not
-//! finished. A number at the very end may still grow.
+//! **For display only.** A call runs with its complete arguments or not at all. A change must not let anything be decided or run
+//! by what is read here. The answer holds what is certain so far: strings as far as they go, and neither a key without a value nor
+//! an unfinished word. A number at the very end may still grow.
 //!
-//! [`PartialJson`] takes the text piece by piece. Whoever shows it asks as often as a screen needs it: each time the text is read
-//! again, of which no more than [`PARTIAL_JSON_BYTES_MAX`] is kept.
+//! [`PartialJson`] takes the text piece by piece and keeps at most [`PARTIAL_JSON_BYTES_MAX`] of it. Each question reads the kept
+//! text again, so a display should ask no more often than its screen needs. The code is pure.
 
 use serde_json::{Map, Value};
 
-/// How much of the arguments is looked at, in bytes. What comes behind it is not shown.
+/// How much of the arguments is read, in bytes. The text behind it is not shown.
 pub const PARTIAL_JSON_BYTES_MAX: usize = 1024 * 1024;
 
-/// What is known of the arguments.
+/// The arguments as far as they are known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parsed {
-    /// They are complete. Nothing at all, and what is no object, counts as an empty one.
+    /// They are complete. An empty text, and a value that is no object, count as an empty object.
     Complete(Map<String, Value>),
     /// There is more to come.
     Partial(Map<String, Value>),
@@ -30,7 +30,7 @@ impl Parsed {
     }
 }
 
-/// A text that is not the beginning of a JSON object.
+/// The error for a text that is not the beginning of a JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the text is not the beginning of a json object")]
 pub struct NotJson;
@@ -48,7 +48,7 @@ pub struct NotJson;
 #[derive(Clone, Debug, Default)]
 pub struct PartialJson {
     text: String,
-    /// A piece did not fit any more. Nothing that comes after it may be taken: it would stand in the wrong place.
+    /// Whether a piece did not fit any more. No later piece may be taken then: it would stand in the wrong place.
     is_full: bool,
 }
 
@@ -69,7 +69,7 @@ impl PartialJson {
         }
     }
 
-    /// What is known by now.
+    /// The arguments as far as they are known now.
     pub fn parsed(&self) -> Result<Parsed, NotJson> {
         let text = self.text.trim_start();
         if text.is_empty() {
@@ -84,19 +84,19 @@ impl PartialJson {
         serde_json::from_str(&closed).map(Parsed::Partial).map_err(|_| NotJson)
     }
 
-    /// The fields that are known by now; none where it is no JSON.
+    /// The fields that are known now; none where the text is no JSON.
     #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         self.parsed().map_or_else(|_| Map::new(), |parsed| parsed.fields().clone())
     }
 }
 
-/// The text as far as it is certain, with an end to all that is open in it; `None` where nothing is, or where a word stands in the
-/// place of a key.
+/// The text as far as it is certain, with every open string, list and object closed. `None` where nothing is certain, and where a
+/// word stands in the place of a key.
 fn closed(text: &str) -> Option<String> {
     let mut open = Vec::new();
     let mut wants_key = false;
-    // Where the last whole value ended, or the last bracket.
+    // The place where the last whole value ended, or the last bracket.
     let (mut at, mut whole) = (0, 0);
     let mut end = "";
     while let Some(byte) = text.as_bytes().get(at) {
@@ -142,8 +142,8 @@ fn closed(text: &str) -> Option<String> {
     Some(format!("{}{end}{}", &text[..whole], open.iter().rev().collect::<String>()))
 }
 
-/// How much of a string is certain, from its quote on, and whether that is all of it: an escape shows nothing before it is whole,
-/// nor does one of two that make one character together.
+/// How much of a string is certain, from its quote on, and whether that is the whole string. An unfinished escape is not certain,
+/// nor is the first of two escapes that make one character together.
 fn string(text: &str) -> (usize, bool) {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -164,8 +164,8 @@ fn string(text: &str) -> (usize, bool) {
     (at, false)
 }
 
-/// How much of a word at the end of the text is certain: all of `true`, `1.5` of `1.5e`, nothing of `tr`. `None` where it can become
-/// no word.
+/// How much of a word at the end of the text is certain: all of `true`, `1.5` of `1.5e`, nothing of `tr`. `None` for a text that
+/// cannot become a word.
 fn word(text: &str) -> Option<Option<usize>> {
     let is_whole = |text: &str| serde_json::from_str::<Value>(text).is_ok();
     let number = text.trim_end_matches(['.', 'e', 'E', '+', '-']);

@@ -1,4 +1,7 @@
-//! The result of a call: a text for the model, details for people and programs.
+//! The result of a call: a text for the model, and details for people and programs.
+//!
+//! The model sees the content and the attachments and nothing else; a change must keep details, title and changes from it.
+//! A [`ToolResult`] stands on the tape: a change may add a field with a default, and must read what older versions wrote.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,27 +11,27 @@ use crate::{
     words::message::{ErrorReason, FilePart},
 };
 
-/// What came of a call.
+/// The result of a call.
 ///
 /// The model sees `content` and the attachments, nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// What the model is told. Always valid UTF-8; the tool keeps it within its limits.
+    /// The text for the model. Always valid UTF-8; the tool keeps it within its limits.
     pub content: String,
-    /// What hosts and operators are told beside it.
+    /// Facts for hosts and operators.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
     /// Why there is no good result; `None` for a good one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReason>,
-    /// What was done, in a few words for people.
+    /// What the call did, in a few words for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Images and files that belong to the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<FilePart>,
-    /// What the call did to files. Set by the runtime, from what the call said in its [`ChangeLog`](crate::tool::ChangeLog):
-    /// what a tool or a hook puts here is replaced.
+    /// The changes of the call to files. The runtime sets them from the call's [`ChangeLog`](crate::tool::ChangeLog) and replaces
+    /// any value that a tool or a hook puts here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Box<Changes>>,
 }
@@ -40,7 +43,7 @@ impl ToolResult {
         ToolResult { content: content.into(), ..ToolResult::default() }
     }
 
-    /// A failure that the model should know of. Say what to do next.
+    /// A failure that the model should know of. The text should say what to do next.
     #[must_use]
     pub fn error(content: impl Into<String>) -> ToolResult {
         ToolResult::failed(ErrorReason::Failed, content)
@@ -52,7 +55,7 @@ impl ToolResult {
         ToolResult { error: Some(reason), ..ToolResult::ok(content) }
     }
 
-    /// How many bytes of it a model is given.
+    /// How many bytes of the result a model is given.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let attached = self.attachments.iter().map(|file| file.url.len() as u64).sum::<u64>();

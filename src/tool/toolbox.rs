@@ -1,4 +1,8 @@
-//! The tools that a session may call, by name.
+//! The set of tools that a session may call, by name.
+//!
+//! A [`Toolbox`] asks each tool once, when it is made, what it says of itself, so that no session runs a tool's code for that.
+//! It never changes afterwards. The tools stand in the order of their names, and the same tools give the same [`Toolbox::hash`]:
+//! a change of the order or of the text that a model is told loses the provider's prompt cache.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +23,7 @@ pub struct Toolbox {
 /// Characters of a tool's name, at most: what providers take.
 const NAME_MAX: usize = 64;
 
-/// A tool, and what it says of itself: asked for once, so that no session runs its code for that.
+/// A tool, and what it says of itself, asked for once when the toolbox was made.
 pub(super) struct Known {
     pub(super) tool: Arc<dyn Tool>,
     aliases: Box<[String]>,
@@ -35,7 +39,7 @@ impl Known {
 }
 
 impl Toolbox {
-    /// A set of those tools. No runtime starts with a set in which two have one name.
+    /// A set of these tools. A runtime does not start with a set in which two tools have the same name.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Toolbox {
         Toolbox::of(tools, None)
@@ -117,10 +121,10 @@ impl Toolbox {
         self.tools.get(&lower).or_else(|| self.tools.values().find(alias))
     }
 
-    /// What its tools share that change files here; `None` where none does.
+    /// The locks and contents that those tools share which change files on this machine; `None` where no tool does.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) fn files(&self) -> Option<crate::tool::Files> {
-        // Those of a writer: where several setups were put together, `write` and `edit` are what restores must wait for.
+        // The writer comes first: in a toolbox of several setups, a restore must wait for the locks of `write` and `edit`.
         let named = |name: &str| self.tools.get(name).and_then(|known| known.tool.files());
         named("write").or_else(|| self.tools.values().find_map(|known| known.tool.files())).cloned()
     }

@@ -1,13 +1,15 @@
-//! Cutting a tool's output to the size that a model gets, and keeping the whole output where it can be read.
+//! Cuts a tool's output to the size that a model gets, and keeps the whole output where it can be read.
 //!
 //! [`head`] keeps the beginning (read, grep, find, ls), [`tail`] the end (bash), [`line()`] one line, [`head_tail`] both ends.
 //! Each is a pure function and gives a [`Truncation`] that says exactly what was there and what is left.
 //!
-//! Guaranteed: the result is valid UTF-8 and within its limits, `truncated` is true exactly where something is missing, the
-//! totals are those of the whole text, and nothing is ever made up inside it (head is a prefix, tail a suffix). A line ends at
-//! LF and nowhere else; a final LF does not start a line (FT-20). Limits are inclusive.
+//! Guaranteed: the result is valid UTF-8 and within its limits (only the marker of [`line()`] comes on top), `truncated` is true
+//! exactly where something is missing, and the totals are those of the whole text. Head gives a prefix and tail a suffix; no text
+//! is made up inside of either. A line ends at LF and nowhere else; a final LF does not start a line (FT-20). Limits are inclusive.
+//! A change must keep all of these: tools tell the model from these numbers where to read on.
 //!
-//! What was cut goes to a private file: see [`Spill`]. A tool that keeps within no limits is kept within them by the runtime.
+//! The whole of an output that was cut goes to a private file: see [`Spill`]. The runtime cuts the result of a tool that keeps no
+//! limits of its own.
 
 mod bound;
 mod spill;
@@ -26,23 +28,23 @@ pub use spill::{
     tidy_spills,
 };
 
-/// How many lines a model is given of one output where nothing else is said (FT-1).
+/// How many lines of one output a model is given by default (FT-1).
 pub const LINES_MAX: usize = 2_000;
-/// How many bytes a model is given of one output where nothing else is said (FT-1).
+/// How many bytes of one output a model is given by default (FT-1).
 pub const BYTES_MAX: usize = 51_200;
-/// How many characters a line keeps where nothing else is said; used by grep.
+/// How many characters of a line grep keeps.
 pub const LINE_CHARS_MAX: usize = 500;
-/// What stands at the end of a line that was cut (FT-18).
+/// The marker at the end of a line that was cut (FT-18).
 pub const LINE_MARKER: &str = "... [truncated]";
 
-/// How much of an output is kept: whichever limit is reached first.
+/// How much of an output is kept. The limit that is reached first cuts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// At most so many lines.
+    /// The most lines that are kept.
     pub max_lines: usize,
-    /// At most so many bytes, the line feeds between the lines included.
+    /// The most bytes that are kept, the line feeds between the lines included.
     pub max_bytes: usize,
-    /// At most so many characters (Unicode scalar values), the line feeds included.
+    /// The most characters (Unicode scalar values) that are kept, the line feeds included.
     pub max_chars: usize,
 }
 
@@ -82,14 +84,14 @@ pub enum TruncatedBy {
     Bytes,
     /// The number of characters.
     Chars,
-    /// Lines first, then bytes; only [`head_tail`] says so.
+    /// Lines first, then bytes; only [`head_tail`] gives this value.
     Both,
 }
 
-/// A text after cutting, with the record of what was done to it (G-05).
+/// A text after cutting, with the record of the cut (G-05).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truncation {
-    /// What is left.
+    /// The text that is left.
     pub content: String,
     /// Whether anything is missing.
     pub truncated: bool,
@@ -99,13 +101,13 @@ pub struct Truncation {
     pub total_lines: usize,
     /// How many bytes there were.
     pub total_bytes: usize,
-    /// How many lines are left; a line that was cut counts.
+    /// How many lines are left; a line that is left in part counts.
     pub output_lines: usize,
     /// How many bytes are left.
     pub output_bytes: usize,
-    /// Whether one of the lines that are left is only a part of itself: for [`tail`] the first one, at the boundary.
+    /// Whether one of the lines is left only in part: for [`tail`] the first one, at the boundary.
     pub last_line_partial: bool,
-    /// Whether nothing is left because the first line alone is over the limit; only [`head`] says so.
+    /// Whether nothing is left because the first line alone is over the limit; true only for [`head`].
     pub first_line_exceeds_limit: bool,
     /// The limit of lines that was applied.
     pub max_lines: usize,
@@ -114,9 +116,9 @@ pub struct Truncation {
 }
 
 impl Truncation {
-    /// Corrects the totals of a text whose beginning was gone already, such as the tail of a rolling buffer.
+    /// Corrects the totals of a text whose beginning was lost before the cut, such as the tail of a rolling buffer.
     ///
-    /// Where less is left than there was, and no limit had cut it yet, the bytes did.
+    /// Where less is left than there was and no limit has cut the text, it counts as cut by its bytes.
     #[must_use]
     pub fn with_totals(mut self, total_lines: usize, total_bytes: usize) -> Truncation {
         (self.total_lines, self.total_bytes) = (total_lines, total_bytes);
@@ -170,10 +172,10 @@ pub fn format_bytes(bytes: usize) -> String {
 
 /// Keeps whole lines from the beginning, never a part of one.
 ///
-/// Where the first line alone is over the limit, nothing is left and `first_line_exceeds_limit` says so.
+/// Where the first line alone is over the limit, nothing is left and `first_line_exceeds_limit` is true.
 #[must_use]
 pub fn head(text: &str, limits: Limits) -> Truncation {
-    // Where the text may end at the latest, by each limit. The line feed after the last kept line is not kept.
+    // The latest place where the text may end, by each limit. The line feed after the last kept line is not kept.
     let by_lines = end_of_line(text, limits.max_lines);
     let by_bytes = text.len().min(limits.max_bytes);
     let by_chars = text.char_indices().nth(limits.max_chars).map_or(text.len(), |(at, _)| at);
@@ -205,7 +207,7 @@ pub fn head(text: &str, limits: Limits) -> Truncation {
 /// Keeps the end. The line at the boundary is kept in part, from a whole character on (FT-2).
 #[must_use]
 pub fn tail(text: &str, limits: Limits) -> Truncation {
-    // Where the text may start at the earliest, by each limit.
+    // The earliest place where the text may start, by each limit.
     let by_lines = start_of_last_lines(text, limits.max_lines);
     let by_bytes = text.ceil_char_boundary(text.len().saturating_sub(limits.max_bytes));
     let by_chars = match limits.max_chars {
@@ -222,7 +224,7 @@ pub fn tail(text: &str, limits: Limits) -> Truncation {
         () if start == by_bytes => TruncatedBy::Bytes,
         () => TruncatedBy::Chars,
     };
-    // A line of which nothing but its line feed is left is not kept.
+    // A line is not kept where only its line feed would be left.
     if by != TruncatedBy::Lines && text.as_bytes().get(start) == Some(&b'\n') && !starts_line(text, start) {
         start += 1;
     }
@@ -231,7 +233,7 @@ pub fn tail(text: &str, limits: Limits) -> Truncation {
     truncation
 }
 
-/// Keeps the first `max_chars` characters of one line, and marks it where more was there.
+/// Keeps the first `max_chars` characters of one line, and marks a line that was longer.
 ///
 /// The marker comes on top of the limit.
 #[must_use]
@@ -255,7 +257,7 @@ pub struct BothEnds {
     pub head_lines: usize,
     /// Lines from the end.
     pub tail_lines: usize,
-    /// At most so many bytes altogether, the marker included.
+    /// The most bytes of the whole result, the marker included.
     pub max_bytes: usize,
 }
 
@@ -267,8 +269,8 @@ impl Default for BothEnds {
 
 /// Keeps the beginning and the end around one marker line that says how much is missing.
 ///
-/// Lines are cut first; what is still over the bytes is cut in two halves of equal size. Where not even the marker has room,
-/// as much of the beginning is kept as fits.
+/// Lines are cut first. A text that is still over the bytes keeps two halves of equal size. Where not even the marker has room, as
+/// much of the beginning is kept as fits.
 #[must_use]
 pub fn head_tail(text: &str, ends: BothEnds) -> Truncation {
     let max_lines = ends.head_lines.saturating_add(ends.tail_lines);

@@ -1,16 +1,16 @@
 //! The folder that a session works in, and paths that cannot leave it.
 //!
-//! A [`Workspace`] holds an open handle of its folder. A [`WorkspacePath`] can only be made by [`Workspace::resolve`], and
-//! every operation on it is carried out beneath that handle: by `openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)` where the
-//! kernel has it, else component by component without following links (see `walk`). So there is no moment between a check
-//! and a use in which a link could be swapped in.
+//! A [`Workspace`] holds an open handle of its folder. A [`WorkspacePath`] is made by [`Workspace::resolve`] and its like alone,
+//! and every operation on it walks from that handle, component by component, and lets the system follow no link (see `walk`). So
+//! there is no moment between a check and a use in which a link could be swapped in. A change must not hand a path of more than
+//! one component to the system.
 //!
 //! Guaranteed: nothing outside is opened, created, changed, listed or deleted, whatever runs beside it. Links that stay inside
 //! work, also absolute ones; links that lead out, links of `/proc`, and `..` that climbs over the root are refused. Opening a
 //! FIFO, a device or a socket answers with an error and never waits.
 //!
-//! Not guaranteed: anything about who else may change the files inside, and about folders that somebody with rights outside
-//! moves out of the workspace while they are in use.
+//! Not guaranteed: that no other program changes the files inside, and anything about a folder that is moved out of the workspace
+//! while it is in use, which takes rights outside.
 //!
 //! All operations block on the disk: call them from [`blocking`](crate::tool::blocking) code.
 //!
@@ -63,10 +63,11 @@ use walk::{Fault, LastLink, Missing, Place};
 /// The folder that a session works in. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// The workspace first, then the folders that may only be read, then what was allowed for this call.
+    /// The workspace first, then the folders that may only be read, then the places outside that this call may reach.
     roots: Vec<Arc<Root>>,
-    /// Paths that were allowed but go through a link, and where they lead to.
+    /// Paths outside that were allowed but go through a link, each with the path that it leads to.
     linked: Vec<(PathBuf, PathBuf)>,
+    /// The folder that `~` stands for; `None` where the host did not name one.
     home: Option<PathBuf>,
 }
 
@@ -74,20 +75,20 @@ pub struct Workspace {
 #[derive(Debug)]
 struct Root {
     handle: OwnedFd,
-    /// As it was named, without `.` and `..`.
+    /// The path as it was given, without `.` and `..`.
     path: PathBuf,
-    /// With all links resolved. Both spellings are known as this folder.
+    /// The path with all links resolved. Both spellings are known as this folder.
     real: PathBuf,
     read_only: bool,
     reach: Reach,
 }
 
-/// What beneath a root may be reached.
+/// The places beneath a root that may be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reach {
-    /// All of it, also through links that stay inside.
+    /// Every place, also through links that stay inside.
     All,
-    /// This path and nothing else, and through no link.
+    /// This one relative path, and through no link.
     Only(PathBuf),
 }
 
@@ -111,8 +112,8 @@ impl Workspace {
         Ok(Workspace { roots: vec![Arc::new(Root::open(root, false)?)], linked: Vec::new(), home: None })
     }
 
-    /// Opens the workspace of a call: with the session's spill folder as a folder that may be read, if it exists by now, and
-    /// with what the call was [allowed](ToolContext::external) to reach outside.
+    /// Opens the workspace of a call. It has the session's spill folder as a folder that may be read, if that exists by now, and
+    /// the places outside that the call was [allowed](ToolContext::external) to reach.
     pub fn for_call(context: &ToolContext) -> Result<Workspace, WorkspaceError> {
         let workspace = Workspace::open(&context.workspace)?.with_external(&context.external);
         let Some(spill) = &context.spill else { return Ok(workspace) };
@@ -136,27 +137,27 @@ impl Workspace {
             match granted::open(path) {
                 Ok(granted::Granted::Root(root)) => self.roots.push(Arc::new(root)),
                 Ok(granted::Granted::Link { real }) => self.linked.push((path::collapse(path), real)),
-                // What cannot be opened is said to be outside, as if it had not been allowed.
+                // A place that cannot be opened is refused as outside, as if it had not been allowed.
                 Err(_) => {}
             }
         }
         self
     }
 
-    /// The same workspace that knows what `~` stands for. It still refuses what lies outside.
+    /// The same workspace, in which `~` stands for the folder `home`. Paths outside are still refused.
     #[must_use]
     pub fn with_home(mut self, home: PathBuf) -> Workspace {
         self.home = Some(home);
         self
     }
 
-    /// The folder, as it was named.
+    /// The folder, as it was given.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.roots[0].path
     }
 
-    /// Turns what a model wrote into a path inside. Looks at no disk, so the file need not exist.
+    /// Turns a path that a model wrote into a path inside. Looks at no disk, so the file need not exist.
     ///
     /// Relative paths start at the workspace; absolute ones must lie inside it; `~` and `~/…` need a home. `.` and `..` are
     /// collapsed as text. One leading `@` is dropped, and Unicode spaces become plain ones.
@@ -164,9 +165,9 @@ impl Workspace {
         self.resolve_as_written(&path::tidy(given))
     }
 
-    /// Like [`Workspace::resolve`], for a file that should be there: of the spellings that it may have been meant by (as
-    /// written, tidied, with the narrow space before AM and PM, with a typographic apostrophe), the first one that exists.
-    /// Where none does, it is the tidied one.
+    /// Like [`Workspace::resolve`], for a file that should be there. Of the spellings that the model may have meant (as written,
+    /// tidied, with the narrow space before AM and PM, with a typographic apostrophe) the first one that exists is taken, or the
+    /// tidied one where none exists.
     pub fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
         let exists = |path: &WorkspacePath| self.link_info(path).is_ok();
         let spellings = path::spellings(given);
@@ -174,8 +175,8 @@ impl Workspace {
         found.map_or_else(|| self.resolve(given), Ok)
     }
 
-    /// Like [`Workspace::resolve`], for a file that is to be written: as written, where that is there or the folder that it
-    /// would be put in is; else tidied. So `@types/a.ts` is what it says where there is a folder `@types`.
+    /// Like [`Workspace::resolve`], for a file that is to be written. The path is taken as written where the file or its folder
+    /// exists, else tidied. So `@types/a.ts` keeps its `@` where there is a folder `@types`.
     pub fn resolve_for_write(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
         let tidied = path::tidy(given);
         if tidied != given
@@ -190,13 +191,14 @@ impl Workspace {
         self.resolve_as_written(&tidied)
     }
 
-    /// The spellings that a path may be read as: see [`Workspace::resolve_existing`]. For whoever judges a path beforehand.
+    /// The spellings that a path may be read as: see [`Workspace::resolve_existing`]. For permission rules, which judge the path
+    /// before it is resolved.
     #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn spellings(given: &str) -> Vec<String> {
         path::spellings(given)
     }
 
-    /// The place of a relative path, taken to the letter; `None` where it is none, or holds `..`.
+    /// The place of a relative path, taken to the letter; `None` for a path that is not relative or holds `..`.
     #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn beneath(&self, relative: &Path) -> Option<WorkspacePath> {
         let mut place = self.resolve(".").ok()?;
@@ -226,12 +228,12 @@ impl Workspace {
         }
     }
 
-    /// The whole path, for people and for programs that are started. Opening it by that name would follow links anywhere:
-    /// use the operations here instead.
+    /// The whole path, for people and for programs that are started. Opening a file by this path would follow links anywhere: use
+    /// the operations here instead.
     #[must_use]
     pub fn absolute(&self, path: &WorkspacePath) -> PathBuf {
         let root = &self.root_of(path).path;
-        // Joined with nothing a path gets a slash at its end.
+        // A path that is joined with an empty one gets a slash at its end.
         if path.relative().as_os_str().is_empty() { root.clone() } else { root.join(path.relative()) }
     }
 
@@ -258,7 +260,7 @@ impl Workspace {
             return Err(too_large(info.bytes));
         }
         let mut content = Vec::with_capacity(usize::try_from(info.bytes).unwrap_or(0));
-        // It may have grown since, and some files give more than their size says.
+        // The file may have grown since, and some files give more than their size says.
         let read = file.take(max_bytes.saturating_add(1)).read_to_end(&mut content);
         read.map_err(|error| WorkspaceError::io(path.to_string(), &error))?;
         if content.len() as u64 > max_bytes {
@@ -267,18 +269,18 @@ impl Workspace {
         Ok((content, info))
     }
 
-    /// The path without links that a path means, relative to its folder. It may name what is not there yet. Links may change
-    /// afterwards: this is to judge a path by, and the operations do not rely on it.
+    /// The path without links that a path leads to, relative to its folder. The file need not exist yet. Links may change
+    /// afterwards: permission rules judge this path, and no operation relies on it.
     pub fn real(&self, path: &WorkspacePath) -> Result<PathBuf, WorkspaceError> {
         walk::real(self.root_of(path), path.relative()).map_err(|fault| self.fault(path, fault))
     }
 
-    /// What is there, after following links.
+    /// What the system says about the file at a path, after following links.
     pub fn info(&self, path: &WorkspacePath) -> Result<FileInfo, WorkspaceError> {
         self.look(path, LastLink::Follow)
     }
 
-    /// What is there; of a link the link itself.
+    /// What the system says about the file at a path; for a link about the link itself.
     pub fn link_info(&self, path: &WorkspacePath) -> Result<FileInfo, WorkspaceError> {
         self.look(path, LastLink::Keep)
     }
@@ -298,7 +300,7 @@ impl Workspace {
         Ok(Dir::new(handle.map_err(|fault| self.fault(path, fault))?, path.clone()))
     }
 
-    /// Makes a directory and those above it that are missing. One that is there already is no error.
+    /// Makes a directory and the missing ones above it. A directory that exists already is no error.
     pub fn create_dir_all(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
         self.may_change(path)?;
         let (parent, name) = match self.locate(path, LastLink::Follow, Missing::Create)? {
@@ -340,7 +342,7 @@ impl Workspace {
     }
 
     fn root_of(&self, path: &WorkspacePath) -> &Root {
-        // A path of another workspace falls back to the root here, beneath which it is as harmless as any other.
+        // The path of another workspace falls back to this root, beneath which it is as harmless as any other.
         self.roots.get(path.root()).unwrap_or(&self.roots[0])
     }
 

@@ -1,7 +1,10 @@
-//! The arguments of a tool as models send them, and the schema that models are shown.
+//! Reads the arguments of a tool as models send them, and makes the schema that models are shown.
 //!
-//! Models leave the arguments out, or send them as one string of JSON, or write `10.0` for ten. What is meant is clear then,
-//! so it is taken; so are numbers in strings, of which [`parse_arguments_with_repairs`] tells.
+//! Models leave the arguments out, or send them as one string of JSON, or write `10.0` for ten. The meaning is clear then, and the
+//! arguments are taken. Numbers in strings are taken too, and [`parse_arguments_with_repairs`] reports them.
+//!
+//! A call is judged and carried out by the same arguments, those of [`meant`]: a change must not read them in another way in one
+//! of the two places. The code is pure.
 
 use std::borrow::Cow;
 
@@ -11,18 +14,18 @@ use serde_json::Value;
 
 use crate::tool::{Repair, ToolResult, parse_arguments_with_repairs};
 
-/// Reads a tool's arguments into its own type, and says what had to be repaired; the error is the result for the model.
+/// Reads a tool's arguments into its own type, and reports what had to be repaired. The error is the result for the model.
 pub(super) fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<(T, Vec<Repair>), ToolResult> {
     let arguments = meant(arguments).into_owned();
-    // A list would be taken as the fields in their order, which nobody who judged the call has looked at.
+    // Serde would take a list as the fields in their order, but the call was judged by the names of fields.
     if arguments.is_array() {
         return Err(ToolResult::error("bad arguments: invalid type: sequence, expected an object"));
     }
     parse_arguments_with_repairs(arguments).map_err(|error| ToolResult::error(error.to_string()))
 }
 
-/// The arguments as they were meant: nothing is an empty map, and a string may hold the map. Whoever judges a call must look
-/// at these, because it is these that are carried out.
+/// The arguments as they were meant: `null` is an empty map, and a string may hold the map. A call must be judged by these
+/// arguments, because it is carried out with them.
 pub(super) fn meant(arguments: &Value) -> Cow<'_, Value> {
     match arguments {
         Value::Null => Cow::Owned(Value::Object(serde_json::Map::new())),
@@ -34,8 +37,8 @@ pub(super) fn meant(arguments: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// The JSON schema of a tool's arguments, without what no model needs: the dialect, the type's name and words, formats,
-/// empty defaults.
+/// The JSON schema of a tool's arguments, without the parts that no model needs: the dialect, the name and the description of the
+/// type, formats, and empty defaults.
 pub(super) fn schema<T: JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
     if let Some(fields) = schema.as_object_mut() {
@@ -45,7 +48,7 @@ pub(super) fn schema<T: JsonSchema>() -> Value {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
             property.remove("format");
             property.retain(|key, value| key != "default" || !value.is_null());
-            // A field that may be left out is not offered as one that may be null.
+            // An optional field is offered as one that may be left out, not as one that may be null.
             if let Some(kind) = property.get("type").and_then(|kinds| kinds.get(0)).cloned() {
                 property.insert("type".to_owned(), kind);
             }
@@ -54,7 +57,7 @@ pub(super) fn schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// A field of which `null` says as little as nothing; for `#[serde(default, deserialize_with)]`.
+/// Reads a field that is the default for `null` too; for `#[serde(default, deserialize_with)]`.
 pub(super) fn or_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: Default + Deserialize<'de>,

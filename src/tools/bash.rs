@@ -1,15 +1,19 @@
-//! `bash`: runs one command in a shell of its own.
+//! The `bash` tool: runs one command in a shell of its own.
 //!
-//! The command runs in the workspace with nothing on its standard input, in a session of its own. The model gets the end of
-//! what it wrote, both streams in the order in which they were written, and a line on how it ended; people and programs get the
-//! same as fields in the details. More than [`Limits`] of it goes to a spill file, whose path is in the text.
+//! The command runs in the workspace with nothing on its standard input, in a session of its own. The model gets the end of the
+//! output, both streams in the order of the writes, and a line on how the command ended; people and programs get the same as fields
+//! in the details. An output beyond [`Limits`] goes to a spill file, whose path is in the text.
 //!
-//! A non-zero exit, a signal and a timeout are results, not errors (FT-11): the model can act on them. An error is what kept
-//! the command from being run at all, and an abort.
+//! A non-zero exit, a signal and a timeout are results, not errors (FT-11): the model can act on them. Errors are an abort, and
+//! whatever kept the command from being started.
 //!
-//! **Ending.** The call ends when the command does; what it left running may write for another [`DRAIN`] and is then killed
-//! with the whole tree (promise 10), as after a timeout and an abort, where the group is first asked to end (SIGTERM) and has
+//! **Ending.** The call ends when the command ends. Processes that the command left running may write for another [`DRAIN`]; then
+//! the whole tree is killed (promise 10). After a timeout or an abort the group is first asked to end (SIGTERM) and has
 //! [`BashOptions::grace`] to do so. Dropping the future kills the tree on the spot.
+//!
+//! A change must not make a timeout or an abort wait for a disk, and must not hand on a private variable of the host that the host
+//! did not allow by name. The workspace is where a command starts, not a cage: a command reaches whatever the host's user may
+//! reach.
 
 mod arguments;
 mod capture;
@@ -45,31 +49,31 @@ use report::{Ending, Run};
 
 pub use look::LookLimits;
 
-/// How long a command may take where nothing is said (FT-13).
+/// How long a command may take by default (FT-13).
 pub(crate) const TIMEOUT_SECONDS: u64 = 120;
 /// The longest time a command may be given (FT-13).
 pub(crate) const TIMEOUT_SECONDS_MAX: u64 = 3_600;
-/// How long what a command left running may go on writing (H01).
+/// How long the processes that a command left running may go on writing (H01).
 pub(crate) const DRAIN: Duration = Duration::from_millis(250);
-/// The longest command, in bytes: what the system takes as one argument.
-/// How long the end of a call takes in what was written before everybody who could write was dead.
+/// How long the end of a call reads output that was written before all writers were dead.
 const REST: Duration = Duration::from_secs(1);
+/// The longest command, in bytes: as much as the system takes as one argument.
 pub(crate) const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
 
 /// How often a running command shows the end of its output.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// What keeps programs from asking a person who is not there.
+/// Variables that keep programs from asking a person who is not there.
 const QUIET: &[(&str, &str)] =
     &[("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("GIT_PAGER", "cat"), ("PAGER", "cat")];
 
-/// What a command finds where the host handed in nothing else: enough to run programs, and text that is UTF-8. A home is not
+/// Variables that a command has where the host handed in no others: enough to run programs, and to have text in UTF-8. No home is
 /// made up.
 const USUAL: &[(&str, &str)] =
     &[("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("LANG", "C.UTF-8")];
 
-/// What the shell does before the command: it takes on the mark and the limits that were asked for, then becomes the shell
-/// of the command, so that nothing of this is seen in there.
+/// The script that runs before the command: the shell takes on the mark and the limits that were asked for, then becomes the shell
+/// of the command, which sees nothing of this script.
 const PRELUDE: &str = r#"
 [ -n "$1" ] && ulimit -S -f "$1" 2>/dev/null
 [ -n "$2" ] && { ulimit -u "$2" || exit 126; }
@@ -80,10 +84,10 @@ exec "$0" -c -- "$4" bash
 /// How the tool runs commands.
 #[derive(Clone, Debug)]
 pub struct BashOptions {
-    /// The environment of the host; what is [private](crate::process::is_private) is left out. The library reads none by itself:
-    /// without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
+    /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no environment
+    /// by itself: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
     pub environment: Vec<(OsString, OsString)>,
-    /// If set, only these names of it are handed on, private or not.
+    /// If set, only the variables of these names are handed on, private or not.
     pub allow: Option<Vec<String>>,
     /// The shell. `None`: `bash` on the `PATH` of the environment, else `/bin/bash`.
     pub shell: Option<PathBuf>,
@@ -93,21 +97,21 @@ pub struct BashOptions {
     pub prefix: Option<String>,
     /// How much of the output the model is given.
     pub limits: Limits,
-    /// How much of the output is kept in a file.
+    /// How many bytes of the output are kept in a file, at most.
     pub spill_bytes_max: u64,
     /// How long a group that is asked to end has time to do so.
     pub grace: Duration,
     /// How many processes the user may have while a command runs; not enforced for root. `None`: no limit.
     pub processes_max: Option<u64>,
-    /// How much address space each process of a command may take. `None`: no limit.
+    /// How much address space each process of a command may take, in bytes. `None`: no limit.
     pub memory_bytes_max: Option<u64>,
-    /// How much of the workspace is looked at before and after a command, to list the files that it changed. `None`: not at
-    /// all, which the results say.
+    /// How much of the workspace is looked at before and after a command, to list the files that it changed. `None`: there is no
+    /// look, and the results say that their changes are not known.
     pub look: Option<LookLimits>,
 }
 
 impl BashOptions {
-    /// The usual options, with that environment to hand on.
+    /// The usual options, with this environment to hand on.
     #[must_use]
     pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>) -> BashOptions {
         BashOptions {
@@ -126,18 +130,21 @@ impl BashOptions {
     }
 }
 
-/// The tool.
+/// The `bash` tool.
 #[derive(Clone, Debug)]
 pub struct Bash {
     options: BashOptions,
+    /// The contents of files that the tools of the toolbox share.
     files: Files,
+    /// The whole environment of a command, but for its mark.
     environment: Vec<(OsString, OsString)>,
     shell: PathBuf,
+    /// The folder that `~` in `cwd` stands for.
     home: Option<PathBuf>,
 }
 
 impl Bash {
-    /// A tool with those options. The environment is looked at once, here.
+    /// A tool with these options. The environment is looked at once, here.
     #[must_use]
     pub fn new(options: BashOptions) -> Bash {
         let given = options.environment.iter().cloned();
@@ -146,7 +153,7 @@ impl Bash {
             Some(allow) => given.filter(|(name, _)| allow.iter().any(|allowed| name == allowed.as_str())).collect(),
         };
         let value = |name: &str| options.environment.iter().find(|(is, _)| is == name).map(|(_, value)| value.clone());
-        // A call inside a call keeps the outer mark, so that the outer one finds it too.
+        // A call inside a call keeps the outer mark, so that the outer call finds the processes of the inner one too.
         let outer = value(crate::process::CALL_VARIABLE).map(|mark| (crate::process::CALL_VARIABLE.into(), mark));
         environment.extend(outer);
         for (name, usual) in USUAL {
@@ -160,7 +167,7 @@ impl Bash {
         Bash { options, files: Files::default(), environment, shell, home }
     }
 
-    /// The same tool that shares what is known of files with those that write them.
+    /// The same tool, which shares the contents of files with the tools that write them.
     #[must_use]
     pub fn sharing(mut self, files: Files) -> Bash {
         self.files = files;
@@ -171,7 +178,7 @@ impl Bash {
         if context.is_cancelled() {
             return not_started();
         }
-        // From here on the call says what it changed: nothing so far.
+        // From here on the call reports its changes: none so far.
         context.changes.begin();
         let arguments = match Arguments::of(&arguments) {
             Ok(arguments) => arguments,
@@ -196,7 +203,7 @@ impl Bash {
             mark,
             streams: self.options.streams,
         };
-        // A session is made by another program, which would report this in its own words.
+        // `setsid` starts the shell, and would report a missing one in its own words.
         if !self.shell.is_file() {
             return ToolResult::error(format!(
                 "{}: No such file or directory (ENOENT): there is no such shell",
@@ -240,8 +247,8 @@ impl Bash {
         tokio::task::spawn_blocking(open).await.map_err(lost).flatten()
     }
 
-    /// The shell of the prelude: the system's small one, which starts in half the time of a bash, unless it is to set limits
-    /// that only a bash knows by these letters.
+    /// The shell of the prelude. It is the system's small one, which starts in half the time of a bash, unless the prelude sets
+    /// limits that only a bash knows by these letters.
     fn prelude_shell(&self) -> &Path {
         let small = Path::new("/bin/sh");
         let has_limits = self.options.processes_max.is_some() || self.options.memory_bytes_max.is_some();
@@ -290,7 +297,7 @@ impl Bash {
                 ending = &mut stop => break ending,
                 _ = progress.tick() => capture.show(&context.progress),
                 event = process.next() => match event {
-                    // Keeping it may have to wait for a disk, for which neither the clock nor an abort waits.
+                    // Keeping the output may wait for a disk; a timeout and an abort do not wait for that.
                     Event::Output(stream, bytes) => tokio::select! {
                         biased;
                         () = capture.take(stream, &bytes) => {}
@@ -309,7 +316,7 @@ impl Bash {
             capture.drain(&mut process, DRAIN).await;
         }
         let swept = process.end().await;
-        // Everybody who could write is dead, so this ends at once; and it takes the status of the shell.
+        // All writers are dead, so this ends at once. It also takes the exit status of the shell.
         capture.drain(&mut process, REST).await;
         let captured = capture.finish().await;
         let streams = self.options.streams;

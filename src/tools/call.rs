@@ -1,8 +1,11 @@
-//! One call of a file tool: what it shares with others, and how it ends when it must stop.
+//! One call of a file tool: the values it shares with other calls, and how it ends when it must stop.
 //!
-//! The body of a tool blocks, so it has a thread of its own. A call that is told to stop is answered at once, whatever its
-//! thread is at: a search, a long comparison, the wait for a file that another call holds. That is truthful because of the
-//! [`Gate`]: before a body changes anything it passes the gate, and who is told to stop first closes it.
+//! The body of a tool blocks, so it runs on a thread of its own. A call that must stop is answered at once, also while its thread
+//! searches, compares, or waits for a file that another call holds. The answer "aborted" is true because of the [`Gate`]: the body
+//! passes the gate before it changes anything, and a stop that comes first closes the gate. A stop that comes during a change waits
+//! until the change is made, and the call answers with its real result.
+//!
+//! A change must let a tool write through [`Call::change`] alone. The lock order is: first the lock of the file, then the gate.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -18,12 +21,12 @@ use crate::{
     words::message::ErrorReason,
 };
 
-/// What the tools of one toolbox share.
+/// The values that the tools of one toolbox share.
 #[derive(Clone, Default)]
 pub(super) struct Shared {
     pub(super) files: Files,
     pub(super) seen: Seen,
-    /// What `~` stands for; nothing where the host did not say.
+    /// The folder that `~` stands for; `None` where the host did not name one.
     pub(super) home: Option<PathBuf>,
 }
 
@@ -37,8 +40,8 @@ pub(super) struct Call<'a> {
     gate: Gate,
 }
 
-/// Runs the body of a tool on a thread of its own. Both sides of its `Result` are results for the model; the error side is
-/// only there so that a body can end early.
+/// Runs the body of a tool on a thread of its own. Both sides of the body's `Result` are results for the model; the error side
+/// only lets a body end early.
 pub(super) fn run<'a, F>(
     shared: &Shared,
     permission: &'static str,
@@ -80,17 +83,17 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// Ends the call early once it must stop.
+    /// An error once the call must stop, so that the body ends early.
     pub(super) fn go_on(&self) -> Result<(), ToolResult> {
         if self.context.is_cancelled() { Err(aborted()) } else { Ok(()) }
     }
 
-    /// Where contents of this session are kept; for a call outside of any they are not.
+    /// The vault of this call's session; for a call outside of any session a vault that keeps nothing.
     pub(super) fn vault(&self) -> Vault {
         self.shared.files.vaults.at(self.context.changes.place().and_then(|(folder, _)| folder))
     }
 
-    /// Does what changes something, unless the call was told to stop before. From here on it is not stopped until it is done.
+    /// Makes a change, unless the call must stop already. The change is not stopped until it is made.
     pub(super) fn change<T>(&self, change: impl FnOnce() -> T) -> Result<T, ToolResult> {
         self.go_on()?;
         let is_answered = self.gate.lock();
@@ -98,22 +101,22 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Who was first: the one that stops a call, or the work that cannot be taken back. Held while something is changed; true once
-/// the call was answered, so that nothing may be changed any more.
+/// Decides whether the stop of a call or its change came first. The lock is held while the call changes a file. The value is true
+/// once the call was answered: nothing may be changed any more.
 type Gate = Arc<Lock<bool>>;
 
-/// Whether nothing is being changed; nothing will be from now on.
+/// Closes the gate, so that nothing is changed from now on. False where a change is being made: the gate stays open then.
 fn close(gate: &Gate) -> bool {
     gate.try_lock().map(|mut is_answered| *is_answered = true).is_some()
 }
 
-/// What the model is told of an error of the workspace, on one line whatever the file is called.
+/// The result for an error of the workspace: on one line, whatever characters the file's name holds.
 pub(super) fn failure(error: WorkspaceError) -> ToolResult {
     let text = error.to_string();
     ToolResult::error(text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>())
 }
 
-/// What the model is told when its call was stopped.
+/// The result for a call that was stopped.
 pub(super) fn aborted() -> ToolResult {
     ToolResult::failed(ErrorReason::Aborted, "Operation aborted")
 }

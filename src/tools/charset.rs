@@ -1,14 +1,15 @@
-//! Encodings of text other than UTF-8: which one a file is in, and the way there and back.
+//! Encodings of text other than UTF-8: which one a file has, and the way from its bytes to text and back.
 //!
-//! A byte order mark says it for certain. Without one it is a guess, and whoever shows the text says so. Every encoding here
-//! stands for each character by itself, so what was decoded without loss is encoded to the same bytes again, and an edit
-//! changes the bytes of what it replaces and no other.
+//! A byte order mark is certain. Without one the encoding is a guess, and the tool that shows the text says so.
+//! Every encoding here encodes each character by itself. So a text that was decoded without loss is encoded to the same bytes
+//! again, and an edit changes only the bytes of the text that it replaces. A change must not add an encoding with a state between
+//! characters, because an edit would then change other bytes. The code is pure.
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How many bytes without a byte order mark are looked at to tell UTF-16.
+/// How many bytes are looked at to tell UTF-16 without a byte order mark.
 const UTF_16_SNIFF_BYTES: usize = 512;
 
 /// An encoding other than UTF-8.
@@ -16,11 +17,11 @@ const UTF_16_SNIFF_BYTES: usize = 512;
 pub(super) enum Charset {
     Utf16Le,
     Utf16Be,
-    /// Latin letters in one byte each; also what is shown of any other encoding of single bytes.
+    /// Latin letters in one byte each. Text in any other encoding of single bytes is shown in this one too.
     Windows1252,
 }
 
-/// An encoding, and how sure that is.
+/// An encoding, and whether it is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Guess {
     pub(super) charset: Charset,
@@ -42,12 +43,12 @@ impl Charset {
         }
     }
 
-    /// The text of some bytes, a byte order mark as a character; `None` where that would lose something.
+    /// The text of some bytes, with a byte order mark as a character; `None` where decoding would lose bytes.
     pub(super) fn decode(self, bytes: &[u8]) -> Option<String> {
         self.encoding().decode_without_bom_handling_and_without_replacement(bytes).map(Cow::into_owned)
     }
 
-    /// The bytes of a text, or the first character that has none.
+    /// The bytes of a text, or the first character that the encoding does not have.
     pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, char> {
         let bytes: fn(u16) -> [u8; 2] = match self {
             Charset::Utf16Le => u16::to_le_bytes,
@@ -62,17 +63,17 @@ fn windows_1252(text: &str) -> Result<Vec<u8>, char> {
     let (bytes, _, has_strangers) = WINDOWS_1252.encode(text);
     match has_strangers {
         false => Ok(bytes.into_owned()),
-        // Asked one by one only where one of them is known to be the one.
+        // The characters are tried one by one only where one of them is known to fail.
         true => Err(text.chars().find(|c| WINDOWS_1252.encode(c.encode_utf8(&mut [0; 4])).2).unwrap_or('\u{fffd}')),
     }
 }
 
-/// The encoding that the beginning of a file speaks for, if it is another than UTF-8.
+/// The encoding that the beginning of a file points to, if it is not UTF-8.
 pub(super) fn guess(head: &[u8]) -> Option<Guess> {
     let certain = |charset| Some(Guess { charset, certain: true });
     let likely = |charset| Some(Guess { charset, certain: false });
     match head {
-        // UTF-32, which begins like UTF-16.
+        // The mark of UTF-32, which begins like that of UTF-16.
         [0xff, 0xfe, 0, 0, ..] => None,
         [0xff, 0xfe, ..] => certain(Charset::Utf16Le),
         [0xfe, 0xff, ..] => certain(Charset::Utf16Be),
@@ -92,8 +93,8 @@ fn is_plain_utf_16(head: &[u8], letters: usize) -> bool {
         && head.iter().enumerate().all(|(at, byte)| if at % 2 == letters { printable(*byte) } else { *byte == 0 })
 }
 
-/// Whether the text has bytes that are no UTF-8, none that are UTF-8 and not ASCII, and no control characters: then each
-/// byte is most likely a character.
+/// Whether each byte is most likely a character: the text has bytes that are not UTF-8, no valid UTF-8 beyond ASCII, and no
+/// control characters.
 fn is_single_bytes(head: &[u8]) -> bool {
     let mut invalid = false;
     let mut chunks = head.utf8_chunks().peekable();
@@ -102,7 +103,7 @@ fn is_single_bytes(head: &[u8]) -> bool {
         if !chunk.valid().is_ascii() || chunk.valid().bytes().any(control) {
             return false;
         }
-        // What is cut off at the end of the head may be the beginning of a character.
+        // Bytes at the end of the head may be the beginning of a character that is cut off there.
         invalid |= !chunk.invalid().is_empty() && chunks.peek().is_some();
         invalid |= chunk.invalid().first().is_some_and(|byte| matches!(byte, 0x80..0xc2 | 0xf5..));
         invalid |= !chunk.invalid().is_empty() && head.len() < super::text::SNIFF_BYTES;

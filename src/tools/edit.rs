@@ -1,8 +1,12 @@
 //! The `edit` tool: replaces a text in a file, or applies a diff to it.
 //!
-//! Only the bytes of the matched region change (FT-16). Calls that edit one file wait for each other. A file that somebody
-//! else changed after the session saw it is not edited; one that is changed between the read and the write of this very call
-//! is looked at again.
+//! Only the bytes of the matched region change (FT-16). Calls that edit one file wait for each other. A file that someone else
+//! changed after the session saw it is not edited. A file that changes between the read and the write of this very call is read
+//! again, and the edit is tried again.
+//!
+//! A change must not edit anything when it refuses: an ambiguous text, a diff that does not fit, or an encoding that lacks a
+//! character leaves the file as it is. The tool writes through `held` alone. The doc comments of the arguments are what a model is
+//! told of them.
 
 pub(super) mod diff;
 mod matching;
@@ -34,10 +38,10 @@ use crate::{
 /// Largest file that is edited, in bytes.
 const FILE_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// How often an edit starts again because somebody else changed the file.
+/// How often an edit is tried when the file changes between its read and its write.
 const TRIES_MAX: usize = 5;
 
-/// How many places of an ambiguous text are named.
+/// How many places of an ambiguous text the error names.
 const PLACES_SHOWN_MAX: usize = 20;
 
 /// Edits a file.
@@ -120,7 +124,7 @@ fn change(arguments: &Edit) -> Result<Change<'_>, ToolResult> {
     let missing = |field: &str, mode: &str| {
         ToolResult::error(format!("bad arguments: missing field `{field}`, which mode `{mode}` needs"))
     };
-    // A diff and no old text says clearly what is meant.
+    // A diff without an old text is clearly meant as mode `diff`.
     let patch = arguments.diff.as_deref().filter(|_| arguments.old_string.is_none());
     match (arguments.mode, patch) {
         (Some(Mode::Diff), _) | (None, Some(_)) => {
@@ -149,7 +153,7 @@ fn read_failure(error: WorkspaceError) -> ToolResult {
     }
 }
 
-/// The encoding of a content that can be edited; `None` for UTF-8, or what is edited as if it were.
+/// The encoding of a content that can be edited; `None` for UTF-8, and for text that is edited as if it were UTF-8.
 fn encoding(content: &[u8], call: &Call, place: &WorkspacePath) -> Result<Option<Charset>, ToolResult> {
     let what = match text::kind(content) {
         Kind::Utf8 { .. } => return Ok(None),
@@ -160,14 +164,17 @@ fn encoding(content: &[u8], call: &Call, place: &WorkspacePath) -> Result<Option
     Err(ToolResult::error(format!("{}: Binary file, cannot be edited: {what}", call.shown(place))))
 }
 
-/// A content of the file with its change, both as UTF-8; and the new content as it is written.
+/// An edit that was made in memory and is not written yet.
 struct Edited<'b> {
+    /// The old content, as UTF-8.
     before: Cow<'b, [u8]>,
+    /// The new content, as UTF-8.
     changed: Changed,
+    /// The new content in the encoding of the file; `None` where that is UTF-8.
     content: Option<Vec<u8>>,
 }
 
-/// Applies a change to what a file holds, in its own encoding.
+/// Applies a change to the content of a file, in the file's own encoding.
 fn apply_in<'b>(charset: Option<Charset>, before: &'b [u8], change: &Change) -> Result<Edited<'b>, ToolResult> {
     let Some(charset) = charset else {
         let changed = apply(before, change)?;

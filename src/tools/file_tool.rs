@@ -1,4 +1,9 @@
-//! What the six file tools have in common: each is its words, its arguments and its work.
+//! The frame of the six file tools: a [`FileWork`] gives the words, the arguments and the work, and [`FileTool`] makes it a tool.
+//!
+//! A tool that only looks has the effect `Read` and runs beside others; a tool that writes has the effect `Once` and runs alone.
+//! A change must keep effect, permission and parallelism tied to [`Touch`]: a tool that writes and is said to look would run again
+//! after a crash, and without the permission to edit. Every path that a call names must come under one of
+//! [`FileWork::PATH_NAMES`], because no other argument is judged.
 
 use std::marker::PhantomData;
 
@@ -19,14 +24,14 @@ use crate::{
 /// What a tool does to files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// It looks: it may run again after a crash, and beside others.
+    /// The tool only looks: a call may run again after a crash, and beside others.
     Looks,
-    /// It writes: never again, and alone.
+    /// The tool writes: a call never runs again after a crash, and runs alone.
     Writes,
 }
 
 impl Touch {
-    /// What a call needs for the path that it names.
+    /// The permission that a call needs for the path that it names.
     fn permission(self) -> &'static str {
         match self {
             Touch::Looks => "read",
@@ -35,13 +40,13 @@ impl Touch {
     }
 }
 
-/// A tool that works on the files of the workspace: the arguments of a call, which carry it out.
+/// A tool that works on the files of the workspace. The implementing type holds the arguments of a call, and carries the call out.
 pub(super) trait FileWork: DeserializeOwned + JsonSchema + 'static {
     const NAME: &'static str;
     const ALIASES: &'static [&'static str] = &[];
     const DESCRIPTION: &'static str;
     const TOUCH: Touch;
-    /// The names under which the path may come, as the arguments take them.
+    /// The names of the argument that holds the path: its own name and all aliases that the type accepts.
     const PATH_NAMES: &'static [&'static str];
 
     /// Carries out one call, on a thread that may block. Both sides of the `Result` are results for the model.
@@ -103,7 +108,7 @@ impl<W: FileWork> Tool for FileTool<W> {
             }
             let (work, repairs) = parse::<W>(&arguments)?;
             let mut result = work.work(call)?;
-            // For people: the model got what it meant.
+            // Repairs are for people: the model got what it meant.
             if let (false, Some(details)) = (repairs.is_empty(), result.details.as_object_mut()) {
                 details.insert("repaired".to_owned(), json!(repairs));
             }

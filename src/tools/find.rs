@@ -1,4 +1,8 @@
-//! The `find` tool: files and folders by a glob, the newest first.
+//! The `find` tool: lists files and folders that match a glob, the newest first.
+//!
+//! Memory is bounded by the number of results that are shown, not by the tree, and a change must keep it so. The tool reads names
+//! and times, and no content but that of ignore files. It follows no link, and stops with the call. The doc comments of the
+//! arguments are what a model is told of them.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ffi::OsStr, path::PathBuf, time::SystemTime};
 
@@ -22,7 +26,7 @@ use crate::{
     },
 };
 
-/// How many results are shown where nothing is asked.
+/// How many results are shown by default.
 const LIMIT: usize = 200;
 
 /// How many results can be asked for.
@@ -81,7 +85,7 @@ impl FileWork for Find {
                 return Step::On;
             }
             total += 1;
-            // A file that vanished meanwhile counts as the oldest.
+            // A file that has vanished meanwhile counts as the oldest.
             let modified = entry.dir.info(entry.name).map_or(SystemTime::UNIX_EPOCH, |info| info.modified);
             newest.push(Reverse(Hit { modified, path: Reverse(entry.path.to_owned()), is_directory }));
             if newest.len() > limit {
@@ -94,14 +98,14 @@ impl FileWork for Find {
         let hits: Vec<Hit> = newest.into_sorted_vec().into_iter().map(|Reverse(hit)| hit).collect();
         let lines = hits.iter().map(|hit| {
             let path = call.below(&start, &hit.path.0);
-            // Joined with nothing a path gets a slash at its end.
+            // A path that is joined with an empty one gets a slash at its end.
             names::shown(&if hit.is_directory { path.join("") } else { path })
         });
         Ok(answer(lines.collect(), total, limit, missed, &self.pattern))
     }
 }
 
-/// What matched. Ordered so that what is shown first is the greatest: the newest, then by path.
+/// A file or folder that matched. The result that is shown first is the greatest one: the newest, then by path.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Hit {
     modified: SystemTime,

@@ -1,7 +1,9 @@
-//! The `grep` tool: lines that match a regular expression, in one file or in a tree.
+//! The `grep` tool: finds the lines that match a regular expression, in one file or in a tree.
 //!
-//! The search runs in this process; a pattern is only ever a pattern. Its time grows with what is searched and not with the
-//! pattern, and its memory is bounded whatever the files hold.
+//! The search runs in this process, so a pattern is never an option or a command. No pattern makes the time exponential, and
+//! memory is bounded, whatever the files hold: a change must keep both, because patterns and files come from anywhere. A file
+//! about which the rules are stricter than about the call is skipped and counted. The search stops with the call. The doc comments
+//! of the arguments are what a model is told of them.
 
 mod long_lines;
 mod output;
@@ -34,7 +36,7 @@ use crate::{
 use long_lines::LongLines;
 use output::{Full, Mode, Output};
 
-/// How many matches are shown where nothing is asked.
+/// How many matches are shown by default.
 const LIMIT: usize = 100;
 
 /// How many matches can be asked for.
@@ -43,7 +45,7 @@ const LIMIT_MAX: usize = 1_000;
 /// How many lines around a match can be asked for.
 const CONTEXT_LINES_MAX: usize = 100;
 
-/// How large a compiled pattern may be, in bytes. A pattern beyond it is refused.
+/// How large a compiled pattern may be, in bytes. A larger pattern is refused.
 const PATTERN_SIZE_MAX: usize = 10 * 1024 * 1024;
 
 /// Searches files.
@@ -107,7 +109,7 @@ impl FileWork for Grep {
             .line_terminator(LineTerminator::crlf())
             .before_context(before)
             .after_context(after)
-            // What a file holds has been looked at by then, and its text decoded.
+            // By then the file is known to hold text, and the text is decoded.
             .binary_detection(BinaryDetection::none())
             .bom_sniffing(false);
         let output = Output::new(self.output_mode, limit, before + after > 0);

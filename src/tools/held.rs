@@ -1,7 +1,11 @@
-//! A file that a call holds while it changes it.
+//! A file that a call holds locked while it changes the file. Every write of a file tool goes through [`Held::write`].
 //!
-//! Nobody else who shares the toolbox writes the file meanwhile, whatever they call it, and what the session has not seen is
-//! not overwritten: see [`Seen`](super::seen::Seen). What the file was before is kept, and noted, before it is changed.
+//! No other file tool of the toolbox writes the file meanwhile, under whatever path it names it (commands of `bash` take no lock).
+//! A file that differs from what the session saw last is not overwritten: see [`Seen`](super::seen::Seen).
+//!
+//! A change must keep the order of a write: the old content is kept, the change is noted, the file is written, and the change is
+//! reported in the call's log before the write returns. So a crash of the process at any moment leaves a record of the change. A
+//! failure to keep or to note is recorded or logged, and never stops the write. The lock of the file is taken before the gate.
 
 use crate::{
     tool::{
@@ -19,10 +23,10 @@ use crate::{
 /// How often a write looks again at a file that others change between the look and the write.
 const TRIES: usize = 5;
 
-/// What is known of a file that others change all the time.
+/// The reason in the record for the unknown old content of a file that others change all the time.
 const RESTLESS: &str = "it was being changed by someone else at that moment";
 
-/// A file, or a place where none is yet, that one call may write.
+/// A file, or a place where no file is yet, that one call holds locked.
 pub(super) struct Held<'c> {
     call: &'c Call<'c>,
     place: &'c WorkspacePath,
@@ -30,14 +34,15 @@ pub(super) struct Held<'c> {
 }
 
 impl<'c> Held<'c> {
-    /// Waits until nobody else holds the file that a path leads to, or the path itself where nothing is there yet.
+    /// Waits until no other call holds the file that a path leads to (or the path itself, where no file is there yet), and locks
+    /// it.
     pub(super) fn take(call: &'c Call<'c>, place: &'c WorkspacePath) -> Result<Held<'c>, ToolResult> {
         let lock = call.shared.files.locks.take(&call.workspace, place, || call.context.is_cancelled());
         let lock = lock.map_err(failure)?.ok_or_else(aborted)?;
         Ok(Held { call, place, _lock: lock })
     }
 
-    /// Refuses a content that is not what the session has last seen there.
+    /// Refuses a file whose content is not the one that the session has last seen there.
     pub(super) fn refuse_stale(&self, content: &[u8], info: &FileInfo) -> Result<(), ToolResult> {
         match self.recalled() {
             Some(Glimpse::Content(hash)) if hash != blake3::hash(content) => Err(self.stale()),
@@ -46,8 +51,8 @@ impl<'c> Held<'c> {
         }
     }
 
-    /// The state in which the file may be overwritten, for one who has not read it: what is there must be what the session
-    /// has last seen. `None` where any state will do.
+    /// The state in which the file may be overwritten, for a call that has not read it. Refuses a file whose content is not the one
+    /// that the session has last seen. `None` where the file may be in any state.
     pub(super) fn overwritable(&self) -> Result<Option<Version>, ToolResult> {
         let version = match self.recalled() {
             None => return Ok(None),
@@ -56,17 +61,17 @@ impl<'c> Held<'c> {
         };
         match version {
             Ok((content, info)) => self.refuse_stale(&content, &info).map(|()| Some(info.version)),
-            // It was smaller when it was seen.
+            // The file was smaller when the session saw it.
             Err(WorkspaceError::TooLarge { .. }) => Err(self.stale()),
-            // What was deleted cannot be overwritten; what else is wrong is said by the write.
+            // A deleted file has no content to lose; the write itself reports any other error.
             Err(_) => Ok(None),
         }
     }
 
-    /// Writes the file, and remembers that the session knows what is in it now.
+    /// Writes the file, and remembers that the session knows the new content.
     ///
-    /// What was there is kept and the change is noted before anything is changed, and the change is said before this returns.
-    /// That it could not be kept is said too, and is no reason not to write.
+    /// The old content is kept and the change is noted before anything is changed, and the change is reported before this returns.
+    /// An old content that cannot be kept is reported as not kept, and is no reason not to write.
     pub(super) fn write(
         &self,
         content: &[u8],
@@ -76,7 +81,7 @@ impl<'c> Held<'c> {
             for _ in 0..TRIES {
                 let (was, found) = self.look();
                 match self.replace(was, content, &WriteOptions { expect: options.expect.or(found), ..*options }) {
-                    // What was kept is not what would be replaced.
+                    // The file changed after the look, so the kept content is not the one that would be replaced.
                     Err(WorkspaceError::Changed { .. }) if options.expect.is_none() && found.is_some() => {}
                     done => return done,
                 }
@@ -99,7 +104,7 @@ impl<'c> Held<'c> {
         }
     }
 
-    /// What is at the place, kept; and the state in which it was found.
+    /// What is at the place now, with its content kept, and the version that was found.
     fn look(&self) -> (FileState, Option<Version>) {
         let vault = self.call.vault();
         match self.call.workspace.read(self.place, vault.file_bytes_max()) {
@@ -113,7 +118,7 @@ impl<'c> Held<'c> {
         }
     }
 
-    /// Writes down what is about to be done.
+    /// Notes the change that is about to be made, and gives it back.
     fn noted(&self, before: FileState, content: &[u8]) -> FileChange {
         let mode = if let FileState::File(image) = &before { image.mode } else { 0o644 };
         let hash = Some(blake3::hash(content).to_hex().to_string());
@@ -127,16 +132,16 @@ impl<'c> Held<'c> {
         let Some((_, seq)) = self.call.context.changes.place() else { return };
         let note = Note { seq, restore: None, change, not_made };
         if let Err(error) = self.call.vault().note(&note) {
-            // The result says it too; only a crash right now would lose it.
+            // The result reports the change too, so only a crash at this very moment would lose it.
             tracing::warn!(session = %self.call.context.session, %error, "a change could not be noted");
         }
     }
 
-    /// Says what was done, and remembers it.
+    /// Reports the change that was made, and remembers the new content.
     fn say(&self, change: FileChange, written: &Written, content: &[u8]) {
         let call = self.call;
         call.remember(self.place, Glimpse::of_content(content));
-        // Kept as well: it is what is there before the next change, whoever makes that.
+        // The new content is kept as well: it is the old content of the next change, whoever makes that.
         let path = call.real(self.place);
         let image = call.shared.files.keep(&call.vault(), &call.context.session, path, content, &written.info);
         let before = match change.before {
@@ -148,12 +153,12 @@ impl<'c> Held<'c> {
         call.context.changes.add(FileChange { before, after: FileState::File(image), ..change });
     }
 
-    /// Where the file is, without links, as it stands on the tape.
+    /// The path of the file without links, as it stands on the tape.
     fn path(&self) -> String {
         names::shown(&self.call.path_from(&self.call.real(self.place)))
     }
 
-    /// What the model is told of a file that somebody else changed.
+    /// The result for a file that was changed by someone else.
     pub(super) fn stale(&self) -> ToolResult {
         ToolResult::error(format!(
             "{}: the file was changed by someone else since you last read or wrote it, so nothing was changed. Read it again \

@@ -1,4 +1,8 @@
-//! The `ls` tool: what is in a folder, directories first.
+//! The `ls` tool: lists one folder, directories first.
+//!
+//! At most [`ENTRIES_MAX`] entries are shown, and only those are asked for their size. All names are read first, because the order
+//! needs them. The tool follows no link and stops with the call; a name is shown so that no file can forge a line of the listing,
+//! and a change must keep that. The doc comments of the arguments are what a model is told of them.
 
 use std::{ffi::OsString, time::SystemTime};
 
@@ -53,7 +57,7 @@ impl FileWork for Ls {
         }
         let total = entries.len();
         entries.sort_by_cached_key(order);
-        // Only what is shown is asked for its size.
+        // Only the entries that are shown are asked for their size.
         let mut shown = Vec::new();
         let (mut text, mut cut_by_bytes) = (String::new(), false);
         for entry in entries.iter().take(ENTRIES_MAX) {
@@ -89,7 +93,7 @@ fn order(entry: &DirEntry) -> (bool, String, OsString) {
     (entry.kind != FileKind::Directory, entry.name.to_string_lossy().to_lowercase(), entry.name.clone())
 }
 
-/// One line of the listing, and the same for programs.
+/// One line of the listing, and the same entry as details for programs.
 fn describe(dir: &Dir, entry: &DirEntry) -> (String, Value) {
     let info = dir.info(&entry.name).ok();
     let kind = info.map_or(entry.kind, |info| info.kind);
@@ -106,7 +110,7 @@ fn describe(dir: &Dir, entry: &DirEntry) -> (String, Value) {
     };
     let path = std::path::Path::new(&entry.name);
     let name = names::shown(path);
-    // With its slash inside the quotes, if it has any.
+    // The slash of a directory stands inside the quotes of a quoted name.
     let listed = if kind == FileKind::Directory { names::shown(&path.join("")) } else { name.clone() };
     let details =
         json!({ "name": name, "type": kind.to_string(), "size": bytes, "mtime": info.map(|info| time(info.modified)) });

@@ -1,8 +1,10 @@
 //! File names as a model sees and writes them.
 //!
-//! A name may hold anything but NUL and `/`: line feeds, escape sequences, bytes that are no text, or something that looks
-//! like another line of output. Such a name is shown in quotes with escapes, always on one line. What is shown can be given
-//! back: [`given`] reads both forms, and reads the quoted form as nothing but that name.
+//! A name may hold anything but NUL and `/`: line feeds, escape sequences, bytes that are no text, or words that look like another
+//! line of output. Such a name is shown in quotes with escapes, always on one line.
+//!
+//! A change must keep the way back: [`given`] reads every name that [`shown`] gives as the very same name. Shown names stand on
+//! tapes as the paths of changed files, so old ones must be read too. The code is pure.
 
 use std::{
     ffi::OsString,
@@ -10,9 +12,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A path as it is shown: plain where that is unambiguous, else in quotes.
+/// A path as it is shown: plain where the plain form is unambiguous, else in quotes.
 ///
-/// A path that ends in `/` is shown as one, inside the quotes too, so that it can be given back.
+/// A path that ends in `/` keeps the slash, inside the quotes too, so that it can be given back.
 pub(crate) fn shown(path: &Path) -> String {
     match path.to_str() {
         Some(text) if is_plain(text) => text.to_owned(),
@@ -20,7 +22,7 @@ pub(crate) fn shown(path: &Path) -> String {
     }
 }
 
-/// A path as it is shown in front of a line number, where it must not look as if it held one itself.
+/// A path as it is shown in front of a line number. A name that looks as if it held a line number itself is quoted.
 pub(super) fn shown_before_number(path: &Path) -> String {
     match path.to_str() {
         Some(text) if is_plain(text) && !holds_number(text) => text.to_owned(),
@@ -39,7 +41,7 @@ fn is_plain(text: &str) -> bool {
     !text.starts_with('"') && text.trim() == text && !text.chars().any(is_hostile) && !is_like_a_notice(text)
 }
 
-/// Whether a line of nothing but this name would look like something that the tool says: `[Showing 1 of 9 files.]`.
+/// Whether a line with this name alone would look like a notice of a tool: `[Showing 1 of 9 files.]`.
 fn is_like_a_notice(text: &str) -> bool {
     text.starts_with('[') && text.contains(' ') && text.trim_end_matches('/').ends_with(']')
 }
@@ -56,7 +58,7 @@ fn is_hostile(c: char) -> bool {
         || matches!(c, '\u{3164}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffd}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether a name holds what separates a name from its line number: `:12: ` or `-12- `.
+/// Whether a name holds a text that could separate a name from its line number: `:12: ` or `-12- `.
 fn holds_number(text: &str) -> bool {
     let digits_and_more = text.split([':', '-']).skip(1);
     let mut pieces = digits_and_more.peekable();
@@ -91,7 +93,7 @@ fn quoted(path: &Path) -> String {
     out
 }
 
-/// The bytes that the inside of a quoted form stands for; `None` where it is none.
+/// The bytes that the inside of a quoted form stands for; `None` for a text that is no quoted form.
 fn unquoted(inner: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(inner.len());
     let mut rest = inner.chars();

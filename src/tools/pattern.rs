@@ -1,7 +1,10 @@
-//! A glob for paths, as the find and grep tools take it.
+//! Globs for paths, as the find and grep tools take them.
 //!
-//! A pattern without `/` is compared with the name of a file, wherever it is; one with `/` with the path from the folder that
-//! is searched. `*` and `?` do not match `/`, `**` does. Names with a leading dot are like any other.
+//! A pattern without `/` is compared with the name of a file in any folder. A pattern with `/` is compared with the path from the
+//! searched folder. `*` and `?` do not match `/`, `**` does. A name with a leading dot is like any other name.
+//!
+//! A pattern comes from a model: whatever it holds, it must not panic, must not lead out of the searched folder, and must match in
+//! a time in proportion to the path. These are not the globs of permission rules (`permission/pattern.rs`). No disk is read here.
 
 use std::{ffi::OsStr, path::Path};
 
@@ -16,10 +19,13 @@ const SHOWN_CHARS_MAX: usize = 200;
 /// A compiled glob. Matching takes time in proportion to the path, whatever the pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    /// A set of this one glob: one that cannot be compiled is an error there, where a glob alone would panic.
+    /// A set of this one glob. A glob that cannot be compiled is an error in a set, where a glob alone would panic.
     matcher: GlobSet,
+    /// Whether the pattern is compared with the path from the searched folder, and not with the name alone.
     whole_path: bool,
+    /// Whether only directories match.
     directories_only: bool,
+    /// The pattern as it was given, without slashes at its ends.
     text: String,
 }
 
@@ -40,7 +46,7 @@ impl Pattern {
         let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
         let shown: String = given.chars().take(SHOWN_CHARS_MAX).collect();
         let invalid = |error: globset::Error| match error.kind() {
-            // It would show the whole of what it was turned into.
+            // The message of this error would show the whole regular expression that was made of the glob.
             globset::ErrorKind::Regex(_) => format!("invalid glob pattern {shown:?}: it is too complex"),
             kind => format!("invalid glob pattern {shown:?}: {kind}"),
         };

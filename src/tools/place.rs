@@ -1,4 +1,9 @@
-//! What the file tools have in common: from the path that a model wrote to a place in the workspace, and back to a text.
+//! Turns the path that a model wrote into a place in the workspace, and a place into the text that a model is shown.
+//!
+//! Before a call runs, [`access`] names every spelling that the path may be read as, and all of them are judged. While the call
+//! runs, a link that leads to a path about which the rules are stricter is refused (F03).
+//! A change must keep the two in step: a spelling that a call resolves and [`access`] does not name would pass the rules. The
+//! function [`access`] is pure; the methods of [`Call`] look at the disk.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +30,7 @@ impl Call<'_> {
         self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve_for_write(given)).map_err(failure)?)
     }
 
-    /// The place of something that should be there, also where the model spelled its name a little differently.
+    /// The place of a file that should be there, also where the model spelled its name a little differently.
     pub(super) fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         if let Some(place) = self.quoted(given) {
             return self.judged(place.map_err(unseen)?);
@@ -38,16 +43,17 @@ impl Call<'_> {
         self.judged(found.find(|place| self.workspace.link_info(place).is_ok()).unwrap_or(place))
     }
 
-    /// The same place, unless links lead from it to one about which the rules are stricter (F03).
+    /// The same place, or an error where links lead from it to a path about which the rules are stricter (F03).
     fn judged(&self, place: WorkspacePath) -> Result<WorkspacePath, ToolResult> {
         if self.context.may.is_anything() {
             return Ok(place);
         }
         let real = match self.workspace.real(&place) {
             Ok(real) => real,
-            // Where it leads to is not known, as where links change all the time, and somebody else's try may succeed.
+            // The end of the path is not known, for example because links change all the time. A later try of the operation may
+            // get through, so the call is refused here.
             Err(error @ WorkspaceError::Io { .. }) => return Err(failure(error)),
-            // What cannot be walked to is said by the operation that tries.
+            // The operation that uses the place reports why it cannot be reached.
             Err(_) => return Ok(place),
         };
         if real == place.relative() {
@@ -62,13 +68,13 @@ impl Call<'_> {
         Err(ToolResult::failed(ErrorReason::Denied, text))
     }
 
-    /// Whether the rules let the call touch a path that it came by.
+    /// Whether the rules let the call touch a path that it came across.
     pub(super) fn may_touch(&self, path: &Path) -> bool {
         let may = &self.context.may;
         may.is_anything() || may.touch(&Access::new(self.permission, path.to_string_lossy()))
     }
 
-    /// The place that a quoted form stands for. It is taken to the letter: no `..`, no home.
+    /// The place that a quoted form stands for; `None` for a path without quotes. It is taken to the letter: no `..`, no home.
     fn quoted(&self, given: &str) -> Option<Result<WorkspacePath, WorkspaceError>> {
         let path = names::given(given);
         if path == Path::new(given) {
@@ -79,28 +85,28 @@ impl Call<'_> {
         Some(place.ok_or_else(|| WorkspaceError::BadPath { path: given.to_owned(), why }))
     }
 
-    /// A place as the model is shown it and may give it back: relative to the workspace where it is inside.
+    /// A place as the model is shown it, and may give it back: relative to the workspace for a place inside.
     pub(super) fn shown(&self, place: &WorkspacePath) -> String {
         names::shown(&self.path_of(place))
     }
 
-    /// Remembers what the session has just seen there.
+    /// Remembers what the session has just seen at a place.
     pub(super) fn remember(&self, place: &WorkspacePath, glimpse: Glimpse) {
         self.shared.seen.remember(&self.context.session, self.real(place), glimpse);
     }
 
-    /// The absolute path without links of a place. Where it cannot be walked to, it is the path as it was named.
+    /// The absolute path of a place, without links; the path as it was given where the walk to it fails.
     pub(super) fn real(&self, place: &WorkspacePath) -> PathBuf {
         let real = self.workspace.real(place).map(|real| place.sibling(real));
         self.workspace.absolute(real.as_ref().unwrap_or(place))
     }
 
-    /// The path of a place: relative to the workspace where it is inside, else absolute.
+    /// The path of a place: relative to the workspace for a place inside, else absolute.
     pub(super) fn path_of(&self, place: &WorkspacePath) -> PathBuf {
         self.path_from(&self.workspace.absolute(place))
     }
 
-    /// The path of what lies beneath a place, as the rules and models have it.
+    /// The path of a file beneath a place, as rules and models write it.
     pub(super) fn below(&self, place: &WorkspacePath, relative: &Path) -> PathBuf {
         self.path_from(&self.workspace.absolute(place).join(relative))
     }
@@ -122,7 +128,7 @@ fn unicode_forms(given: &str) -> impl Iterator<Item = String> {
     [composed, apart].into_iter()
 }
 
-/// What the model is told of a place that cannot be looked at: what is outside is not there for it (TOOL-EDGE-005).
+/// The result for a place that cannot be looked at. A place outside counts as one that does not exist (TOOL-EDGE-005).
 fn unseen(error: WorkspaceError) -> ToolResult {
     let outside = matches!(error, WorkspaceError::Outside { .. });
     let mut result = failure(error);
@@ -132,10 +138,11 @@ fn unseen(error: WorkspaceError) -> ToolResult {
     result
 }
 
-/// What a call on a path needs: the permission for the path, and one more where the path leads out of the workspace as text.
+/// The accesses of a call on a path: `permission` for the path, and `external_directory` for a path that leads out of the
+/// workspace as text.
 ///
-/// A tool does not know its workspace before it runs, so an absolute path counts as outside; whoever judges it may know
-/// better. Every spelling that the path may be read as is judged.
+/// A tool does not know its workspace before it runs, so an absolute path counts as outside; `permission::seen_from` corrects that
+/// with the workspace of the session. The accesses name every spelling that the path may be read as.
 pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str], home: Option<&Path>) -> Vec<Access> {
     let arguments = arguments::meant(arguments);
     let given = keys.iter().find_map(|key| arguments.get(key)).and_then(Value::as_str).unwrap_or(".");
@@ -164,7 +171,7 @@ pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str], home: O
     accesses
 }
 
-/// A path that begins at home as the absolute one, where the host said what home is.
+/// The absolute path for a path that begins with `~`, where the host named a home.
 fn from_home(given: &str, home: Option<&Path>) -> String {
     let rest = if given == "~" { Some("") } else { given.strip_prefix("~/") };
     match (rest, home.and_then(Path::to_str)) {

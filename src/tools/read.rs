@@ -1,6 +1,8 @@
-//! The `read` tool: a page of a text file with line numbers, or an image.
+//! The `read` tool: shows a page of a text file with line numbers, or an image.
 //!
-//! Memory is bounded by what is shown, not by the file. What is no regular file is refused at once.
+//! Memory is bounded by the page, not by the file. Anything but a regular file is refused without a wait. A read remembers what the
+//! session has seen, so that a later write is checked against it, and keeps the content of a small file, so that a restore can put
+//! it back. A change must keep both. The doc comments of the arguments are what a model is told of them.
 
 mod page;
 
@@ -31,7 +33,7 @@ use page::{CutBy, Page, Total};
 /// Largest image that is handed to a model, in bytes.
 const IMAGE_BYTES_MAX: u64 = 4_718_592;
 
-/// How far past what is shown a file is read in order to say how much more there is.
+/// How many bytes past the page a file is read, in order to say how much more there is.
 const SCAN_AHEAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// Largest file that is kept because it was read, in bytes.
@@ -91,14 +93,14 @@ impl FileWork for Read {
         call.go_on()?;
         call.remember(&place, file.glimpse(&info));
         keep(call, &place, &info);
-        // What a shell would read there is what is shown here.
+        // A hint at a shell command is given only where the shell would read the same text as is shown here.
         let word = encoded.is_none().then(|| shell_word(&shown)).flatten();
         answer(page, encoded, limit, &shown, word.as_deref())
     }
 }
 
-/// Keeps what was read, so that it can be put back should a command of the shell change it. A small file is read once more
-/// for that; one that changes meanwhile is not known.
+/// Keeps the content that was read, so that it can be put back should a command of the shell change the file. A small file is read
+/// once more for that. The content of a file that changes meanwhile is not remembered.
 fn keep(call: &Call, place: &WorkspacePath, info: &FileInfo) {
     if info.bytes > KEEP_BYTES_MAX {
         return;
@@ -113,7 +115,7 @@ fn keep(call: &Call, place: &WorkspacePath, info: &FileInfo) {
     }
 }
 
-/// `word`: the path as a shell takes it, where a command may help.
+/// The result for a page. `word` is the path as a shell takes it, where a hint at a command may help.
 fn answer(
     page: Page,
     encoded: Option<Guess>,
@@ -198,7 +200,7 @@ fn answer(
     Ok(ToolResult::ok(parts.join("\n")).with_details(details).with_title(format!("Read {shown}")))
 }
 
-/// A path as one word of a shell; `None` where it is shown in quotes of ours.
+/// A path as one word of a shell; `None` for a path that is shown in quotes and with escapes, which a shell reads otherwise.
 fn shell_word(shown: &str) -> Option<String> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@' | ',');
     match shown {

@@ -1,8 +1,11 @@
-//! Tools that work somewhere else: in a container, on another machine.
+//! Tools whose calls are carried out somewhere else: in a container, on another machine.
 //!
-//! What is handed over is the whole call, not each file operation: see `docs/decisions/0006-whole-calls-go-elsewhere.md`. The
-//! host says how (`docker exec box tamtam tool NAME JSON`, `ssh`, a server of its own); here stays what a model and the
-//! permission rules see of the tools: names, schemas, accesses, effects, limits.
+//! The whole call is handed over, not each file operation: see `docs/decisions/0006-whole-calls-go-elsewhere.md`. The host says
+//! how (`docker exec box tamtam tool NAME JSON`, `ssh`, a server of its own) by a [`RemoteExecutor`]. Everything that a model and
+//! the permission rules see of a tool stays on this side: name, schema, accesses, effect, limits.
+//!
+//! A call that may change files says so before it begins, as changes that cannot be put back from here. A change must not open or
+//! lock a file on this side: the paths are names for the other side.
 
 use std::sync::Arc;
 
@@ -13,13 +16,13 @@ use crate::{
     tool::{Access, Changes, Effect, FileChange, FileState, Tool, ToolContext, ToolResult, Toolbox},
 };
 
-/// Where calls are carried out, other than here.
+/// A place other than this process where calls are carried out.
 ///
-/// The paths of the context are this side's: the workspace is the session's name for it, and what folder stands for it over
-/// there is the implementor's to know. What goes wrong on the way is an error result like any other.
+/// The paths of the context are those of this side. The workspace is the session's name for it; the implementor knows which folder
+/// stands for it on the other side. A failure on the way is an error result like any other.
 ///
-/// **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. Answer "aborted" only of what is known not
-/// to happen any more; the future is dropped two seconds later.
+/// **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. Answer "aborted" only for a call that is known
+/// not to change anything any more; the future is dropped two seconds later.
 pub trait RemoteExecutor: Send + Sync + 'static {
     /// Carries out one call of the tool of that name.
     fn carry_out<'a>(&'a self, tool: &'a str, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult>;
@@ -59,7 +62,7 @@ pub fn remote(tools: &Toolbox, place: Arc<dyn RemoteExecutor>) -> Toolbox {
     Toolbox::new(moved)
 }
 
-/// What such a call may have changed: nothing of it can be put back from here.
+/// The changes that a call elsewhere may make. None of them can be put back from here.
 fn changed_elsewhere(tool: &str, access: &[Access]) -> Changes {
     let mut changes = Changes::default();
     let edits = access.iter().filter(|access| access.permission == "edit");
@@ -119,7 +122,7 @@ impl Tool for Moved {
         Box::pin(async move {
             let access = self.tool.access(&arguments);
             let name = self.tool.name();
-            // Said before it begins, so that a call which is cut off has said it too.
+            // Reported before the call begins, so that a call that is cut off has reported it too.
             if self.tool.effect() != Effect::Read {
                 context.changes.put(changed_elsewhere(name, &access));
             }

@@ -1,11 +1,12 @@
-//! What each session has last seen of which file, so that it changes nothing that it has not seen (F07).
+//! Remembers what each session has last seen of a file, so that it does not overwrite a change that it has not seen (F07).
 //!
-//! A session that has read or written a file knows what was in it. When it writes there again and something else is there by
-//! then, somebody else was at work (a person, a command, another session), and the call is refused until the file was read
-//! again. A file that the session has not looked at may be written: nothing is known of it that could be out of date.
+//! A session that has read or written a file knows its content. A write that finds another content there is refused until the
+//! session has read the file again, because someone else was at work (a person, a command, another session). A file that the
+//! session has never looked at may be written: nothing is known of it that could be out of date.
 //!
-//! Kept in memory for the tools of one [`Setup`](super::Setup), for the newest files (see [`Known`]): after a restart nothing
-//! is known, so nothing is refused.
+//! The memory belongs to the tools of one [`Setup`](super::Setup) and holds the newest files (see [`Known`]). After a restart it is
+//! empty and nothing is refused, so this is a help against mistakes and no lock. A change must let `read` and every write remember
+//! what they saw.
 
 use std::io::{self, Read};
 
@@ -14,20 +15,20 @@ use crate::tool::{
     workspace::{FileInfo, Version},
 };
 
-/// Largest file whose content is remembered, in bytes. Of a larger one it is the time stamps.
+/// Largest file whose content is remembered, in bytes. Of a larger file the state (size and times) is remembered.
 pub(super) const CONTENT_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// What was seen of a file.
+/// What a session has seen of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glimpse {
-    /// All of its content. Whatever its time stamps say, the same content is the same file.
+    /// The whole content, by its hash. The same content counts as unchanged, whatever the time stamps say.
     Content(blake3::Hash),
-    /// Which file, in which state.
+    /// The file and its state, as the system tells them.
     State(Version),
 }
 
 impl Glimpse {
-    /// What is seen by who has this content before its eyes.
+    /// The glimpse of a session that has seen this whole content.
     pub(super) fn of_content(content: &[u8]) -> Glimpse {
         Glimpse::Content(blake3::hash(content))
     }
@@ -36,7 +37,7 @@ impl Glimpse {
 /// What each session has seen.
 pub(super) type Seen = Known<Glimpse>;
 
-/// A file that is being read, and what is seen of it.
+/// A file that is being read, with a hash of the bytes that were read.
 pub(super) struct Watched<R> {
     from: R,
     hasher: blake3::Hasher,
@@ -49,7 +50,7 @@ impl<R: Read> Watched<R> {
         Watched { from, hasher: blake3::Hasher::new(), bytes: 0, at_end: false }
     }
 
-    /// What was seen: the content where it was read to its end, else the state that the file had when it was opened.
+    /// What was seen: the content where the file was read to its end, else the state that the file had when it was opened.
     pub(super) fn glimpse(&self, opened: &FileInfo) -> Glimpse {
         match self.at_end && self.bytes <= CONTENT_BYTES_MAX {
             true => Glimpse::Content(self.hasher.finalize()),

@@ -1,6 +1,8 @@
-//! What a file holds, judged by its first bytes, and its text as a stream of UTF-8.
+//! Tells what a file holds by its first bytes, and gives its text as a stream of UTF-8.
 //!
-//! Nothing here reads more than it is asked for, and every read looks first at whether the call must stop.
+//! A file is judged by its first [`SNIFF_BYTES`] bytes and never by its name. Beyond these bytes nothing is read before the caller
+//! asks for it, so a huge file costs no more than a small one. A change must not read a whole file here. A caller puts a
+//! [`Stoppable`] around the stream, so that a call that must stop reads no further.
 
 use std::io::{self, Cursor, Read};
 
@@ -11,7 +13,7 @@ use crate::{
     tools::charset::{self, Guess},
 };
 
-/// How many bytes are looked at to tell what a file holds.
+/// How many bytes are read to tell what a file holds.
 pub(super) const SNIFF_BYTES: usize = 8_192;
 
 /// What a file holds.
@@ -19,11 +21,11 @@ pub(super) const SNIFF_BYTES: usize = 8_192;
 pub(super) enum Kind {
     /// An image of this MIME type, by its magic bytes and never by its name.
     Image(&'static str),
-    /// Text in UTF-8, or in something that is shown as if it were.
+    /// Text in UTF-8, or text that is shown as if it were UTF-8.
     Utf8 { bom: bool },
     /// Text in another encoding.
     Encoded(Guess),
-    /// Neither: there is a NUL in the first 8 KiB.
+    /// Neither image nor text: there is a NUL in the first 8 KiB.
     Binary,
 }
 
@@ -50,7 +52,7 @@ fn image_type(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// A file that has been looked at: what it holds, and all of its bytes as a stream.
+/// A file of which the beginning was read: what it holds, and all of its bytes as a stream.
 pub(super) struct Opened<R> {
     pub(super) kind: Kind,
     head: Vec<u8>,
@@ -65,7 +67,7 @@ pub(super) fn look<R: Read>(mut file: R) -> io::Result<Opened<R>> {
 }
 
 impl<R: Read> Opened<R> {
-    /// The whole text without its BOM, where it is UTF-8 and no longer than what was looked at.
+    /// The whole text without its BOM, where it is UTF-8 and was read whole already.
     pub(super) fn whole(&self) -> Option<&[u8]> {
         match self.kind {
             Kind::Utf8 { bom } if self.head.len() < SNIFF_BYTES => Some(&self.head[if bom { 3 } else { 0 }..]),
@@ -78,7 +80,7 @@ impl<R: Read> Opened<R> {
         Cursor::new(self.head).chain(self.rest)
     }
 
-    /// The text without its BOM. Another encoding is decoded; everything else comes as it is.
+    /// The text without its BOM. Another encoding is decoded; all other bytes come as they are.
     pub(super) fn text<'a>(mut self) -> Box<dyn Read + 'a>
     where
         R: 'a,

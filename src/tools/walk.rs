@@ -1,8 +1,10 @@
-//! Walking a folder of the workspace, as git would see it.
+//! Walks a folder of the workspace and shows its entries, as git would see them.
 //!
-//! The walk goes down by open handles and follows no link, so it cannot leave the folder whatever changes beside it. It obeys
-//! every `.gitignore` from the workspace down to where it is, each for what lies beneath it, and `.git/info/exclude`. Entries
-//! come in the order of their names. What could not be looked at is counted, not fatal.
+//! The walk goes down by open handles and follows no link, so it cannot leave the folder, whatever changes meanwhile. A change must
+//! keep that. It obeys `.git/info/exclude` and every `.gitignore` from the workspace down, each for the files beneath it. Entries
+//! of a folder come in the order of their names. A folder that cannot be read is counted and does not end the walk.
+//! Depth and the size of ignore files are bounded; the number of entries is not, so the caller's `stop` and `visit` must end a walk
+//! that takes too long.
 
 use std::{
     ffi::OsStr,
@@ -17,33 +19,33 @@ use crate::tool::workspace::{Dir, DirEntry, FileKind, Workspace, WorkspaceError,
 /// Folders that are left out unless they are asked for (FT-9).
 const LEFT_OUT: [&str; 5] = [".git", "node_modules", "_build", "deps", "target"];
 
-/// After how many entries a search says how far it is.
+/// After how many entries a search reports its progress.
 pub(super) const PROGRESS_EVERY: usize = 1_000;
 
-/// How deep the walk goes below where it began. Each level holds an open handle.
+/// How many levels the walk goes down from its start. Each level holds an open handle.
 const DEPTH_MAX: usize = 128;
 
-/// How large the ignore files may be that hold in one place, all together, in bytes. One that goes beyond it is not obeyed.
-/// (Compiled, the worst take five hundred times as much memory, and some seconds for each MiB.)
+/// How many bytes the ignore files that hold in one folder may have together. An ignore file beyond this is not obeyed. (The worst
+/// patterns take five hundred times as much memory when they are compiled, and some seconds for each MiB.)
 const IGNORE_BYTES_MAX: usize = 256 * 1024;
 
-/// What a walk leaves out.
+/// The rules by which a walk leaves out entries.
 pub(super) struct Rules<'a> {
     /// Whether `.gitignore` files and the list of folders are obeyed.
     pub(super) obey_ignore: bool,
-    /// Whether one of the folders that are left out was asked for by name.
+    /// Whether a folder of [`LEFT_OUT`] was asked for by its name.
     pub(super) asked_for: &'a dyn Fn(&OsStr) -> bool,
-    /// What else to leave out, with all below it; given the path from where the walk began.
+    /// Whether to leave out an entry with all below it. Takes the path from the start of the walk, and whether it is a directory.
     pub(super) left_out: &'a dyn Fn(&Path, bool) -> bool,
 }
 
-/// Something that the walk came by.
+/// One entry of a folder, as the walk shows it.
 pub(super) struct Entry<'a> {
-    /// The open directory that it is in.
+    /// The open directory that holds the entry.
     pub(super) dir: &'a Dir,
     pub(super) name: &'a OsStr,
     pub(super) kind: FileKind,
-    /// From where the walk began.
+    /// The path from the start of the walk.
     pub(super) path: &'a Path,
 }
 
@@ -54,12 +56,12 @@ pub(super) enum Step {
     Stop,
 }
 
-/// What a walk could not look at.
+/// The number of files and folders that a walk could not look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missed {
     /// Folders that could not be opened or listed.
     pub(super) unreadable: usize,
-    /// Folders that lie too deep.
+    /// Folders that lie deeper than [`DEPTH_MAX`].
     pub(super) too_deep: usize,
     /// Ignore files that are too large to be obeyed.
     pub(super) large_ignores: usize,
@@ -68,21 +70,22 @@ pub(super) struct Missed {
 /// One directory on the way down.
 struct Level {
     dir: Dir,
-    /// From where the walk began.
+    /// The path from the start of the walk.
     path: PathBuf,
+    /// The entries that are left to show, in the order of their names.
     rest: std::vec::IntoIter<DirEntry>,
-    /// How many ignore files hold here.
+    /// How many ignore files hold in this directory.
     ignores: usize,
 }
 
-/// An ignore file, and the directory that it is for, from the workspace.
+/// An ignore file, and the directory that it is for, relative to the workspace.
 struct Ignore {
     base: PathBuf,
     rules: Gitignore,
     bytes: usize,
 }
 
-/// Shows every entry beneath a folder to `visit`, which may stop the walk. The walk also stops once `stop` says so.
+/// Shows every entry beneath a folder to `visit`, which may stop the walk. The walk also stops once `stop` answers true.
 pub(super) fn walk(
     workspace: &Workspace,
     start: &WorkspacePath,
@@ -133,18 +136,18 @@ pub(super) fn walk(
     Ok(walk.missed)
 }
 
-/// A walk on its way: what holds for all of it, the ignore files of where it is, and what it missed.
+/// A walk that is going on: the values for all of it, the ignore files that hold where it is, and what it missed.
 struct Walk<'a> {
     rules: &'a Rules<'a>,
     stop: &'a dyn Fn() -> bool,
-    /// From the workspace to where it began.
+    /// The path from the workspace to the start of the walk.
     prefix: PathBuf,
     ignores: Vec<Ignore>,
     missed: Missed,
 }
 
 impl Walk<'_> {
-    /// Lists a directory and takes in its ignore file.
+    /// Lists a directory and reads its ignore file.
     fn level(&mut self, dir: Dir, path: PathBuf) -> Result<Level, WorkspaceError> {
         let mut entries = Vec::new();
         for entry in dir.entries()? {
@@ -161,14 +164,14 @@ impl Walk<'_> {
         Ok(Level { dir, path, rest: entries.into_iter(), ignores: self.ignores.len() })
     }
 
-    /// The ignore files of the folders above where a walk begins, from the workspace down.
+    /// Reads the ignore files of the folders above the start of the walk, from the workspace down.
     fn take_in_above(&mut self, workspace: &Workspace, start: &WorkspacePath) {
         let Ok(mut dir) = workspace.resolve(".").and_then(|top| workspace.open_dir(&top)) else { return };
         let info = dir.open_dir(OsStr::new(".git")).and_then(|git| git.open_dir(OsStr::new("info")));
         if let Ok(info) = info {
             self.take_in(&info, OsStr::new("exclude"), PathBuf::new());
         }
-        // Another root than the workspace has nothing above it that is ours.
+        // Above a root other than the workspace there are no ignore files of the workspace.
         let inside = workspace.absolute(start).strip_prefix(workspace.root()).is_ok();
         let mut base = PathBuf::new();
         for component in start.relative().components().filter(|_| inside) {
@@ -181,7 +184,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Takes in an ignore file, if there is one and room for it.
+    /// Reads an ignore file, if there is one and room for it.
     fn take_in(&mut self, dir: &Dir, name: &OsStr, base: PathBuf) {
         let Ok((file, _)) = dir.open_read(name) else { return };
         let room = IGNORE_BYTES_MAX.saturating_sub(self.ignores.iter().map(|ignore| ignore.bytes).sum());
@@ -195,7 +198,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the deepest ignore file that has a rule for a path says that it is ignored.
+    /// Whether a path is ignored, by the deepest ignore file that has a rule for it.
     fn is_ignored(&self, path: &Path, is_directory: bool) -> bool {
         let path = self.prefix.join(path);
         let matches = self.ignores.iter().rev().filter_map(|ignore| {
@@ -206,12 +209,12 @@ impl Walk<'_> {
     }
 }
 
-/// The rules of an ignore file; `None` where they are too much to be compiled.
+/// The rules of an ignore file; `None` for rules that are too large to be compiled.
 fn ignore(bytes: &[u8], base: PathBuf) -> Option<Ignore> {
     let text = String::from_utf8_lossy(bytes);
     let mut builder = GitignoreBuilder::new(".");
     for line in text.trim_start_matches('\u{feff}').lines() {
-        // A line that is no pattern is passed over, as git does.
+        // A line that is no pattern is skipped, as git does.
         let _ = builder.add_line(None, line);
     }
     Some(Ignore { base, rules: builder.build().ok()?, bytes: bytes.len() })
@@ -222,13 +225,13 @@ fn is_left_out(name: &OsStr, is_directory: bool, rules: &Rules) -> bool {
     (is_directory || name == ".git") && LEFT_OUT.iter().any(|left_out| name == *left_out) && !(rules.asked_for)(name)
 }
 
-/// Whether a name is that of a file that a write of ours is about to rename.
+/// Whether a name is that of the temporary file of a write (`tool/workspace/write.rs`).
 fn is_temporary(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with(".tamtam-") && name.ends_with(".tmp"))
 }
 
 impl Missed {
-    /// What the model is told of it, if anything.
+    /// The notice for the model; `None` where nothing was missed.
     pub(super) fn notice(self) -> Option<String> {
         let unreadable = (self.unreadable > 0).then(|| format!("{} folders could not be read", self.unreadable));
         let deep =

@@ -1,4 +1,8 @@
-//! The `write` tool: puts a text in a file, whole, in one step.
+//! The `write` tool: replaces the whole content of a file, or makes the file.
+//!
+//! The file is written in one step where the file system allows it; the details say whether it was (`atomic`). A file that differs
+//! from what the session saw last is not overwritten. A change must write through `held` alone. The doc comments of the arguments
+//! are what a model is told of them.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,5 +1,8 @@
-//! What is known of files without reading them, by session and path. Kept in memory, for the newest [`ENTRIES_MAX`]; what is
-//! forgotten is "not known", and nothing worse.
+//! A bounded table of what each session knows of files without reading them, by session and path.
+//!
+//! The table is in memory and holds the newest [`ENTRIES_MAX`] entries. An entry that was forgotten counts as "not known", and
+//! no caller may need more than that: after a restart the table is empty. A path must be absolute and go through no link, or one
+//! file would have two entries. The lock is held for the lookup alone; no disk is touched here.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,23 +19,26 @@ use crate::{
 /// How many files are remembered.
 pub(crate) const ENTRIES_MAX: usize = 16_384;
 
-/// A content that the system says is still there while the file is in that state, since a call read or wrote it. So the content
-/// of before is known also of a file that a command of the shell has changed.
+/// The content of a file that a call read or wrote. It holds for as long as the system says that the file is in the state
+/// `version`. By this the old content of a file is known also when a command of the shell changes the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub(crate) version: Version,
     pub(crate) image: FileImage,
 }
 
-/// What is known of files. A clone shares it. A path is absolute and goes through no link.
+/// The table of what is known of files. A clone shares it. A path is absolute and goes through no link.
 #[derive(Clone)]
 pub(crate) struct Known<V>(Arc<Lock<Table<V>>>);
 
 type Key = (SessionId, PathBuf);
 
 struct Table<V> {
+    /// What is known, each with the number of its entry.
     entries: HashMap<Key, (u64, V)>,
+    /// The keys by the number of their entry, oldest first.
     by_age: BTreeMap<u64, Key>,
+    /// How many entries were ever made: the number of the newest.
     count: u64,
 }
 
@@ -43,7 +49,7 @@ impl<V> Default for Known<V> {
 }
 
 impl<V: Clone> Known<V> {
-    /// Remembers it in place of what was known. What was remembered the longest time ago gives way.
+    /// Remembers `what` in place of the entry that was there. In a full table the oldest entry gives way.
     pub(crate) fn remember(&self, session: &SessionId, path: PathBuf, what: V) {
         let (mut table, key) = (self.0.lock(), (session.clone(), path));
         table.count += 1;
@@ -65,7 +71,7 @@ impl<V: Clone> Known<V> {
 }
 
 impl Known<Remembered> {
-    /// The content of a file that is in this very state.
+    /// The content of a file in the state `version`; `None` where it is not known.
     pub(crate) fn content(&self, session: &SessionId, path: PathBuf, version: &Version) -> Option<FileImage> {
         self.recall(session, path).filter(|known| known.version == *version).map(|known| known.image)
     }

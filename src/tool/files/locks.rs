@@ -1,8 +1,11 @@
-//! One writer per file among those who share a toolbox.
+//! One writer per file among the tools that share a toolbox.
 //!
-//! An edit reads, changes and replaces; two at once would lose one of them. A file is known by what it is, not by how it is
-//! spelled, so `a/../f`, a symlink and a hard link all wait for the same lock. The table is a value that the tools of one
-//! toolbox share; it holds only the files that are being written.
+//! An edit reads a file, changes the content and replaces the file, so two edits at once would lose one of them. A file that exists
+//! is known by device and inode, so `a/../f`, a symlink and a hard link all wait for the same lock. A file that does not exist yet
+//! is known by its path alone, where two spellings through links are two locks.
+//!
+//! A call holds one lock at most, and takes it before its gate (`tools/call.rs`); a second one could deadlock. Waiting blocks the
+//! thread and looks every [`LOOK_EVERY`] whether the call must stop. The table holds only the files that are being written.
 
 use std::{
     collections::HashSet,
@@ -15,10 +18,10 @@ use crate::{
     tool::workspace::{Workspace, WorkspaceError, WorkspacePath},
 };
 
-/// How long a waiting call goes without looking at whether it must stop.
+/// How often a waiting call looks whether it must stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a lock is for.
+/// The file, or the place for a file, that a lock is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileKey {
     /// A file that exists, by its device and inode.
@@ -28,7 +31,7 @@ pub(crate) enum FileKey {
 }
 
 impl FileKey {
-    /// The key of what a path leads to now.
+    /// The key of the file that a path leads to now.
     pub(crate) fn of(workspace: &Workspace, place: &WorkspacePath) -> Result<FileKey, WorkspaceError> {
         match workspace.info(place) {
             Ok(info) => {
@@ -47,19 +50,21 @@ pub(crate) struct FileLocks(Arc<Table>);
 
 #[derive(Default)]
 struct Table {
+    /// The files that are locked.
     held: Lock<HashSet<FileKey>>,
+    /// Notified when a lock was dropped.
     freed: Condvar,
 }
 
-/// Holds a file until it is dropped.
+/// A lock on a file, held until it is dropped.
 pub(crate) struct FileLock {
     table: Arc<Table>,
     key: FileKey,
 }
 
 impl FileLocks {
-    /// Waits until nobody else writes what a path leads to, or the path itself where nothing is there yet. `None` where
-    /// `stop` says so first.
+    /// Waits until no other call writes the file that a path leads to (or the path itself, where no file is there yet), and locks
+    /// it. `None` where `stop` answers true first.
     pub(crate) fn take(
         &self,
         workspace: &Workspace,
@@ -69,16 +74,16 @@ impl FileLocks {
         loop {
             let key = FileKey::of(workspace, place)?;
             let Some(lock) = self.lock(key.clone(), &stop) else { return Ok(None) };
-            // Whoever held it before may have put another file in its place.
+            // The call that held the lock before may have put another file in its place.
             if FileKey::of(workspace, place)? == key {
                 return Ok(Some(lock));
             }
         }
     }
 
-    /// Waits until nobody else writes this file. `None` where `stop` says so first.
+    /// Waits until no other call writes this file, and locks it. `None` where `stop` answers true first.
     ///
-    /// Who waits is not served in order; each waits for at most the writes that were there before it and some that came after.
+    /// Waiting calls are not served in order: a call that came later may be served first.
     pub(crate) fn lock(&self, key: FileKey, stop: impl Fn() -> bool) -> Option<FileLock> {
         let mut held = self.0.held.lock();
         while held.contains(&key) {

@@ -1,7 +1,10 @@
-//! Notes about changes to files, one line each, written before the change.
+//! Notes about changes to files, one line each, written before the change is made.
 //!
-//! A call says what it changed with its result. One that a crash cuts off has no result; what it was about to change is known
-//! from here. A note whose path stands in the result of its call says nothing more than that.
+//! A call reports its changes with its result. A call that a crash cuts off has no result, and its notes tell what it was about
+//! to change. A note whose path stands in the result of its call adds nothing to the result.
+//!
+//! A change must keep the order: first the note, then the change of the file. `notes.jsonl` is a stored format, so old lines must
+//! be read. A note is handed to the kernel and not synced, like the files that it is about. All functions block on the disk.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,31 +16,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::{tool::FileChange, words::ids::Seq};
 
-/// How much of the notes is read, in bytes: the newest.
+/// How much of the end of the notes is read, in bytes.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// One line.
+/// One line of the notes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
-    /// The call's ticket; of a restore the newest entry when it began.
+    /// The call's ticket; for a restore the newest entry of the tape when the restore began.
     pub(crate) seq: Seq,
-    /// Names a restore; `None` for a call.
+    /// The key of a restore; `None` for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) restore: Option<String>,
-    /// What is to be done.
+    /// The change that is to be made.
     #[serde(flatten)]
     pub(crate) change: FileChange,
-    /// The change that was noted before was not made after all.
+    /// Whether this note takes an earlier one back: the change was not made after all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) not_made: bool,
 }
 
-/// Where the notes of a session are.
+/// The file that holds the notes of a session.
 pub(super) fn file_of(folder: &Path) -> PathBuf {
     folder.join("notes.jsonl")
 }
 
-/// Writes a line. It is with the kernel when this returns.
+/// Appends a line. The kernel has it when this returns.
 pub(super) fn append(folder: &Path, note: &Note) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
@@ -51,7 +54,7 @@ pub(super) fn append(folder: &Path, note: &Note) -> io::Result<()> {
     file.write_all(&line)
 }
 
-/// Whether a crash left a part of a line.
+/// Whether a crash left an incomplete line at the end of the file.
 fn ends_in_mid_line(file: &mut File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(false);
@@ -62,7 +65,7 @@ fn ends_in_mid_line(file: &mut File) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// The changes that were noted and not taken back, oldest first. A line that cannot be read is passed over.
+/// The changes that were noted and not taken back, oldest first. A line that cannot be read is skipped.
 pub(super) fn read(folder: &Path) -> io::Result<Vec<Note>> {
     let mut file = match File::open(file_of(folder)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,15 +1,18 @@
-//! Contents of files, kept by their hash beside the tape of a session.
+//! The vault: contents of files, kept by their hash beside the tape of a session.
 //!
 //! ```text
 //! sessions/<id>/files/
-//!   <64 hex digits>     a content, under its BLAKE3 (mode 0600, in a folder of 0700)
-//!   .new-<random>       one that is being written
-//!   notes.jsonl         what is about to be changed, written before it is
+//!   <64 hex digits>     a content, under its BLAKE3 hash (mode 0600, in a folder of 0700)
+//!   .new-<random>       a content that is being written
+//!   notes.jsonl         changes that are about to be made
 //! ```
 //!
-//! A content is there whole or not at all, and only once. There is a limit for each and one for all of a session; what is
-//! beyond is not kept, and whoever wanted it kept is told why. Nothing is removed before the session is. It is not synced:
-//! neither are the files that it is about.
+//! A content is there whole or not at all, and only once. One limit bounds each content and one all contents of a session. A
+//! content beyond them is not kept, and its image says why; that never fails the call. No content is removed before its session.
+//!
+//! A change must keep this layout, because tapes name contents by hash. A hash comes from a tape and is checked before it becomes
+//! a path. Contents are not synced, as little as the files that they come from. All functions block on the disk, and
+//! [`Vault::keep`] holds one lock of all sessions meanwhile: never call it on a session's task.
 
 use std::{
     collections::HashMap,
@@ -29,18 +32,18 @@ use crate::{
     },
 };
 
-/// Sums of folders that are remembered. One that is forgotten is counted again.
+/// How many sums of folders are remembered. A sum that was forgotten is counted again.
 const SUMS_MAX: usize = 1_024;
 
 /// Why nothing is kept where there is no folder for it.
 const NO_FOLDER: &str = "this runtime keeps its tapes without a folder for such contents";
 
-/// How much is kept of what calls change.
+/// How much of the old and new contents of changed files is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The largest content that is kept, in bytes. 10 MiB by default, as much as `edit` edits.
     pub file_bytes_max: u64,
-    /// What the contents of one session may take together, in bytes. 256 MiB by default; 0 keeps nothing.
+    /// How much the contents of one session may take together, in bytes. 256 MiB by default; 0 keeps nothing.
     pub session_bytes_max: u64,
 }
 
@@ -57,7 +60,7 @@ pub(crate) struct Vaults {
     sums: Sums,
 }
 
-/// How much the contents of a folder take, where that was counted.
+/// How many bytes the contents of each folder take, for the folders that were counted.
 type Sums = Arc<Lock<HashMap<PathBuf, u64>>>;
 
 impl Vaults {
@@ -65,7 +68,7 @@ impl Vaults {
         Vaults { limits, sums: Sums::default() }
     }
 
-    /// The contents that are kept in this folder, which need not exist yet. Without one nothing is kept.
+    /// The vault in this folder, which need not exist yet. Without a folder nothing is kept.
     pub(crate) fn at(&self, folder: Option<&Path>) -> Vault {
         Vault { folder: folder.map(Path::to_owned), of: self.clone() }
     }
@@ -81,13 +84,13 @@ pub(crate) struct Vault {
 /// Why a content cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
-    /// It was never kept, or somebody removed it.
+    /// It was never kept, or was removed.
     #[error("its content was not kept")]
     Missing,
-    /// It is not the content that it should be.
+    /// The kept bytes do not have the hash that they are kept under.
     #[error("the kept copy of its content is damaged")]
     Damaged,
-    /// The system says so.
+    /// The system cannot read it.
     #[error("its content cannot be read: {0}")]
     Io(#[from] io::Error),
 }
@@ -98,7 +101,7 @@ impl Vault {
         self.of.limits.file_bytes_max
     }
 
-    /// Keeps a content. Never an error: the image says where it could not be kept, and why.
+    /// Keeps a content. Never an error: where the content could not be kept, the image says why.
     pub(crate) fn keep(&self, content: &[u8], mode: u32) -> FileImage {
         let hash = blake3::hash(content).to_hex().to_string();
         let not_kept = self.store(&hash, content).err();
@@ -125,7 +128,7 @@ impl Vault {
             return Ok(());
         }
         let failed = |error: io::Error| format!("it could not be kept: {error}");
-        // Held while it is written, so that two calls do not both take the last of the room.
+        // Held while the content is written, so that two calls do not both take the last of the room.
         let mut sums = self.of.sums.lock();
         let sum = match sums.get(folder) {
             Some(sum) => *sum,
@@ -149,7 +152,7 @@ impl Vault {
             return Err(Unreadable::Missing);
         }
         let folder = self.folder.as_ref().ok_or(Unreadable::Missing)?;
-        // Whoever set the limits lower since still gets back what was kept.
+        // The limits are not checked: a content that was kept under higher limits can still be read.
         let content = match std::fs::read(folder.join(hash)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unreadable::Missing),
             read => read?,
@@ -160,19 +163,19 @@ impl Vault {
         }
     }
 
-    /// Whether a content is there, without a look at it.
+    /// Whether a content is there. Its bytes are not read.
     pub(crate) fn has(&self, hash: &str) -> bool {
         is_hash(hash) && self.folder.as_ref().is_some_and(|folder| folder.join(hash).is_file())
     }
 
-    /// Notes what is about to be done.
+    /// Notes a change that is about to be made.
     pub(crate) fn note(&self, note: &Note) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         private_folder(folder)?;
         notes::append(folder, note)
     }
 
-    /// What was about to be done and not taken back, oldest first.
+    /// The changes that were noted and not taken back, oldest first.
     pub(crate) fn notes(&self) -> io::Result<Vec<Note>> {
         self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |folder| notes::read(folder))
     }
@@ -189,7 +192,7 @@ fn write(folder: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     write().inspect_err(|_| drop(std::fs::remove_file(&draft)))
 }
 
-/// What is there takes so much. Drafts of a process that died go.
+/// How many bytes the contents of a folder take. Drafts that a dead process left are removed.
 fn count(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     let entries = match std::fs::read_dir(folder) {

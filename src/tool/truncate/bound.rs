@@ -1,4 +1,10 @@
-//! Keeping every result within limits, whichever tool or hook made it.
+//! Keeps every result within limits, whichever tool or hook made it.
+//!
+//! [`bounded`] is the last step of a call's worker, behind the hooks. It bounds the content by the tool's own limits, and details,
+//! attachments and title so that a result fits a line of the tape. The text says what of the content and the attachments was left
+//! out. A result within the limits comes out unchanged, without a look at the disk.
+//! A change must not let a result pass by this step, and must not fail a call because its output cannot be kept: the text of the
+//! result says so instead. The disk is used on a blocking thread.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,27 +15,29 @@ use crate::tool::{
     truncate::{BothEnds, Limits, NO_FOLDER, count_lines, head_tail, spill_text},
 };
 
-/// What a result may take beyond the limits of an output: room for a tool's own words about it.
+/// How much a result may take beyond the limits of an output: room for the tool's own words about it.
 const WORDS_BYTES: usize = 8 * 1024;
 const WORDS_LINES: usize = 100;
 /// How many bytes the details of a result may take as JSON.
 const DETAILS_BYTES_MAX: usize = 1024 * 1024;
-/// How many bytes the attachments of a result may take together: a little less than what one line of a tape may.
+/// How many bytes the attachments of a result may take together: a little less than one line of a tape may take.
 const ATTACHMENTS_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// How many characters a title may have.
 const TITLE_CHARS_MAX: usize = 500;
 
-/// Cuts a result that is larger than `limits` and room for notices: both ends are kept, or the beginning where only characters
-/// are limited ([`Limits::gmain`]), and the whole goes to a spill file in that folder, named after `id`; without a folder the rest
-/// is lost, and the result says so. Details and attachments that are too large are left out, and it says so. What is within the
-/// limits is given back as it was, without a look at the disk.
+/// Cuts a result that is larger than `limits` and the room for notices.
+///
+/// Both ends are kept, or the beginning where only characters are limited ([`Limits::gmain`]). The whole goes to a spill file in
+/// `folder`, named after `id`; without a folder the rest is lost, and the text says so. Attachments that are too large are left
+/// out, and the text says so. Details that are too large give way to their size in bytes. A result within the limits is given back
+/// as it was, without a look at the disk.
 pub(crate) async fn bounded(
     mut result: ToolResult,
     limits: Limits,
     folder: Option<Arc<PathBuf>>,
     id: String,
 ) -> ToolResult {
-    // A value that is no JSON cannot be made.
+    // A `Value` can always be written as JSON.
     let details_bytes = serde_json::to_vec(&result.details).map_or(0, |json| json.len());
     if details_bytes > DETAILS_BYTES_MAX {
         result.details = json!({ "dropped_bytes": details_bytes });
@@ -65,7 +73,7 @@ pub(crate) async fn bounded(
     result
 }
 
-/// Takes away the attachments that there is no room for, from the first one on that does not fit, and says how many.
+/// Takes away the first attachment that does not fit and all after it. Gives a notice that says how many.
 fn leave_out_attachments(result: &mut ToolResult) -> Option<String> {
     let mut room = ATTACHMENTS_BYTES_MAX;
     let fits = result.attachments.iter().take_while(|file| match room.checked_sub(file.url.len()) {
@@ -84,7 +92,7 @@ fn leave_out_attachments(result: &mut ToolResult) -> Option<String> {
     (!left_out.is_empty()).then_some(notice)
 }
 
-/// Both ends, and how much of the whole they are; it is left to say where that is.
+/// Both ends, and how much of the whole they are. The caller adds where the whole is.
 fn both_ends(whole: &str, limits: Limits) -> String {
     let half = limits.max_lines / 2;
     let max_bytes = limits.max_bytes.min(limits.max_chars);
@@ -94,7 +102,7 @@ fn both_ends(whole: &str, limits: Limits) -> String {
     format!("{}\n[{shown_bytes} of {bytes} bytes and {shown_lines} of {lines} lines are shown. ", cut.content)
 }
 
-/// The first characters, and how many more there are (G-03); it is left to say where they are.
+/// The first characters, and how many more there are (G-03). The caller adds where the whole is.
 fn beginning(whole: &str, max_chars: usize) -> String {
     let end = whole.char_indices().nth(max_chars).map_or(whole.len(), |(at, _)| at);
     let more = whole[end..].chars().count();

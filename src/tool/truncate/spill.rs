@@ -1,10 +1,14 @@
-//! Spill files: where an output goes that is too large for the model.
+//! Spill files: they keep outputs that are too large for the model.
 //!
-//! A spill file is private (0600, in a folder of 0700), created exclusively under a name nobody can guess, so that no planted
-//! file or link is ever written to, and capped: what comes after the cap is counted and dropped. It holds raw bytes.
+//! A spill file holds raw bytes. It is private (0600, in a folder of 0700) and capped: bytes after the cap are counted and dropped.
+//! It is created exclusively under a name that cannot be guessed, so that no planted file or link is ever written to.
 //!
-//! Who makes one tidies the folder up first ([`tidy_spills`]): files that are too old go, and the oldest while there are too many.
-//! So does a runtime when it starts, for all sessions. One that was dropped before anybody was told of it goes at once.
+//! [`Spill::create`] tidies its folder up first ([`tidy_spills`]): files that are too old are removed, and the oldest ones while
+//! there are too many. A runtime does the same for all sessions when it starts. A [`Spill`] that is dropped before it is finished
+//! is removed at once, because no result names it.
+//!
+//! A change must not make the folder above the spill folder (a deleted session would come back), must not follow links when it
+//! removes, and must remove nothing but plain files that end in `.log`. All functions but [`expired`] block on the disk.
 
 use std::{
     fs::{File, OpenOptions},
@@ -18,23 +22,23 @@ use crate::tool::truncate::format_bytes;
 #[cfg(test)]
 mod tests;
 
-/// How many bytes a spill file takes where nothing else is said: 64 MiB.
+/// How many bytes a spill file takes by default: 64 MiB.
 pub const SPILL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How long a spill file is kept where nothing else is said: 7 days.
+/// How long a spill file is kept by default: 7 days.
 pub const SPILL_KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What one folder keeps where nothing else is said.
+/// How much, and for how long, one folder keeps by default.
 pub const RETENTION: Retention = Retention { keep: SPILL_KEEP, bytes_max: 512 * 1024 * 1024, files_max: 500 };
 
 /// How long, and how much, a folder of spill files keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// What was last written longer ago than this goes.
+    /// A file that was last written longer ago than this is removed.
     pub keep: Duration,
-    /// While all of them take more than this, the oldest goes.
+    /// While all files together take more bytes than this, the oldest is removed.
     pub bytes_max: u64,
-    /// While there are more than this, the oldest goes.
+    /// While there are more files than this, the oldest is removed.
     pub files_max: usize,
 }
 
@@ -46,13 +50,16 @@ const ID_CHARS_MAX: usize = 64;
 
 /// A spill file that is being written.
 ///
-/// Dropped without [`Spill::finish`], the file is removed: its call was cut off, and nobody was told where it is.
+/// A drop without [`Spill::finish`] removes the file: its call was cut off, and no result says where the file is.
 #[derive(Debug)]
 pub struct Spill {
     file: File,
     path: PathBuf,
+    /// How many bytes the file holds.
     written: u64,
+    /// How many bytes came after the cap.
     dropped: u64,
+    /// The cap, in bytes.
     max_bytes: u64,
     is_finished: bool,
 }
@@ -64,16 +71,16 @@ pub struct SpillFile {
     pub path: PathBuf,
     /// How many bytes it holds.
     pub bytes: u64,
-    /// How many bytes came after the cap, and are nowhere.
+    /// How many bytes came after the cap and are lost.
     pub dropped: u64,
 }
 
 impl Spill {
-    /// Creates a spill file `<id>-<random>.log` in that folder, which is made where it is missing; not what is above it: of a
-    /// session that was deleted nothing is made again.
+    /// Creates a spill file `<id>-<random>.log` in `folder`. A missing folder is made, and no folder above it: nothing of a session
+    /// that was deleted is made again.
     ///
-    /// `id` names the call for people; what does not belong in a file name is replaced. Where this process may only make
-    /// smaller files than `max_bytes`, that is the cap. Blocks on the disk.
+    /// `id` names the call for people; characters that do not belong in a file name are replaced. The cap is `max_bytes`, or this
+    /// process's own limit of the file size where that is smaller. Blocks on the disk.
     pub fn create(folder: &Path, id: &str, max_bytes: u64) -> io::Result<Spill> {
         private_folder(folder)?;
         // A folder that cannot be tidied up can still take a file.
@@ -97,7 +104,7 @@ impl Spill {
 
     /// Appends bytes, up to the cap. Blocks on the disk.
     ///
-    /// After an error the file holds what had been written before; the caller may go on without it.
+    /// After an error the file holds the bytes that were written before; the caller may go on without it.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let room = usize::try_from(self.max_bytes - self.written).unwrap_or(usize::MAX);
         let taken = &bytes[..bytes.len().min(room)];
@@ -107,7 +114,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Closes it. From now on it stays.
+    /// Closes the file and keeps it: a drop does not remove it any more.
     #[must_use]
     pub fn finish(mut self) -> SpillFile {
         self.is_finished = true;
@@ -124,7 +131,7 @@ impl Drop for Spill {
 }
 
 impl SpillFile {
-    /// What a model is told of it: where it is, and whether it stops early.
+    /// The words for the model: where the file is, and whether it stops before the end of the output.
     #[must_use]
     pub fn notice(&self) -> String {
         let path = self.path.display();
@@ -138,7 +145,7 @@ impl SpillFile {
     }
 }
 
-/// Keeps a whole text in a spill file of the usual size.
+/// Keeps a text in a spill file of the usual size.
 pub fn spill_text(folder: &Path, id: &str, text: &str) -> io::Result<SpillFile> {
     let mut spill = Spill::create(folder, id, SPILL_BYTES_MAX)?;
     spill.write(text.as_bytes())?;
@@ -152,7 +159,7 @@ pub struct SpillEntry {
     pub path: PathBuf,
     /// When it was last written.
     pub modified: SystemTime,
-    /// How large it is.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
@@ -168,7 +175,7 @@ pub fn list_spills(folder: &Path) -> io::Result<Vec<SpillEntry>> {
     for entry in entries {
         let entry = entry?;
         let path = entry.path();
-        // One that vanishes while we look was somebody else's to remove.
+        // A file that vanishes meanwhile was removed by another process.
         let Ok(metadata) = entry.metadata() else { continue };
         if metadata.is_file() && path.extension().is_some_and(|end| end == "log") {
             spills.push(SpillEntry { path, modified: metadata.modified()?, bytes: metadata.len() });
@@ -178,7 +185,7 @@ pub fn list_spills(folder: &Path) -> io::Result<Vec<SpillEntry>> {
     Ok(spills)
 }
 
-/// Which of these files (oldest first) are to go. Pure.
+/// Which of these files (oldest first) are to be removed. Pure.
 #[must_use]
 pub fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> Vec<PathBuf> {
     let mut bytes: u64 = spills.iter().map(|spill| spill.bytes).sum();
@@ -196,9 +203,9 @@ pub fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> 
     gone
 }
 
-/// Removes what a folder keeps too long or too much of; gives back how many files. Blocks on the disk.
+/// Removes the files that a folder has kept too long, or has too many of. Returns how many files were removed. Blocks on the disk.
 ///
-/// One that is gone already is no error; one that will not go keeps none of the others.
+/// A file that is gone already is no error. A file that cannot be removed does not keep the others; its error is returned.
 pub fn tidy_spills(folder: &Path, now: SystemTime, retention: Retention) -> io::Result<usize> {
     let (mut removed, mut first) = (0, None);
     for path in expired(&list_spills(folder)?, now, retention) {

@@ -1,4 +1,8 @@
-//! An open directory: to list it, and to walk down from it without ever following a link.
+//! An open directory of a workspace: to list it, and to walk down from it without ever following a link.
+//!
+//! Every operation works on the open handle, so it stays in this very directory also when the directory is renamed or replaced.
+//! A name must be a single component: a change must not take a path here, because the system would follow its links. Opening
+//! never waits, also not for a FIFO or a device. All operations block on the disk.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,8 +22,7 @@ use crate::tool::workspace::{FileInfo, FileKind, WorkspaceError, WorkspacePath};
 
 /// An open directory of a workspace.
 ///
-/// What is done through it is done in that very directory, also when it was renamed meanwhile. Its methods take names, not
-/// paths, and follow no link.
+/// Its methods work in this very directory, also when it was renamed meanwhile. They take names, not paths, and follow no link.
 #[derive(Debug)]
 pub struct Dir {
     handle: OwnedFd,
@@ -31,7 +34,7 @@ pub struct Dir {
 pub struct DirEntry {
     /// The name. Not always UTF-8.
     pub name: OsString,
-    /// What it is, as the directory says; [`FileKind::Unknown`] where it does not say: ask [`Dir::info`].
+    /// The kind of file, as the directory says. It is [`FileKind::Unknown`] where the directory does not say: ask [`Dir::info`].
     pub kind: FileKind,
 }
 
@@ -40,34 +43,34 @@ impl Dir {
         Dir { handle, path }
     }
 
-    /// Where it is.
+    /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &WorkspacePath {
         &self.path
     }
 
-    /// Lists it, in the order of the disk, without `.` and `..`. Takes as little memory for a million entries as for one.
+    /// Lists the directory, in the order of the disk, without `.` and `..`. A million entries take as little memory as one.
     pub fn entries(&self) -> Result<DirEntries, WorkspaceError> {
         let read = rustix::fs::Dir::read_from(&self.handle);
         let inner = read.map_err(|errno| WorkspaceError::from_errno(self.path.to_string(), errno))?;
         Ok(DirEntries { inner, path: self.path.clone() })
     }
 
-    /// What a name in it is; of a link the link itself.
+    /// What the system says about the file of this name; for a link about the link itself.
     pub fn info(&self, name: &OsStr) -> Result<FileInfo, WorkspaceError> {
         let path = self.child(name)?;
         let stat = statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW);
         stat.map(|stat| FileInfo::from_stat(&stat)).map_err(|errno| WorkspaceError::from_errno(path.to_string(), errno))
     }
 
-    /// Opens a directory in it. A link is refused as "not a directory".
+    /// Opens the directory of this name. A link is refused as "not a directory".
     pub fn open_dir(&self, name: &OsStr) -> Result<Dir, WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let (handle, path) = self.open(name, flags)?;
         Ok(Dir::new(handle, path))
     }
 
-    /// Opens a regular file in it to read. A link is refused as "not a regular file". Never waits.
+    /// Opens the regular file of this name to read. A link is refused as "not a regular file". Never waits.
     pub fn open_read(&self, name: &OsStr) -> Result<(File, FileInfo), WorkspaceError> {
         let (handle, path) = self.open(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         regular(handle, &path)

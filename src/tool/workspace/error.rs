@@ -1,4 +1,7 @@
-//! What can go wrong with a path. The texts are meant for the model, and keep the system's own names of errors.
+//! The errors of paths: why a path was refused, or an operation on it failed.
+//!
+//! The model reads these texts and acts on them, so a text names the path and keeps the system's own name of the error (`ENOENT`),
+//! which models know. A change of a text changes what models do next, and tests compare the texts.
 
 use std::{io, path::PathBuf};
 
@@ -10,90 +13,90 @@ use crate::tool::workspace::FileKind;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkspaceError {
-    /// It leads out of the workspace: as text, or by a link.
+    /// The path leads out of the workspace: as text, or by a link.
     #[error("{path}: path traversal blocked: it is outside the workspace {}", root.display())]
     Outside {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
         /// The workspace.
         root: PathBuf,
     },
-    /// It lies outside and goes through a link, so that it is not what was allowed.
+    /// The path lies outside and goes through a link, so it is not the path that was allowed.
     #[error("{path}: path traversal blocked: it goes through a link; ask for {} itself", real.display())]
     Linked {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
-        /// Where it leads to.
+        /// The path that the link leads to.
         real: PathBuf,
     },
-    /// It can be no path: empty, too long, with a NUL byte, or `~` where no home is known.
+    /// The text is no usable path: empty, too long, with a NUL byte, or `~` where no home is known.
     #[error("{path:?} is not a usable path: {why}")]
     BadPath {
-        /// What was given, at most 200 characters of it.
+        /// The text that was given, cut to 200 characters.
         path: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Nothing is there.
+    /// Nothing is at the path.
     #[error("{path}: No such file or directory (ENOENT)")]
     NotFound {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// A directory is where a file was expected.
     #[error("{path}: Is a directory (EISDIR)")]
     IsDirectory {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// Something else is where a directory was expected.
     #[error("{path}: Not a directory (ENOTDIR)")]
     NotDirectory {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
-    /// The system refuses it.
+    /// The system refuses the operation.
     #[error("{path}: Permission denied (EACCES)")]
     Denied {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
-    /// It may be read but not changed.
+    /// The file may be read but not changed.
     #[error("{path}: Read-only: permission denied (EACCES)")]
     ReadOnly {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
-    /// It is neither a file nor a directory.
+    /// The path leads to something that is neither a regular file nor a directory.
     #[error("{path}: not a regular file ({kind})")]
     NotRegular {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
-        /// What it is.
+        /// The kind of file that is there.
         kind: FileKind,
     },
     /// The file is larger than the caller takes.
     #[error("{path}: file too large ({bytes} bytes, at most {max_bytes})")]
     TooLarge {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
-        /// How large it is, or as much of it as was read.
+        /// The size of the file, or how much of it was read, in bytes.
         bytes: u64,
-        /// How much would have been taken.
+        /// The largest size that the caller takes, in bytes.
         max_bytes: u64,
     },
-    /// The file is not the one that was read before: somebody changed, replaced or deleted it.
+    /// The file is not in the state that the caller expects: it was changed, replaced or deleted meanwhile.
     #[error("{path}: the file was changed by someone else; read it again")]
     Changed {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("{path}: {source}")]
     Io {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
-        /// What it says.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,9 +1,9 @@
-//! Places outside of the workspace that one call was allowed to reach (`external_directory`).
+//! Opens the places outside of the workspace that one call was allowed to reach (`external_directory`).
 //!
-//! What was allowed is a path as text, so only what that text names is opened: a folder with all beneath it, or one file, or
-//! one file that is not there yet. The way to it is walked from the top without following a single link. A path that goes
-//! through a link is refused and its real path is named: whoever allowed `/tmp/notes` did not allow what it may be made to
-//! point to.
+//! A person or a rule allows a path as text, so only the place that the text names is opened: a folder with all beneath it, one
+//! file, or one file that does not exist yet. The path is walked from the top without following a single link. A path that goes
+//! through a link is refused, and the refusal names its real path.
+//! A change must not follow links here: a permission for `/tmp/notes` is none for a place that `/tmp/notes` may later point to.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -14,16 +14,16 @@ use rustix::{
 
 use crate::tool::workspace::{Reach, Root, WorkspaceError, path::collapse, walk::DIRECTORY};
 
-/// What came of a path that was allowed.
+/// The outcome of opening a path that was allowed.
 pub(super) enum Granted {
     Root(Root),
-    /// It goes through a link. This is where it leads to.
+    /// The path goes through a link, and leads to `real`.
     Link {
         real: PathBuf,
     },
 }
 
-/// Opens what an absolute path names, or what is there of the way to it.
+/// Opens the place that an absolute path names, or the deepest folder on the way to it that exists.
 pub(super) fn open(given: &Path) -> Result<Granted, WorkspaceError> {
     let path = collapse(given);
     let shown = || path.display().to_string();
@@ -52,7 +52,7 @@ pub(super) fn open(given: &Path) -> Result<Granted, WorkspaceError> {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        // A file, or something that is not there yet: only this very path.
+        // A file, or a path that does not exist yet: only this very path may be reached.
         let only = names[index..].iter().collect();
         return Ok(Granted::Root(Root {
             handle: here,

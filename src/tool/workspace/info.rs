@@ -1,4 +1,8 @@
-//! What the system says about a file.
+//! What the system says about a file: its kind, size, times and mode, and the [`Version`] by which a change is noticed.
+//!
+//! Equal versions mean an unchanged file only as far as the time stamps of the file system tell: two writes within one tick may
+//! look like one. The text of [`Version::stamp`] stands on tapes and is compared as a whole, so a change of its layout makes every
+//! older stamp look like a changed file.
 
 use std::{
     fmt,
@@ -8,7 +12,7 @@ use std::{
 
 use rustix::fs::{FileType, Stat};
 
-/// What kind of thing is there.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -59,24 +63,26 @@ impl From<FileType> for FileKind {
     }
 }
 
-/// Which file it is, and in which state. Two equal versions of one file have the same content, as far as its time stamps tell.
+/// A file and its state. Two equal versions mean the same file with the same content, as far as its time stamps tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
     device: u64,
     inode: u64,
     bytes: u64,
+    /// When the content was last changed: seconds and nanoseconds since 1970.
     modified: (i64, i64),
+    /// When the content or the inode was last changed: seconds and nanoseconds since 1970.
     changed: (i64, i64),
 }
 
 impl Version {
-    /// Which file it is, whatever it is called and whatever is in it: device and inode. Good for a lock per file.
+    /// The identity of the file, whatever its name and content: device and inode. Good for a lock per file.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
-    /// When anything of it was last changed, its content or what the system knows of it. No program can set this time.
+    /// When the file was last changed: its content, or what the system knows of it (`ctime`). No program can set this time.
     #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn changed(&self) -> SystemTime {
         system_time(self.changed)
@@ -93,17 +99,17 @@ impl Version {
 /// What the system says about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// What kind of thing it is.
+    /// Its kind.
     pub kind: FileKind,
-    /// How large it is. Some special files give more than they say.
+    /// Its size in bytes. Some special files give more bytes than this says.
     pub bytes: u64,
     /// When its content was last changed.
     pub modified: SystemTime,
     /// Its permission bits, at most `0o7777`.
     pub mode: u32,
-    /// How many names it has.
+    /// How many names (hard links) it has.
     pub links: u64,
-    /// Which file in which state.
+    /// The file and its state.
     pub version: Version,
 }
 

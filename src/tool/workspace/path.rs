@@ -1,4 +1,9 @@
-//! Paths as text: what a model may write, and what it means. Pure; no disk is looked at.
+//! Paths as text: the spellings that a model may write, and the place in the workspace that they mean.
+//!
+//! A [`WorkspacePath`] is relative to a root and holds no `..`. It is made here and nowhere else, so a function that takes one
+//! cannot be handed a path that leaves the workspace as text. Links are not looked at: the operation that uses a path finds where
+//! they lead. A change must keep the code pure, without a look at the disk, because permission rules judge the same spellings
+//! before a call runs.
 
 use std::{
     ffi::OsStr,
@@ -9,17 +14,20 @@ use std::{
 
 use crate::tool::workspace::WorkspaceError;
 
-/// The longest path that is looked at, in bytes.
+/// The longest path that is taken, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// A path inside a workspace. Made by [`Workspace::resolve`](super::Workspace::resolve) and from nothing else.
+/// A path inside a workspace, made by [`Workspace::resolve`](super::Workspace::resolve) and its like.
 ///
-/// It names a place, not a file: whether something is there, and whether a link on the way leads out, is found by the
-/// operation that uses it. Shown relative to the workspace, `.` for the workspace itself.
+/// It names a place, not a file: the operation that uses it finds whether a file is there, and whether a link on the way leads
+/// out. It is shown relative to the workspace, and as `.` for the workspace itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspacePath {
+    /// The index of the root in its workspace.
     root: usize,
+    /// The path beneath the root, without `.` and `..`; empty for the root itself.
     relative: PathBuf,
+    /// The path as people and models are shown it.
     shown: Arc<str>,
 }
 
@@ -38,7 +46,7 @@ impl WorkspacePath {
         &self.relative
     }
 
-    /// Another path beneath the same folder. Only what is shown of it is meant to be used.
+    /// Another path beneath the same folder, for showing it and for its absolute path. It must not be opened.
     pub(crate) fn sibling(&self, relative: PathBuf) -> WorkspacePath {
         let shown = shown(&relative);
         WorkspacePath::new(self.root, relative, shown)
@@ -50,7 +58,7 @@ impl WorkspacePath {
         self.relative.file_name()
     }
 
-    /// The path of an entry of this directory; `None` where the name is no single component.
+    /// The path of an entry of this directory; `None` for a name that is not a single component.
     #[must_use]
     pub fn child(&self, name: &OsStr) -> Option<WorkspacePath> {
         let mut components = Path::new(name).components();
@@ -71,18 +79,18 @@ impl fmt::Display for WorkspacePath {
     }
 }
 
-/// How a relative path is shown.
+/// A relative path as it is shown.
 pub(super) fn shown(relative: &Path) -> String {
     if relative.as_os_str().is_empty() { ".".to_owned() } else { relative.display().to_string() }
 }
 
-/// What a model most likely meant: without a leading `@`, and with plain spaces.
+/// The spelling that a model most likely meant: without a leading `@`, and with plain spaces.
 pub(super) fn tidy(given: &str) -> String {
     let given = given.strip_prefix('@').unwrap_or(given);
     given.chars().map(|c| if is_unicode_space(c) { ' ' } else { c }).collect()
 }
 
-/// The spellings that an existing file may have been meant by, the likeliest first.
+/// The spellings that a model may have meant for a file that exists, the likeliest first.
 ///
 /// File names of macOS screenshots carry a narrow space before AM and PM, and typographic apostrophes, which models write as
 /// plain ones.
@@ -126,7 +134,7 @@ pub(super) fn collapse(path: &Path) -> PathBuf {
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            // Above the root is the root.
+            // The folder above the root is the root.
             Component::ParentDir => drop(collapsed.pop()),
             other => collapsed.push(other),
         }

@@ -1,8 +1,10 @@
-//! Getting from an open folder to what a path means beneath it, without ever leaving it.
+//! Walks from an open folder to the place that a path means beneath it, without ever leaving the folder.
 //!
-//! A walk opens one component at a time relative to the handle of the one before, never following a link; a link is read and
-//! its text is walked in turn; `..` goes back to a handle that is still held, or down once more from the root. It never names a
-//! path of more than one component to the system, so a link that is swapped in is either seen as a link or not there yet.
+//! A walk opens one component at a time, relative to the handle of the one before, and never lets the system follow a link. It
+//! reads a link and walks the link's text in turn. For `..` it goes back to a handle that it still holds, or down once more from
+//! the root. It never names a path of more than one component to the system, so a link that is swapped in is either seen as a link
+//! or not there yet. A change must keep this: every guarantee of a workspace rests on it. A walk holds at most [`HELD_MAX`] handles
+//! and goes through at most [`LINKS_MAX`] links.
 //!
 //! Rejected: `openat2` with `RESOLVE_BENEATH`. It refuses absolute links that lead inside, makes no directory, and is missing in
 //! some sandboxes, so the walk is needed all the same; a second road only saves a few calls to the system for each open.
@@ -26,9 +28,9 @@ use crate::tool::workspace::{Reach, Root};
 
 /// How many links one path may go through, as in Linux.
 const LINKS_MAX: usize = 40;
-/// How many directories of one path are held open. A path may have thousands, and a process has not many more handles.
+/// How many directories of one path are held open. A path may have thousands of them, and a process has not many more handles.
 const HELD_MAX: usize = 64;
-/// How often a path is tried again because something was swapped under our hands.
+/// How often a path is tried again because a file or link on it was replaced meanwhile.
 const TRIES: usize = 32;
 
 /// Flags that open a directory only to go on from it.
@@ -41,9 +43,9 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 /// Why a path leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It leads out.
+    /// The path leads out of the root.
     Escapes,
-    /// The system says so.
+    /// The system gave this error.
     Os(Errno),
 }
 
@@ -67,7 +69,7 @@ pub(super) enum Missing {
     Refuse,
 }
 
-/// What a path means.
+/// The place that a path leads to.
 #[derive(Debug)]
 pub(super) enum Place {
     /// The root itself, or a directory that was reached by its `.` or `..`.
@@ -76,7 +78,7 @@ pub(super) enum Place {
     Entry { parent: OwnedFd, name: OsString, stat: Option<Stat> },
 }
 
-/// Opens what a path means, beneath the root. `flags` must not create.
+/// Opens the file or directory that a path leads to, beneath the root. `flags` must not create.
 pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<OwnedFd, Fault> {
     let flags = flags | OFlags::CLOEXEC;
     for _ in 0..TRIES {
@@ -96,7 +98,7 @@ pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<OwnedF
     Err(Errno::AGAIN.into())
 }
 
-/// The path without links that a path means, relative to the root; it may name what is not there yet.
+/// The path without links that a path leads to, relative to the root. The file need not exist yet.
 pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
     let mut walk = Walk::new(root, relative)?;
     let mut real = PathBuf::new();
@@ -107,7 +109,7 @@ pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
                 real.push(name);
             }
         }
-        // From here on nothing is there, so there are no links either.
+        // From here on nothing exists, so there are no links either.
         Err(Fault::Os(Errno::NOENT)) => {
             real.extend(&walk.names);
             real.extend(&walk.missing);
@@ -123,7 +125,7 @@ pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
     Ok(real)
 }
 
-/// Walks to what a path means.
+/// Walks to the place that a path leads to.
 pub(super) fn locate(root: &Root, relative: &Path, last: LastLink, missing: Missing) -> Result<Place, Fault> {
     Walk::new(root, relative)?.go(last, missing)
 }
@@ -132,12 +134,13 @@ struct Walk<'a> {
     root: &'a Root,
     /// The last [`HELD_MAX`] directories on the way from the root down to here, without the root.
     held: VecDeque<OwnedFd>,
-    /// What each directory on the way is called in the one above it: of all of them.
+    /// The names of all directories on the way, each as it is called in the one above it.
     names: Vec<OsString>,
-    /// The directory that is not there, where the walk ended at one.
+    /// The name of the missing directory at which the walk ended, if any.
     missing: Option<OsString>,
-    /// What is left to go, the next step last.
+    /// The steps that are left, the next one last.
     ahead: Vec<Step>,
+    /// How many links the walk has gone through.
     links: usize,
 }
 
@@ -198,7 +201,7 @@ impl Walk<'_> {
         self.names.pop().ok_or(Fault::Escapes)?;
         self.held.pop_back();
         if self.held.is_empty() {
-            // It is not held any more. Its names are no links, or they have become ones since and are refused.
+            // The directory above is not held any more. Its path had no links; a name that has become one since is refused.
             for name in self.names.clone() {
                 let flags = DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let handle = openat(self.here(), &name, flags, Mode::empty())?;
@@ -208,7 +211,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes into a directory, through a link if it is one.
+    /// Goes into the directory of this name, through a link if the name is one.
     fn enter(&mut self, name: &OsStr, missing: Missing) -> Result<(), Fault> {
         for _ in 0..TRIES {
             let flags = DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -246,7 +249,7 @@ impl Walk<'_> {
         Err(Errno::AGAIN.into())
     }
 
-    /// Puts the text of a link before what is left to go.
+    /// Puts the steps of a link's text before the steps that are left.
     fn follow(&mut self, name: &OsStr) -> Result<(), Fault> {
         let target = readlinkat(self.here(), name, Vec::new())?;
         if self.root.reach != Reach::All {

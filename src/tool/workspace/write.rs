@@ -1,7 +1,11 @@
-//! Writing a file so that its old content or its new content is there, and nothing outside is touched.
+//! Writes a file in one step, so that a reader finds its old content or its new content, and touches nothing outside.
+//!
+//! The new content goes to a temporary file beside the target, which is then renamed over it. Two cases cannot be done so and are
+//! written in place, which [`Written::atomic`] reports: a file with several hard links, and a directory that takes no new file.
 //!
 //! The path is walked once, to the handle of the directory that holds the file (after links). From then on only single names
 //! relative to that handle are used, so a link that is swapped in later is at most replaced, never followed.
+//! A change must keep this, and must look whether the file is the expected one right before the rename. Nothing is synced.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -28,10 +32,11 @@ const TRIES: usize = 32;
 pub struct WriteOptions {
     /// Make the directories above it that are missing. True by default.
     pub create_parents: bool,
-    /// Write only if the file is still in this state; otherwise [`WorkspaceError::Changed`]. It is looked at right before
-    /// the new content takes its place; a change in the microseconds between is not seen. `None` by default: write always.
+    /// Write only if the file is still in this state; otherwise [`WorkspaceError::Changed`]. The state is looked at right before
+    /// the new content takes the old one's place; a change in the microseconds between is not seen. `None` by default: write
+    /// always.
     pub expect: Option<Version>,
-    /// The permission bits of the file from then on. `None` by default: an old file keeps its own, a new one has the usual.
+    /// The permission bits of the file after the write. `None` by default: an old file keeps its own, a new file has the usual.
     pub mode: Option<u32>,
 }
 
@@ -44,7 +49,7 @@ impl Default for WriteOptions {
 /// What a write did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Whether the file was not there before.
+    /// Whether the file did not exist before.
     pub created: bool,
     /// Whether the new content took the old one's place in one step.
     pub atomic: bool,
@@ -58,8 +63,8 @@ enum Stop {
     Error(WorkspaceError),
 }
 
-/// How large a file this process may make, in bytes. Who writes past it is not refused but killed, unless the signal of it
-/// is ignored, which is the host's to say.
+/// How large a file this process may make, in bytes. The system kills a process that writes past this limit, unless the process
+/// ignores the signal (SIGXFSZ), which only the host may choose.
 pub(crate) fn file_size_max() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
 }
@@ -89,7 +94,7 @@ pub(super) fn write(
     Err(workspace.fault(path, Fault::Os(Errno::AGAIN)))
 }
 
-/// The name in a directory that is to be written.
+/// The name in a directory under which a file is to be written.
 struct Target<'a> {
     path: &'a WorkspacePath,
     parent: &'a OwnedFd,
@@ -111,7 +116,7 @@ impl Target<'_> {
             kind => return Err(Stop::Error(WorkspaceError::NotRegular { path: self.path.to_string(), kind })),
         }
         let old = self.open_old(&info)?;
-        // Replacing one of several names would part them.
+        // A rename would cut this name off from the file's other names.
         if info.links > 1
             && let Some(old) = old
         {
@@ -128,7 +133,7 @@ impl Target<'_> {
         }
     }
 
-    /// Opens the file that is to be overwritten, to learn whether it may be; `None` where it is a program that runs.
+    /// Opens the file that is to be overwritten, to learn whether it may be. `None` for a program that is running.
     fn open_old(&self, info: &FileInfo) -> Result<Option<File>, Stop> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let old = match openat(self.parent, self.name, flags, Mode::empty()) {
@@ -153,21 +158,21 @@ impl Target<'_> {
             temporary.fill(content)?;
             self.set_mode(&temporary.file)?;
             temporary.rename(self.name)?;
-            // The rename changes the time of change, so the file is asked afterwards.
+            // The rename sets the file's `ctime`, so the file is asked afterwards.
             FileInfo::of(&temporary.file)
         };
         let info = write().map_err(|errno| self.error(errno))?;
         Ok(Written { created: true, atomic: true, info })
     }
 
-    /// Puts a new file in the old one's place. `STALE` where the old one is not the expected one any more.
+    /// Puts a new file in the place of the old one. `STALE` where the old file is not the expected one any more.
     fn replace(&self, content: &[u8], stat: &Stat) -> Result<FileInfo, Errno> {
-        // Private until it has the old one's mode.
+        // Private until the file has the mode of the old one.
         let mut temporary = Temporary::create(self.parent, Mode::from_bits_truncate(0o600))?;
         temporary.fill(content)?;
         let new = rustix::fs::fstat(&temporary.file)?;
         if (new.st_uid, new.st_gid) != (stat.st_uid, stat.st_gid) {
-            // Only root can give a file away; for anyone else the file becomes the writer's, as with any editor.
+            // Only root can give a file away. For any other user the file becomes the writer's own, as with any editor.
             let owner = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             let _ = fchown(&temporary.file, Some(owner.0), Some(owner.1));
         }
@@ -184,7 +189,7 @@ impl Target<'_> {
     fn write_in_place(&self, mut old: File, content: &[u8]) -> Result<Written, Stop> {
         let now = rustix::fs::fstat(&old).map_err(|errno| self.error(errno))?;
         self.check(Some(&now))?;
-        // A full disk is found before the old content is touched.
+        // So a full disk is noticed before the old content is touched.
         #[cfg(target_os = "linux")]
         if !content.is_empty() {
             use rustix::fs::{FallocateFlags, fallocate};
@@ -227,7 +232,7 @@ impl Target<'_> {
     }
 }
 
-/// A file under a name of its own in the target's directory. Dropped before it was renamed, it is removed.
+/// A temporary file in the target's directory. A drop before the rename removes it.
 struct Temporary<'a> {
     parent: &'a OwnedFd,
     name: OsString,
@@ -238,7 +243,7 @@ struct Temporary<'a> {
 impl<'a> Temporary<'a> {
     fn create(parent: &'a OwnedFd, mode: Mode) -> Result<Temporary<'a>, Errno> {
         let random = uuid::Uuid::now_v7().simple().to_string();
-        // Short, because the file's own name may be as long as names can be.
+        // The name does not contain the target's, which may be as long as names can be.
         let name = OsString::from(format!(".tamtam-{}.tmp", &random[16..]));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(parent, &name, flags, mode)?);
@@ -259,7 +264,7 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.renamed {
-            // Nothing more can be done about a name that will not go.
+            // Nothing more can be done about a file that cannot be removed.
             let _ = unlinkat(self.parent, &self.name, AtFlags::empty());
         }
     }

@@ -1,4 +1,8 @@
-//! What a model may ask of bash.
+//! The arguments of the `bash` tool, read and checked.
+//!
+//! Arguments that pass are safe to start: the command is not empty, holds no NUL and fits one argument of the system, and the
+//! timeout is within its bounds. The tool's limit for a call is made of the same timeout, and the rules judge the same command: a
+//! change must keep them one. The code is pure.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,13 +21,13 @@ pub(super) struct Arguments {
     #[serde(default, deserialize_with = "or_default")]
     pub(super) command: String,
     timeout: Option<u64>,
-    /// Empty for the workspace.
+    /// The folder to run in; empty for the workspace.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) cwd: String,
 }
 
 impl Arguments {
-    /// Reads and checks them; the error is the result for the model.
+    /// Reads and checks the arguments of a call. The error is the result for the model.
     pub(super) fn of(arguments: &Value) -> Result<Arguments, ToolResult> {
         let (arguments, _) = parse::<Arguments>(arguments)?;
         let bad = |field: &str, problem: String| ToolResult::error(format!("bad arguments: `{field}`: {problem}"));
@@ -44,7 +48,7 @@ impl Arguments {
         }
     }
 
-    /// In seconds, within its bounds.
+    /// The timeout in seconds.
     pub(super) fn timeout(&self) -> u64 {
         self.timeout.unwrap_or(TIMEOUT_SECONDS)
     }

@@ -1,4 +1,8 @@
-//! Taking in what a command writes: the end of it in memory, all of it in a spill file once it is long.
+//! Captures the output of a command: its end in memory, and the whole of it in a spill file once it is long.
+//!
+//! Memory is bounded, however much a command writes: the next output is read only once the writer of the file took the one before.
+//! A change must keep that, and every wait here must be one that may be dropped without a loss: a timeout and an abort do not wait
+//! for a disk. A disk that fails costs the file and never the call; the result says so.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,42 +26,46 @@ use crate::{
 const ROLLING_BYTES: usize = 100 * 1024;
 /// How much of each stream alone is kept for the details.
 const APART_BYTES: usize = 16 * 1024;
-/// How much of a stream may be held back: the beginning of one character.
+/// How many bytes of a stream may be held back: the beginning of one character.
 const HELD_BYTES_MAX: usize = 3;
 /// How long the end of a call waits for the disk before it gives the file up.
 const DISK_PATIENCE: Duration = Duration::from_secs(1);
-/// How much of the end a progress report shows.
+/// How much of the end of the output a progress report shows.
 const PROGRESS: Limits = Limits::new(20, 2_000);
 
-/// What a command has written so far.
+/// The output of a command so far.
 pub(super) struct Capture {
     output: Output,
-    /// From how many bytes on everything goes to a file.
+    /// How many bytes of output begin a spill file.
     spill_from: usize,
+    /// The cap of the spill file, in bytes.
     spill_bytes_max: u64,
+    /// The folder for the spill file; `None` where no outputs are kept.
     folder: Option<Arc<PathBuf>>,
+    /// The name of the call in the file's name.
     id: String,
+    /// How much of the output the model is given.
     limits: Limits,
-    /// Once there is too much to be shown.
+    /// The writer of the spill file, once there is more output than is shown.
     writer: Option<Writer>,
-    /// What the writer has not got yet.
+    /// The bytes that the writer has not taken yet.
     unwritten: Vec<u8>,
-    /// How much was there at the last progress report.
+    /// How many bytes there were at the last progress report.
     shown: usize,
 }
 
-/// The task that writes the file, and the way to it. It ends when nothing more can come, or with the first error; a file that
-/// nobody waits for then is removed again.
+/// The task that writes the spill file, and the channel to it. The task ends when no more bytes can come, or with the first error.
+/// A file that nothing waits for at that moment is removed again.
 struct Writer {
     pieces: mpsc::Sender<Vec<u8>>,
     file: JoinHandle<io::Result<Spill>>,
 }
 
-/// What a command wrote.
+/// The whole output of a command that has ended.
 pub(super) struct Captured {
     /// The part for the model, with the totals of the whole.
     pub(super) truncation: Truncation,
-    /// Where the whole is; an error where it could not be kept.
+    /// The spill file with the whole output, or why it could not be kept; `None` where none was needed.
     pub(super) spill: Option<Result<SpillFile, String>>,
     pub(super) output: Output,
 }
@@ -77,9 +85,9 @@ impl Capture {
         }
     }
 
-    /// Takes some output. Waits until the disk has what came before it; dropped meanwhile, nothing is lost.
+    /// Takes some output. Waits until the writer has taken the output before it. Dropping the future loses nothing.
     pub(super) async fn take(&mut self, stream: Stream, bytes: &[u8]) {
-        // The beginning is still in memory when the file is begun, because the file begins long before memory is full.
+        // The file begins long before memory is full, so the beginning of the output is still in memory then.
         let reaches = self.output.merged().total_bytes() + bytes.len() + HELD_BYTES_MAX > self.spill_from;
         let beginning = (reaches && self.writer.is_none()).then(|| self.output.merged().bytes().to_vec());
         let new = self.output.push(stream, bytes);
@@ -92,14 +100,14 @@ impl Capture {
         }
     }
 
-    /// Takes what is still written, for at most so long.
+    /// Takes the output that still comes, for at most `at_most`.
     pub(super) async fn drain(&mut self, process: &mut Process, at_most: Duration) {
         let until = Instant::now() + at_most;
-        // Looked at by ourselves: of a flood there is always more at hand, and what is at hand comes before a timeout.
+        // The loop looks at the clock itself: in a flood there is always an event ready, and a ready event comes before a timeout.
         while Instant::now() < until {
             match timeout_at(until, process.next()).await {
                 Ok(Event::Output(stream, bytes)) => {
-                    // What is not on the disk in time is in memory.
+                    // Output that the disk does not take in time stays in memory.
                     let _ = timeout_at(until, self.take(stream, &bytes)).await;
                 }
                 Ok(Event::Ended(_)) => {}
@@ -108,7 +116,7 @@ impl Capture {
         }
     }
 
-    /// Shows the end of the output to people, if there is more than last time.
+    /// Shows the end of the output to people, if more came since the last report.
     pub(super) fn show(&mut self, progress: &Progress) {
         let merged = self.output.merged();
         if merged.total_bytes() != self.shown {
@@ -146,17 +154,18 @@ impl Capture {
         self.unwritten = beginning;
     }
 
-    /// Gives the writer what it has not got yet, as soon as it takes more. What is cut off here is given to it the next time.
+    /// Gives the writer the bytes that it has not taken yet, as soon as it takes more. When this is dropped, the next call gives
+    /// them.
     async fn hand_over(&mut self) {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.unwritten.is_empty()) else { return };
         match writer.pieces.reserve().await {
             Ok(room) => room.send(std::mem::take(&mut self.unwritten)),
-            // It has failed, and says so at the end.
+            // The writer has failed, and reports its error at the end.
             Err(_) => self.unwritten.clear(),
         }
     }
 
-    /// Waits until all is in the file.
+    /// Waits until all output is in the file.
     async fn settle(&mut self) -> Option<Result<SpillFile, String>> {
         self.hand_over().await;
         let Writer { pieces, file } = self.writer.take()?;
@@ -166,7 +175,7 @@ impl Capture {
     }
 }
 
-/// Writes a spill file of all that comes.
+/// Writes all pieces that come to a spill file.
 async fn write_all(
     folder: Option<Arc<PathBuf>>,
     id: String,
@@ -181,7 +190,7 @@ async fn write_all(
     Ok(spill)
 }
 
-/// Does on a thread what may wait for the disk.
+/// Runs work that may wait for the disk on a blocking thread.
 async fn on_disk(work: impl FnOnce() -> io::Result<Spill> + Send + 'static) -> io::Result<Spill> {
     spawn_blocking(work).await.unwrap_or_else(|lost| Err(io::Error::other(lost)))
 }

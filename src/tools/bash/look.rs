@@ -1,8 +1,11 @@
-//! A look at the workspace before and after a command: which files it changed, made and deleted.
+//! Looks at the workspace before and after a command, and lists the files that the command changed, made and deleted.
 //!
-//! Files are told apart by what the system says of them (size, times in nanoseconds, inode, mode), not by their content. What
-//! git ignores is not looked at, nor what lies outside of the workspace. Both looks are bounded in files and in time; where a
-//! bound is reached that is said, and nothing is listed. What others change in the same moments is taken for the command's.
+//! A change is noticed by what the system says of a file (size, times in nanoseconds, inode, mode), not by its content. Files that
+//! git ignores and files outside of the workspace are not looked at. Both looks are bounded in files and in time. Where a bound is
+//! reached, nothing is listed and the record says why. A change that another program makes meanwhile counts as the command's.
+//!
+//! A change must not let a look hold up a command for longer than its bounds, nor fail the call; and the record must never claim to
+//! be whole when it is not: the reason goes to `unlisted` first, and a finished comparison replaces it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,7 +29,7 @@ use crate::{
 /// How much of a workspace is looked at before and after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookLimits {
-    /// How many files, at most. Where there are more, nothing is listed.
+    /// How many files are looked at. In a workspace with more files nothing is listed.
     pub files_max: usize,
     /// How long each of the two looks may take.
     pub time_max: Duration,
@@ -41,23 +44,23 @@ impl Default for LookLimits {
 /// How many files are listed, at most.
 const LISTED_MAX: usize = 1_000;
 
-/// Largest content of a changed file that is read and kept, in bytes, and how much of all of them.
+/// Largest content of a changed file that is read and kept, in bytes; and the most for all of them together.
 const CONTENT_BYTES_MAX: u64 = 1024 * 1024;
 const CONTENTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// How long a look that has run out of time is waited for, and what follows a look may take.
+/// How long the call waits beyond the time of a look, for a look that is late and for the comparison after it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How far the clock of the file system may be behind ours.
+/// How far the clock of the file system may be behind the clock of this process.
 const CLOCK_LAG: Duration = Duration::from_millis(50);
 
-/// What stands where nobody read or wrote a file before a command changed it.
+/// The record of an old content that no call had read or written before a command changed the file.
 const NOT_KNOWN: &str = "changed by bash, and its content before that is not known";
 
-/// Why nothing is listed of a call that was stopped before its command began.
+/// The reason in the record of a call that was stopped before its command began.
 const STOPPED: &str = "the call was stopped while its workspace was looked at";
 
-/// What stands in the result of a call that ended before its second look.
+/// The reason in the record of a call that ended before its second look.
 const CUT_OFF: &str = "the command was cut off, and nobody looked at what it had changed";
 
 /// The files of a workspace at one moment.
@@ -65,8 +68,9 @@ pub(super) struct Look {
     workspace: Workspace,
     limits: LookLimits,
     files: BTreeMap<PathBuf, FileInfo>,
+    /// When the look began.
     at: SystemTime,
-    /// What could not be looked at, for people.
+    /// The files and folders that could not be looked at, as a text for people.
     missed: Option<String>,
 }
 
@@ -84,7 +88,8 @@ pub(super) async fn before(limits: Option<LookLimits>, context: &ToolContext) ->
     }
 }
 
-/// Does what waits for the disk. One that does not answer holds up nobody for much longer than it may.
+/// Runs work that waits for the disk on a blocking thread. A disk that does not answer holds up the call for `time_max` and
+/// [`PATIENCE`] at most.
 async fn on_a_thread<T: Send + 'static>(
     time_max: Duration,
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
@@ -95,7 +100,7 @@ async fn on_a_thread<T: Send + 'static>(
     }
 }
 
-/// The look after a command, and what follows from both. It is said in the call's log.
+/// The look after a command. Compares both looks and reports the changes in the call's log.
 pub(super) async fn after(before: Result<Look, String>, files: &Files, context: &ToolContext) {
     let (folder, _) = context.changes.place().unzip();
     let (vault, files) = (files.vaults.at(folder.flatten()), files.clone());
@@ -105,7 +110,7 @@ pub(super) async fn after(before: Result<Look, String>, files: &Files, context: 
         Ok(before) => {
             let time_max = before.limits.time_max;
             let compare = move || {
-                // The command is over, so a call that was stopped is looked at too.
+                // The command is over, so this look is made for a stopped call too.
                 let after = look(&root, before.limits, &|| false)?;
                 Ok(Comparison { before, after, vault, files, session, contents: 0 }.changes())
             };
@@ -115,7 +120,7 @@ pub(super) async fn after(before: Result<Look, String>, files: &Files, context: 
     context.changes.put(changes.unwrap_or_else(Changes::unlisted));
 }
 
-/// Looks at all files of a workspace, or says why that was not possible.
+/// Looks at all files of a workspace; the error says why that was not possible.
 fn look(root: &Path, limits: LookLimits, stop: &dyn Fn() -> bool) -> Result<Look, String> {
     let (at, started) = (SystemTime::now(), Instant::now());
     let is_late = || started.elapsed() > limits.time_max;
@@ -131,7 +136,7 @@ fn look(root: &Path, limits: LookLimits, stop: &dyn Fn() -> bool) -> Result<Look
         if too_many {
             return Step::Stop;
         }
-        // What is gone by now was not there.
+        // A file that is gone by now counts as one that was not there.
         if let Ok(info) = entry.dir.info(entry.name) {
             files.insert(entry.path.to_owned(), info);
         }
@@ -158,7 +163,7 @@ struct Comparison {
     vault: Vault,
     files: Files,
     session: SessionId,
-    /// How much was read of changed files.
+    /// How many bytes of changed files were read.
     contents: u64,
 }
 
@@ -170,13 +175,13 @@ impl Comparison {
             (Some(was), Some(now)) => differs(was, now),
             _ => true,
         });
-        // Where a file went that is not where it was: it has kept its content.
+        // New files by their identity: a file that was moved has kept its content under the new path.
         let mut moved: HashMap<(u64, u64), FileImage> = HashMap::new();
         let mut listed: Vec<(Option<FileInfo>, FileChange)> = Vec::new();
         for path in &paths {
             let Some(place) = self.after.workspace.beneath(path) else { continue };
             let was = self.before.files.get(path).copied();
-            // What is not there is ignored now, or really gone.
+            // A file that the second look did not show is ignored by git now, or gone.
             let looked_at = self.after.files.get(path).copied();
             let now = looked_at.or_else(|| self.after.workspace.link_info(&place).ok());
             if was.zip(now).is_some_and(|(was, now)| !differs(&was, &now)) {
@@ -187,7 +192,7 @@ impl Comparison {
                 unlisted = Some(unlisted.map_or(more.clone(), |other| format!("{other}; {more}")));
                 break;
             }
-            // Before the look at what is there now, which takes its place in the memory.
+            // The old content is looked up first, because the look at the new content takes its place in the memory.
             let known = was.map(|was| self.before(&place, &was));
             let now_is = now.map_or(FileState::Absent, |now| self.after(&place, &now));
             let was_is = match (was.zip(known), now) {
@@ -215,7 +220,7 @@ impl Comparison {
         Changes { files: listed.into_iter().map(|(_, change)| change).collect(), unlisted }
     }
 
-    /// What a file is now. Small ones are read and kept, so that the next change finds them known.
+    /// The state of a file now. A small file is read and kept, so that its content is known at the next change.
     fn after(&mut self, place: &WorkspacePath, now: &FileInfo) -> FileState {
         if now.kind != FileKind::File {
             return FileState::Unknown(format!("it is a {}", now.kind));
@@ -244,7 +249,7 @@ impl Comparison {
         }
     }
 
-    /// What a file was: known where it is known in that very state.
+    /// The state of a file before the command. Its content is known where a call had read or written it in that very state.
     fn before(&self, place: &WorkspacePath, was: &FileInfo) -> FileState {
         if was.kind != FileKind::File {
             return FileState::Unknown(format!("it was a {}", was.kind));
@@ -254,7 +259,7 @@ impl Comparison {
     }
 }
 
-/// What a file was, where it is known by what it is: nothing but its mode was changed, as far as its times tell.
+/// The old state of a file with the new content, where only the mode was changed, as far as the file's times tell.
 fn with_content(was_is: FileState, was: &FileInfo, now: Option<&FileInfo>, now_is: &FileState) -> FileState {
     match (&was_is, now, now_is) {
         (FileState::Unknown(_), Some(now), FileState::File(image))
@@ -267,7 +272,7 @@ fn with_content(was_is: FileState, was: &FileInfo, now: Option<&FileInfo>, now_i
 }
 
 fn differs(was: &FileInfo, now: &FileInfo) -> bool {
-    // Another name for a file, or one less, changes one of its times and nothing else.
+    // A new or a removed hard link changes the `ctime` of a file and nothing else.
     let only_links = was.links != now.links && same_content(was, now) && was.mode == now.mode;
     (was.version != now.version || was.mode != now.mode) && !only_links
 }
@@ -277,7 +282,7 @@ fn same_content(was: &FileInfo, now: &FileInfo) -> bool {
     key(was) == key(now)
 }
 
-/// Whether nothing of a file changed but its times.
+/// Whether a file has the same content and mode, so that at most its times changed.
 fn is_same(was: &FileState, now: &FileState) -> bool {
     match (was, now) {
         (FileState::File(was), FileState::File(now)) => {

@@ -1,4 +1,8 @@
-//! What the model and the host are told of a command that ran. Pure.
+//! Makes the result of a command that ran: the text for the model, and the details for the host.
+//!
+//! The text says how the command ended, what of the output is missing and where the whole is, and which processes could not be
+//! killed. Only an abort is an error; a non-zero exit, a signal and a timeout are results (FT-11). The fields of the details are
+//! read by hosts and stand on tapes, so a change may add one and must not rename one. The code is pure.
 
 use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
@@ -87,7 +91,8 @@ fn text(run: &Run<'_>, captured: &Captured) -> String {
     if paragraphs.is_empty() { "(no output)".to_owned() } else { paragraphs.join("\n\n") }
 }
 
-/// What is missing, how much there was, and where the whole is. It stands before the output, where the gap is.
+/// The notice about a cut output: what is missing, how much there was, and where the whole is. It stands before the output, where
+/// the gap is.
 fn notice(captured: &Captured) -> Option<String> {
     let cut = &captured.truncation;
     if !cut.truncated {
@@ -115,7 +120,7 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
     };
     let spill = captured.spill.as_ref();
     let file = spill.and_then(|spill| spill.as_ref().ok());
-    // Where they share a pipe nobody can tell them apart.
+    // Streams that share a pipe cannot be told apart.
     let stream = |stream| (run.streams == Streams::Apart).then(|| captured.output.stream(stream));
     let text = |of| stream(of).map(Rolling::text);
     let bytes = |of| stream(of).map(Rolling::total_bytes);
@@ -150,7 +155,7 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
 }
 
 fn signal_name(number: i32) -> Option<String> {
-    // What the standard library says of such an end: `signal: 9 (SIGKILL)`.
+    // The standard library shows such a status as `signal: 9 (SIGKILL)`.
     let shown = (1..=64).contains(&number).then(|| ExitStatus::from_raw(number).to_string())?;
     shown.split(['(', ')']).find(|word| word.starts_with("SIG")).map(str::to_owned)
 }

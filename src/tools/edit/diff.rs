@@ -1,4 +1,7 @@
-//! What an edit changed, as a unified diff with four lines of context (F-19).
+//! Shows what an edit changed, as a unified diff with four lines of context (F-19).
+//!
+//! The diff is for people and is kept on the tape. It is bounded in size and in the time that the search takes, and bytes that are
+//! no text are replaced, so it may be cut or coarse: no code may apply it or restore a file from it. The code touches no disk.
 
 use std::{
     fmt::{self, Write as _},
@@ -11,13 +14,13 @@ use similar::{DiffTag, TextDiff};
 /// Lines shown around each change.
 const CONTEXT: usize = 4;
 
-/// Longest diff in bytes. It is kept on the tape and shown to people; a larger one helps neither.
+/// Longest diff in bytes. A diff is kept on the tape and shown to people; a longer one helps neither.
 const DIFF_BYTES_MAX: usize = 51_200;
 
-/// How long to look for the smallest diff before a coarser one will do.
+/// How long to search for the smallest diff before a coarser one is taken.
 const SEARCH_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// A change of one file, for people.
+/// The change of one file, for people.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(in crate::tools) struct Diff {
     /// The hunks, without a file header. Bytes that are no text are shown as U+FFFD.
@@ -39,7 +42,7 @@ pub(in crate::tools) fn unified(old: &[u8], new: &[u8]) -> Diff {
     Diff { content: text.0, first_changed_line: first.map_or(1, |op| op.new_range().start + 1) }
 }
 
-/// A text that takes [`DIFF_BYTES_MAX`] and no more.
+/// A text that takes [`DIFF_BYTES_MAX`] bytes and no more.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {

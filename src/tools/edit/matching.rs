@@ -1,8 +1,9 @@
-//! Where an old text stands in a file, and what the file is once a new text stands there (FT-14 to FT-16).
+//! Finds an old text in a file, and replaces it with a new one (FT-14 to FT-16).
 //!
-//! An exact match wins and is counted exactly; the folded comparison is tried only where there is none. Either way the answer
-//! is a range of the file's own bytes, and [`replace`] changes those and no other: line endings, a BOM, and bytes that are no
-//! text stay as they are everywhere else.
+//! An exact match wins. The folded comparison is tried only where there is no exact match. Either way the answer is ranges of the
+//! file's own bytes, and [`replace`] changes these bytes and no others: line endings, a BOM, and bytes that are no text stay as
+//! they are everywhere else. A change must keep this, and must keep the number of matches exact, because an edit of several
+//! matches is refused. The code is pure.
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ pub(super) struct Matches {
     pub(super) fuzzy: bool,
 }
 
-/// Finds each place where `old` stands, exactly or else folded.
+/// Finds each place where `old` stands: exactly, or folded where there is no exact match.
 pub(super) fn find(file: &[u8], old: &str) -> Matches {
     let old = line_feeds(old);
     let view = View::with_line_feeds(file);
@@ -35,7 +36,7 @@ fn find_folded(file: &[u8], old: &str) -> Vec<Range<usize>> {
         return Vec::new();
     }
     let view = View::folded(file);
-    // Blanks that were dropped at the very end of the old text say that the line ends there.
+    // Blanks at the very end of the old text, which folding drops, mean that the line ends there.
     let ends_line = !old.ends_with('\n') && old.trim_end().len() < old.len();
     let mut regions = places(&view, needle, |end| !ends_line || matches!(view.text().get(end), None | Some(b'\n')));
     if ends_line {
@@ -46,7 +47,7 @@ fn find_folded(file: &[u8], old: &str) -> Vec<Range<usize>> {
     regions
 }
 
-/// Every place of a needle in a view where it leads back to whole pieces of the file.
+/// Every place of `needle` in a view that leads back to whole pieces of the file, and whose end passes `fits`.
 fn places(view: &View, needle: &[u8], fits: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let finder = memchr::memmem::Finder::new(needle);
     let (text, mut from, mut regions) = (view.text(), 0, Vec::new());
@@ -63,7 +64,7 @@ fn places(view: &View, needle: &[u8], fits: impl Fn(usize) -> bool) -> Vec<Range
     regions
 }
 
-/// Where the line's own bytes end, without its line ending.
+/// The end of the line that `from` is in, without its line ending.
 fn line_end(file: &[u8], from: usize) -> usize {
     match memchr::memchr(b'\n', &file[from..]) {
         None => file.len(),
@@ -73,7 +74,7 @@ fn line_end(file: &[u8], from: usize) -> usize {
     }
 }
 
-/// The file with a new text in each of the regions. Its lines take the endings of the lines that they replace.
+/// The file with a new text in each of the regions. The new lines take the endings of the lines that they replace.
 pub(super) fn replace(file: &[u8], regions: &[Range<usize>], new: &str) -> Vec<u8> {
     let new = line_feeds(new);
     let mut out = Vec::with_capacity(file.len() + regions.len() * new.len());
@@ -117,12 +118,12 @@ fn ending_near(file: &[u8], region: &Range<usize>) -> &'static [u8] {
     near.map_or(b"\n", |at| ending_at(file, at))
 }
 
-/// Which ending the line feed at `at` belongs to.
+/// The line ending that the line feed at `at` belongs to: CRLF or LF.
 pub(super) fn ending_at(bytes: &[u8], at: usize) -> &'static [u8] {
     if at > 0 && bytes[at - 1] == b'\r' { b"\r\n" } else { b"\n" }
 }
 
-/// A text from the model as it is compared: LF line ends, and no BOM, which belongs to the file.
+/// A text from the model as it is compared: with LF line endings, and without a BOM, which belongs to the file.
 pub(super) fn line_feeds(text: &str) -> String {
     text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n")
 }

@@ -1,15 +1,18 @@
-//! What the model may have meant when its old text stands nowhere in the file (F-16).
+//! Finds the lines that a model may have meant when its old text stands nowhere in the file (F-16).
+//!
+//! The lines are words for an error message and are never edited: a change must not turn a likeness into a match. Lines, characters
+//! and candidates are bounded, so that a large file does not hold up the answer. The code is pure.
 
 /// How many lines are offered.
 const CANDIDATES_MAX: usize = 3;
 
-/// How alike a line must be to be offered, in percent of shared pairs of characters.
+/// How alike a line must be to be offered: the percentage of shared pairs of characters.
 const ALIKE_PERCENT_MIN: usize = 60;
 
 /// How much of a line is compared and shown, in characters.
 const LINE_CHARS_MAX: usize = 200;
 
-/// How many lines are looked at. Past that an answer would come too late to help.
+/// How many lines are compared. With more lines the answer would come too late to help.
 const LINES_MAX: usize = 50_000;
 
 /// A line of the file that is like the old text.
@@ -44,11 +47,11 @@ pub(super) fn candidates(file: &[u8], old: &str) -> Vec<Candidate> {
     best.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// How much two lines have in common: the share of their pairs of letters that both have (Dice), without regard to case and
-/// blanks. Both sorted.
+/// How alike two lines are: the percentage of their pairs of letters that both have (Dice), without regard to case and blanks. Both
+/// lists must be sorted.
 fn alike_percent(one: &[(char, char)], other: &[(char, char)]) -> usize {
     let all = one.len() + other.len();
-    // Nothing shared can make up for such a difference in length.
+    // The lengths differ so much that no shared pairs could reach the minimum.
     if 200 * one.len().min(other.len()) < ALIKE_PERCENT_MIN * all {
         return 0;
     }

@@ -1,8 +1,11 @@
-//! Applying a unified diff to a file (mode `diff` of the edit tool).
+//! Applies a unified diff to the content of a file (mode `diff` of the edit tool).
 //!
-//! A diff from a model often has wrong line numbers and counts, so its numbers are only a hint: every context line and every
-//! removed line is compared with the file, and a hunk goes where they stand. Where they stand nowhere, or at several places
-//! of which none is the one that the header names, the whole diff is refused and the file stays as it is.
+//! A diff from a model often has wrong line numbers and counts, so these numbers are only a hint. Every context line and every
+//! removed line is compared with the file, and a hunk goes where all of them stand. Where they stand nowhere, or at several places
+//! none of which the header names, the whole diff is refused.
+//!
+//! A change must never apply a part of a diff, and must never guess between two places. Line endings, a BOM and the last line's
+//! missing newline stay as they are in the file unless the diff changes them. The code is pure.
 
 use std::ops::Range;
 
@@ -27,7 +30,7 @@ pub(super) enum PatchError {
     Ambiguous { hunk: usize, at: String },
 }
 
-/// One hunk as it was written.
+/// One hunk of the diff.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hunk {
     /// The line of the old file that the header names; `None` where it names none.
@@ -39,7 +42,7 @@ struct Hunk {
 struct Line {
     kind: Kind,
     text: String,
-    /// The diff says that the file ends right after this line.
+    /// Whether the file ends right after this line, without a newline, as the diff says.
     last: bool,
 }
 
@@ -70,7 +73,7 @@ pub(super) fn apply(file: &[u8], diff: &str) -> Result<(Vec<u8>, usize), PatchEr
 fn parse(diff: &str) -> Result<Vec<Hunk>, PatchError> {
     let mut hunks: Vec<Hunk> = Vec::new();
     let mut given = diff.lines().enumerate().peekable();
-    // What the header of the current hunk says is still to come: old lines, new lines.
+    // How many old and new lines are still to come, by the header of the current hunk.
     let mut due = (0, 0);
     let mut file_headers = 0;
     while let Some((index, line)) = given.next() {
@@ -89,7 +92,7 @@ fn parse(diff: &str) -> Result<Vec<Hunk>, PatchError> {
             due = counts;
             continue;
         }
-        // Before the first hunk stand names, modes and hashes.
+        // The lines before the first hunk are names, modes and hashes.
         let Some(hunk) = hunks.last_mut() else { continue };
         if !in_hunk && line.starts_with("diff --git ") {
             return Err(PatchError::SeveralFiles);
@@ -118,7 +121,7 @@ fn parse(diff: &str) -> Result<Vec<Hunk>, PatchError> {
     if hunks.is_empty() { Err(PatchError::NoHunk) } else { Ok(hunks) }
 }
 
-/// Reads `@@ -10,4 +10,5 @@`: the old start, and both counts. A header without numbers is one too.
+/// Reads `@@ -10,4 +10,5 @@`: the old start, and both counts. A header without numbers is a header too.
 fn header(line: &str) -> Option<(Option<usize>, (usize, usize))> {
     let rest = line.strip_prefix("@@")?;
     let mut ranges = rest.split("@@").next().unwrap_or("").split_whitespace();
@@ -135,11 +138,11 @@ fn numbers(range: &str) -> Option<(usize, usize)> {
     }
 }
 
-/// Which lines of the file a hunk replaces. It cannot begin before `from`, where the hunk before it ended.
+/// The lines of the file that a hunk replaces. A hunk cannot begin before `from`, the end of the hunk before it.
 fn find(hunk: &Hunk, number: usize, old: &[&[u8]], from: usize) -> Result<Range<usize>, PatchError> {
     let wanted: Vec<&Line> = hunk.lines.iter().filter(|line| line.kind != Kind::Added).collect();
     if wanted.is_empty() {
-        // A pure insertion names the line that it comes after, 0 for the top.
+        // The header of a pure insertion names the line before it, and 0 for the top of the file.
         let at = hunk.start.filter(|&at| at >= from && at <= old.len());
         let at = at.ok_or_else(|| PatchError::NoMatch { hunk: number, place: place_of(hunk) })?;
         return Ok(at..at);
@@ -192,7 +195,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-/// The ending of the first line at or after a place that has one.
+/// The line ending of the first line at or after a place that has one; LF where none has.
 fn ending_after(old: &[&[u8]], place: &Range<usize>) -> &'static [u8] {
     let after = old[place.start..].iter().find(|line| line.ends_with(b"\n"));
     after.map_or(b"\n", |line| ending_at(line, line.len() - 1))
@@ -202,10 +205,11 @@ fn ending_after(old: &[&[u8]], place: &Range<usize>) -> &'static [u8] {
 #[derive(Default)]
 struct Out {
     content: Vec<u8>,
-    /// The ending of the line before; new lines that replace none take it.
+    /// The ending of the line before. New lines that replace no line take it.
     ending: Option<&'static [u8]>,
-    /// What the file's last line must be: with or without an ending; as it was where the diff does not say.
+    /// Whether the new last line must have no newline; `None` where the diff does not say, and it stays as it was.
     ends_open: Option<bool>,
+    /// Whether the old line that was taken last had no newline.
     was_open: bool,
 }
 
@@ -223,7 +227,7 @@ impl Out {
 
     fn hunk(&mut self, hunk: &Hunk, old: &[&[u8]], default: &'static [u8]) {
         let mut old = old.iter();
-        // Endings of removed lines, for the lines that come in their place.
+        // The endings of removed lines, for the new lines that come in their place.
         let mut removed: std::collections::VecDeque<&'static [u8]> = std::collections::VecDeque::new();
         let mut bom: &[u8] = b"";
         for line in &hunk.lines {
@@ -232,7 +236,7 @@ impl Out {
                 self.ending = Some(ending);
                 let text = line.text.strip_suffix('\r').unwrap_or(&line.text);
                 self.push(&[std::mem::take(&mut bom), text.as_bytes(), ending].concat(), ending);
-                // What `-last` with the marker said holds for the lines that come in its place.
+                // A marker behind `-last` also holds for the new lines that come in the place of that line.
                 self.ends_open = if line.last { Some(true) } else { self.ends_open.filter(|open| !open) };
                 continue;
             }
@@ -257,7 +261,7 @@ impl Out {
         self.content.extend_from_slice(rest);
     }
 
-    /// Appends a line. The one before it gets an ending if it had none.
+    /// Appends a line. The line before it gets an ending if it had none.
     fn push(&mut self, line: &[u8], ending: &[u8]) {
         if !self.content.is_empty() && !self.content.ends_with(b"\n") && self.content != b"\xef\xbb\xbf" {
             self.content.extend_from_slice(ending);

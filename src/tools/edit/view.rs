@@ -1,8 +1,9 @@
-//! A text made from a file, with the way back to the file's bytes.
+//! A changed copy of a file's text, with the way back from each place in the copy to the file's bytes.
 //!
-//! Matching works on a changed copy (line endings made equal, or quotes and spaces folded); replacing works on the bytes that
-//! are in the file. A [`View`] is the copy together with where each piece of it came from. A place in the copy that is inside
-//! of something that was changed (half of a ligature) leads nowhere, so no match can begin or end there.
+//! Matching works on the copy, in which line endings are made equal, or quotes and spaces are folded. Replacing works on the bytes
+//! of the file. A [`View`] is the copy together with the origin of each piece of it.
+//! A change must keep one rule: a place inside a changed piece (half of a ligature) has no origin, so that no match begins or ends
+//! there and an edit never cuts a character in two. Bytes that are no text stay as they are. The code is pure.
 
 use std::ops::Range;
 
@@ -15,11 +16,13 @@ pub(super) struct View {
     pieces: Vec<Piece>,
 }
 
-/// A run of the copy: either the same bytes as in the original, or something that stands for a stretch of it.
+/// A run of the copy: either the same bytes as in the original, or a replacement for a stretch of the original.
 struct Piece {
+    /// Where the piece begins in the copy, in bytes.
     at: usize,
+    /// Where the piece, or the stretch that it replaces, begins in the original, in bytes.
     origin: usize,
-    /// Where the stretch ends that this piece stands for; `None` where the bytes were copied.
+    /// Where the stretch ends that this piece replaces; `None` for bytes that were copied.
     stands_for: Option<usize>,
 }
 
@@ -60,7 +63,7 @@ impl View {
         &self.text
     }
 
-    /// Which bytes of the original a stretch of the copy stands for; `None` where it cuts something in two.
+    /// The bytes of the original that a stretch of the copy stands for; `None` for a stretch that cuts a replacement in two.
     pub(super) fn origin(&self, range: Range<usize>) -> Option<Range<usize>> {
         if range.is_empty() {
             return None;
@@ -128,7 +131,7 @@ impl View {
     }
 }
 
-/// How long a line is without the blanks at its end.
+/// The length of a line without the blanks at its end, in bytes.
 fn without_trailing_blanks(line: &[u8]) -> usize {
     let Some(tail) = line.utf8_chunks().last() else { return 0 };
     if !tail.invalid().is_empty() {
@@ -137,7 +140,7 @@ fn without_trailing_blanks(line: &[u8]) -> usize {
     line.len() - (tail.valid().len() - tail.valid().trim_end().len())
 }
 
-/// Cuts a text into runs of plain ASCII and single characters with all that combines with them.
+/// Cuts a text into runs of plain ASCII, and single characters with all marks that combine with them.
 struct Segments<'a>(&'a str);
 
 impl<'a> Iterator for Segments<'a> {
@@ -165,7 +168,7 @@ fn combines(c: char) -> bool {
     matches!(c, '\u{1160}'..='\u{11ff}') || (!c.is_ascii() && CanonicalCombiningClassMapBorrowed::new().get_u8(c) != 0)
 }
 
-/// The plain form of a segment; `None` where it is that already and may be matched in part.
+/// The plain form of a segment; `None` for a segment that is plain already and may be matched in part.
 fn fold(segment: &str) -> Option<String> {
     if segment.is_ascii() {
         return None;

@@ -1,11 +1,14 @@
-//! Text without overlong lines, so that a search needs no more memory than one line may take.
+//! Cuts overlong lines out of a stream of text, so that a search needs no more memory than one line may take.
+//!
+//! The part of a line past [`LINE_BYTES_MAX`] is dropped and therefore not searched. A change must keep every line feed, because
+//! the search counts them as line numbers, and must not return 0 bytes before the end, because a reader takes that for the end.
 
 use std::io::{self, Read};
 
 /// How much of a line is searched, in bytes.
 pub(super) const LINE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Passes a text on, and drops what a line has past [`LINE_BYTES_MAX`]. The number of lines stays the same.
+/// Passes a text on without the part of each line past [`LINE_BYTES_MAX`]. The number of lines stays the same.
 pub(super) struct LongLines<R> {
     from: R,
     /// How long the current line is so far.
@@ -26,7 +29,7 @@ impl<R: Read> Read for LongLines<R> {
                 return Ok(0);
             }
             let kept = self.keep(&mut out[..read]);
-            // Nothing at all would say that the text ends here.
+            // 0 bytes would say that the text ends here.
             if kept > 0 {
                 return Ok(kept);
             }
@@ -35,7 +38,7 @@ impl<R: Read> Read for LongLines<R> {
 }
 
 impl<R> LongLines<R> {
-    /// Moves what is kept to the front, and says how much it is.
+    /// Moves the bytes that are kept to the front, and returns how many they are.
     fn keep(&mut self, bytes: &mut [u8]) -> usize {
         let (mut kept, mut at) = (0, 0);
         while at < bytes.len() {

@@ -1,4 +1,8 @@
-//! What a search has found so far, within the limits of what a model is given.
+//! The output of a search while it grows, within the limits of what a model is given.
+//!
+//! The text never exceeds `BYTES_MAX`, and the search ends when a limit is reached ([`Full`]), so memory is bounded. The matches of
+//! one file stand together. A line around a match is shown only together with its match, and a change must keep that. The names and
+//! doc comments of [`Mode`] are part of the schema that a model is told.
 
 use std::{cell::OnceCell, collections::VecDeque, io, path::Path};
 
@@ -43,9 +47,9 @@ struct Shown {
 /// Which limit ended the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// As many matches (or files) as were asked for, and there is more.
+    /// There are more matches (or files) than were asked for.
     Matches,
-    /// The output is as long as it may be.
+    /// The output has as many bytes as it may have.
     Bytes,
 }
 
@@ -83,7 +87,7 @@ impl Output {
         FileSink { output: self, path, numbered: OnceCell::new(), matches: 0, waiting: VecDeque::new(), begins_group }
     }
 
-    /// What is counted against the limit.
+    /// The word for the things that are counted against the limit.
     pub(super) fn counted(&self) -> &'static str {
         if self.mode == Mode::Content { "matches" } else { "files" }
     }
@@ -99,7 +103,7 @@ impl Output {
         true
     }
 
-    /// Whether one more may be added.
+    /// Whether one more match (or file) may be added.
     fn has_room(&mut self) -> bool {
         if self.total == self.limit {
             self.full = Some(Full::Matches);
@@ -115,14 +119,14 @@ pub(super) struct FileSink<'a> {
     /// The file's name as it stands before a line number. Most files have no match, and no need of it.
     numbered: OnceCell<String>,
     matches: u64,
-    /// Lines before a match that has not come yet: at most as many as are asked for.
+    /// Lines that wait for the match behind them: at most as many as were asked for.
     waiting: VecDeque<Shown>,
     /// Whether a separator is due before the next line.
     begins_group: bool,
 }
 
 impl FileSink<'_> {
-    /// Says what is known of the file as a whole, after its last line.
+    /// Adds the one line of the file in the modes that show a line for each file. Call it after the file's last line.
     pub(super) fn close(self) {
         // Matching lines were counted as they came.
         let line = match self.output.mode {
@@ -145,7 +149,7 @@ impl FileSink<'_> {
         Shown { text, line: line.content, is_cut: line.truncated }
     }
 
-    /// Shows a line, and before it what waits. Of that the first lines go where there is not room for all of it.
+    /// Shows a line, and before it the lines that wait. The first of those are dropped where there is not room for all.
     fn show(&mut self, last: &Shown) -> bool {
         let group = if std::mem::take(&mut self.begins_group) { "--\n" } else { "" };
         let mut needed: usize = group.len() + last.text.len() + 1;
@@ -154,7 +158,7 @@ impl FileSink<'_> {
             let Some(line) = self.waiting.pop_front() else { break };
             needed -= line.text.len() + 1;
         }
-        // One piece, so that no part of it stands before nothing.
+        // All lines are added as one piece, so that no waiting line is shown without its match.
         let mut piece = group.to_owned();
         for line in self.waiting.drain(..) {
             self.output.lines_cut |= line.is_cut;

@@ -1,7 +1,8 @@
-//! A page of numbered lines out of a stream of text, however long the stream is.
+//! Reads a page of numbered lines out of a stream of text, however long the stream is.
 //!
-//! Only what is shown is kept: a line past 2,000 characters is counted and not stored, lines before the page are skipped by
-//! looking for line feeds, and lines after it are counted for the totals, up to a limit.
+//! Only the lines of the page are kept, so memory is bounded whatever the stream holds, and a change must keep it so. Of a line
+//! longer than 2,000 characters the rest is counted and not stored. Lines before the page are skipped by looking for line feeds.
+//! Lines after the page are counted for the totals, up to a limit; beyond that limit the total is a lower bound.
 
 use std::io::{self, Read};
 
@@ -10,7 +11,7 @@ use crate::tool::truncate::{BYTES_MAX, LINES_MAX};
 /// Longest line that is shown whole, in characters (FT-6).
 pub(in crate::tools) const LINE_CHARS_MAX: usize = 2_000;
 
-/// How many bytes of a line are kept: enough for the characters that are shown, whatever they are.
+/// How many bytes of a line are kept: enough for the characters that are shown, however many bytes each takes.
 const LINE_BYTES_KEPT: usize = LINE_CHARS_MAX * 4 + 3;
 
 const CHUNK_BYTES: usize = 65_536;
@@ -18,20 +19,20 @@ const CHUNK_BYTES: usize = 65_536;
 /// Why a page ends before the file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CutBy {
-    /// As many lines as were asked for.
+    /// The page has as many lines as were asked for.
     Lines,
-    /// The output is as long as it may be.
+    /// The page has as many bytes as it may have.
     Bytes,
-    /// A line goes on for so long that what follows it is out of reach.
+    /// A line is so long that the lines behind it are out of reach.
     LongLine,
 }
 
 /// How many lines a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Total {
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(usize),
-    /// At least so many; the file was not read to its end.
+    /// At least this many; the file was not read to its end.
     AtLeast(usize),
 }
 
@@ -53,12 +54,12 @@ pub(super) struct Page {
     pub(super) nuls: usize,
     /// How many lines were cut because they are too long.
     pub(super) long_lines: usize,
-    /// The first of them: its number, and how many of its bytes are shown.
+    /// The first line that was cut: its number, and how many of its bytes are shown.
     pub(super) first_long: Option<(usize, usize)>,
 }
 
-/// Reads the page that begins at line `first` (from 1) and has at most `limit` lines, and goes on for about `scan_ahead`
-/// bytes past what it shows, to count.
+/// Reads the page that begins at line `first` (from 1) and has at most `limit` lines. Then it reads about `scan_ahead` more bytes
+/// to count lines.
 pub(super) fn page(mut from: impl Read, first: usize, limit: usize, scan_ahead: usize) -> io::Result<Page> {
     let mut maker = Maker::new(first, limit.min(LINES_MAX));
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -86,7 +87,7 @@ struct Maker {
     /// How many lines have ended.
     ended: usize,
     line: Line,
-    /// How many bytes were read that are not shown, from the beginning of the page on.
+    /// How many bytes were read and are not shown, counted from the beginning of the page.
     ahead: usize,
 }
 
@@ -133,7 +134,7 @@ impl Maker {
         self.line.kept.extend_from_slice(kept);
         if wanted {
             self.ahead += part.len() - kept.len();
-            // Bytes that go on with a character do not begin one.
+            // The continuation bytes of a character are not counted.
             self.line.chars += part.iter().filter(|byte| !matches!(byte, 0x80..=0xbf)).count();
         }
         self.line.bytes += part.len();
@@ -189,13 +190,13 @@ impl Maker {
     }
 }
 
-/// What is shown of a line.
+/// A line as it is shown.
 struct Shown {
     text: String,
-    /// How many places of it are no UTF-8.
+    /// How many places of it are not UTF-8.
     invalid: usize,
     nuls: usize,
-    /// How many of its bytes are shown, where that is not all.
+    /// How many of its bytes are shown; `None` where all are.
     cut_after: Option<usize>,
 }
 
