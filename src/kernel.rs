@@ -10,9 +10,10 @@
 //! (`actor/session.rs`): what is to stop, at once, and what is answered, once the entries are written. Then the shell begins what
 //! the state says is due.
 //!
-//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task. Each
-//! is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
-//! none of its tickets is; a task is the session's, and outlives the turn it was begun in. Recovery is one rule per kind of ticket (`recover.rs`).
+//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task.
+//! Each is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
+//! none of its tickets is; a task is the session's, and outlives the turn it was begun in. Recovery is one rule per kind of ticket
+//! (`recover.rs`).
 //!
 //! | file | what it decides |
 //! |---|---|

@@ -163,8 +163,8 @@ fn window_of(draft: &Draft<'_>, model: &ModelRef) -> Window {
     }
 }
 
-/// Where the conversation is cut: what is to be kept stays. Where a provider refused the request it is half of what fits at most, and where that
-/// cuts nothing off, the newest item alone.
+/// Where the conversation is cut: what is to be kept stays. Where a provider refused the request it is half of what fits at most,
+/// and where that cuts nothing off, the newest item alone.
 fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
     let (window, _) = fullness(draft);
     let (history, context) = (&draft.state.history, &draft.state.context);

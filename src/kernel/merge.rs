@@ -2,9 +2,9 @@
 //!
 //! One entry on the target's tape does it, and carries messages, answers, calls with their results, and the fork's own summaries.
 //! It stands behind everything that the target said since. The fork is read and not changed. Messages that were merged
-//! before are not merged again, and messages that the fork undid are not merged at all. A fork that was made under the id of one that is
-//! deleted is another fork ([`ForkMade`]). A conversation that becomes too long is made
-//! smaller before its next step, as ever.
+//! before are not merged again, and messages that the fork undid are not merged at all. A fork that was made under the id of one
+//! that is deleted is another fork ([`ForkMade`]). A conversation that becomes too long is made smaller before its next step, as
+//! ever.
 //!
 //! What the fork used counts here once: each entry carries what it used since the one before, also where that one was taken
 //! back, for what is used stays used.

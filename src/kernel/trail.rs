@@ -349,8 +349,8 @@ fn parting(jumps: &BTreeMap<Seq, Seq>, to: Seq) -> Seq {
 mod tests {
     use super::*;
 
-    /// BRANCHSUM-003: of two branches that go on from entry 3, the deepest common ancestor is that entry and none before it; a branch
-    /// that begins further down moves it there; and what nobody went back from has it in itself.
+    /// BRANCHSUM-003: of two branches that go on from entry 3, the deepest common ancestor is that entry and none before it; a
+    /// branch that begins further down moves it there; and what nobody went back from has it in itself.
     #[test]
     fn branchsum_003_two_branches_part_at_their_deepest_common_ancestor() {
         let second = BTreeMap::from([(Seq(7), Seq(3))]);

@@ -13,7 +13,8 @@ use crate::{
 
 impl State {
     /// From here on it is the state of the fork. Its history, settings and context are what they were; what was open (the turn,
-    /// calls, messages that wait, tasks, standing grants) stays with the parent, and its counters begin anew. Its limits are what was left of them (decision 0011).
+    /// calls, messages that wait, tasks, standing grants) stays with the parent, and its counters begin anew. Its limits are what
+    /// was left of them (decision 0011).
     pub(super) fn fork(&mut self, forked: &Forked) {
         // While what is open is still there: what is held for it is not left.
         self.leave_what_is_left();

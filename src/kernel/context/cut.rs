@@ -149,8 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// Promise 2, BDD-COMPACT-015, 017: whatever the conversation and the limit, no result is parted from its call, the newest item stays, and
-        /// what must not be cut off is not.
+        /// Promise 2, BDD-COMPACT-015, 017: whatever the conversation and the limit, no result is parted from its call, the newest
+        /// item stays, and what must not be cut off is not.
         #[test]
         fn no_cut_parts_a_result_from_its_call(shape in "[uac]{0,24}", from in 0..4_usize, keep in 0..40_u64) {
             let history = history(&shape);

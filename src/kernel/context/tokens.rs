@@ -167,8 +167,8 @@ mod tests {
         Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })
     }
 
-    /// C-17, J-16: the middle values, by kind of character; the rule of two tokens for a Chinese character and 1.3 for a word is one
-    /// end of its band.
+    /// C-17, J-16: the middle values, by kind of character; the rule of two tokens for a Chinese character and 1.3 for a word is
+    /// one end of its band.
     #[test]
     fn characters_count_by_their_kind() {
         for (text, tokens) in

@@ -131,8 +131,8 @@ impl Window {
 
 /// What a window is taken for after a request of `used` tokens, as we count them, was refused as too large.
 ///
-/// Where the refusal says how many tokens the model takes and how many these were, their ratio tells; else it is that limit, or half of
-/// the request. Always less than the request, so that the next one is smaller.
+/// Where the refusal says how many tokens the model takes and how many these were, their ratio tells; else it is that limit, or
+/// half of the request. Always less than the request, so that the next one is smaller.
 #[must_use]
 pub(crate) fn learned(used: u64, refusal: &str) -> u64 {
     let numbers = numbers(refusal);

@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Mailbox {
-    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there again;
-    /// what the tape has is answered as it was decided. Gives the answers.
+    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there
+    /// again; what the tape has is answered as it was decided. Gives the answers.
     pub(crate) fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
         self.incarnation = incarnation;
         (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
@@ -65,7 +65,8 @@ impl Mailbox {
         self.hand = None;
     }
 
-    /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop stays.
+    /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop
+    /// stays.
     pub(crate) fn withdraw(&mut self, reply: ReplyTo) -> bool {
         !self.take_out(|waiting| waiting.input.reply() == Some(reply) && !waiting.input.is_stop()).is_empty()
     }
