@@ -42,8 +42,8 @@ enum NoFit {
     Unpriced,
 }
 
-/// The model and the bounds of the next request. `None` where the budget does not allow it: then the entry that follows from that
-/// (another model is tried first, then a budget ask or the end of the turn) is already written.
+/// The model and the bounds of the next request. `None` where the budget allows neither the model nor its replacement: then the
+/// entry that follows (a budget ask, or the end of the turn) is already written.
 pub(super) fn for_request(draft: &mut Draft<'_>, model: &ModelRef, wanted: u64) -> Option<Fit> {
     let first = match time(draft).map_or_else(|| fit(draft, model, wanted), |breach| Err(NoFit::Breach(breach))) {
         Ok(fit) => return Some(fit),
