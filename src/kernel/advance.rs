@@ -168,7 +168,7 @@ fn no_steps_left(draft: &Draft<'_>) -> bool {
 
 /// Whether the running turn can read no new message: it is being ended, or it makes no further request that could carry one.
 pub(super) fn reads_no_more(draft: &Draft<'_>) -> bool {
-    // The last request may have to be made again, and carries what came while that waits.
+    // While the last request waits for its retry, a new message can still join it.
     draft.state.is_ending() || (no_steps_left(draft) && draft.state.wait().is_none())
 }
 

@@ -4,9 +4,12 @@
 //! first words of the messages take its place. One entry puts the summary in front of the next turn. It reads as a user's message
 //! that the runtime wrote, and no compaction ever sums it up again (BDD-COMPACT-027). Nothing is put under a running turn.
 //!
-//! The request that writes it is made beside the session, so it has a ticket: opened, with its reserve of the budget, before the
-//! request is made, and closed by the summary, by the report that there is none, or by the end of the process, which counts the
-//! whole reserve. There is one at a time.
+//! The host's side makes the request, and no worker of the session does, so the request has a ticket: opened, with its reserve of
+//! the budget, before the request is made, and closed by the summary, by the report that there is none, or by the end of the
+//! process, which counts the whole reserve. There is one at a time. A change must keep that the usage counts once on each of these
+//! ways.
+//!
+//! [`BranchSummary`], [`BranchRequest`] and [`OpenBranch`] are stored formats. No tape is read and no model is called here.
 
 use std::sync::Arc;
 

@@ -238,8 +238,8 @@ impl Input {
         }
     }
 
-    /// Whether it stops what runs: an abort, the end, a task that is stopped, a message that aborts. What it stops is stopped at
-    /// once, and nothing starts before its record.
+    /// Whether the input stops running work (see [`Command::stops`]). The workers are stopped at once, and nothing starts before
+    /// the record of the stop.
     #[must_use]
     pub(crate) fn is_stop(&self) -> bool {
         matches!(self, Input::Command { command, .. } if command.stops())

@@ -97,8 +97,8 @@ pub struct Settings {
     /// The limits of the session and of each turn, and what happens at a breach. No limit by default.
     #[serde(default, skip_serializing_if = "is_default")]
     pub budget: Budget,
-    /// The rules and tools of a child's ancestors, a chain for each: what one of them would not allow, the child may not do,
-    /// whatever its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
+    /// The rules and tools of a child's ancestors, one chain for each. The child may do nothing that one of the chains does not
+    /// allow, whatever its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<Chain>,
     /// The most levels of children below the topmost session (1 by default, C-08: a child has no children of its own).
