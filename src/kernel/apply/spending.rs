@@ -1,8 +1,8 @@
 //! How entries change the sums of usage and cost.
 //!
-//! The sums only ever grow. Each request is counted once: when it is closed by its report, or when it is lost in a crash, and then
-//! with all that was held back for it. The bill (`bill.rs`) counts the same entries by itself; a change here must be made there
-//! too, so that the two agree.
+//! The sums only ever grow. Each try of a request is counted once: when its report closes it, or when it is lost in a crash, and
+//! then with all that was held back for it. The bill (`bill.rs`) counts the same entries by itself; a change here must be made
+//! there too, so that the two agree.
 
 use crate::{
     kernel::{Breach, Charge, Grant, Open, Resource, Spent, State, spent::in_vain},
