@@ -12,8 +12,9 @@ use crate::{
 };
 
 impl Mailbox {
-    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there
-    /// again; what the tape has is answered as it was decided. Gives the answers.
+    /// Begins an incarnation. `last` is the last entry of the tape, and `recover` the first input. If the tape has the append that
+    /// the predecessor had in flight, its senders are answered as decided; otherwise the inputs in hand wait again. Gives the
+    /// answers.
     pub(crate) fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
         self.incarnation = incarnation;
         (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
@@ -50,7 +51,7 @@ impl Mailbox {
         told
     }
 
-    /// The commands that are in hand, and what was decided about them.
+    /// The commands in hand that wait for an answer, each with the reply that was decided.
     #[must_use]
     pub(crate) fn in_hand(&self) -> Vec<Left> {
         let Some(hand) = &self.hand else { return Vec::new() };
@@ -65,7 +66,7 @@ impl Mailbox {
         left.collect()
     }
 
-    /// Its actor does not come back, and takes what it had in hand with it.
+    /// Drops the inputs in hand, because the actor does not come back.
     pub(crate) fn drop_hand(&mut self) {
         self.hand = None;
     }
