@@ -4,7 +4,7 @@
 //! honoured up to 60 s; a longer one ends the turn with an error. A retry takes no step of the turn, and a 429 never leads to a
 //! compaction. The wait is a ticket: hosts see it, a message cuts it short (not a wait of the server), and an abort ends it.
 //!
-//! A change must keep that an interrupted answer leaves only text in the history, and that each request is charged once, whether it
+//! A change must keep that an interrupted answer leaves only text in the history, and that each try is charged once, whether it
 //! was answered, failed or cut off. Nothing here sleeps or draws a random number: the wait is an entry, and the jitter comes from
 //! `Env`.
 

@@ -157,8 +157,8 @@ fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
     }
 }
 
-/// Whoever was told to stop is stopped at once. What ends a child for good, or leaves it alone for good, waits until the tape has
-/// the parent's end, so that follows from the state.
+/// Stops a child at once if it was told to stop. A child is ended, or left alone as an orphan, only after the tape has the parent's
+/// end; that work follows from the state (`due.rs`).
 fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == StopLevel::Stop) {
         draft.stop(Stop::Task(ticket));

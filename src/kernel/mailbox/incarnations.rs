@@ -43,8 +43,8 @@ impl Mailbox {
         ends
     }
 
-    /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation; so do stops, where it
-    /// is to have them too.
+    /// Takes out the waiting commands, and gives the senders of all of them to answer. Reports stay for the next incarnation; stops
+    /// stay too, unless `stops_too` is set.
     pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
         let told = self.waiting.values().filter_map(|waiting| waiting.input.reply()).collect();
         self.waiting.retain(|_, Waiting { input, .. }| input.reported().is_some() || (!stops_too && input.is_stop()));
@@ -71,8 +71,7 @@ impl Mailbox {
         self.hand = None;
     }
 
-    /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop
-    /// stays.
+    /// Takes out a command whose sender no longer waits. Gives false if the command is in hand or is a stop: then it stays.
     pub(crate) fn withdraw(&mut self, reply: ReplyTo) -> bool {
         !self.take_out(|waiting| waiting.input.reply() == Some(reply) && !waiting.input.is_stop()).is_empty()
     }
