@@ -50,7 +50,7 @@ pub enum EventKind {
     },
     /// A waiting message was taken back.
     Withdrawn {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
     /// A message was accepted and joins the running turn.

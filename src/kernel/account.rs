@@ -218,7 +218,7 @@ impl State {
         self.account.written_off = with_more(&self.account.written_off, |resource| grant.of(resource).unwrap_or(0));
     }
 
-    /// What is left of the limits of one kind.
+    /// What is left of the limits of one extent.
     fn left_of(&self, extent: Extent) -> Limits {
         Limits::each(|resource| {
             let rooms = self.rooms(resource, 0);

@@ -89,7 +89,7 @@ pub struct RolledBack {
     pub from: Seq,
     /// The conversation is what it was when this entry was the newest.
     pub to: Seq,
-    /// What was asked for.
+    /// What the host asked for.
     pub way: Way,
     /// Messages of the host that are no part of the conversation any more, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -113,7 +113,7 @@ pub struct RolledBack {
 pub struct WentBack {
     /// The entry.
     pub entry: Seq,
-    /// Where it went.
+    /// The point that the conversation went back to.
     pub to: Seq,
 }
 

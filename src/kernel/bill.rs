@@ -36,7 +36,7 @@ pub struct BillLine {
     pub model: ModelRef,
     /// What became of it.
     pub kind: BillKind,
-    /// What it used and cost.
+    /// The usage and the cost of the request.
     #[serde(flatten)]
     pub charge: Charge,
 }

@@ -167,8 +167,9 @@ fn window_of(draft: &Draft<'_>, model: &ModelRef) -> Window {
     }
 }
 
-/// Where the conversation is cut: what is to be kept stays. Where a provider refused the request it is half of what fits at most,
-/// and where that cuts nothing off, the newest item alone.
+/// The cut of the conversation: the newest tokens stay, as many as the settings or the window say. If a provider has refused a
+/// request as too large, at most half of the usable window stays; if the present request was refused and that cuts nothing off,
+/// only the newest item stays.
 fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
     let (window, _) = fullness(draft);
     let (history, context) = (&draft.state.history, &draft.state.context);

@@ -49,7 +49,7 @@ pub(crate) trait Windows: std::fmt::Debug {
     /// The window of a model.
     fn window(&self, model: &ModelRef) -> Window;
 
-    /// What the model's tokens cost; `None` where that is not known.
+    /// The price of the model's tokens; `None` where it is not known.
     fn price(&self, model: &ModelRef) -> Option<Price> {
         let _ = model;
         None
@@ -85,7 +85,7 @@ pub struct EnvSeen {
 pub struct ModelSeen {
     /// Its window, as the host knows it.
     pub window: Window,
-    /// What its tokens cost, where that is known.
+    /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }

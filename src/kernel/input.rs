@@ -39,8 +39,8 @@ pub(crate) enum Input {
     Timer,
     /// The session was rebuilt from its tape, and no worker is alive.
     Recover {
-        /// What the tools say by now of the calls that are not over ([`State::calls_to_ask`](crate::kernel::State::calls_to_ask)),
-        /// by their place in the answer that asked for them. Of a call that is left out holds what was said of it before.
+        /// The present facts of the calls that are not over ([`State::calls_to_ask`](crate::kernel::State::calls_to_ask)), as the
+        /// tools tell them, by position in the answer. A call that is left out keeps its former facts.
         calls: BTreeMap<u32, CallFacts>,
     },
     /// Nothing happened: only what follows from the state is decided, because the host may have changed meanwhile.
@@ -74,14 +74,14 @@ pub(crate) enum Report {
     },
     /// A call is over, and nothing of it is left.
     Returned {
-        /// What came of it.
+        /// The result of the call.
         result: ToolResult,
     },
     /// A summary was written, or could not be.
     Summarised {
-        /// The summary and what it took, or why there is none.
+        /// The summary and the tokens that it took, or why there is none.
         result: Result<(Arc<str>, Usage), NoSummary>,
-        /// Tries that the provider had read when they came to nothing.
+        /// The number of further tries that the provider read and that came to nothing.
         lost: u32,
     },
     /// A child is down.

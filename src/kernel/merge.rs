@@ -146,7 +146,7 @@ pub(crate) fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry
     let before = merges().rfind(|(seq, _)| trail.has(*seq));
     let from = before.map_or(then.seq, |(_, merged)| merged.to);
     let mut began = then.clone();
-    // Only what is said from here on is the fork's own.
+    // Only the messages from here on are the fork's own.
     began.history = History::default();
     let mut items = History::default();
     for item in Said::of(began, there, from).since() {

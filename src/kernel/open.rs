@@ -103,8 +103,8 @@ pub struct OpenCall {
 }
 
 impl OpenCall {
-    /// What holds of it where its tools say this by now. Of a call that has begun the stricter effect holds: the one that it began
-    /// with, or the one that it would have now.
+    /// The facts of the call if its tool now tells `told`. A call that has begun keeps the stricter effect: the one that it began
+    /// with, or the present one.
     pub(super) fn facts_now(&self, told: &CallFacts) -> CallFacts {
         let effect = if self.attempts > 0 { told.effect.max(self.facts.effect) } else { told.effect };
         CallFacts { effect, ..told.clone() }

@@ -70,7 +70,7 @@ pub enum Record {
     },
     /// A waiting message was taken back.
     Withdrawn {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// Messages were put into the model's context. Begins a turn where none is running.
@@ -343,7 +343,7 @@ pub struct RequestOpened {
     pub price: Option<Price>,
     /// The tokens that are held back for the request.
     pub reserved: Reserve,
-    /// The limit that sent the request to this model instead of the one that was to be asked.
+    /// The limit that did not allow the model that was to be asked, so that this model is asked instead; left out otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Breach>,
     /// Hash of all that determines the bytes of the request: the same after a crash.
@@ -379,7 +379,7 @@ pub struct BadRecord {
     pub seq: Seq,
     /// The kind of the entry, as its line says.
     pub kind: String,
-    /// What is wrong with it.
+    /// Why the entry cannot be read.
     #[source]
     pub source: serde_json::Error,
 }

@@ -39,7 +39,7 @@ pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
     if draft.state.turn.is_none() {
         let written = |open: &Open| matches!(open, Open::Compaction(_) | Open::Branch(_));
         if draft.state.open.values().any(written) {
-            // No turn was cut off; but what was held for their requests counts as spent.
+            // No turn was cut off, but the tokens held back for these requests count as spent.
             draft.write(None, Record::Recovered { n: 0, resumed: true });
         }
         return compact::close_unaffordable(draft);

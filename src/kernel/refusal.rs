@@ -44,31 +44,31 @@ pub enum Refusal {
     /// The message has an id that only the runtime may give.
     #[error("message id {id} is one that the runtime gives: send the message under another id")]
     ReservedId {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// No such message waits: it was delivered, withdrawn, or never accepted.
     #[error("message {id} is no longer waiting")]
     NotWaiting {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// The message was accepted once, and withdrawn before it was read. Its id cannot be used again.
     #[error("message {id} was withdrawn: send it under another id")]
     Withdrawn {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// A compaction is under way already.
     #[error("compaction {ticket} is in progress")]
     Compacting {
-        /// Which.
+        /// The ticket.
         ticket: Seq,
     },
     /// A branch is being summed up already.
     #[error("the summary of a branch is being written already, ticket {ticket}: wait for it")]
     Leaving {
-        /// Which.
+        /// The ticket.
         ticket: Seq,
     },
     /// The budget does not allow the summary of a branch.
@@ -93,13 +93,13 @@ pub enum Refusal {
     /// The message does not stand in the context, so it cannot be pinned.
     #[error("message {message} is not in the context: pin it when it is sent, or send its words again")]
     NotInContext {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
     /// The message is not pinned.
     #[error("message {message} is not pinned")]
     NotPinned {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
     /// The pinned messages would take more of the context than they may.
@@ -117,7 +117,7 @@ pub enum Refusal {
     /// The ask is closed: answered, expired, withdrawn, or never open.
     #[error("ask {ask} is closed: it was answered, withdrawn, or its time is over; look at the asks that are open")]
     AskClosed {
-        /// Which.
+        /// The ask.
         ask: Seq,
     },
     /// The ask is about a call, and only a budget ask can be answered with higher limits.
@@ -173,7 +173,7 @@ pub enum Refusal {
     /// Only an orphan can be adopted: a session that was a child, and whose parent has ended.
     #[error("session {session} is not an orphan: end its parent first")]
     NotAnOrphan {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
 }

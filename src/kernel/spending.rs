@@ -142,7 +142,7 @@ pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> Option<Option<
 /// The most bytes that the result of a call may have that runs again after a crash; outer `None` where the budget has no room for
 /// it.
 pub(super) fn for_call_again(draft: &Draft<'_>, call: &OpenCall) -> Option<Option<u64>> {
-    // What was held back for its result still is.
+    // The bytes for the result are still held back.
     let breach = time(draft).or_else(|| draft.state.breach(Resource::Calls, 1));
     breach.is_none().then_some(call.bytes)
 }

@@ -71,7 +71,7 @@ pub enum NoPoint {
     /// The tape does not have the entry.
     #[error("there is no entry {seq} yet: the newest is {newest}")]
     NoEntry {
-        /// Which.
+        /// The entry.
         seq: Seq,
         /// The newest.
         newest: Seq,
@@ -79,19 +79,19 @@ pub enum NoPoint {
     /// The present conversation has no such message: it was never read, or it was taken back.
     #[error("the conversation has no message {id}: it is still waiting, was undone, or was never sent")]
     NoMessage {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// The entry began no turn.
     #[error("entry {seq} began no turn")]
     NoTurn {
-        /// Which.
+        /// The entry.
         seq: Seq,
     },
     /// A call of the model had no result there, and pairs are never parted.
     #[error("at entry {seq} a call had no result yet: go back to before its turn, or to after its results")]
     Unfinished {
-        /// Which.
+        /// The entry.
         seq: Seq,
     },
     /// The conversation stands there already.

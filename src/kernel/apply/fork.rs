@@ -16,9 +16,9 @@ use crate::{
 };
 
 impl State {
-    /// From here on it is the state of the fork. Its history, settings and context are what they were; what was open (the turn,
-    /// calls, messages that wait, tasks, standing grants) stays with the parent, and its counters begin anew. Its limits are what
-    /// was left of them (decision 0011).
+    /// Turns the state into that of a fork. History, settings and context stay as they were. The open work (the turn, calls,
+    /// waiting messages, tasks) and the standing grants stay with the parent, and the counters begin anew. The limits of the fork
+    /// are what was left of the parent's (decision 0011).
     pub(super) fn fork(&mut self, forked: &Forked) {
         // First of all, while the open tickets are still there: the amounts held for them are not left.
         self.leave_what_is_left();
@@ -39,8 +39,9 @@ impl State {
         }
     }
 
-    /// From here on it is a session of this store that nobody vouches for. Its history, model, prompt, limits and counters are
-    /// what the file says; nothing is open, nobody granted it anything, and it may do nothing that is not asked for.
+    /// Turns the state into that of an imported session, which nobody vouches for. History, model, prompt, limits and counters are
+    /// what the file says, with the defaults as a ceiling where the code names one. Nothing is open, nothing is granted, and a
+    /// person is asked about each call.
     pub(super) fn bring_in(&mut self, seq: Seq, imported: &ImportedFrom) {
         // No process works on the open requests any more: the tokens held for them count as used.
         self.lose_what_was_under_way();

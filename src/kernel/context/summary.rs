@@ -144,7 +144,7 @@ pub(crate) enum BadSummary {
     /// There is nothing in it.
     #[error("the summary is empty")]
     Empty,
-    /// It is no smaller than what it would replace.
+    /// The replacement is no smaller than the items that it would replace.
     #[error("the summary takes {summary} tokens, and what it would replace takes {replaced}")]
     TooLarge {
         /// The tokens of the replacement.
