@@ -1,10 +1,11 @@
-//! What happens in a session, as hosts see it.
+//! The events of a session, as hosts see them.
 //!
 //! **Durable events** follow from the entries of the tape by a pure function, so that they can be played again from any seq
-//! with none missing and none twice. **Provisional events** (deltas, progress, hook errors) are shown once, as they come; what
-//! they showed is repeated by durable events when it is complete. [`EventId::is_durable`] tells them apart.
+//! with none missing and none twice. **Provisional events** (deltas, progress, hook errors) are shown once, as they come; when a
+//! piece of work is complete, a durable event repeats what they showed. [`EventId::is_durable`] tells them apart.
 //!
-//! The JSON form is versioned apart from the crate: see `docs/FORMATS.md`.
+//! The JSON form is a promise, versioned apart from the crate: see `docs/FORMATS.md`. An event must not be decided by anything that
+//! is not on the tape, unless it is provisional.
 
 mod kind;
 mod of_entry;
@@ -29,11 +30,11 @@ pub const EVENT_VERSION: u32 = 1;
 /// Names an event within its session. Durable events come in the order of their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
-    /// The entry it follows from; for a provisional event, the ticket it is about.
+    /// The entry that the event follows from; for a provisional event, the ticket that it is about.
     pub seq: Seq,
-    /// 0 for a durable event; else which incarnation of the session's actor it comes from, from 1.
+    /// 0 for a durable event; for a provisional event, the number of the actor's incarnation that it comes from, from 1.
     pub incarnation: u32,
-    /// Tells events of one entry apart; for a provisional event, counts up.
+    /// The number of the event among those of its entry, from 0; for a provisional event, a number that counts up.
     pub sub: u32,
 }
 
@@ -57,22 +58,22 @@ impl Serialize for EventId {
     }
 }
 
-/// Something that happened.
+/// One event of a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Event {
-    /// The version of this form.
+    /// The version of the JSON form: [`EVENT_VERSION`].
     pub v: u32,
-    /// Its name within the session.
+    /// The id of the event within its session.
     pub id: EventId,
-    /// Which session.
+    /// The session.
     pub session: SessionId,
-    /// When.
+    /// When it happened, in milliseconds since 1970.
     pub time: Millis,
-    /// What it happened for.
+    /// The message or the entry that caused the event, where one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// The turn it belongs to.
+    /// The turn that the event belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<Seq>,
     /// The step of the turn.

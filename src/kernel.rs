@@ -5,39 +5,46 @@
 //! State::apply(&entry)               -> the only mutator, live and in recovery
 //! ```
 //!
-//! Nothing here awaits, reads a clock, touches a disk or draws a random number. What comes in is an [`Input`]: a command, a
-//! worker's report, a limit that ran out. What goes out is entries for the tape, whom to stop, and answers
-//! (`actor/session.rs`): what is to stop, at once, and what is answered, once the entries are written. Then the shell begins what
-//! the state says is due.
+//! Nothing here awaits, reads a clock, touches a disk, draws a random number or calls a tool: a change must keep that, because
+//! replay and the simulator decide again from values alone. Stored formats (`State`, `Record`, `Settings` and the types in them)
+//! must stay readable.
 //!
-//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task. Each
-//! is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
-//! none of its tickets is; a task is the session's, and outlives the turn it was begun in. Recovery is one rule per kind of ticket (`recover.rs`).
+//! What comes in is an [`Input`]: a command, a worker's report, a limit that ran out. What goes out is entries for the tape, the
+//! workers to stop, and replies. The shell (`actor/session.rs`) stops workers at once, and gives the replies once the entries are
+//! written. Then it begins the work that the state says is due.
+//!
+//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task.
+//! Each is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
+//! none of its tickets is open; a task belongs to the session, and outlives the turn it was begun in. Recovery is one rule per kind
+//! of ticket (`recover.rs`).
 //!
 //! | file | what it decides |
 //! |---|---|
 //! | `input.rs`, `command.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
+//! | `mailbox.rs` | which inputs wait, and which are decided next |
 //! | `decide.rs` | what an input means |
 //! | `state.rs`, `open.rs` | the fold of a tape; what is open in it, by ticket |
-//! | `due.rs` | what is to be begun, as it follows from what is open |
-//! | `inbox.rs`, `edit.rs` | which messages are taken, refused and delivered; edited, and taken back |
+//! | `settings.rs`, `first.rs` | the settings of a session; the first entries of a tape |
+//! | `due.rs` | which work is to begin, as it follows from what is open |
+//! | `inbox.rs`, `edit.rs` | which messages are accepted, refused and delivered; edited, and taken back |
 //! | `advance.rs` | what happens next: the double loop |
-//! | `batch.rs` | the calls of one answer: order, barriers, permission, skipping |
+//! | `batch.rs`, `judged.rs` | the calls of one answer: order, barriers, permission, skipping; the verdict on a call |
 //! | `toolset.rs` | which tools a turn has |
-//! | `tasks.rs`, `child.rs` | what a parent and a child tell each other |
+//! | `tasks.rs`, `child.rs`, `link.rs` | what a parent and a child tell each other |
 //! | `end.rs` | what the end of a session takes with it |
 //! | `retry.rs` | whether and when a failed request is made again |
-//! | `compact.rs` | when the conversation is made smaller, and what takes its place |
+//! | `compact.rs`, `context.rs` | when the conversation is made smaller, and what takes its place; how large it is |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
-//! | `digest.rs` | what a list shows of a session |
-//! | `limits.rs`, `budget.rs` | what may be used of each thing, and what is to happen when that is not enough |
+//! | `digest.rs`, `transcript.rs` | what a list shows of a session; what a page shows of its conversation |
+//! | `limits.rs`, `budget.rs` | the most of each resource, and what happens when that is not enough |
 //! | `account.rs`, `spending.rs` | what is used, held back and left of it; what follows |
 //! | `pin.rs` | words that stay in the context whatever is summed up |
-//! | `env.rs` | what a decision may look at beside the state, and what of it was read |
+//! | `env.rs` | what a decision may read beside the state, and what of it was read |
 //! | `record.rs`, `recorded.rs` | the entries of a tape, and which input they followed from |
-//! | `undo.rs`, `branch.rs` | what a compaction replaced comes back; what came of a branch goes along |
-//! | `back.rs`, `trail.rs` | what the conversation goes back to, and which points there are |
-//! | `merge.rs`, `said.rs` | what a fork said becomes part of the conversation that it was made of |
+//! | `undo.rs`, `branch.rs` | how a compaction is undone; how the summary of a branch goes along |
+//! | `back.rs`, `trail.rs` | how the conversation goes back to a point, and which points there are |
+//! | `merge.rs`, `said.rs` | how the messages of a fork become part of the conversation that it was made from |
+//! | `restored.rs` | the record of a restore of files |
 //! | `handoff.rs` | how an anchor begins |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |

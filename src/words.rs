@@ -1,10 +1,13 @@
-//! Words: what all rooms speak in. They are values, and do nothing.
+//! Words: the values that all rooms speak in: ids, messages, usage.
+//!
+//! They are values and do nothing: no I/O, no lock, no decision. This room uses no other room. Most of the types are stored formats
+//! and parts of the public API, so their serialised form must not change.
 
 pub(crate) mod ids;
 pub(crate) mod message;
 pub(crate) mod usage;
 
-/// Whether a value says nothing, so that it is not written.
+/// Whether a value equals its default, so that it is left out where it is written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

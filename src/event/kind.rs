@@ -1,4 +1,8 @@
-//! The kinds of events, one variant for each thing that can happen in a session. The fields are the JSON form.
+//! The kinds of events: one variant for each thing that can happen in a session.
+//!
+//! The variants and their fields are the JSON form that hosts and other programs read (`docs/FORMATS.md`). Do not rename, retype or
+//! drop one; a new field must be left out where it says nothing. A variant whose doc says "Provisional" is never made from an
+//! entry; every other variant is made in `of_entry.rs`, from an entry and the state before it alone.
 
 use std::sync::Arc;
 
@@ -15,7 +19,7 @@ use crate::{
     words::usage::{ShownCost, Usage},
 };
 
-/// What happens where a budget does not allow what is next.
+/// What happens when a budget does not allow the next piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetThen {
@@ -34,26 +38,26 @@ pub enum BudgetThen {
 pub enum EventKind {
     /// A message was accepted and waits for a turn of its own.
     Queued {
-        /// Which message, and what it says.
+        /// The message.
         message: Arc<Message>,
-        /// What its sender chose.
+        /// The delivery that its sender chose.
         delivery: Delivery,
     },
     /// A waiting message was changed.
     QueueEdited {
-        /// Which message, and what it says now.
+        /// The message with its new content.
         message: Arc<Message>,
     },
     /// A waiting message was taken back.
     Withdrawn {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
     /// A message was accepted and joins the running turn.
     Steered {
-        /// Which message, and what it says.
+        /// The message.
         message: Arc<Message>,
-        /// What its sender chose.
+        /// The delivery that its sender chose.
         delivery: Delivery,
     },
     /// Messages were put into the model's context.
@@ -74,7 +78,7 @@ pub enum EventKind {
         attempt: u32,
         /// Tokens that the request takes: the provider's last figure and an estimate of what came since.
         used: u64,
-        /// Tokens that a request to this model may take; from 80 % on it is time to think of a summary.
+        /// Tokens that a request to this model may take; above 80 % a [`ContextWarning`](EventKind::ContextWarning) follows.
         usable: u64,
         /// Hash of all that determines the request.
         hash: String,
@@ -128,14 +132,14 @@ pub enum EventKind {
         /// 1 for the first try.
         attempt: u32,
     },
-    /// A running call says how far it is. Provisional.
+    /// A running call reports its progress. Provisional.
     CallProgress {
         /// The call's ticket.
         ticket: Seq,
-        /// What it does now.
+        /// What the call does now, in a few words for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// How far it is.
+        /// The progress, in a form that the tool chooses.
         #[serde(skip_serializing_if = "Value::is_null")]
         metadata: Value,
     },
@@ -147,15 +151,15 @@ pub enum EventKind {
         call: CallId,
         /// Which tool.
         name: String,
-        /// Why there is no good result; left out for a good one.
+        /// Why the call has no good result; left out for a good one.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<ErrorReason>,
-        /// What the model is told.
+        /// The result as the model is told it.
         content: String,
-        /// What it did, for people.
+        /// What the call did, in a few words for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// What hosts are told beside it.
+        /// Details for hosts beside the content.
         #[serde(skip_serializing_if = "Value::is_null")]
         details: Value,
         /// Files that belong to the result.
@@ -172,19 +176,19 @@ pub enum EventKind {
         name: String,
         /// Its arguments as received.
         input: Arc<str>,
-        /// What it wants to do.
+        /// The access that the call wants.
         access: Vec<Access>,
-        /// When it is denied by itself.
+        /// When the ask expires and the call is denied.
         expires: Millis,
     },
     /// An ask is closed.
     AskClosed {
         /// The ask's ticket.
         ask: Seq,
-        /// What the person said, where one did.
+        /// The person's answer, if there was one.
         #[serde(skip_serializing_if = "Option::is_none")]
         grant: Option<Grant>,
-        /// Why it was closed, where nobody answered.
+        /// Why the ask was closed without an answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<AskClosedWhy>,
     },
@@ -201,36 +205,36 @@ pub enum EventKind {
     Retry {
         /// 1 for the first retry.
         attempt: u32,
-        /// Not before.
+        /// The earliest moment of the retry.
         until: Millis,
         /// Whether the server asked for the wait.
         server: bool,
     },
-    /// A hook crashed, took too long, or gave something it may not. Provisional.
+    /// A hook crashed, took too long, or gave an answer that it may not give. Provisional.
     HookError {
-        /// Which hook.
+        /// The hook's name.
         hook: String,
-        /// What it was asked.
+        /// The callback that failed.
         callback: &'static str,
         /// What went wrong.
         error: String,
     },
     /// A request and its calls are done.
     StepFinished {
-        /// The tools that it called, in call order; one that it called twice stands there twice.
+        /// The tools that the step called, in call order; a tool that was called twice stands there twice.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         calls: Vec<String>,
         /// How the answer ended.
         finish: Finish,
         /// Tokens of the step.
         usage: Usage,
-        /// Whether those are our estimate, because the provider did not say.
+        /// Whether the tokens are our estimate, because the provider gave no figures.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         estimated: bool,
         /// Cost of the step.
         #[serde(flatten)]
         cost: ShownCost,
-        /// What is left of the session's budget, of each thing that is limited.
+        /// What is left of the session's budget, for each limited resource.
         #[serde(skip_serializing_if = "Limits::is_none")]
         left: Limits,
         /// Whether the answer was cut off by us.
@@ -248,37 +252,37 @@ pub enum EventKind {
         messages: Vec<MessageId>,
         /// Tokens of the turn.
         usage: Usage,
-        /// Requests of it whose tokens are our estimate.
+        /// The number of requests of the turn whose tokens are our estimate.
         #[serde(skip_serializing_if = "is_default")]
         estimated: u64,
         /// Cost of the turn.
         #[serde(flatten)]
         cost: ShownCost,
     },
-    /// More than 80 % of what a request may take is used; said once, until the context is made smaller.
+    /// More than 80 % of the tokens that a request may take are used. Shown once, until the context is made smaller.
     ContextWarning {
         /// Tokens that the request takes.
         used: u64,
-        /// Tokens that it may take.
+        /// Tokens that the request may take.
         usable: u64,
     },
-    /// A limit did not allow what was next. Where a person is asked for more, the answer closes it as any other ask.
+    /// A limit did not allow the next piece of work. If a person is asked for more, the answer closes the ask as any other ask.
     Budget {
         /// The limit, and what would be needed.
         #[serde(flatten)]
         breach: Breach,
-        /// What happens.
+        /// What happens now.
         then: BudgetThen,
-        /// The ask's ticket: answer with it.
+        /// The ask's ticket, with which to answer; left out where nobody is asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         ask: Option<Seq>,
-        /// When it stops by itself.
+        /// When the ask expires and the turn ends; left out where nobody is asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         expires: Option<Millis>,
         /// The model that is asked instead, as `provider/model`.
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<String>,
-        /// All of it in words.
+        /// The breach in words.
         text: String,
     },
     /// A summary of the older part of the conversation is being written; the session goes on where it can.
@@ -289,49 +293,50 @@ pub enum EventKind {
         model: String,
         /// Tokens that the next request would take.
         used: u64,
-        /// Tokens that it may take.
+        /// Tokens that the next request may take.
         usable: u64,
     },
-    /// A summary takes the place of what it sums up, or could not be written.
+    /// A compaction is over: a summary takes the place of the older part, the older part is cut off without one, or the compaction
+    /// failed.
     CompactionFinished {
-        /// Items of the history that it replaced.
+        /// The number of history items that are replaced; 0 after a failure.
         items: usize,
         /// The summary; left out where there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         summary: Option<Arc<str>>,
-        /// Why there is none: the history stays as it was.
+        /// Why the compaction failed: the history stays as it was.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// What a compaction replaced stands in the context again.
+    /// The items that a compaction replaced stand in the context again.
     CompactionUndone {
         /// The entry that recorded the compaction.
         compaction: Seq,
-        /// Items that came back.
+        /// The number of items that came back.
         items: usize,
     },
-    /// What came of a branch that was left stands in the context.
+    /// The summary of a branch that was left stands in the context.
     BranchSummary {
         /// The entry after which the branch began.
         from: Seq,
-        /// Its last entry.
+        /// The last entry of the branch.
         to: Seq,
-        /// What came of it.
+        /// The summary.
         summary: Arc<str>,
     },
-    /// The words of a message stay in the context, whatever is summed up.
+    /// A message was pinned: its words stay in the context, whatever is summed up.
     Pinned {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
-    /// They are summed up as all others are.
+    /// A message was unpinned: its words are summed up as all others are.
     Unpinned {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
     /// The session was rebuilt from its tape while a turn was running, or a summary was being written.
     SessionRecovered {
-        /// How many times in a row a turn was cut off, with no new answer or result in between; 0 where no turn was.
+        /// How many times in a row a turn was cut off, with no new answer or result in between; 0 where no turn was running.
         n: u32,
         /// Whether the turn goes on by itself.
         resumed: bool,
@@ -342,14 +347,14 @@ pub enum EventKind {
         ticket: Seq,
         /// The child.
         child: SessionId,
-        /// How it is tied.
+        /// How the child is tied to this session.
         link: Link,
-        /// How deep it is below the session at the top.
+        /// How deep the child is below the topmost session.
         depth: u32,
-        /// What it may use of the session's budget.
+        /// What the child may use of this session's budget.
         #[serde(skip_serializing_if = "Limits::is_none")]
         grant: Limits,
-        /// Whether it was there before, and is adopted.
+        /// Whether the child existed before and is adopted.
         adopted: bool,
     },
     /// A child is down.
@@ -358,10 +363,10 @@ pub enum EventKind {
         ticket: Seq,
         /// The child.
         child: SessionId,
-        /// How.
+        /// How the task ended.
         #[serde(flatten)]
         down: Arc<Down>,
-        /// The message that the model is told of it by, where it is.
+        /// The message that tells the model of it; left out where the model is not told.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<MessageId>,
     },
@@ -374,39 +379,39 @@ pub enum EventKind {
     },
     /// The parent of this session is gone for good.
     Orphaned {
-        /// Who it was.
+        /// The parent.
         parent: SessionId,
         /// Why.
         why: String,
     },
     /// This orphan has a parent again.
     Adopted {
-        /// Who it is, and how the session is tied to it.
+        /// The new parent, and how the session is tied to it.
         #[serde(flatten)]
         tie: Tie,
     },
-    /// What was said in a fork of the session became part of its conversation.
+    /// The messages of a fork became part of the session's conversation.
     Merged {
-        /// Which fork.
+        /// The fork.
         fork: SessionId,
-        /// Behind which entry of its tape what is merged begins.
+        /// The entry of the fork's tape after which the merged part begins.
         from: Seq,
-        /// Through which entry of its tape.
+        /// The last entry of the fork's tape that is merged.
         to: Seq,
-        /// How many items the conversation has more.
+        /// The number of items that the conversation gained.
         items: usize,
-        /// The messages of hosts among them, oldest first.
+        /// The ids of the hosts' messages among them, oldest first.
         messages: Vec<MessageId>,
     },
     /// The conversation went back to a point of the tape.
     RolledBack {
-        /// It is what it was when this entry was the newest.
+        /// The conversation is as it was when this entry was the newest.
         to: Seq,
-        /// What was asked for.
+        /// What the host asked for.
         way: Way,
-        /// Messages that are no part of it any more, oldest first.
+        /// The hosts' messages that are no longer part of the conversation, oldest first.
         gone: Vec<MessageId>,
-        /// Messages that are part of it again, oldest first.
+        /// The hosts' messages that are part of the conversation again, oldest first.
         again: Vec<MessageId>,
     },
     /// The session has ended for good.
@@ -427,7 +432,7 @@ pub enum EventKind {
         /// The files that were left as they are, and why.
         refused: Vec<crate::kernel::RefusedFile>,
     },
-    /// The tape cannot be written; what happened meanwhile is held and tried again. Provisional.
+    /// The tape cannot be written. Stops and reports wait and are tried again. Provisional.
     StorageFailed {
         /// What happened.
         error: String,

@@ -1,4 +1,8 @@
-//! Which events follow from an entry. A pure function of the entry and the state before it.
+//! Which durable events follow from an entry. A pure function of the entry and the state before it.
+//!
+//! The same entry always gives the same events in the same order: listeners read them again from any seq, and an event is named by
+//! its entry and its place in that order. A change must not read anything else, and must not reorder the events of an entry or
+//! insert one before others: ids that hosts have stored would name other events.
 
 use crate::{
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
@@ -47,7 +51,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     }
 }
 
-/// The event that follows from an entry of which one follows at most.
+/// The event of an entry that has one event at most.
 fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
     let ticket = entry.ticket.unwrap_or(entry.seq);
     Some(match &entry.record {
@@ -57,9 +61,9 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::CallFacts { .. } => return None,
         Record::Closing {} | Record::Ending { .. } | Record::Released {} | Record::Pruned { .. } => return None,
         Record::Narrowed { .. } | Record::HostRules { .. } => return None,
-        // Nobody listened to it before it was there.
+        // Nobody listens to a session before its tape is there.
         Record::Forked(_) | Record::Imported(_) => return None,
-        // Whoever asked for it is told; what it costs stands in `left`.
+        // The host that asked for the summary gets an answer of its own; the cost shows in `left`.
         Record::BranchOpened(_) | Record::BranchFailed { .. } => return None,
         Record::Compaction(OpenCompaction { reason, model, used, usable, .. }) => {
             let (reason, model) = (*reason, model.to_string());
@@ -197,7 +201,7 @@ fn child_of(before: &State, task: Seq) -> Option<SessionId> {
     }
 }
 
-/// What is left of the budget once that entry is in. Nothing is computed where nothing is limited.
+/// What is left of the budget after the entry. Nothing is computed where nothing is limited.
 fn left_after(before: &State, entry: &Entry) -> Limits {
     if before.left().is_none() {
         return Limits::default();
@@ -236,7 +240,7 @@ fn result_events(before: &State, entry: &Entry, result: &ToolResult) -> Option<V
     Some(kinds)
 }
 
-/// The tools of the newest answer, in call order. `last` is the one call of it that has no result yet.
+/// The tools of the newest answer, in call order. `last` is the one call of the answer that has no result yet.
 fn names_of_batch(before: &State, last: &OpenCall) -> Vec<String> {
     let batch = before.turn.as_ref().map_or(&[][..], |turn| &turn.batch);
     batch.iter().map(|item| item.result.as_ref().map_or(&last.facts.tool, |result| &result.name).clone()).collect()

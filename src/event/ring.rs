@@ -1,9 +1,12 @@
 //! The events of one session on their way to its listeners: bounded, and with a count of every event that a listener missed.
 //!
 //! The ring outlives the session's actor, and a passive session keeps it for as long as it has a listener. It holds at
-//! most [`RING_EVENTS_MAX`] events, which take at most [`RING_BYTES_MAX`] together or are one alone, and none without a
-//! listener. A slower listener hears how many events it missed, and continues with the oldest that is left; the
-//! durable ones among the missed can be read again from the tape. A slow listener never slows the session.
+//! most [`RING_EVENTS_MAX`] events and [`RING_BYTES_MAX`] bytes; a single larger event is held alone. Without a listener it holds
+//! none. A listener that is too slow hears how many events it missed, and continues with the oldest that is left; the durable ones
+//! among the missed can be read again from the tape.
+//!
+//! A slow listener never slows the session: `push` must not wait for listeners, and nothing may be held under the ring's lock
+//! across a wait. Events of the ring are given in the order of their `push`.
 
 use std::{
     collections::VecDeque,
@@ -17,10 +20,10 @@ use tokio::sync::Notify;
 
 use crate::{event::Event, lock::Lock};
 
-/// Events that a ring holds, at most.
+/// The most events that a ring holds.
 pub(crate) const RING_EVENTS_MAX: usize = 4_096;
 
-/// What they may take together; the newest is held however large it is.
+/// The most bytes that the events of a ring take together. The newest event is held however large it is.
 pub(crate) const RING_BYTES_MAX: usize = 32 << 20;
 
 /// The events of one session.
@@ -33,11 +36,13 @@ pub(crate) struct Ring {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// How many events were dropped at the front, of all times.
+    /// The number of events that were dropped at the front since the ring was made: the position of the first event held.
     first: u64,
+    /// The events held, oldest first, each with its size in bytes.
     events: VecDeque<(usize, Arc<Event>)>,
-    /// What they take.
+    /// The sum of those sizes.
     bytes: usize,
+    /// Whether no further event will come.
     closed: bool,
 }
 
@@ -65,13 +70,13 @@ impl Ring {
         self.news.notify_waiters();
     }
 
-    /// No event follows any more: streams end once they have read what is held.
+    /// Closes the ring: no event follows, and streams end once they have read the events held.
     pub(crate) fn close(&self) {
         self.held.lock().closed = true;
         self.news.notify_waiters();
     }
 
-    /// Listens from now on.
+    /// A stream of the events from now on.
     pub(crate) fn listen(self: &Arc<Self>) -> EventStream {
         self.listeners.fetch_add(1, Ordering::AcqRel);
         let held = self.held.lock();
@@ -87,36 +92,36 @@ impl Ring {
 pub enum Next {
     /// An event.
     Event(Arc<Event>),
-    /// The listener was too slow: so many events are missing here.
+    /// The listener was too slow: this many events are missing here.
     Lagged(u64),
 }
 
-/// The events of a session, as they happen. Dropping it ends the listening, and nothing else.
+/// The events of a session, as they happen. Dropping the stream ends the listening, and nothing else.
 #[derive(Debug)]
 pub struct EventStream {
     ring: Arc<Ring>,
     next: u64,
     replay: VecDeque<Arc<Event>>,
     replayed: crate::words::ids::Seq,
-    /// What would forget the ring otherwise, while its session sleeps.
+    /// Keeps the owner of the ring alive while the session sleeps and the stream listens.
     _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
 impl EventStream {
-    /// Keeps something for as long as it listens.
+    /// Keeps a value alive for as long as the stream exists.
     pub(crate) fn keeping(mut self, kept: Arc<dyn std::any::Any + Send + Sync>) -> EventStream {
         self._keeps = Some(kept);
         self
     }
 
-    /// Puts events of the past before those of the present; live durable ones that are among them are left out.
+    /// Puts past events, read from the tape, before the live ones. Live durable events that are among them are left out.
     pub(crate) fn with_replay(mut self, events: Vec<Event>) -> EventStream {
         self.replayed = events.last().map_or(crate::words::ids::Seq::ZERO, |event| event.id.seq);
         self.replay = events.into_iter().map(Arc::new).collect();
         self
     }
 
-    /// Waits for the next event; `None` when the runtime is shut down and no event is left.
+    /// Waits for the next event. `None` when the ring is closed, as the shutdown of the runtime does, and no event is left.
     ///
     /// Cancel-safe: an event that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Option<Next> {
@@ -162,7 +167,7 @@ impl EventStream {
 impl Drop for EventStream {
     fn drop(&mut self) {
         if self.ring.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Nobody is left to read them.
+            // No listener is left to read the events.
             let mut held = self.ring.held.lock();
             if !self.ring.is_heard() {
                 held.first += held.events.len() as u64;

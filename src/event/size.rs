@@ -1,11 +1,14 @@
-//! About how much memory an event takes. The bounds of queues are counted in it.
+//! The approximate memory size of an event. The bounds of the ring and of the observers' queues are counted in it.
+//!
+//! A size must never be much too small: a variant with a field that can be large has a line here, and a new one needs a line too.
 
 use serde_json::Value;
 
 use crate::event::{Event, EventKind};
 
 impl Event {
-    /// What it takes with all that it carries, about. What may be large is counted; what never is, is in its own size.
+    /// The size of the event in bytes with all that it carries, about. Fields that can be large are counted; all others are covered
+    /// by the size of the type.
     pub(crate) fn bytes(&self) -> usize {
         let carried = match &self.kind {
             EventKind::Queued { message, .. }

@@ -3,13 +3,16 @@
 //!
 //! ```text
 //! limit = used + held + left
-//!         │      └─ of what is open: requests, results that are on their way, what was granted to children
-//!         └─ by the session and by its tasks that are over; what was held at a crash; grants of which nobody gave account
+//!         │      └─ of open tickets: requests, results that are on their way, grants to children
+//!         └─ by the session and by its ended tasks; what was held at a crash; grants of which nobody gave account
 //! ```
 //!
 //! What is held is no counter of its own: it follows from the open tickets. So it cannot get lost, and cannot be given back
-//! twice. A child's grant is such a ticket on its parent's tape, and a ceiling on its own: whatever happens to either side, what
-//! the two of them use is never more than what the parent had.
+//! twice. A child's grant is such a ticket on its parent's tape, and a ceiling on its own: whatever happens to either side, the two
+//! together never use more than the parent had.
+//!
+//! A change must not add a counter of held amounts, and must keep the stored form of [`Account`] (part of every anchor). Sums
+//! saturate and never wrap. Time is an exception throughout: it is passed on to children whole, and never divided or held.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,31 +21,31 @@ use crate::{
     words::ids::Millis,
 };
 
-/// What is left is divided among so many further children at most.
+/// The most further children among which what is left is divided.
 const SHARES_MAX: usize = 32;
 
-/// Where a session stands in its budget, beside what it has spent.
+/// The budget bookkeeping of a session, beside what it has spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Account {
-    /// What its parent granted to it, counted from `base`.
+    /// What the parent granted to the session, counted from `base`; `None` without a grant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant: Option<Limits>,
-    /// What had been spent when the grant was given.
+    /// What the session had spent when the grant was given, its ended tasks included.
     pub base: Spent,
-    /// The same as amounts, with what was written off by then.
+    /// What counted as used when the grant was given: `base` as amounts, with what was written off by then.
     #[serde(skip_serializing_if = "Limits::is_none")]
     pub base_used: Limits,
-    /// Grants of its own that no account was given of: they count as used.
+    /// Grants that the session gave to children and that nobody gave account of: they count as used.
     #[serde(skip_serializing_if = "Limits::is_none")]
     pub written_off: Limits,
-    /// Since when the clock of the running turn runs; nothing while it stands still.
+    /// When the clock of the running turn was started; `None` while it stands still.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Millis>,
 }
 
 impl Spent {
-    /// How much of one thing.
+    /// The amount of one resource.
     #[must_use]
     pub fn of(&self, resource: Resource) -> u64 {
         match resource {
@@ -56,7 +59,7 @@ impl Spent {
     }
 }
 
-/// A limit, and where it stands.
+/// A limit, and how much of it is used and held.
 struct Room {
     extent: Extent,
     max: u64,
@@ -76,8 +79,8 @@ impl Room {
 }
 
 impl State {
-    /// What is used of one thing, of all times: by the session, its tasks that are over, and grants of which nobody gave
-    /// account. Of time only its own counts, for children work beside it.
+    /// What was used of one resource since the session began: by the session, by its ended tasks, and grants of which nobody gave
+    /// account. Of time only the session's own counts, because children work beside it.
     fn used(&self, resource: Resource) -> u64 {
         let own = self.spent.of(resource);
         match resource {
@@ -88,12 +91,12 @@ impl State {
         }
     }
 
-    /// What is used of a grant.
+    /// What was used of the parent's grant.
     fn used_of_grant(&self, resource: Resource) -> u64 {
         self.used(resource).saturating_sub(self.account.base_used.of(resource).unwrap_or(0))
     }
 
-    /// What is held back for what is open; of the turn alone, or of the session with its children.
+    /// What is held back for open tickets: of the turn alone, or of the session with its children.
     fn held(&self, resource: Resource, extent: Extent) -> u64 {
         let held = self.open.values().map(|open| match open {
             Open::Compaction(_) | Open::Branch(_) | Open::Task(_) if extent == Extent::Turn => 0,
@@ -105,8 +108,8 @@ impl State {
         held.fold(0, u64::saturating_add)
     }
 
-    /// The limits of one thing that hold now, and where they stand. `clock` is how long the turn's clock has run since it was
-    /// last read.
+    /// The limits of one resource that hold now, with what is used and held of each. `clock` is how long the turn's clock has run
+    /// since it was started, in milliseconds.
     fn rooms(&self, resource: Resource, clock: u64) -> Vec<Room> {
         let clock = if resource == Resource::TimeMs { clock } else { 0 };
         let room = |extent, max: Option<u64>, used: u64| {
@@ -120,7 +123,7 @@ impl State {
         [of_grant, of_session, of_turn].into_iter().flatten().collect()
     }
 
-    /// What is left of each thing that is limited, of the session and what was granted to it.
+    /// What is left of each limited resource, by the session's own limits and by the parent's grant.
     #[must_use]
     pub fn left(&self) -> Limits {
         Limits::each(|resource| {
@@ -129,17 +132,17 @@ impl State {
         })
     }
 
-    /// What is left of one thing for what is next, turn included; `None` where nothing limits it.
+    /// What is left of one resource for the next work of the turn, the turn's limit included; `None` where nothing limits it.
     pub(super) fn room(&self, resource: Resource) -> Option<u64> {
         self.rooms(resource, 0).iter().map(Room::left).min()
     }
 
-    /// The first limit that does not allow so much more.
+    /// The first limit that does not allow `needs` more of the resource.
     pub(super) fn breach(&self, resource: Resource, needs: u64) -> Option<Breach> {
         self.breach_by(resource, needs, |_| true)
     }
 
-    /// The same, of the limits that a summary or a child is held by: they belong to no turn.
+    /// The same without the turn's limit, for a summary or a child: they belong to no turn.
     pub(super) fn breach_of_session(&self, resource: Resource, needs: u64) -> Option<Breach> {
         self.breach_by(resource, needs, |extent| extent != Extent::Turn)
     }
@@ -150,13 +153,13 @@ impl State {
         Some(room.breach(resource, needs))
     }
 
-    /// Whether more tokens or money are used and held than one of those limits allows.
+    /// Whether more tokens or money are used and held than one of the limits of the given extents allows.
     pub(super) fn is_overdrawn(&self, whose: impl Fn(Extent) -> bool) -> bool {
         let rooms = [Resource::Tokens, Resource::Usd].into_iter().flat_map(|resource| self.rooms(resource, 0));
         rooms.filter(|room| whose(room.extent)).any(|room| room.used.saturating_add(room.held) > room.max)
     }
 
-    /// The limit of time that is over at that moment.
+    /// The limit of time that is over at `now`; `None` if none is.
     pub(super) fn time_is_over(&self, now: Millis) -> Option<Breach> {
         let clock = self.account.since.map_or(0, |since| now.0.saturating_sub(since.0));
         let rooms = self.rooms(Resource::TimeMs, clock);
@@ -164,17 +167,17 @@ impl State {
         Some(room.breach(Resource::TimeMs, 0))
     }
 
-    /// When the first limit of time will be over, while the clock runs.
+    /// The moment at which the first limit of time will be over; `None` while the clock stands still or no time is limited.
     pub(crate) fn time_is_over_at(&self) -> Option<Millis> {
         let since = self.account.since?;
         let left = self.rooms(Resource::TimeMs, 0).iter().map(Room::left).min()?;
         Some(since.plus(std::time::Duration::from_millis(left)))
     }
 
-    /// What a child is granted that asks for so much, or for nothing in particular: an equal share of what is left, one for each
-    /// further child that there may be and one for this session itself. Time is passed on as it is.
+    /// The grant for a child. A child that names an amount gets that amount; otherwise it gets an equal share of what is left, with
+    /// one share for each further child that there may be and one for this session itself. Time is passed on whole.
     pub(super) fn grant_for(&self, asked: &Limits, may_have_children: bool) -> Result<Limits, Breach> {
-        // Where there may be any number of them it is no share of anything.
+        // Without this bound, a session that may have very many children would grant shares of nothing.
         let free = self.settings.task_width_max.saturating_sub(self.tasks().count()).min(SHARES_MAX) as u64;
         let mut grant = Limits::default();
         for resource in Resource::ALL {
@@ -199,7 +202,8 @@ impl State {
         Ok(grant)
     }
 
-    /// What the end of a task gives account of: what was used since it was granted, and what is still out with its own children.
+    /// The account that the end of a task gives to the parent: what was used since the grant, and what is still lent to children of
+    /// this session or written off.
     pub(super) fn account_for_task(&self) -> (Spent, Limits) {
         let spent = self.spent_in_all().since(&self.account.base);
         let out = Limits::each(|resource| {
@@ -214,7 +218,7 @@ impl State {
         self.account.written_off = with_more(&self.account.written_off, |resource| grant.of(resource).unwrap_or(0));
     }
 
-    /// What is left of the limits of one kind.
+    /// What is left of the limits of one extent.
     fn left_of(&self, extent: Extent) -> Limits {
         Limits::each(|resource| {
             let rooms = self.rooms(resource, 0);
@@ -222,8 +226,9 @@ impl State {
         })
     }
 
-    /// A session that goes on from here may use what is left, and counts from 0. Of what a parent granted nothing is left for
-    /// it: that is for its child alone, and whoever forks the child says what the fork may use (decision 0011).
+    /// Turns the account into that of a fork: its limits are what is left of the session's limits, and it counts from 0. A fork of
+    /// a child gets nothing of the parent's grant except time; the host that forks the child says what the fork may use (decision
+    /// 0011).
     pub(super) fn leave_what_is_left(&mut self) {
         let (session, grant) = (self.left_of(Extent::Session), self.left_of(Extent::Grant));
         let left = Limits::each(|resource| match (session.of(resource), grant.of(resource)) {
@@ -238,8 +243,8 @@ impl State {
         self.account = Account::default();
     }
 
-    /// What a fork used counts here from now on. It was no part of what a parent granted, and so it is none of it here: a parent
-    /// that is given account hears of its grant alone.
+    /// Counts what a merged fork used. The fork did not use the parent's grant, so its usage is not counted against the grant, and
+    /// not in the account that the parent is given.
     pub(super) fn count_fork(&mut self, spent: Spent) {
         self.spent_by_tasks += spent;
         if self.account.grant.is_some() {
@@ -248,7 +253,7 @@ impl State {
         }
     }
 
-    /// Takes a grant, counted from now on; of an older one no more than what is left of it.
+    /// Takes a grant that counts from now on. If there is an older grant, the new one is no more than what is left of the older.
     pub(crate) fn take_grant(&mut self, grant: &Limits) {
         let left = self.account.grant.map(|_| self.left_of(Extent::Grant));
         let grant = left.map_or(*grant, |left| left.or_less(grant));
@@ -266,7 +271,7 @@ impl State {
         }
     }
 
-    /// Raises a limit, or lifts it.
+    /// Raises a limit by an amount, or lifts it with `None`.
     pub(super) fn raise(&mut self, extent: Extent, resource: Resource, by: Option<u64>) {
         let limits = match (extent, &mut self.turn) {
             (Extent::Turn, Some(turn)) => &mut std::sync::Arc::make_mut(turn).limits,
@@ -279,7 +284,7 @@ impl State {
     }
 }
 
-/// Amounts and some more of each thing but time, which is passed on and never divided: none of it can be missing.
+/// Adds to the amounts of each resource except time: time is passed on whole, so none of it is ever written off.
 fn with_more(amounts: &Limits, more: impl Fn(Resource) -> u64) -> Limits {
     Limits::each(|resource| {
         let more = if resource == Resource::TimeMs { 0 } else { more(resource) };

@@ -1,4 +1,4 @@
-//! What happens next: the double loop (`loop.md` §1.3), as a function that runs until nothing more follows.
+//! What happens next: the double loop (`loop.md` §1.3), as a function that runs until nothing more follows from the state.
 //!
 //! ```text
 //! idle ──queued message──► turn begins ──► request ──answer──► calls? ──yes──► run them, record results ─┐
@@ -6,6 +6,11 @@
 //!   │                                        └── next step ◄────┼── steering waits ◄────────────────────┘
 //!   └──────────── turn ends, next queued message ◄──────────────┘
 //! ```
+//!
+//! [`advance`] decides from the state alone and not from the input that came, so after a crash it goes on from the same place. It
+//! starts no worker: it opens tickets, and `due.rs` says which of them need one. A change must keep that each pass of the loop
+//! either writes an entry or ends it, and that the request hash covers all that determines the request: a repeated request must
+//! have the same bytes.
 
 use crate::{
     kernel::{
@@ -43,7 +48,7 @@ pub(crate) struct GoOn;
 impl Decide for GoOn {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let waited = draft.state.waits;
-        // Said while a turn is being ended, it means that the end is to hold nothing.
+        // A go-on while a turn is being ended means that the end of the turn must not hold the queue.
         let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some() && !turn.released);
         if draft.state.held || waited || ending {
             draft.write(None, Record::Released {});
@@ -81,11 +86,11 @@ impl Decide for Resume {
     }
 }
 
-/// What the model is told on the last step of a turn, in place of tools (C-12).
+/// The reminder that the model gets on the last step of a turn, in place of tools (C-12).
 pub(crate) const LAST_STEP_REMINDER: &str = "This is the last step of this turn: no tools can be used any more. \
      Answer with text only: say what is done, what is left to do, and what the user should do next.";
 
-/// Goes on until nothing more follows from the state.
+/// Writes the entries that follow from the state, until nothing more follows.
 pub(super) fn advance(draft: &mut Draft<'_>) {
     if draft.state.closed.is_some() {
         end::wind_up(draft);
@@ -136,7 +141,8 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
     }
     match draft.state.turn.as_ref().map(|turn| turn.next.clone()) {
         None => return false,
-        // A message that steers is read before the turn may end. It never stretches a turn beyond its limit; it begins the next one.
+        // A message that steers is read before the turn may end. It never stretches a turn beyond its limit; it begins the next
+        // one.
         Some(Next::End(outcome)) if no_steps_left(draft) || draft.state.steering.is_empty() => finish(draft, outcome),
         Some(_) => match compact::make_room(draft) {
             Room::Awaited => return false,
@@ -160,9 +166,9 @@ fn no_steps_left(draft: &Draft<'_>) -> bool {
     })
 }
 
-/// Whether the running turn reads nothing that comes now: it is being ended, or makes no request any more that could carry it.
+/// Whether the running turn can read no new message: it is being ended, or it makes no further request that could carry one.
 pub(super) fn reads_no_more(draft: &Draft<'_>) -> bool {
-    // The last request may have to be made again, and carries what came while that waits.
+    // While the last request waits for its retry, a new message can still join it.
     draft.state.is_ending() || (no_steps_left(draft) && draft.state.wait().is_none())
 }
 
@@ -175,7 +181,7 @@ fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
     draft.write(None, Record::TurnFinished { outcome });
 }
 
-/// Ends a wait: the request is made again, with whatever messages came meanwhile.
+/// Ends a wait before a retry: the request is made again, with the steering messages that came meanwhile.
 pub(super) fn request_again(draft: &mut Draft<'_>) {
     inbox::deliver_steering(draft);
     let attempt = draft.state.turn.as_ref().map_or(1, |turn| turn.retries.saturating_add(1));
@@ -233,10 +239,10 @@ pub(crate) fn short_hash(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
-/// What follows from an answer once its calls are done: the table of [`Finish`].
+/// What the turn does once the calls of an answer are done: the table of [`Finish`].
 ///
-/// `last` is the number of steps where the turn may make no further one. Then the limit is the outcome of a turn that would
-/// have gone on, or whose model was `at_work` with tools until they were taken away; any other end is what it is.
+/// `last` is the number of steps, if the turn may make no further step. The outcome is then the step limit for a turn that would
+/// have gone on, and for a turn whose model was `at_work` with tools until they were taken away. Any other outcome stays as it is.
 pub(super) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) -> Next {
     let calls = answer.calls().next().is_some();
     let failed = |error: &str| Next::End(Outcome::Failed { error: error.to_owned() });
@@ -274,7 +280,7 @@ fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
     tasks::stop_with_turn(draft);
     spending::withdraw(draft);
     if draft.state.waits {
-        // No worker is alive that could be told to stop and say that it has.
+        // The turn waits after a recovery, so no worker is alive that could be told to stop and could report.
         recover::take_down(draft);
     }
     if let Some((ticket, request)) = draft.state.request()

@@ -1,7 +1,12 @@
-//! What each entry does to the state. The only mutator: live and in recovery the same code runs.
+//! What each entry does to the state. A running session and recovery change a state by this code alone, so both arrive at the same
+//! one.
 //!
-//! It never decides and never fails. An entry that speaks of a ticket that is not open changes nothing but the position: the
+//! [`State::apply`] never decides and never fails. An entry about a ticket that is not open closes nothing and counts nothing: the
 //! tape is the truth, and what it leaves out did not happen.
+//!
+//! A change must not read anything but the state and the entry (no clock, no settings of the host, no randomness), and must fold
+//! the entries of existing tapes to the same state as before: replay compares, and a session is opened from old entries. A new kind
+//! of entry belongs here, in `record.rs`, in `event/of_entry.rs` and in `docs/FORMATS.md`.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -26,7 +31,8 @@ mod tasks;
 mod turns;
 
 impl State {
-    /// The state that these entries make. They begin with a state, as a tape and every anchor do; `None` where they do not.
+    /// The state that these entries fold to. The first entry must be a [`Record::State`], as in a tape and in every anchor;
+    /// otherwise the answer is `None`.
     #[must_use]
     pub fn fold(entries: impl IntoIterator<Item = impl Borrow<Entry>>) -> Option<State> {
         let mut entries = entries.into_iter();
@@ -37,14 +43,14 @@ impl State {
         Some(state.after(entries))
     }
 
-    /// The state with these entries behind it.
+    /// Applies further entries, and gives the state after them.
     #[must_use]
     pub fn after(mut self, entries: impl IntoIterator<Item = impl Borrow<Entry>>) -> State {
         entries.into_iter().for_each(|entry| self.apply(entry.borrow()));
         self
     }
 
-    /// Puts one entry into the state.
+    /// Applies one entry to the state.
     pub fn apply(&mut self, entry: &Entry) {
         if let Record::State(state) = &entry.record {
             *self = (**state).clone();
@@ -143,7 +149,7 @@ impl State {
             }
             Record::Recovered { n, resumed } => {
                 self.lose_what_was_under_way();
-                // No process had it from the last entry on.
+                // From the last entry on no process ran the turn, so its clock stops there.
                 self.stop_clock(before);
                 self.recoveries = *n;
                 self.waits = !resumed;
@@ -153,7 +159,7 @@ impl State {
             }
             Record::TurnFinished { outcome, .. } => self.finish_turn(outcome),
             Record::Forked(forked) => {
-                // What came between the point and the fork is the parent's.
+                // The time between the point of the fork and the making of the fork belongs to the parent.
                 self.stop_clock(before);
                 self.fork(forked);
             }
@@ -223,7 +229,7 @@ impl State {
     }
 
     fn accept(&mut self, waiting: Waiting) {
-        // Whoever sends lets held messages, and an interrupted turn, go on.
+        // A new message releases held messages and an interrupted turn.
         self.release();
         let disposition = self.disposition(waiting.delivery);
         self.enqueue(waiting, disposition);
@@ -247,7 +253,7 @@ impl State {
         }
     }
 
-    /// What becomes of a message of that delivery, taken now.
+    /// What becomes of a message with this delivery, if it is accepted now.
     pub(super) fn disposition(&self, delivery: Delivery) -> Disposition {
         match (delivery, &self.turn) {
             (Delivery::Steer(_), Some(_)) => Disposition::Steering,
@@ -257,7 +263,8 @@ impl State {
         }
     }
 
-    /// Starts and stops the clock of the running turn, by whether it counts.
+    /// Starts or stops the clock of the running turn. Time counts while a turn runs that is neither paused, nor waiting for a
+    /// go-on, nor waiting for the answer to a budget ask.
     pub(super) fn set_clock(&mut self, now: Millis) {
         let asks = self.budget_ask().is_some();
         let counts = self.turn.is_some() && !self.paused && !self.waits && !asks;
@@ -268,7 +275,7 @@ impl State {
         }
     }
 
-    /// Counts the time up to that moment, and lets the clock stand still.
+    /// Counts the time up to `now`, and stops the clock.
     pub(super) fn stop_clock(&mut self, now: Millis) {
         let Some(since) = self.account.since.take() else { return };
         self.count(Spent { time_ms: now.0.saturating_sub(since.0), ..Spent::default() });
@@ -325,11 +332,12 @@ impl State {
     fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: CallVerdict) {
         let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
         if call.attempts > 0 {
-            // Our own words about a call, where they are longer than what was held back for it, are not the call's.
+            // Where the runtime's own words about a call are longer than the bytes held back for it, the excess is not counted.
             let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));
             self.count(Spent { bytes, ..Spent::default() });
         }
-        // What recovery itself answers is no progress: of a call that ran before, only what it brought is.
+        // An answer that recovery gives by itself is no progress. For a call that ran before, only the call's own result is
+        // progress.
         let is_ours = call.attempts > 0 && judged != CallVerdict::Allowed;
         if result.error != Some(ErrorReason::Unknown) && !is_ours {
             self.recoveries = 0;
@@ -349,7 +357,8 @@ impl State {
                 slot.result = Some(item);
             }
         });
-        // Recorded as they come, rendered in call order: the batch enters the history when it is whole.
+        // Results are recorded as they come and rendered in call order: the batch enters the history when all its results are
+        // there.
         let whole = self.turn.as_ref().is_some_and(|turn| turn.batch.iter().all(|slot| slot.result.is_some()));
         if whole && self.calls().next().is_none() {
             let mut batch = Vec::new();

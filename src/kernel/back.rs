@@ -1,15 +1,20 @@
-//! Going back: the conversation as it was at an earlier entry takes the place of the conversation as it is.
+//! Going back: the conversation as it was at an earlier entry takes the place of the present conversation.
 //!
-//! One entry does it, and carries what the fold needs: how many items of the present history stay, those that come after them,
-//! and the context of then. So a rollback within what the history still has is a few bytes, one across a compaction brings
-//! what the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision 0010).
+//! One entry does it, and carries what the fold needs: how many items of the present history stay, the items after them,
+//! and the context as it was. So a rollback within the present history is a few bytes, one across a compaction brings
+//! the items that the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision
+//! 0010).
 //!
-//! Files that were put back for it, and a summary of what is left, are entries of their own behind it, in the same append.
+//! Files that were put back for it, and a summary of the branch that is left, are entries of their own behind it, in the same
+//! append.
 //!
 //! | goes back | never does |
 //! |---|---|
 //! | the history, its summary and what is carried beside it | usage and cost, ended turns and their outcomes, message ids |
 //! | how full the context is | settings, grants, tasks, the queue (which is held) |
+//!
+//! Nothing goes back under a running turn, and nothing leaves the tape. [`RolledBack`] is a stored format. The tape is not read
+//! here: the caller works the entry out (`trail.rs`), and it is refused if the session has moved on since.
 
 use std::sync::Arc;
 
@@ -24,14 +29,14 @@ use crate::{
     words::ids::{MessageId, Seq},
 };
 
-/// A host wants the conversation to go back to a point, as it was worked out from the tape.
+/// A host takes the conversation back to a point. The entry was worked out from the tape.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RollBack {
-    /// What is to be recorded.
+    /// The entry to record.
     pub back: Arc<RolledBack>,
-    /// The files that were put back for it, where they were: recorded with it or not at all.
+    /// The files that were put back for the rollback: recorded together with it or not at all.
     pub files: Option<Arc<RestoredFiles>>,
-    /// What came of that which is left, where that is to go along.
+    /// The summary of the branch that is left, if one is to go along.
     pub summary: Option<Arc<BranchSummary>>,
 }
 
@@ -39,7 +44,7 @@ impl Decide for RollBack {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let RollBack { back, files, summary } = self;
         if let Some(done) = draft.state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
-            // It was recorded, and the answer was lost in a crash.
+            // The same rollback was recorded before, and its answer was lost in a crash.
             return Ok(Held::Done(done.entry));
         }
         let allowed = match draft.state.is_at_rest() {
@@ -53,7 +58,7 @@ impl Decide for RollBack {
             None => why,
         })?;
         let entry = draft.write(None, Record::RolledBack(back.clone()));
-        // Behind it, so that whoever goes forth again comes to before them.
+        // These entries stand behind the rollback, so that a redo goes to a point before them.
         if let Some(files) = files {
             draft.write(None, Record::Restored(files.clone()));
         }
@@ -80,11 +85,11 @@ pub enum Way {
 /// The conversation goes back to a point of the tape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RolledBack {
-    /// The newest entry before this one: it was decided for the conversation as it was there.
+    /// The newest entry before this one: the rollback was worked out for the conversation as it was there.
     pub from: Seq,
     /// The conversation is what it was when this entry was the newest.
     pub to: Seq,
-    /// What was asked for.
+    /// What the host asked for.
     pub way: Way,
     /// Messages of the host that are no part of the conversation any more, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -92,14 +97,14 @@ pub struct RolledBack {
     /// Messages of the host that are part of it again, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<MessageId>,
-    /// Items of the history that stay, from the front.
+    /// The number of history items that stay, from the front.
     pub keep: usize,
-    /// The items after them.
+    /// The items that follow them.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub items: History,
-    /// Hash of the history of then.
+    /// Hash of the history as it was at `to`.
     pub hash: String,
-    /// The context of then.
+    /// The context as it was at `to`.
     pub context: Arc<ContextState>,
 }
 
@@ -108,33 +113,33 @@ pub struct RolledBack {
 pub struct WentBack {
     /// The entry.
     pub entry: Seq,
-    /// Where it went.
+    /// The point that the conversation went back to.
     pub to: Seq,
 }
 
 impl RolledBack {
-    /// Whether a compaction that cuts there is given up: it sums up what is gone. One of what is still there goes on.
+    /// Whether an open compaction that cuts at `first_kept` is given up, because it sums up items that are gone.
     pub(super) fn gives_up(&self, first_kept: usize) -> bool {
         first_kept > self.keep || first_kept >= self.keep.saturating_add(self.items.len())
     }
 }
 
 impl State {
-    /// See the module.
+    /// Takes the conversation back, as the entry says. See the module.
     pub(super) fn roll_back(&mut self, back: &RolledBack) {
         self.went_back = Some(WentBack { entry: self.seq, to: back.to });
         self.history = self.history.first(back.keep);
         back.items.iter().for_each(|item| self.history.push_shared(item.clone()));
         self.history_hash.clone_from(&back.hash);
-        // A summary of what is still there may go on being written; one that reaches beyond is of no use. Nobody will say what it
-        // took by now, so all that was held back for it counts.
+        // A summary of items that are still there may go on. A summary that reaches beyond them is of no use. Nobody will say what
+        // it used by now, so all that was held back for it counts.
         let given_up = self.compaction().filter(|(_, open)| back.gives_up(open.first_kept));
         if let Some(open) = given_up.map(|(ticket, _)| ticket).and_then(|ticket| self.open.remove(&ticket)) {
             self.spend(open.lost());
         }
         let mut context = (*back.context).clone();
         context.ready = None;
-        // What was learned of the provider and of the summariser, and what took place, stays so.
+        // What was learned about the provider and the summariser, and the number of compactions, do not go back.
         context.failures = self.context.failures;
         context.compactions = self.context.compactions;
         if self.context.meter.factor > 0 {

@@ -1,7 +1,11 @@
-//! The calls of one answer: which may start, which must be asked for, which are skipped.
+//! The calls of one answer: which may start, which a person must be asked about, which are refused or skipped.
 //!
-//! Calls of parallel tools run together, up to a limit. A call of any other tool is a barrier: it waits for all before it, and
-//! all after it wait for it. The table is read per call, and the strongest waiting steering message wins (design §5).
+//! Calls of parallel tools run together, up to a limit. A call of any other tool is a barrier: it waits for all calls before it,
+//! and all calls after it wait for it. The strongest waiting steering message decides about every open call (design §5).
+//!
+//! A change must keep three rules. Every call of an answer gets exactly one result, also when it never ran (promise 2). A call
+//! starts only after the rules that hold at that moment allow it ([`judge`]). A call whose effect is `Once` is never started twice.
+//! Nothing here runs a tool or asks one: the facts of a call come with the report of its answer, or with the recovery.
 
 use std::sync::Arc;
 
@@ -55,8 +59,8 @@ impl Decide for AnswerAsk {
     }
 }
 
-/// Opens a ticket for each call of the newest answer that has none yet, and answers at once those that cannot run. What was told
-/// of a call is found by its place in the answer.
+/// Opens a ticket for each call of the newest answer that has none yet, and answers at once the calls that cannot run. `told` gives
+/// the facts of a call by its position in the answer.
 pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts>) {
     let Some(turn) = draft.state.turn.clone() else { return };
     let (Some(answer_seq), Some(newest)) = (turn.answer, draft.state.history.last().cloned()) else { return };
@@ -111,11 +115,11 @@ fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(CallVerdict, String)>
     arguments(&call.input).err().map(|text| (CallVerdict::BadArguments, text))
 }
 
-/// What the model hears beside the words of an answer, where the call ran in an earlier incarnation and nobody knows how far.
+/// The note that is added to the result of a call that ran in an earlier incarnation, if nobody knows how far it got.
 const BEGUN: &str = "\nIt had been running when the runtime stopped before, and what came of that is unknown: it may have \
                      happened in part, in whole, or not at all. Check before you repeat it.";
 
-/// The reason that the result of such a call has; that of one which was started is its own business.
+/// The error reason in the result of a call with this verdict. A call that was started brings a reason of its own.
 fn reason_of(judged: CallVerdict) -> ErrorReason {
     match judged {
         CallVerdict::Lost => ErrorReason::Unknown,
@@ -193,7 +197,7 @@ fn withdraw_ask(draft: &mut Draft<'_>, state: CallState, why: AskClosedWhy) {
 /// The first call that may start now.
 fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
     let runs = |call: &OpenCall| matches!(call.state, CallState::Running | CallState::Closing);
-    // All of them: one that was asked about may be behind others that run already.
+    // Count all running calls: a call that waits for an ask may stand before others that already run.
     let running = draft.state.calls().filter(|(_, call)| runs(call)).count();
     let room = running < draft.state.settings.parallel_max.max(1);
     for (before, (ticket, call)) in draft.state.calls().enumerate() {
@@ -208,18 +212,18 @@ fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
     None
 }
 
-/// What the rules say to a call, now.
+/// The decision of the present rules about a call.
 enum Ruling {
-    /// It may run.
+    /// The call may run.
     Run,
-    /// A person is to be asked.
+    /// A person must be asked about this access.
     Ask(Vec<Access>),
-    /// It is answered, and does not run.
+    /// The call does not run; this is the verdict and the text of its result.
     Refuse(CallVerdict, String),
 }
 
-/// Starts a call that may run, asks about one that must be asked for, answers one that may not. Says whether the next one may
-/// be looked at: not where the budget allows no call now.
+/// Judges a call, and starts it, asks about it or refuses it. Gives false if the budget allows no call now: then no further call
+/// of the batch can start either.
 fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
     let Some(call) = draft.state.call(ticket).cloned() else { return true };
     if let Some((judged, text)) = unusable(draft, &call) {
@@ -285,10 +289,10 @@ fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>
     draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts.saturating_add(1), key, bytes });
 }
 
-/// Runs a call again whose outcome is not known, where its effect allows that and so do the rules that hold now.
+/// Runs a call again whose outcome is not known, if the rules that hold now allow it.
 ///
-/// What its effect is says the tool that would run, and not the tape alone: it may be another tool by now, and a tape may come
-/// from anybody. That was told with the recovery, and a call that may not run again is closed before (`recover.rs`).
+/// The recovery has already closed each call whose effect forbids a second run (`recover.rs`). It goes by the effect that the
+/// present tool reports, and not by the tape alone: the tool may have changed since, and a tape may come from anybody.
 pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
     let Some(call) = draft.state.call(ticket).cloned() else { return };
     if let Some((judged, text)) = unusable(draft, &call) {
@@ -335,7 +339,7 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
     let mut result = result.clone();
     match call.state {
         CallState::Running => {}
-        // It was told to stop before it came back: what it says is kept, but it is no good result.
+        // The call was told to stop before it returned: its content is kept, but its result counts as an error.
         CallState::Closing => result.error = Some(result.error.unwrap_or(ErrorReason::Aborted)),
         CallState::Pending | CallState::Allowed | CallState::Asking(_) => return,
     }
@@ -343,7 +347,7 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
     draft.write(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
 }
 
-/// Closes the asks that a standing grant has answered too: nobody is to be asked the same thing twice.
+/// Closes the asks that a standing grant has also answered, so that nobody is asked the same thing twice.
 fn release_granted(draft: &mut Draft<'_>) {
     let granted = draft.state.open.iter().filter_map(|(ticket, open)| match open {
         Open::Ask(ask) if !ask.access.is_empty() => {

@@ -1,4 +1,9 @@
-//! What a session's requests used and cost, one by one: a fold of the tape, apart from the state.
+//! The bill of a session: what each of its model requests used and cost, one by one. A fold of the tape, apart from the state.
+//!
+//! Each try of a request stands on the bill once: when it was closed, or, with all that was held back for it, when it was lost in a
+//! crash, an import or a rollback. The sum must agree with the state's own sums (`apply/spending.rs`): a change of one needs the
+//! same change of the other. `Unsettled` is written down with a session's digest (`digest.rs`): a change of its form needs a new
+//! `Digest::FORM`.
 
 use std::collections::BTreeMap;
 
@@ -31,13 +36,13 @@ pub struct BillLine {
     pub model: ModelRef,
     /// What became of it.
     pub kind: BillKind,
-    /// What it used and cost.
+    /// The usage and the cost of the request.
     #[serde(flatten)]
     pub charge: Charge,
 }
 
 impl BillLine {
-    /// All that was held back for a request counts.
+    /// The line of a lost request: all that was held back for it counts.
     fn lost((ticket, open): (&Seq, &Opened)) -> BillLine {
         let (ticket, model, kind) = (*ticket, open.model.clone(), BillKind::Lost);
         BillLine { ticket, model, kind, charge: open.reserved.lost(open.price.as_ref()) }
@@ -51,22 +56,22 @@ impl BillLine {
 pub enum BillKind {
     /// It was answered.
     Answer,
-    /// It was cut off by us.
+    /// The core cut it off.
     Interrupted,
     /// It broke off.
     Failed,
-    /// It was under way when the process ended, or when the conversation went back to before what it was to sum up.
+    /// It was under way when the process ended, or its compaction was given up by a rollback.
     Lost,
-    /// It summed up an older part of the conversation.
+    /// It summed up an older part of the conversation, or a branch.
     Summary,
 }
 
-/// What a bill must know to go on with the entries that follow.
+/// The open requests that a bill must know to go on with the entries that follow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Unsettled {
     open: BTreeMap<Seq, Opened>,
     waits: bool,
-    /// Lines of the entry that it is at.
+    /// The lines of the entry that is being applied.
     #[serde(skip)]
     lines: Vec<BillLine>,
 }
@@ -83,7 +88,7 @@ struct Opened {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum What {
     Answer,
-    /// To sum up what stands before that item of the history.
+    /// To sum up the items before this position of the history.
     Compaction(usize),
     Branch,
 }
@@ -136,7 +141,7 @@ impl Unsettled {
             }
             Record::BranchSummary(branch) => {
                 let ticket = branch.ticket();
-                // Where the ticket is closed it was lost, and stands on the bill as that.
+                // If the ticket is already closed, the request was lost and stands on the bill as lost.
                 let is_open = ticket == Seq::ZERO || self.open.remove(&ticket).is_some();
                 if let Some(request) = branch.request.as_ref().filter(|_| is_open) {
                     let (model, kind) = (&request.model, BillKind::Summary);
@@ -160,7 +165,7 @@ impl Unsettled {
                 let given_up: Vec<_> = self.open.extract_if(.., given_up).collect();
                 self.lines.extend(given_up.iter().map(|(ticket, open)| BillLine::lost((ticket, open))));
             }
-            // What was open is the parent's.
+            // The open requests belong to the parent.
             Record::Forked(_) => {
                 self.open.clear();
                 self.waits = false;
@@ -175,18 +180,18 @@ impl Unsettled {
     }
 
     fn lose_what_was_under_way(&mut self) {
-        // Where a turn waits to be told to go on, its request was not under way.
+        // While a turn waits for a go-on, its request is not under way.
         let under_way = |open: &Opened| !self.waits || open.what != What::Answer;
         let lost = self.open.iter().filter(|(_, open)| under_way(open)).map(BillLine::lost);
         self.lines.extend(lost);
     }
 
-    /// Whether a summary of the conversation itself is being written: then a rollback may cost something.
+    /// Whether a compaction is open. If so, a rollback may cost something.
     pub(super) fn compacts(&self) -> bool {
         self.open.values().any(|open| matches!(open.what, What::Compaction(_)))
     }
 
-    /// A summary was written, or came to nothing: the tries before it, and what it took.
+    /// Closes the request for a summary, and adds a line for each try that came to nothing.
     fn close_summary(&mut self, ticket: Seq, lost: u32, usage: &Usage, estimated: Option<&Usage>) {
         let Some(open) = self.open.get(&ticket) else { return };
         let line = |charge| BillLine { ticket, model: open.model.clone(), kind: BillKind::Failed, charge };

@@ -4,9 +4,12 @@
 //! first words of the messages take its place. One entry puts the summary in front of the next turn. It reads as a user's message
 //! that the runtime wrote, and no compaction ever sums it up again (BDD-COMPACT-027). Nothing is put under a running turn.
 //!
-//! The request that writes it is made beside the session, so it has a ticket: opened, with its reserve of the budget, before the
-//! request is made, and closed by the summary, by the report that there is none, or by the end of the process, which counts the
-//! whole reserve. There is one at a time.
+//! The host's side makes the request, and no worker of the session does, so the request has a ticket: opened, with its reserve of
+//! the budget, before the request is made, and closed by the summary, by the report that there is none, or by the end of the
+//! process, which counts the whole reserve. There is one at a time. A change must keep that the usage counts once on each of these
+//! ways.
+//!
+//! [`BranchSummary`], [`BranchRequest`] and [`OpenBranch`] are stored formats. No tape is read and no model is called here.
 
 use std::sync::Arc;
 
@@ -28,7 +31,7 @@ use crate::{
 /// A host is about to have a branch summed up, and asks for what that may take.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SumUpBranch {
-    /// The request; what is held back for it is decided.
+    /// The request. Its `reserved` field is ignored: the core decides it.
     pub request: Box<OpenBranch>,
 }
 
@@ -47,14 +50,14 @@ impl Decide for SumUpBranch {
     }
 }
 
-/// There is no summary of a branch: it could not be written, or nobody waits for it.
+/// The summary of a branch is given up: it could not be written, or nobody waits for it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GiveUpBranch {
-    /// Its ticket.
+    /// The ticket of the summary.
     pub ticket: Seq,
-    /// Why, and what was used all the same.
+    /// Why there is no summary, and what was used all the same.
     pub why: Box<NoSummary>,
-    /// Tries that the provider had read when they came to nothing.
+    /// The number of tries that the provider read and that came to nothing.
     pub lost: u32,
 }
 
@@ -65,10 +68,10 @@ impl Decide for GiveUpBranch {
     }
 }
 
-/// A host leaves a branch and brings what came of it.
+/// A host leaves a branch and brings its summary.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LeaveBranch {
-    /// What came of it.
+    /// The summary.
     pub branch: Arc<BranchSummary>,
 }
 
@@ -84,20 +87,20 @@ impl Decide for LeaveBranch {
     }
 }
 
-/// A branch that is left: what was said on it.
+/// A branch that is left, with the messages on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Branch {
-    /// The entry after which it begins.
+    /// The entry after which the branch begins.
     pub from: Seq,
-    /// Its last entry.
+    /// The last entry of the branch.
     pub to: Seq,
-    /// What was said between them, whatever was summed up meanwhile.
+    /// The messages between them, whole, also those that were summed up meanwhile.
     pub items: Vec<Arc<Item>>,
 }
 
 impl Branch {
-    /// What was said after that entry and not taken back. The entries begin with a state; of a tape read whole all is there,
-    /// however often it was compacted.
+    /// The branch after an entry: the messages that followed it and were not taken back. The entries must begin with a state. If
+    /// they are the whole tape, all messages are found, however often the conversation was compacted.
     #[must_use]
     pub fn of(entries: &[Entry], after: Seq) -> Branch {
         let begun = entries.iter().enumerate().find_map(|(at, entry)| match &entry.record {
@@ -110,20 +113,20 @@ impl Branch {
     }
 }
 
-/// What came of a branch.
+/// The summary of a branch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchSummary {
     /// The entry after which the branch began.
     pub from: Seq,
-    /// Its last entry.
+    /// The last entry of the branch.
     pub to: Seq,
-    /// What came of it.
+    /// The text of the summary.
     pub summary: Arc<str>,
-    /// What writing that took.
+    /// The tokens that writing it took: the provider's figures.
     pub usage: Usage,
-    /// The files that were touched on it.
+    /// The files that were touched on the branch.
     pub files: FileOperations,
-    /// The request that wrote it, or was to; tapes of before the field was there do not say, and it is not charged.
+    /// The request that wrote the summary, or was to. Absent on tapes from before the field existed; then nothing is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<BranchRequest>,
 }
@@ -131,45 +134,45 @@ pub struct BranchSummary {
 /// A request for the summary of a branch that is about to be made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenBranch {
-    /// Which model.
+    /// The model that writes the summary.
     pub model: ModelRef,
-    /// What its tokens cost, where that is known.
+    /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Tokens that it reads, and may write, as far as can be told before.
+    /// The tokens that the request reads and may write, as far as can be told before.
     pub wanted: Reserve,
-    /// What is held back for it.
+    /// The tokens that are held back for the request.
     pub reserved: Reserve,
 }
 
 /// The request that wrote the summary of a branch, or was to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchRequest {
-    /// The ticket that was opened for it; 0 on tapes of before there was one.
+    /// The ticket that was opened for the request; 0 on tapes from before there was one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ticket: Seq,
-    /// Which model.
+    /// The model that wrote the summary.
     pub model: ModelRef,
-    /// What its tokens cost, where that is known.
+    /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// What it was to take, at most.
+    /// The tokens that were held back for the request.
     pub reserved: Reserve,
-    /// Our estimate of what it took, where the provider did not say.
+    /// Our estimate of the tokens used, where the provider gave no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
-    /// Tries that were read and came to nothing.
+    /// The number of further tries that the provider read and that came to nothing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub lost: u32,
 }
 
 impl BranchSummary {
-    /// The ticket that it closes; 0 for none.
+    /// The ticket that the summary closes; 0 for none.
     pub(super) fn ticket(&self) -> Seq {
         self.request.as_ref().map_or(Seq::ZERO, |request| request.ticket)
     }
 
-    /// What all its tries used, one by one.
+    /// The charges of all tries, one by one.
     pub(super) fn charges(&self) -> impl Iterator<Item = Charge> {
         self.request.iter().flat_map(|request| {
             let answered = Charge::of(request.price.as_ref(), &self.usage, request.estimated.as_ref());
@@ -178,7 +181,7 @@ impl BranchSummary {
     }
 }
 
-/// There is no summary: the request failed, or nobody waits for it any more. What it took counts.
+/// Closes the ticket of a summary that failed or that nobody waits for any more. Its usage counts.
 pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, why: &NoSummary, lost: u32) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Branch(_))) {
         let NoSummary { error, usage, estimated } = why.clone();
@@ -186,7 +189,7 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, why: &NoSummary, lost: 
     }
 }
 
-/// A summary that was written is not taken. What it took counts all the same.
+/// Refuses a summary that was written, and closes its ticket. Its usage counts all the same.
 pub(super) fn refused(draft: &mut Draft<'_>, branch: &BranchSummary, why: Refusal) -> Refusal {
     if let Some(request) = &branch.request {
         let why = NoSummary { error: why.to_string(), usage: branch.usage, estimated: request.estimated };
@@ -201,11 +204,11 @@ impl State {
         self.open.iter().find_map(|(ticket, open)| matches!(open, Open::Branch(_)).then_some(*ticket))
     }
 
-    /// The summary stands in the context from here on.
+    /// Puts a summary into the context, and counts its usage.
     pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
         self.usage += branch.usage;
         let ticket = branch.ticket();
-        // Where the ticket is closed all that was held for it was counted when it was lost.
+        // If the ticket is already closed, all that was held for it was counted when it was lost.
         if ticket == Seq::ZERO || matches!(self.open.remove(&ticket), Some(Open::Branch(_))) {
             self.spend(branch.charges());
         }

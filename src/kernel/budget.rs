@@ -1,5 +1,8 @@
-//! Budgets: what a session may use, and what happens where that does not allow what is next. Where it stands in its budget is in
-//! `account.rs`; what follows from a breach is decided in `spending.rs`.
+//! Budgets: what a session may use, and what happens when a limit does not allow the next piece of work.
+//!
+//! Values only: `account.rs` computes what is used, held and left; `spending.rs` decides what follows from a breach. The types are
+//! stored formats, in settings, entries and states: do not rename or retype a field or a variant. The texts of [`Breach`] are shown
+//! to people and models.
 
 use std::fmt;
 
@@ -11,7 +14,7 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// What a session and each of its turns may use, and what happens when that is not enough.
+/// The limits of a session and of each of its turns, and what happens at a breach.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
@@ -21,19 +24,19 @@ pub struct Budget {
     /// What each turn may use, children not included. Read when the turn begins.
     #[serde(skip_serializing_if = "Limits::is_none")]
     pub turn: Limits,
-    /// What happens when a limit does not allow what is next.
+    /// What happens when a limit does not allow the next piece of work.
     pub on_breach: OnBreach,
 }
 
-/// What happens when a limit does not allow what is next.
+/// What happens when a limit does not allow the next piece of work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnBreach {
-    /// A person is asked for more; where nobody listens, it stops. A child never asks for more than its grant.
+    /// A person is asked for more; where nobody listens, the turn ends. A child never asks for more than its grant.
     #[default]
     Ask,
-    /// Requests that are too dear go to this model, as long as they fit; then it stops.
+    /// Requests that are too expensive go to this model, as long as they fit; then the turn ends.
     Model(ModelRef),
     /// The turn ends with the outcome `budget`.
     Stop,
@@ -47,24 +50,24 @@ pub enum Extent {
     Session,
     /// The running turn's.
     Turn,
-    /// What its parent granted to it.
+    /// The limit that the parent granted to it.
     Grant,
 }
 
-/// A limit that does not allow what is next. Seen before it is begun.
+/// A limit that does not allow the next piece of work. Found before the work begins. Amounts are in the unit of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
-    /// Of what.
+    /// The resource that is limited.
     pub resource: Resource,
-    /// Whose limit.
+    /// Whose limit it is.
     pub extent: Extent,
     /// The limit.
     pub max: u64,
-    /// What is used of it.
+    /// The amount that is used.
     pub used: u64,
-    /// What is held back for what is open.
+    /// The amount that is held back for open tickets.
     pub held: u64,
-    /// What would be needed for what is next.
+    /// The amount that the next piece of work needs.
     pub needs: u64,
 }
 
@@ -100,6 +103,6 @@ impl fmt::Display for Breach {
 pub struct OpenBudgetAsk {
     /// The limit, and what would be needed.
     pub breach: Breach,
-    /// When it stops by itself.
+    /// When the ask expires and the turn ends.
     pub expires: Millis,
 }

@@ -1,4 +1,8 @@
-//! A child's side of its task: the messages from its parent. Its DOWN follows from its own entries (`apply/tasks.rs`).
+//! A child's side of its task: the messages from its parent. The child's DOWN follows from its own entries (`apply/tasks.rs`).
+//!
+//! A message counts only if it names the parent and the ticket that the child has now, so old news from a former parent changes
+//! nothing. A message may come twice and must then change nothing. The rules of a child only ever get narrower here. Nothing here
+//! reaches the parent: its watcher reads what the child's tape says.
 
 use crate::{
     kernel::{Held, Origin, Record, Refusal, Tie, advance, command::Decide, decide::Draft, inbox::waiting},
@@ -11,7 +15,7 @@ use crate::{
 pub(crate) struct StopTask {
     /// The parent.
     pub parent: SessionId,
-    /// The task's ticket on its tape.
+    /// The task's ticket on the parent's tape.
     pub ticket: Seq,
     /// Why.
     pub why: String,
@@ -36,7 +40,7 @@ impl Decide for StopTask {
 pub(crate) struct Orphan {
     /// The parent.
     pub parent: SessionId,
-    /// The task's ticket on its tape.
+    /// The task's ticket on the parent's tape.
     pub ticket: Seq,
     /// Why.
     pub why: String,
@@ -51,12 +55,13 @@ impl Decide for Orphan {
     }
 }
 
-/// To a child: who its parent is, and what that one may not do. An orphan is taken over by it.
+/// To a child: who its parent is, and which rules its ancestors have. An orphan gets this parent; a child that has it already only
+/// takes over rules that are new.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BeAdopted {
-    /// How it is tied now.
+    /// The parent, and how the child is tied to it.
     pub tie: Tie,
-    /// The rules of its new ancestors.
+    /// The rules of the ancestors.
     pub above: Vec<Chain>,
 }
 
@@ -81,7 +86,7 @@ impl Decide for BeAdopted {
     }
 }
 
-/// The origin, where that ticket of that parent is the one that the task belongs to.
+/// The origin of the session, if its task belongs to this ticket of this parent; otherwise `None`.
 fn origin<'d>(draft: &'d Draft<'_>, parent: &SessionId, ticket: Seq) -> Option<&'d Origin> {
     let origin = draft.state.origin.as_deref()?;
     (origin.parent == *parent && origin.ticket == ticket).then_some(origin)

@@ -1,8 +1,13 @@
 //! The commands that a host, or the runtime for it, gives a session.
 //!
-//! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), one line in the list below with its name
-//! on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what it wrote.
-//! What sets only a few commands apart (which of them stop what runs, which begin work) stands in one place here for all of them.
+//! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), one line in the list below with its
+//! name on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what it
+//! wrote. Properties that only a few commands have (which of them stop running work, which begin work) stand here, in one place for
+//! all.
+//!
+//! The names in the list and the types [`Delivery`], [`Steering`], [`Grant`] and [`Scope`] are written on tapes: do not rename
+//! them. What a decision about a command depends on must be readable back from its entries or from [`Command::recorded`]; otherwise
+//! replay fails.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -31,15 +36,16 @@ pub(crate) use crate::kernel::{
     undo::UndoCompaction,
 };
 
-/// What the core does about a command.
+/// The decision about one command.
 pub(super) trait Decide {
-    /// What follows from it, and what its sender is told.
+    /// Writes the entries that the command leads to, and gives the answer to its sender. A refusal must leave the state as it was,
+    /// except that a refused summary of a branch closes its ticket.
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal>;
 }
 
 macro_rules! commands {
     ($($name:literal => $command:ident),* $(,)?) => {
-        /// Everything that may be wanted of a session.
+        /// A command to a session.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub(crate) enum Command {
@@ -47,7 +53,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// What it is called: on the tape, in the tree, and for whoever replays.
+            /// The name of the command on the tape, in the supervision tree and in a replay. Part of the stored format.
             #[must_use]
             pub(crate) fn name(&self) -> &'static str {
                 match self {
@@ -71,7 +77,7 @@ macro_rules! commands {
 
             #[cfg(test)]
             impl $command {
-                /// The command, for whoever is to be answered so.
+                /// The command as an input, with the sender to answer.
                 #[allow(dead_code, reason = "each command has it, and no test needs all")]
                 pub(crate) fn to(self, reply: $crate::kernel::ReplyTo) -> $crate::kernel::Input {
                     $crate::kernel::Input::Command { reply, command: self.into(), id: None }
@@ -113,7 +119,7 @@ commands! {
 }
 
 impl Command {
-    /// What it wants, in words that name what it is about.
+    /// What the command did, in words for a person who reads a replay.
     #[must_use]
     pub(crate) fn in_words(&self) -> String {
         match self {
@@ -164,7 +170,7 @@ impl Command {
         }
     }
 
-    /// The ticket or the entry that it is about.
+    /// The ticket or the entry that the command is about.
     #[must_use]
     pub(crate) fn about(&self) -> Option<Seq> {
         match self {
@@ -175,7 +181,7 @@ impl Command {
         }
     }
 
-    /// What was said, for whoever traces a session in full.
+    /// The words that the command carries, for a full trace of a session.
     #[must_use]
     pub(crate) fn said(&self) -> Option<String> {
         match self {
@@ -187,25 +193,26 @@ impl Command {
         }
     }
 
-    /// Whether it begins work of its own: refused while the runtime drains.
+    /// Whether the command begins work of its own. Such a command is refused while the runtime drains.
     #[must_use]
     pub(crate) fn begins_work(&self) -> bool {
         matches!(self, Command::SendMessage(_) | Command::Spawn(_) | Command::Adopt(_))
     }
 
-    /// Whether it adds work: refused where the queue is full.
+    /// Whether the command adds work. Such a command is refused where the mailbox is full.
     #[must_use]
     pub(crate) fn adds_work(&self) -> bool {
         self.begins_work() || matches!(self, Command::EditMessage(_))
     }
 
-    /// Whether it ends the running turn, whatever that is at.
+    /// Whether the command ends the running turn, in whatever state the turn is.
     #[must_use]
     pub(crate) fn ends_the_turn(&self) -> bool {
         matches!(self, Command::Abort(_) | Command::End(_))
     }
 
-    /// Whether it stops what runs: it stays where the disk refuses it, for what it stops is stopped at once.
+    /// Whether the command stops running work. The workers are stopped at once, so the command stays and is tried again where the
+    /// disk refuses its record.
     #[must_use]
     pub(crate) fn stops(&self) -> bool {
         match self {
@@ -227,16 +234,16 @@ impl Command {
         }
     }
 
-    /// Whether it stands alone in its append, and nothing more follows from it.
+    /// Whether the command stands alone in its append, and nothing more follows from it: it begins an anchor.
     #[must_use]
     pub(crate) fn stands_alone(&self) -> bool {
         matches!(self, Command::BeginAnchor(_) | Command::HandOff(_))
     }
 
-    /// What its first entry says of it.
+    /// The description of the command on its first entry: its name, and the values that stand in none of its entries.
     pub(super) fn recorded(&self, wrote: &[Entry]) -> Recorded {
         if let [Entry { record: Record::BranchFailed { .. }, .. }, ..] = wrote {
-            // One that was to take a summary in, and was refused, did what giving the summary up does.
+            // A command that brings a summary and was refused has done the same as giving the summary up.
             return Recorded::new("give_up_branch");
         }
         let fields = match self {
@@ -288,8 +295,8 @@ pub enum Grant {
     Once,
     /// This call may run, and so may all that ask for the same again within the scope.
     Always(Scope),
-    /// Only of a question for more of a budget: its limits are raised by so much. There, `Once` raises the limit by as much as
-    /// it was, `Always` lifts it, and `Reject` ends the turn.
+    /// Only for a budget ask: the limits are raised by these amounts. For a budget ask, `Once` raises the limit by its own size, or
+    /// by what is missing if that is more; `Always` lifts the limit, and `Reject` ends the turn.
     Raise(Limits),
     /// This call may not run. With a message the model is told and goes on; without one the turn ends (C-06).
     Reject(Option<String>),

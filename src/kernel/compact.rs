@@ -1,13 +1,17 @@
 //! When a conversation is made smaller, and what takes its place (checklist J, C-11, C-18).
 //!
-//! Before each step the core asks how full the context is. Too full, old tool outputs are pruned; still too full, a
-//! compaction is opened: a ticket of the session, not of the turn. It works in the background while the turn goes on, unless
-//! the context is so full that no request would fit. Its summary takes the place of what it sums up when no request is open,
-//! so that a request that a crash interrupts is always made again byte for byte.
+//! Before each step the core asks how full the context is. If it is too full, old tool outputs are pruned; if it is still too full,
+//! a compaction is opened: a ticket of the session, not of the turn. The summary is written in the background while the turn goes
+//! on, unless the context is so full that no request would fit. It takes the place of the items that it sums up when no request is
+//! open, so that a request that a crash interrupts is always made again byte for byte.
 //!
-//! A compaction that fails leaves the history as it is and is tried again before the next step. After three failures in a row
-//! the oldest part is cut off without a summary, but only when there is no room left; the host's own words, and the files that
-//! were touched, are kept all the same. Nothing that is left out of the context leaves the tape.
+//! A compaction that fails leaves the history as it is and is tried again before the next step. If there is no room left and no
+//! summary can be had (after three failures in a row, over budget, or because a message that aborts cannot wait), the oldest part
+//! is cut off without one. The host's own words and the files that were touched are carried on all the same, and nothing leaves the
+//! tape.
+//!
+//! A change must keep that, and that a replacement is smaller than what it replaces. [`ContextState`], [`OpenCompaction`] and
+//! [`Compacted`] are stored formats. Nothing here calls a model.
 
 use std::sync::Arc;
 
@@ -29,7 +33,7 @@ use crate::{
     words::usage::Usage,
 };
 
-/// A host wants the conversation summed up now.
+/// A host asks for a compaction now.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Compact;
 
@@ -39,47 +43,47 @@ impl Decide for Compact {
             return Err(Refusal::Compacting { ticket });
         }
         if draft.state.context.ready.is_some() {
-            // It is written, and is put in place when the open request is answered: another one would cut what it replaces.
+            // A finished compaction waits until the open request is answered: another one would cut the same items.
             return Err(Refusal::Compacting { ticket: draft.state.context.ready_ticket });
         }
         open(draft, CompactionReason::Asked).map(Held::Done)
     }
 }
 
-/// Failures in a row after which no summary is asked for any more.
+/// The number of failures in a row after which no further summary is requested.
 const FAILURES_MAX: u32 = 3;
 
-/// What a session knows of its context beside the history.
+/// What a session knows of its context beside the history. Part of the stored form of a state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextState {
     /// Our estimate of the history's tokens.
     pub estimated: u64,
-    /// What the provider said of them.
+    /// The provider's last figure for the context, and the factor learned from it.
     pub meter: Meter,
     /// The newest summary, as the model wrote it.
     pub summary: Option<Arc<str>>,
-    /// Items at the front of the history that stand in for what was cut off: 0 or 1.
+    /// The number of items at the front of the history that stand for the part that was cut off: 0 or 1.
     pub front: usize,
-    /// What is carried on of what was cut off, beside the summary.
+    /// The data that is carried on, beside the summary, from the part that was cut off.
     pub carried: Carried,
-    /// The messages whose words stay whatever is cut off, in the order in which they were pinned.
+    /// The pinned messages, in the order in which they were pinned: their words stay whatever is cut off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<Pin>,
-    /// Models whose provider refused a request as too large, and what their windows are taken for since, in tokens.
+    /// Models whose provider refused a request as too large, and the size that their windows count as since, in tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<(ModelRef, u64)>,
-    /// How full it was at the newest request; nothing after it was made smaller.
+    /// How full the context was at the newest request; zero after the history was made smaller.
     pub fullness: Fullness,
-    /// Compactions that failed in a row.
+    /// The number of compactions that failed in a row.
     pub failures: u32,
-    /// Compactions that took place.
+    /// The number of compactions that took place.
     pub compactions: u64,
-    /// What is ready to be put in place as soon as no request is open.
+    /// A finished compaction that is put in place as soon as no request is open.
     pub ready: Option<Arc<Compacted>>,
-    /// The compaction that is ready: its ticket, and the entry that recorded it.
+    /// The ticket of that compaction; 0 for none.
     pub ready_ticket: Seq,
-    /// See `ready_ticket`.
+    /// The entry that recorded that compaction; 0 for none.
     pub ready_entry: Seq,
     /// The entry that recorded the newest compaction in place; 0 for none.
     pub newest: Seq,
@@ -101,50 +105,50 @@ pub enum CompactionReason {
 /// A compaction that was opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenCompaction {
-    /// Why.
+    /// Why it was opened.
     pub reason: CompactionReason,
-    /// The model that sums up.
+    /// The model that writes the summary.
     pub model: ModelRef,
-    /// Items of the history that go, from the front.
+    /// The position of the first history item that stays; the items before it are replaced.
     pub first_kept: usize,
-    /// Where the turn begins that the cut goes through.
+    /// The position at which the turn begins that the cut goes through; `None` for a cut between turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split_turn: Option<usize>,
-    /// How full the context was.
+    /// The tokens that the next request would have taken.
     pub used: u64,
-    /// What a request may take.
+    /// The tokens that a request may take.
     pub usable: u64,
-    /// What the one who sums up may be shown, by our estimate; 0 for as much as a request may take.
+    /// The most tokens that the summariser may be shown, by our estimate; 0 for as many as a request may take.
     pub room: u64,
-    /// What the tokens of its request cost, where that is known.
+    /// The price of the tokens of the request for the summary; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// What is held back for its request.
+    /// The tokens that are held back for that request.
     pub reserved: Reserve,
 }
 
-/// What takes the place of the items before the cut.
+/// A finished compaction: what takes the place of the items before the cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compacted {
     /// What the model wrote; `None` where the oldest part was cut off without a summary.
     pub summary: Option<Arc<str>>,
-    /// What that took.
+    /// The tokens that writing it took: the provider's figures.
     pub usage: Usage,
-    /// Our estimate of that, where the provider did not say.
+    /// Our estimate of those tokens, where the provider gave no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
-    /// Tries that were read and came to nothing before that, or because nobody waited for it.
+    /// The number of further tries that the provider read and that came to nothing, or that nobody waited for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub lost: u32,
-    /// Items of the history that go, from the front.
+    /// The position of the first history item that stays; the items before it are replaced.
     pub first_kept: usize,
-    /// The calls among them.
+    /// The calls among the replaced items.
     pub replaced: Vec<Replaced>,
-    /// Tokens of the host's own words that are carried on, at most.
+    /// The most tokens of the host's own words that are carried on.
     pub carry: u64,
 }
 
-/// How full the context of the running turn is, for its model.
+/// The window of the running turn's model, and the tokens that the next request would take.
 pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
     let state = &draft.state;
     let turn_model = state.turn.as_ref().and_then(|turn| turn.model.as_ref());
@@ -152,7 +156,7 @@ pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
     (window, state.context.meter.used(estimated(draft)))
 }
 
-/// The window of a model: the one that is said of it, or less where a provider refused what fits that.
+/// The window of a model: as the host knows it, or smaller if the provider refused a request that should have fitted.
 fn window_of(draft: &Draft<'_>, model: &ModelRef) -> Window {
     let window = draft.model(model).window;
     let learned = draft.state.context.learned.iter().find(|(of, learned)| of == model && *learned < window.context);
@@ -163,8 +167,9 @@ fn window_of(draft: &Draft<'_>, model: &ModelRef) -> Window {
     }
 }
 
-/// Where the conversation is cut: what is to be kept stays. Where a provider refused the request it is half of what fits at most, and where that
-/// cuts nothing off, the newest item alone.
+/// The cut of the conversation: the newest tokens stay, as many as the settings or the window say. If a provider has refused a
+/// request as too large, at most half of the usable window stays; if the present request was refused and that cuts nothing off,
+/// only the newest item stays.
 fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
     let (window, _) = fullness(draft);
     let (history, context) = (&draft.state.history, &draft.state.context);
@@ -176,7 +181,7 @@ fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
     }
 }
 
-/// The same, with the messages that join the next request.
+/// The same as [`fullness`], with the steering messages that will join the next request.
 pub(super) fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
     let (window, used) = fullness(draft);
     let waiting = draft.state.steering.iter().map(|waiting| {
@@ -186,21 +191,21 @@ pub(super) fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
     (window, used.saturating_add(draft.state.context.meter.corrected(waiting.sum())))
 }
 
-/// Our estimate of the next request, whole.
+/// Our estimate of the whole next request, in tokens.
 pub(super) fn estimated(draft: &Draft<'_>) -> u64 {
     let state = &draft.state;
     let beside = of_text(&state.settings.system).saturating_add(draft.env.tools_tokens(&state.env));
     state.context.estimated.saturating_add(beside)
 }
 
-/// What becomes of a step that room is made for.
+/// Whether there is room for the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// It is made.
+    /// The step can be made.
     Made,
     /// The step waits for a compaction.
     Awaited,
-    /// There can be none: the turn has ended.
+    /// There can be no room: the turn has ended.
     Never,
 }
 
@@ -219,7 +224,7 @@ pub(super) fn make_room(draft: &mut Draft<'_>) -> Room {
     }
     let mut must = level == Level::Full || overflowed(draft);
     if overflowed(draft) && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
-        // No output is worth as much as a request that is read: of those of this turn, too, half of what may be used stays.
+        // The provider refused the request, so outputs of this turn are pruned too. Half of the usable window stays.
         let rule = PruneRule { turns: 0, protect: window.usable() / 2, minimum: 0, tools: &[] };
         if let Some(now) = pruned(draft, rule) {
             (level, must) = (now, now == Level::Full);
@@ -236,14 +241,14 @@ pub(super) fn make_room(draft: &mut Draft<'_>) -> Room {
         return Room::Made;
     }
     if advance::strongest(draft) == Some(Steering::AbortRunning) {
-        // Whoever is in that much of a hurry is not made to wait for a summary.
+        // A message that aborts running work is not made to wait for a summary.
         truncate(draft);
         return Room::Made;
     }
     Room::Awaited
 }
 
-/// Leaves results out, where any can go by that rule. How full the context is then.
+/// Prunes results by the rule. Gives the level of the context afterwards, or `None` if no result could go.
 fn pruned(draft: &mut Draft<'_>, rule: PruneRule<'_>) -> Option<Level> {
     let results = prune(&draft.state.history, draft.state.context.front, rule);
     if results.is_empty() {
@@ -258,16 +263,16 @@ fn overflowed(draft: &Draft<'_>) -> bool {
     draft.state.turn.as_ref().is_some_and(|turn| turn.overflowed)
 }
 
-/// Opens a compaction, where there is anything that could go.
+/// Opens a compaction, if there are items that it could replace and the budget allows it.
 fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal> {
     let (window, used) = fullness(draft);
     let settings = draft.state.settings.clone();
     let found = cut_of(draft).ok_or(Refusal::NothingToCompact)?;
     let meter = draft.state.context.meter;
     let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
-    // It may have another window; and what it counts may be more than we estimate.
+    // The summariser may have another window, and its provider may count more tokens than we estimate.
     let shown = window_of(draft, &model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
-    // What failed may have been too large.
+    // An earlier try may have failed because it was too large.
     let shown = shown >> draft.state.context.failures.min(63);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();
     let (price, output) = (draft.model(&model).price, summary_max(window.usable()));
@@ -287,7 +292,7 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal>
     Ok(draft.write(None, Record::Compaction(opened)))
 }
 
-/// The summariser has answered, or failed.
+/// Decides about the report of a summariser: a summary, or a failure.
 pub(super) fn summarised(draft: &mut Draft<'_>, ticket: Seq, result: &Result<(Arc<str>, Usage), NoSummary>, lost: u32) {
     let Some(Open::Compaction(open)) = draft.state.open.get(&ticket).cloned() else { return };
     let (summary, usage) = match result {
@@ -309,21 +314,21 @@ fn give_up(draft: &mut Draft<'_>, ticket: Seq, why: NoSummary, lost: u32) {
     draft.write(Some(ticket), Record::CompactionFailed { error, usage, estimated, lost });
 }
 
-/// What takes the place of the items before `first_kept`, where nobody sums them up.
+/// A compaction without a summary: what takes the place of the items before `first_kept`.
 fn without_summary(draft: &Draft<'_>, first_kept: usize, usable: u64) -> Compacted {
     let replaced = Replaced::of(draft.state.history.iter().take(first_kept).map(|item| &**item));
     let (usage, carry) = (Usage::default(), carry_max(usable));
     Compacted { summary: None, usage, estimated: None, lost: 0, first_kept, replaced, carry }
 }
 
-/// Whether what would stand in place of what goes is smaller than that, all that is carried on included.
+/// Checks that the replacement, with all that is carried on, is smaller than the items that it replaces.
 fn fits(draft: &Draft<'_>, compacted: &Compacted) -> Result<(), BadSummary> {
     let going = draft.state.history.iter().take(compacted.first_kept);
     let (_, text) = draft.state.in_place_of(compacted);
     check(compacted.summary.as_deref(), &text, going.map(|item| of_item(item)).sum())
 }
 
-/// After a crash nobody writes the summary any more: where the budget does not allow as much once more, it is not asked for again.
+/// After a crash the summary must be written anew. Gives the open compaction up if the budget does not allow that.
 pub(super) fn close_unaffordable(draft: &mut Draft<'_>) {
     let open = draft.state.compaction().map(|(ticket, _)| ticket);
     if let Some(ticket) = open.filter(|_| !spending::summary_fits_again(draft)) {
@@ -331,7 +336,7 @@ pub(super) fn close_unaffordable(draft: &mut Draft<'_>) {
     }
 }
 
-/// What puts the host's own summary in the place of the whole conversation.
+/// A compaction that puts the host's own summary in the place of the whole conversation.
 pub(super) fn in_place_of_all(draft: &Draft<'_>, summary: &Arc<str>) -> Compacted {
     let (window, _) = fullness(draft);
     let all = draft.state.history.iter().count();
@@ -344,37 +349,37 @@ fn truncate(draft: &mut Draft<'_>) {
     let (window, _) = fullness(draft);
     let first_kept = open.map(|(_, first_kept)| first_kept);
     let Some(first_kept) = first_kept.or_else(|| Some(cut_of(draft)?.first_kept)) else { return };
-    // What was asked for before this moment has been read by now, though nobody will ever say so.
+    // A summary that was requested before this decision counts as read by the provider, though no report will say so.
     let lost = open.map_or(0, |(ticket, _)| u32::from(!draft.opened_now(ticket)));
     let compacted = Compacted { lost, ..without_summary(draft, first_kept, window.usable()) };
     match (fits(draft, &compacted), open) {
         (Ok(()), open) => drop(draft.write(open.map(|(ticket, _)| ticket), Record::Compacted(Arc::new(compacted)))),
-        // Nothing is gained. The provider says whether the request is too large.
+        // The cut would gain nothing. The provider says whether the request is too large.
         (Err(_), Some((ticket, _))) => give_up(draft, ticket, "it was not waited for".into(), lost),
         (Err(_), None) => {}
     }
 }
 
-/// What the summariser is asked.
+/// The request for a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Which model.
+    /// The model to ask.
     pub(crate) model: ModelRef,
-    /// In which words.
+    /// The text of the request.
     pub(crate) prompt: String,
-    /// Tokens of its answer, at most.
+    /// The most tokens of the answer.
     pub(crate) tokens_max: u64,
-    /// How many tries a provider may read, at most: under a budget what is held back is enough for one.
+    /// The most tries that a provider may read. Under a budget, the tokens held back are enough for one.
     pub(crate) reads_max: u32,
 }
 
-/// Tries of a summary that a provider may read, by what is held back for it.
+/// The most tries of a summary that a provider may read, by the tokens held back for it.
 pub(crate) fn reads_max(reserved: &Reserve) -> u32 {
-    // An answer is held back for only where a budget limits it.
+    // Tokens for the answer are held back only where a budget limits them.
     if reserved.output > 0 { 1 } else { u32::MAX }
 }
 
-/// What the summariser of this ticket is asked.
+/// The request for the summary of an open compaction; `None` if the ticket is not open.
 pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
     let Some(Open::Compaction(open)) = state.open.get(&ticket) else { return None };
     let items: Vec<_> = state.history.iter().take(open.first_kept).skip(state.context.front).cloned().collect();

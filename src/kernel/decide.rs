@@ -1,4 +1,11 @@
-//! `decide`: the one entrance of the core. It turns inputs into entries, stops and replies.
+//! `decide`: the one entrance of the core. It turns a state and inputs into entries, stops, replies and the state after them.
+//!
+//! The same arguments always give the same decision. The state that goes in is not changed: a decision works on a draft, and a
+//! draft that is dropped has had no effect. A command whose id was done before is answered again and not done again.
+//!
+//! Nothing here may wait, read a clock (`now` is an argument), draw a random number (`Env::jitter` is one) or call a tool. Rules of
+//! the kernel read `Env` through [`Reader`] only: it notes each value that the tape does not have yet, and replay depends on that
+//! note. Entries are written by [`Draft::write`] only, so that each is applied before the next rule looks.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +30,7 @@ use crate::{
 /// A host changes the settings; they hold from the next step on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Configure {
-    /// What they were changed from; nothing where it does not matter.
+    /// The settings that the change started from: other settings now refuse it. `None` to overwrite whatever is set.
     pub before: Option<Arc<Settings>>,
     /// The new settings, whole.
     pub settings: Box<Settings>,
@@ -32,7 +39,7 @@ pub(crate) struct Configure {
 impl Decide for Configure {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let (mut settings, now) = (self.settings.clone(), &draft.state.settings);
-        // What the host and the ancestors do not allow stays out of reach.
+        // A change of settings cannot touch the rules of the host and of the ancestors.
         settings.above.clone_from(&now.above);
         settings.host.clone_from(&now.host);
         if **now == *settings {
@@ -45,30 +52,31 @@ impl Decide for Configure {
     }
 }
 
-/// What follows from what happened.
+/// A decision: what follows from the inputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Decision {
-    /// What goes on the tape, in one append.
+    /// The entries for the tape, in one append. Empty where nothing changed.
     pub entries: Vec<Entry>,
-    /// Who is to be stopped, at once.
+    /// The workers and children to stop at once, before the append.
     pub stops: Vec<Stop>,
-    /// What hosts are told, once the entries are there.
+    /// The answers to the senders of commands, to be given once the entries are on the tape.
     pub replies: Vec<(ReplyTo, Reply)>,
     /// The state with the entries applied.
     pub after: State,
 }
 
-/// Decides what follows from what happened, in that order. Pure: the same values always give the same decision.
+/// Decides about the inputs, in their order. Pure: the same values always give the same decision.
 ///
-/// What follows from the state (the next request, the next call) is decided after each input, but not after a report that
-/// comes before a recovery or before the end of the turn: those decide about all that is open.
+/// After each input the core also decides what follows from the state (the next request, the next call). Exceptions are a command
+/// that stands alone, `Input::Hold`, and a report that comes before a recovery or before the end of the turn: the later input
+/// decides about all that is open.
 #[must_use]
 pub(crate) fn decide(state: &State, inputs: &[Input], env: &Env<'_>, now: Millis) -> Decision {
     decide_and_watch(state, inputs, env, now, |_, _| {})
 }
 
-/// The same, and shows each entry as it is written, with the state before it: an entry is applied once, and whoever makes events
-/// of it need not apply it again.
+/// Decides as [`decide`] does, and shows each entry to `watch` as it is written, with the state before it. So the maker of events
+/// does not have to apply the entries a second time.
 #[must_use]
 pub(crate) fn decide_and_watch<'a>(
     state: &State,
@@ -106,7 +114,7 @@ pub(crate) fn decide_and_watch<'a>(
     draft.finish()
 }
 
-/// What an input says by itself, without what follows from it. Gives the entry that the sender of a command was told of.
+/// Does what an input says by itself, without what follows from the state. Gives the entry that the sender of a command is told.
 fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
     match input {
         Input::Command { reply, command, .. } => {
@@ -139,7 +147,7 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
     None
 }
 
-/// A decision in the making: each entry is applied as soon as it is written, so that what follows sees it.
+/// A decision in the making. Each entry is applied as soon as it is written, so that the next rule sees it.
 pub(super) struct Draft<'a> {
     pub(super) state: State,
     pub(super) env: Reader<'a>,
@@ -160,7 +168,8 @@ impl<'a> Draft<'a> {
         Draft { state: state.clone(), env, now, cause: None, watch, entries, stops, replies }
     }
 
-    /// Writes an entry about a ticket, or one that opens a ticket of its own.
+    /// Writes an entry and applies it to the draft. `ticket` is the ticket that the entry is about; with `None`, the entry opens a
+    /// ticket of its own or is about none. Gives the seq of the entry.
     pub(super) fn write(&mut self, ticket: Option<Seq>, record: Record) -> Seq {
         let seq = self.state.seq.next();
         let begins_turn = matches!(record, Record::Delivered { .. }) && self.state.turn.is_none();
@@ -175,7 +184,7 @@ impl<'a> Draft<'a> {
         seq
     }
 
-    /// The rules of the host are those that it has now. They are on the tape before anything is decided by them.
+    /// Writes the rules of the host where the tape has others: they are on the tape before anything is decided by them.
     fn look_at_host(&mut self) {
         let rules = self.env.host_rules();
         if self.state.settings.host.as_ref() != rules {
@@ -183,18 +192,19 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A model as it is seen now.
+    /// The window and the price of a model, as the host has them now. The read is noted for the tape.
     pub(super) fn model(&self, model: &ModelRef) -> ModelSeen {
         self.env.model(&self.state.env, model)
     }
 
-    /// Whom to answer, and with which entry, where the command was done before.
+    /// If a command with this id was done before: whom to answer, and the entry that its sender was told.
     fn done_before(&self, input: &Input) -> Option<(ReplyTo, Seq)> {
         let (Some(id), Input::Command { reply, .. }) = (input.id(), input) else { return None };
         Some((*reply, self.state.done_under(id)?))
     }
 
-    /// Says on the first entry that an input wrote what it was, and what was read for it. One that wrote nothing changed nothing.
+    /// Puts a description of the input, and the values of `Env` that were read, on the first entry that the input wrote. An input
+    /// that wrote no entry changed nothing and is not recorded.
     fn record(&mut self, input: &Input, from: usize, acted: bool, held: bool, done: Option<Seq>) {
         let env = self.env.take();
         let Some((entry, _)) = self.entries[from..].split_first() else { return };
@@ -209,7 +219,7 @@ impl<'a> Draft<'a> {
         self.entries[from].input = Some(recorded);
     }
 
-    /// Whether this decision opened that ticket: then nothing of it has begun.
+    /// Whether this decision wrote the entry that opened the ticket. If so, no work on the ticket has begun.
     pub(super) fn opened_now(&self, ticket: Seq) -> bool {
         self.entries.iter().any(|entry| entry.seq == ticket)
     }
@@ -229,7 +239,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// [`Env`] under the eyes of a decision: notes what is read of it, where the tape does not say so.
+/// The reader of [`Env`] for the rules of the core. It notes each value that is read and that the tape does not have yet.
 pub(super) struct Reader<'a> {
     env: &'a Env<'a>,
     read: RefCell<EnvSeen>,
@@ -241,7 +251,7 @@ impl<'a> Reader<'a> {
         Reader { env, read: RefCell::default(), jitter: Cell::new(None) }
     }
 
-    /// What was read since this was asked last, and the tape did not say.
+    /// The values that were read since the last `take` and that the tape does not have yet.
     pub(super) fn take(&self) -> EnvSeen {
         EnvSeen { jitter: self.jitter.take(), ..self.read.take() }
     }
@@ -290,7 +300,7 @@ impl<'a> Reader<'a> {
         heard
     }
 
-    /// The number for jitter, as it is written: in whole millionths.
+    /// The jitter, rounded down to whole millionths, as the tape writes it.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and a million")]
     pub(super) fn jitter(&self) -> f64 {
         let drawn = (self.env.jitter.clamp(0.0, 1.0) * MILLION) as u32;

@@ -1,7 +1,11 @@
-//! What a list shows of a session: its title, its agent, what it used. A fold of entries, apart from the state, that can stop
-//! anywhere and go on from what it wrote down.
+//! What a list shows of a session: its title, its agent, what it used. A fold of lines, apart from the state, that can stop
+//! anywhere and go on from its written form.
 //!
-//! It takes the entries of the session's own files alone: a fork says where the rest is, and that is its parent's business.
+//! It takes the lines of the session's own files alone: a fork names its parent, and the parent's lines do not count for it. A line
+//! that this version does not understand is passed over, so a list never fails over a tape.
+//!
+//! The written form is a row of the index and can be made anew at any time: after a change of the form, or of the result, raise
+//! `Digest::FORM`. A new kind of entry that this fold needs must not stand in [`PASSED_OVER`].
 
 use serde::{Deserialize, Serialize};
 
@@ -12,23 +16,23 @@ use crate::{
     words::message::{Message, ModelRef},
 };
 
-/// The longest title, in characters; of one that a host set, and of first words that are one long word.
+/// The longest title that a host may set, in characters.
 const TITLE_CHARS_MAX: usize = 200;
 
-/// First words that make a title, in characters.
+/// The longest title made from the first words of a message, in characters.
 const WORDS_CHARS_MAX: usize = 60;
 
-/// Kinds of entries that say nothing for a list, and may be large.
+/// Kinds of entries that do not change a digest and may be large: they are not parsed.
 const PASSED_OVER: &[&str] =
     &["result", "call", "call_started", "delivered", "pruned", "granted", "ask", "rolled_back", "merged"];
 
 /// What a list shows of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Digest {
-    /// Set by its host.
+    /// The title that the host set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    /// The first message to it, and the words that it begins with.
+    /// The first message to the session, and the words that it begins with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     first: Option<(MessageId, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,32 +41,32 @@ pub(crate) struct Digest {
     pub(crate) model: Option<ModelRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workspace: Option<String>,
-    /// What it used itself, its children not counted.
+    /// What the session itself used, its children not counted.
     pub(crate) spent: Spent,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Parent>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ended: bool,
-    /// The requests that are open. Those that are closed are in the sum.
+    /// The open requests. Closed requests are counted in `spent`.
     bill: Unsettled,
 }
 
-/// Whom a session belongs to.
+/// The session that a session comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parent {
-    /// It goes on from that entry of that session.
+    /// It is a fork: it goes on from an entry of another session.
     ForkOf {
         /// The session.
         session: SessionId,
         /// The entry.
         seq: Seq,
     },
-    /// It does a task of that session.
+    /// It is a child: it does a task of another session.
     TaskOf {
         /// The session.
         session: SessionId,
-        /// The ticket of the task, on that one's tape.
+        /// The ticket of the task, on the parent's tape.
         ticket: Seq,
     },
 }
@@ -78,11 +82,11 @@ impl Parent {
 }
 
 impl Digest {
-    /// Its form as it is written down. One that was written in another form is made anew.
+    /// The version of the written form. A digest that was written in another form is made anew.
     #[cfg(feature = "sqlite")]
     pub(crate) const FORM: u32 = 4;
 
-    /// What these lines say.
+    /// The digest of these lines.
     pub(crate) fn of<'l>(lines: impl IntoIterator<Item = &'l tape::Entry>) -> Digest {
         let mut digest = Digest::default();
         lines.into_iter().for_each(|line| digest.take(line));
@@ -91,7 +95,7 @@ impl Digest {
 
     /// Takes the next line of the tape. What this version does not understand is passed over.
     pub(crate) fn take(&mut self, line: &tape::Entry) {
-        // One that goes back may give up a summary, which then counts.
+        // A rollback may give up an open compaction, whose reserve then counts as used.
         let is_passed_over = PASSED_OVER.contains(&line.kind.as_str());
         if is_passed_over && !(line.kind == "rolled_back" && self.bill.compacts()) {
             return;
@@ -103,7 +107,7 @@ impl Digest {
         match &entry.record {
             Record::State(state) => {
                 self.settle(&state.settings);
-                // The sum of all that was before.
+                // The state holds the sum of everything before it.
                 self.spent = state.spent;
                 self.origin = match (&state.origin, self.origin.take()) {
                     (Some(origin), _) => Some(Parent::TaskOf { session: origin.parent.clone(), ticket: origin.ticket }),
@@ -119,13 +123,13 @@ impl Digest {
                 self.origin = Some(Parent::ForkOf { session: forked.parent.clone(), seq: forked.seq });
             }
             Record::Imported(imported) => {
-                // But for a fork from before it was brought in, which begins with this.
+                // Keep the origin only for a fork that begins with this import.
                 let begins = |seq: Seq| entry.seq == Seq(seq.0.saturating_add(2));
                 self.origin = self.origin.take().filter(|of| matches!(of, Parent::ForkOf { seq, .. } if begins(*seq)));
                 self.workspace = Some(imported.workspace.clone());
             }
             Record::Accepted { message, .. } if self.first.is_none() => self.first = words(message),
-            // It still waits, so it is what will have been said first.
+            // The first message still waits, so the model will read the edited words.
             Record::Edited { message } if self.is_first(&message.id) => self.first = words(message),
             Record::Withdrawn { id } if self.is_first(id) => self.first = None,
             Record::Ended { .. } => self.ended = true,
@@ -144,19 +148,19 @@ impl Digest {
         self.first.as_ref().is_some_and(|(first, _)| first == id)
     }
 
-    /// What its host called it, else the words that its first message begins with.
+    /// The title that the host set, else the first words of the first message.
     pub(crate) fn title(&self) -> Option<&str> {
         self.title.as_deref().or(self.first.as_ref().map(|(_, words)| words.as_str()))
     }
 }
 
-/// The words that a message begins with; nothing where it has none, so that the next one may say more.
+/// The words that a message begins with; `None` if it has none, so that the next message can give the title.
 fn words(message: &Message) -> Option<(MessageId, String)> {
     let words = plain(&message.text(), WORDS_CHARS_MAX);
     (!words.is_empty()).then(|| (message.id.clone(), words))
 }
 
-/// A text as one line: white space is one blank, what cannot be seen is left out, and a long one is cut between words.
+/// A text as one line: white space becomes one blank, control characters are left out, and a long text is cut between words.
 fn plain(text: &str, chars_max: usize) -> String {
     let visible = |word: &str| word.chars().filter(|c| !c.is_control()).take(chars_max + 1).collect::<String>();
     let words = text.split_whitespace().map(visible).filter(|word| !word.is_empty());

@@ -1,12 +1,15 @@
-//! The work that a state asks for: which workers must run, as it follows from the open tickets. There is no list of starts: the
-//! work is computed anew after each append and after a crash, and tickets that have a worker are left out.
+//! The work that a state asks for: which workers must run, as it follows from the open tickets.
+//!
+//! There is no list of starts. The shell asks for the work anew after each append and after a crash, and names the tickets that
+//! have a worker already; so no start is lost or doubled. Nothing here starts anything or changes the state. Work that is due must
+//! follow from the state alone: a start that needs something else would be forgotten in a crash.
 
 use crate::{
     kernel::{CallState, Open, State},
     words::ids::Seq,
 };
 
-/// Something that is open and has nobody at work on it.
+/// An open ticket that needs a worker and has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// A model request is to be made.
@@ -15,14 +18,14 @@ pub enum Due {
     Call(Seq),
     /// A summary is to be written.
     Summary(Seq),
-    /// The child of a task is to be made, or brought up, and told what it is told.
+    /// The child of a task is to be made or woken, and told what its parent says.
     Task(Seq),
-    /// A request or a call was told to stop, and nobody is at work on it that could say that it has.
+    /// A request or a call was told to stop and has no worker that could report it: the shell reports in its place.
     Gone(Seq),
 }
 
 impl State {
-    /// What is to be begun, in the order of the tickets. `at_work` says of which tickets somebody is at work, or has reported.
+    /// The work to begin, in the order of the tickets. `at_work` says whether a ticket has a worker, or a report that waits.
     pub fn due_work(&self, at_work: impl Fn(Seq) -> bool) -> Vec<Due> {
         let open = self.open.iter().filter(|(ticket, _)| !at_work(**ticket));
         let due = open.filter_map(|(ticket, open)| match open {

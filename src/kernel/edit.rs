@@ -1,4 +1,7 @@
-//! Messages that wait are changed and taken back.
+//! Editing and withdrawing messages that still wait.
+//!
+//! A message that was delivered is never changed: the command is refused. An edit keeps the id, the place in the queue and the time
+//! of the message. A withdrawn message stays known by its id, so it cannot be sent again under that id (`inbox.rs`).
 
 use std::sync::Arc;
 
@@ -36,7 +39,7 @@ impl Decide for EditMessage {
 /// A host takes back a message that still waits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WithdrawMessage {
-    /// Which.
+    /// The message.
     pub id: MessageId,
 }
 
@@ -49,7 +52,7 @@ impl Decide for WithdrawMessage {
     }
 }
 
-/// A host takes back all messages that wait. What the runtime tells the session of itself stays.
+/// A host takes back all messages that wait. Messages of the runtime itself (news of children) stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClearQueue;
 

@@ -1,5 +1,9 @@
 //! The end of a session for good: its turn is aborted, waiting messages are withdrawn, its linked children end with it, and
 //! its other children become orphans. The tape stays, to be read.
+//!
+//! The one entry `ended` decides it; everything else follows from the state, so a crash in between loses nothing. A change must
+//! keep [`wind_up`] safe to run again: it runs before every further decision of an ended session, and must write only what is not
+//! done yet.
 
 use crate::kernel::{Held, Record, Refusal, advance, command::Decide, decide::Draft, tasks};
 
@@ -19,7 +23,7 @@ impl Decide for End {
     }
 }
 
-/// Does what follows from the end, as far as it is not done: nothing of it is lost by a crash in between.
+/// Writes what follows from the end, as far as it is not written yet.
 pub(super) fn wind_up(draft: &mut Draft<'_>) {
     let Some(why) = draft.state.closed.clone() else { return };
     let waiting = draft.state.queue.iter().chain(&draft.state.steering);

@@ -1,8 +1,11 @@
 //! The values of the host that a decision may read beside the state.
 //!
-//! A decision is handed all of [`Env`], and reads little of it. Each value that it read is on the tape: the state holds what the
-//! tape says last ([`EnvSeen`]), and where a decision reads something else, its first entry says so. So a replay hands each decision
-//! what it read, and the tape says nothing twice.
+//! A decision is handed all of [`Env`] and reads little of it. Each value that it reads is on the tape: the state holds the newest
+//! values that the tape has ([`EnvSeen`]), and where a decision reads a different value, its first entry says so. So a replay hands
+//! each decision what it read, and the tape says nothing twice.
+//!
+//! A new value in [`Env`] needs a field with a serde default in [`EnvSeen`], a reader in `decide.rs` that notes it, and a line in
+//! `EnvSeen::learn`; otherwise replay goes wrong. Implementations of [`Windows`] must be pure and must not wait.
 
 use std::collections::BTreeMap;
 
@@ -16,63 +19,63 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// What a decision may look at beside the state: values that the shell hands in.
+/// The values beside the state that a decision may read. The shell hands them in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Env<'a> {
-    /// The globs of rules, compiled once.
+    /// The compiled globs of permission rules: a cache that does not influence a decision.
     pub globs: &'a Globs,
-    /// The rules of the host. Where the tape has others, the decision says so first, and goes by these.
+    /// The rules of the host; `None` where it has none. If the tape has others, the decision first writes these, and goes by these.
     pub host_rules: Option<&'a Ruleset>,
     /// Hash of the tools as models are told of them.
     pub toolbox_hash: &'a str,
-    /// What the tools take in a request, in estimated tokens.
+    /// The size of the tools in a request, in estimated tokens.
     pub tools_tokens: u64,
-    /// The windows of models.
+    /// The windows and prices of models.
     pub windows: &'a dyn Windows,
     /// Whether anybody listens who could answer an ask.
     pub asks_are_heard: bool,
-    /// A number from 0 up to 1, anew for each decision, for jitter.
+    /// A random number from 0 up to 1 that the shell draws anew for each decision, for the jitter of retries.
     pub jitter: f64,
 }
 
-/// What tools take in a request, in estimated tokens.
+/// The size of the tools in a request, in estimated tokens.
 #[must_use]
 pub(crate) fn tools_tokens(toolbox: &Toolbox) -> u64 {
     of_text(&String::from_utf8_lossy(&toolbox.told()))
 }
 
-/// Knows how much models take, and what they cost. Pure: the same name always gives the same window, for one runtime.
+/// The windows and prices of models. Pure: within one runtime the same name always gives the same window.
 pub(crate) trait Windows: std::fmt::Debug {
     /// The window of a model.
     fn window(&self, model: &ModelRef) -> Window;
 
-    /// What the model's tokens cost; `None` where that is not known.
+    /// The price of the model's tokens; `None` where it is not known.
     fn price(&self, model: &ModelRef) -> Option<Price> {
         let _ = model;
         None
     }
 }
 
-/// Every model takes the same.
+/// One window for every model, without prices.
 impl Windows for Window {
     fn window(&self, _: &ModelRef) -> Window {
         *self
     }
 }
 
-/// Values of `Env` that were read: those of one decision, or the newest of a tape.
+/// Values of `Env` that were read: those of one decision, or the newest of a tape. A stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvSeen {
     /// Models, by `provider/name`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, ModelSeen>,
-    /// The tools.
+    /// The tools; `None` where they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolsSeen>,
     /// Whether anybody listened who could answer an ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<bool>,
-    /// What was drawn for jitter, in millionths. No later decision goes by it.
+    /// The jitter that was read, in millionths. No later decision uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<u32>,
 }
@@ -82,7 +85,7 @@ pub struct EnvSeen {
 pub struct ModelSeen {
     /// Its window, as the host knows it.
     pub window: Window,
-    /// What its tokens cost, where that is known.
+    /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }
@@ -96,10 +99,10 @@ pub struct ToolsSeen {
     pub tokens: u64,
 }
 
-/// The jitter is written in millionths.
+/// The jitter is written in millionths of 1.
 pub(super) const MILLION: f64 = 1_000_000.0;
 
-/// The jitter that was drawn, as [`Env`] takes it: what is written of it again is the same.
+/// A recorded jitter as [`Env`] takes it, for replay: written again, it gives the same number of millionths.
 pub(crate) fn jitter_of(millionths: u32) -> f64 {
     (f64::from(millionths) + 0.5) / MILLION
 }

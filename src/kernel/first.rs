@@ -1,4 +1,7 @@
 //! The first entries of a tape: for a session that a host makes, and for a child that does a parent's task.
+//!
+//! A tape begins with its whole state; a child's prompt is its second entry. A change must keep that first entry: without it
+//! nothing can open the tape. The entries are made here and not written; the caller has them put on the new tape.
 
 use std::sync::Arc;
 
@@ -8,7 +11,7 @@ use crate::{
     words::message::{Message, MessageTime, Role},
 };
 
-/// The first entries of a tape, and the state that they make: who it is, and the prompt of its task where it has one.
+/// The first entries of a tape (the state, and the prompt of a child's task), and the state that they fold to.
 pub(crate) fn first_entries(mut state: State, prompt: Option<Message>, now: Millis) -> (Vec<Entry>, State) {
     let accepted = prompt.map(|mut prompt| {
         prompt.role = Role::User;

@@ -1,8 +1,11 @@
-//! Beginning an anchor: a named point of the tape that says all that is needed from before, and which one it follows.
+//! Beginning an anchor: a named point of the tape that carries the whole state, and that names the anchor before it.
 //!
 //! A compaction begins one by itself. A host begins one with [`Session::handoff`](crate::Session::handoff), under a name of its
-//! own and with a summary where it wants one in the place of the conversation so far. Either is one entry, the whole state,
-//! alone in its append: so the tape opens from there, and a crash leaves it whole or not begun.
+//! own, and with a summary if one is to take the place of the conversation so far. Either is one entry, the whole state,
+//! alone in its append: so the tape opens from there, and a crash leaves the anchor whole or not begun.
+//!
+//! A change must keep that the entry stands alone ([`Command::stands_alone`](crate::kernel::Command)) and that an anchor's name is
+//! there once on a tape. [`AnchorMark`] is a stored format.
 
 use std::sync::Arc;
 
@@ -14,14 +17,14 @@ use crate::{
     words::ids::Seq,
 };
 
-/// A new anchor begins: the whole state goes on the tape.
+/// The runtime begins an anchor after a compaction: the whole state goes on the tape.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BeginAnchor;
 
 impl Decide for BeginAnchor {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let mut whole = draft.state.clone();
-        // J-20: the name of what it follows, with a number of its own, because a name is there once.
+        // J-20: named after the compaction that it follows, with a number of its own, because a name is there once.
         whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
         Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }
@@ -30,9 +33,9 @@ impl Decide for BeginAnchor {
 /// A host begins an anchor.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HandOff {
-    /// Its name.
+    /// The name of the anchor.
     pub name: String,
-    /// What takes the place of the conversation so far, where something is to.
+    /// The summary that takes the place of the conversation so far; `None` to keep the conversation.
     pub summary: Option<Arc<str>>,
 }
 
@@ -48,7 +51,7 @@ impl Decide for HandOff {
         if let Some(summary) = self.summary() {
             let whole_history = compact::in_place_of_all(draft, summary);
             whole.take_compacted(Seq::ZERO, &Arc::new(whole_history));
-            // The entry of this handoff: no compaction from before it can be undone, for what was kept then is not there any more.
+            // The entry of this handoff: no compaction before it can be undone, because the items that it kept are gone.
             Arc::make_mut(&mut whole.context).newest = draft.state.seq.next();
         }
         whole.anchor = Some(whole.next_mark(anchor_name_of(&self.name)));
@@ -57,27 +60,27 @@ impl Decide for HandOff {
 }
 
 impl HandOff {
-    /// What takes the place of the conversation, where that says anything.
+    /// The summary that takes the place of the conversation; `None` if there is none or it is blank.
     pub(super) fn summary(&self) -> Option<&Arc<str>> {
         self.summary.as_ref().filter(|summary| !summary.trim().is_empty())
     }
 }
 
-/// What the first file of a tape is called.
+/// The name of the first file of a tape.
 const FIRST: &str = "session-start";
 
 /// The anchor that a session goes on from, linked to the one before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnchorMark {
-    /// Which of the tape's files, from 1.
+    /// The number of the tape's file that the anchor begins, from 1.
     pub number: u64,
-    /// What it is called.
+    /// The name of the anchor.
     pub name: String,
     /// The number of the file before it.
     pub before: u64,
-    /// What that is called.
+    /// The name of the anchor before it.
     pub before_name: String,
-    /// The last entry of that one.
+    /// The last entry of the file before it.
     pub before_last: Seq,
 }
 
@@ -92,7 +95,7 @@ impl State {
         Arc::new(AnchorMark { number, name, before, before_name, before_last })
     }
 
-    /// A fork goes on in a file of its own, which follows the one that it was forked in.
+    /// Marks the file of a fork: it follows the parent's file in which the fork was made.
     pub(super) fn mark_fork(&mut self) {
         let mut mark = self.next_mark("forked".to_owned());
         // The fork's entry is in the state already.

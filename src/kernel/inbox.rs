@@ -1,7 +1,10 @@
-//! Which messages are taken, refused and delivered. Nothing is dropped silently, and nothing is taken twice.
+//! Which messages are accepted, refused and delivered. No message is dropped silently, and none is accepted twice.
 //!
-//! A state is copied for every decision, and a session may remember thousands of ids. So they stand in blocks that copies
-//! share: taking a message copies one block of at most 64, however many are remembered.
+//! A message is known by its id: sent again, it gets the receipt that it got. A message that still waits is never forgotten.
+//!
+//! A state is copied for every decision, and a session may remember thousands of ids. So the ids stand in blocks that copies
+//! share: accepting a message copies one block of at most 64, however many are remembered. A change must keep that, and the stored
+//! form of [`SeenMessages`]: it is part of every anchor, a map from id to [`Seen`].
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,11 +23,11 @@ use crate::{
 /// A host sends a message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SendMessage {
-    /// What it says.
+    /// The message.
     pub message: Message,
-    /// What becomes of it when the session is busy.
+    /// What becomes of the message when the session is busy.
     pub delivery: Delivery,
-    /// Only if this turn is running.
+    /// The turn that must be running; `None` to accept the message in any case.
     pub expect_turn: Option<Seq>,
 }
 
@@ -41,7 +44,7 @@ impl Decide for SendMessage {
             return Err(Refusal::Ended);
         }
         if seen.is_some() {
-            // It waits nowhere and never will: its old receipt would have its sender wait for ever.
+            // The message was taken back and waits nowhere: with its old receipt its sender would wait for ever.
             return Err(Refusal::Withdrawn { id });
         }
         let running = state.turn.as_ref().map(|turn| turn.id);
@@ -74,20 +77,20 @@ impl Decide for SendMessage {
         let waited = draft.state.waits;
         let seq = draft.write(None, Record::Accepted { message: Arc::new(message), delivery });
         if waited {
-            // Whoever sends lets an interrupted turn go on.
+            // A new message lets an interrupted turn go on.
             recover::start_again(draft);
         }
         Ok(Held::Receipt(Receipt { message: id, seq, disposition }))
     }
 }
 
-/// Steering messages that may wait in one session.
+/// The most steering messages that may wait in one session.
 pub(crate) const INBOX_STEERING_MAX: usize = 64;
 
-/// Queued messages that may wait in one session.
+/// The most queued messages that may wait in one session.
 pub(crate) const INBOX_QUEUED_MAX: usize = 256;
 
-/// Whether a message says something, and may stay for as long as it is to.
+/// Refuses a message that says nothing, and a pinned message for which there is no room.
 pub(super) fn may_be_said(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
     if message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty())) {
         return Err(Refusal::Empty);
@@ -103,10 +106,10 @@ pub(super) fn waiting(draft: &Draft<'_>, id: &MessageId) -> Option<Waiting> {
 /// Puts waiting steering messages into the context: all of them, or one where the settings say so.
 pub(super) fn deliver_steering(draft: &mut Draft<'_>) -> bool {
     let waiting = &draft.state.steering;
-    // A request that the next message would cut at once is not worth starting: that message joins it.
+    // A request that a waiting message would abort at once is not worth starting: that message joins the request.
     let aborts = waiting.iter().rposition(|waiting| waiting.steering() == Steering::AbortRunning);
     let aborting = aborts.map_or(0, |at| at + 1);
-    // The first request of a turn carries the message that began it.
+    // The first request of a turn already carries the message that began the turn.
     let begins = draft.state.turn.as_ref().is_some_and(|turn| turn.step == 0);
     let take = match draft.state.settings.steering_mode {
         Mode::One => aborting.max(usize::from(!begins)),
@@ -119,7 +122,8 @@ pub(super) fn deliver_steering(draft: &mut Draft<'_>) -> bool {
 /// Puts the next queued message into the context, or all of them where the settings say so.
 pub(super) fn deliver_queued(draft: &mut Draft<'_>) -> bool {
     let steers = |waiting: &&Waiting| matches!(waiting.delivery, Delivery::Steer(_));
-    // Steering that came too late for its turn stands at the head of the queue, and is delivered together as it would have been.
+    // Steering messages that came too late for their turn stand at the head of the queue; they are delivered together, as they
+    // would have been.
     let late = draft.state.queue.iter().take_while(steers).count();
     let take = match (draft.state.settings.queue_mode, draft.state.settings.steering_mode) {
         (Mode::All, _) => usize::MAX,
@@ -138,7 +142,7 @@ fn deliver(draft: &mut Draft<'_>, ids: Vec<MessageId>) -> bool {
     true
 }
 
-/// Ids in one block.
+/// The most ids in one block.
 const BLOCK: usize = 64;
 
 /// A message that was taken before.
@@ -146,15 +150,15 @@ const BLOCK: usize = 64;
 pub struct Seen {
     /// The entry that accepted it.
     pub seq: Seq,
-    /// What its sender was told.
+    /// The disposition that its sender was told.
     pub disposition: Disposition,
-    /// The turn that it was delivered to.
+    /// The turn that it was delivered to; `None` while it waits, or if it was taken back.
     pub turn: Option<Seq>,
 }
 
 type Block = Arc<BTreeMap<MessageId, Seen>>;
 
-/// The messages that were taken. Cheap to clone, and to add to. The blocks lie in the order of time.
+/// The messages that were accepted, by id. Cheap to clone and to extend. The blocks stand in the order of acceptance.
 #[derive(Clone, Debug, Default)]
 pub struct SeenMessages {
     blocks: Arc<Vec<Block>>,
@@ -162,7 +166,7 @@ pub struct SeenMessages {
 }
 
 impl SeenMessages {
-    /// What is known of a message.
+    /// The record of an accepted message; `None` if the id is unknown or forgotten.
     #[must_use]
     pub fn get(&self, id: &MessageId) -> Option<&Seen> {
         self.blocks.iter().rev().find_map(|block| block.get(id))
@@ -179,7 +183,7 @@ impl SeenMessages {
     }
 
     pub(super) fn insert(&mut self, id: MessageId, seen: Seen) {
-        // Only a tape that was forged takes a message twice.
+        // Only a forged tape accepts a message twice.
         self.forget(&id);
         let blocks = Arc::make_mut(&mut self.blocks);
         match blocks.last_mut() {
@@ -191,14 +195,14 @@ impl SeenMessages {
 
     /// Notes which turn a message went to.
     pub(super) fn delivered(&mut self, id: &MessageId, turn: Option<Seq>) {
-        // The newest stand at the end, and it is they who are delivered.
+        // Search from the end: messages that are delivered are mostly among the newest.
         let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
         if let Some(seen) = Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[at]).get_mut(id) {
             seen.turn = turn;
         }
     }
 
-    /// Forgets one: sent again, it is new.
+    /// Forgets a message. Sent again, it counts as new.
     pub(super) fn forget(&mut self, id: &MessageId) {
         let Some(at) = self.blocks.iter().rposition(|block| block.contains_key(id)) else { return };
         let blocks = Arc::make_mut(&mut self.blocks);
@@ -209,7 +213,7 @@ impl SeenMessages {
         self.len -= 1;
     }
 
-    /// Forgets the oldest one that may be forgotten.
+    /// Forgets the oldest message that `may_go` allows to be forgotten.
     pub(super) fn forget_oldest(&mut self, may_go: impl Fn(&MessageId) -> bool) {
         let oldest = self.blocks.iter().find_map(|block| {
             let oldest = block.iter().filter(|(id, _)| may_go(id)).min_by_key(|(_, seen)| seen.seq);
@@ -221,7 +225,7 @@ impl SeenMessages {
 
 impl PartialEq for SeenMessages {
     fn eq(&self, other: &SeenMessages) -> bool {
-        // How they lie in blocks depends on when the state was read, and says nothing.
+        // The division into blocks depends on when the state was read, and has no meaning.
         self.len == other.len && self.iter().all(|(id, seen)| other.get(id) == Some(seen))
     }
 }

@@ -1,4 +1,10 @@
-//! The inputs of the core: a command of a host, a report of a worker, a timer, a start after a crash.
+//! The inputs of the core: a command of a host, a report of a worker, a timer, a recovery.
+//!
+//! An input is a value that is decided as often as it has to be until the tape has its record: a clone must mean the same. A report
+//! changes nothing if its ticket is no longer open.
+//!
+//! [`Input::name`] is written on the tape and read back by `recorded.rs`, so a name must not change. A new kind of input, or a new
+//! value in one, must be on the tape when it is decided: otherwise a replay cannot make the decision again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,37 +19,37 @@ use crate::{
 /// One thing that happened, as the core is told of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Input {
-    /// Somebody wants something.
+    /// A host, or the runtime for it, gives a command.
     Command {
-        /// Whom to answer.
+        /// The sender to answer.
         reply: ReplyTo,
-        /// What is wanted.
+        /// The command.
         command: Command,
-        /// Under which id: one that was done under it is not done again, and its sender is told what was done.
+        /// The id of the command. A command that was done under this id is not done again; its sender is told what was done.
         id: Option<CommandId>,
     },
     /// A worker reports. Taken only if its ticket is open.
     Report {
         /// The ticket that it worked on.
         ticket: Seq,
-        /// What it says.
+        /// The report.
         report: Report,
     },
     /// The clock passed a moment that an open ticket named.
     Timer,
     /// The session was rebuilt from its tape, and no worker is alive.
     Recover {
-        /// What the tools say by now of the calls that are not over ([`State::calls_to_ask`](crate::kernel::State::calls_to_ask)), by
-        /// their place in the answer that asked for them. Of a call that is left out holds what was said of it before.
+        /// The present facts of the calls that are not over ([`State::calls_to_ask`](crate::kernel::State::calls_to_ask)), as the
+        /// tools tell them, by position in the answer. A call that is left out keeps its former facts.
         calls: BTreeMap<u32, CallFacts>,
     },
-    /// Nothing happened, and what follows from the state is decided: the host may have changed meanwhile.
+    /// Nothing happened: only what follows from the state is decided, because the host may have changed meanwhile.
     Look,
-    /// A recovery is to come, in an append of its own: the reports before this are recorded, and nothing follows from them yet.
+    /// A recovery follows in an append of its own: the reports before this input are recorded, and nothing follows from them yet.
     Hold,
 }
 
-/// What a worker says of its ticket.
+/// The report of a worker about its ticket.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub(crate) enum Report {
@@ -56,7 +62,7 @@ pub(crate) enum Report {
     },
     /// A model request failed.
     Failed {
-        /// How.
+        /// What went wrong.
         error: ModelError,
     },
     /// A model request was cut off because the core said so.
@@ -68,19 +74,19 @@ pub(crate) enum Report {
     },
     /// A call is over, and nothing of it is left.
     Returned {
-        /// What came of it.
+        /// The result of the call.
         result: ToolResult,
     },
     /// A summary was written, or could not be.
     Summarised {
-        /// The summary and what it took, or why there is none.
+        /// The summary and the tokens that it took, or why there is none.
         result: Result<(Arc<str>, Usage), NoSummary>,
-        /// Tries that the provider had read when they came to nothing.
+        /// The number of further tries that the provider read and that came to nothing.
         lost: u32,
     },
     /// A child is down.
     TaskDown {
-        /// How.
+        /// How the task ended.
         down: Down,
     },
     /// A child knows that it is an orphan.
@@ -90,11 +96,11 @@ pub(crate) enum Report {
 /// Why there is no summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoSummary {
-    /// What happened.
+    /// What went wrong.
     pub error: String,
-    /// What was used all the same.
+    /// The tokens that the request used all the same: the provider's figures.
     pub usage: Usage,
-    /// An estimate of that, where the provider did not say.
+    /// Our estimate of those tokens, where the provider gave no figures.
     pub estimated: Option<Usage>,
 }
 
@@ -104,12 +110,12 @@ impl From<&str> for NoSummary {
     }
 }
 
-/// Whom a decision answers. Given by the shell, handed back unread.
+/// The sender that a decision answers. The shell gives the number, and the core hands it back unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ReplyTo(pub u64);
 
 impl ReplyTo {
-    /// Nobody waits for the answer: the session wants something of itself, or decides again what it decided before.
+    /// Nobody waits for the answer: the session gives itself a command, or a replay decides again.
     pub(crate) const NOBODY: ReplyTo = ReplyTo(0);
 }
 
@@ -144,7 +150,7 @@ impl Input {
         }
     }
 
-    /// The id that its command may be known by. A message has its own.
+    /// The id under which a command is remembered as done. `None` for a message: it is known by its message id.
     #[must_use]
     pub(crate) fn id(&self) -> Option<&CommandId> {
         match self {
@@ -153,7 +159,7 @@ impl Input {
         }
     }
 
-    /// What it is called: on the tape, and in the tree.
+    /// The name of the input on the tape and in the supervision tree. Part of the stored format.
     #[must_use]
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -174,7 +180,7 @@ impl Input {
         }
     }
 
-    /// What happened, in a few words, for whoever replays.
+    /// What happened, in a few words, for a person who reads a replay.
     pub(crate) fn in_words(&self) -> String {
         match self {
             Input::Command { command, .. } => command.in_words(),
@@ -195,7 +201,7 @@ impl Input {
         }
     }
 
-    /// The ticket that it is about, or the entry.
+    /// The ticket or the entry that the input is about.
     #[must_use]
     pub(crate) fn about(&self) -> Option<Seq> {
         match self {
@@ -205,7 +211,7 @@ impl Input {
         }
     }
 
-    /// Whom the decision about it answers.
+    /// The sender to answer; `None` where nobody waits for an answer.
     #[must_use]
     pub(crate) fn reply(&self) -> Option<ReplyTo> {
         match self {
@@ -214,7 +220,7 @@ impl Input {
         }
     }
 
-    /// The ticket that a worker's report is about; nothing where it is none.
+    /// The ticket that a worker's report is about; `None` for an input that is no report.
     #[must_use]
     pub(crate) fn reported(&self) -> Option<Seq> {
         match self {
@@ -223,7 +229,7 @@ impl Input {
         }
     }
 
-    /// The message that it sends.
+    /// The id of the message that the input sends; `None` for any other input.
     #[must_use]
     pub(crate) fn message(&self) -> Option<&MessageId> {
         match self {
@@ -232,8 +238,8 @@ impl Input {
         }
     }
 
-    /// Whether it stops what runs: an abort, the end, a task that is stopped, a message that aborts. What it stops is stopped at once,
-    /// and nothing starts before its record.
+    /// Whether the input stops running work (see [`Command::stops`]). The workers are stopped at once, and nothing starts before
+    /// the record of the stop.
     #[must_use]
     pub(crate) fn is_stop(&self) -> bool {
         matches!(self, Input::Command { command, .. } if command.stops())
@@ -263,7 +269,8 @@ impl Input {
         HEAD + own
     }
 
-    /// Whether what came before it is recorded and nothing more follows from that: this decides about all that is open.
+    /// Whether the input decides about all that is open. If so, reports before it in the same append are only recorded, and nothing
+    /// more follows from them.
     pub(super) fn settles_what_is_open(&self) -> bool {
         match self {
             Input::Command { command, .. } => command.ends_the_turn(),

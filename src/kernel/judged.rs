@@ -1,19 +1,22 @@
-//! The verdict on a call before its tool runs: why a call was blocked, skipped, refused or allowed.
+//! The verdict on a call: whether its tool ran, and if not, why it was blocked, skipped or refused.
+//!
+//! The verdict stands on the tape beside the result, so that no reader has to guess from the words of a result. The names are a
+//! stored format: do not rename or drop one. `batch.rs` decides the verdicts; nothing here decides.
 
 use serde::{Deserialize, Serialize};
 
-/// What was made of a call. It stands on the tape beside its result, so that nobody has to know by the words of one.
+/// The verdict on a call. It stands on the tape beside the call's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallVerdict {
-    /// It was allowed and started: the result is what came of it, from its tool, a gate, a limit or a crash.
+    /// It was allowed and started: the result comes from its tool, a gate, a limit or a crash.
     Allowed,
-    /// It was running when the runtime went down, and was not run again: nobody knows what came of it.
+    /// It was running when the runtime went down, and was not run again: its outcome is unknown.
     Lost,
     /// There is no such tool.
     NoTool,
-    /// There is, and it is not among those of the agent, or is switched off in this turn.
+    /// The tool exists, but the agent does not have it, or it is switched off in this turn.
     NotOffered,
     /// Its arguments are no JSON object.
     BadArguments,
@@ -21,15 +24,15 @@ pub enum CallVerdict {
     Crashed,
     /// No tool may be used on the last step of a turn.
     LastStep,
-    /// The answer that it stands in was cut at its limit of length.
+    /// The answer with the call was cut at its limit of length.
     CutShort,
-    /// The provider withheld the answer that it stands in.
+    /// The provider withheld the answer with the call.
     Withheld,
     /// A rule denies it.
     Denied,
-    /// It has to be asked for, and nobody listens who could answer.
+    /// A person would have to be asked, and nobody listens who could answer.
     Unheard,
-    /// A person rejected it, or another call of its turn, which ended the turn.
+    /// A person rejected it, or rejected another call of its turn, which ended the turn.
     Rejected,
     /// A person was asked, and did not answer in time.
     Expired,

@@ -1,4 +1,7 @@
-//! Limits: the most of each resource. Amounts and nothing else: the field that holds a `Limits` says of what.
+//! Limits: the most of each resource. Amounts and nothing else: the field that holds a `Limits` says whose they are.
+//!
+//! [`Limits`] and [`Resource`] are stored formats, in settings, entries and states: a new resource needs a serde default, a line in
+//! [`Resource::ALL`] and one in each `match`. `None` is no limit, and never zero. `account.rs` does the arithmetic.
 
 use std::fmt;
 
@@ -6,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::words::usage::PicoUsd;
 
-/// Something of which there may be a limit.
+/// A resource that may be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -29,7 +32,7 @@ impl Resource {
     pub const ALL: [Resource; 6] =
         [Resource::Tokens, Resource::Usd, Resource::TimeMs, Resource::Calls, Resource::Tasks, Resource::Bytes];
 
-    /// So much of it, for people.
+    /// An amount of the resource, as text for people.
     #[must_use]
     pub fn amount(self, amount: u64) -> String {
         match self {
@@ -60,7 +63,7 @@ pub struct Limits {
     /// Tokens of all kinds, read and written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Money. A model without a known price is refused where there is such a limit.
+    /// Money, in picodollars. With this limit, a model without a known price is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<PicoUsd>,
     /// The time that turns run, in milliseconds.
@@ -84,7 +87,7 @@ impl Limits {
         *self == Limits::default()
     }
 
-    /// The limit of one thing.
+    /// The limit of one resource.
     #[must_use]
     pub fn of(&self, resource: Resource) -> Option<u64> {
         match resource {
@@ -97,7 +100,7 @@ impl Limits {
         }
     }
 
-    /// Sets the limit of one thing.
+    /// Sets the limit of one resource.
     pub fn set(&mut self, resource: Resource, limit: Option<u64>) {
         match resource {
             Resource::Tokens => self.tokens = limit,
@@ -109,7 +112,7 @@ impl Limits {
         }
     }
 
-    /// For each thing what a function makes of it.
+    /// The limits that a function gives for each resource.
     #[must_use]
     pub fn each(limit: impl Fn(Resource) -> Option<u64>) -> Limits {
         let mut limits = Limits::default();
@@ -117,7 +120,7 @@ impl Limits {
         limits
     }
 
-    /// The smaller limit of each thing.
+    /// The smaller limit of each resource.
     #[must_use]
     pub fn or_less(&self, other: &Limits) -> Limits {
         Limits::each(|resource| match (self.of(resource), other.of(resource)) {

@@ -1,14 +1,17 @@
 //! Child sessions as data: what a parent's tape and a child's tape say of each other.
 //!
 //! A task is work given to a session of its own, the child. The parent's tape has an open ticket for it, from before the child
-//! is made until its DOWN; the child's tape names its parent. So either side can be rebuilt without the other, and a crash at
-//! any point between the two leaves nothing that does not follow from what is written.
+//! is made until its DOWN; the child's tape names its parent. So either side can be rebuilt without the other, and after a crash at
+//! any point between the two everything follows from what is written.
 //!
 //! ```text
 //! parent  task_started ────────────────────────────────────► task_finished { down }     exactly one, whatever happened
 //!              │                                                  ▲
 //! child        └─► state { origin }, accepted … turn_finished ────┘
 //! ```
+//!
+//! All types here are stored formats: do not rename or retype a field or a variant, and give each new field a serde default. They
+//! do nothing; `tasks.rs` decides for a parent, `child.rs` for a child.
 
 use std::sync::Arc;
 
@@ -24,10 +27,10 @@ use crate::{
 /// How a child is tied to its parent: two flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Whether it is stopped when its parent's turn is aborted, and ended when its parent ends. A crash of the parent is
+    /// Whether the child is stopped when its parent's turn is aborted, and ended when its parent ends. A crash of the parent does
     /// neither.
     pub ends_with_parent: bool,
-    /// Whether its DOWN is put before the parent's model: into the running turn, or as a turn of its own.
+    /// Whether the parent's model is told of the child's DOWN: in the running turn, or in a turn of its own.
     pub wakes_parent: bool,
 }
 
@@ -58,10 +61,10 @@ pub struct Down {
     pub steps: u32,
     /// The child's tokens.
     pub usage: Usage,
-    /// What the child used, with its own children that are over; nothing where nobody says.
+    /// What the child used, with its own ended children; `None` if nobody gives account of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
-    /// What is still out of its grant with children of its own: it counts as used.
+    /// The part of its grant that is still lent to children of its own, or written off: it counts as used.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub lent: Limits,
 }
@@ -90,7 +93,7 @@ pub enum DownReason {
         /// Why.
         why: String,
     },
-    /// The child cannot be brought up, or is not to be had.
+    /// The child cannot be made, woken or found.
     Lost {
         /// Why not.
         error: String,
@@ -98,7 +101,7 @@ pub enum DownReason {
 }
 
 impl Down {
-    /// The end of a task of which nothing was heard.
+    /// The end of a task without any words or usage of the child.
     #[must_use]
     pub fn without_a_word(reason: DownReason) -> Down {
         Down { reason, text: "".into(), steps: 0, usage: Usage::default(), spent: None, lent: Limits::default() }
@@ -106,7 +109,7 @@ impl Down {
 }
 
 impl DownReason {
-    /// What an ended turn means for the task that it was.
+    /// The end of a task, by the outcome of the turn that was the task.
     pub(super) fn of(outcome: &Outcome) -> DownReason {
         let failed = |error: &str| DownReason::Failed { error: error.to_owned() };
         match outcome {
@@ -135,12 +138,12 @@ impl std::fmt::Display for DownReason {
     }
 }
 
-/// What a child is made from. Kept on its parent's tape, so that it can be made after a crash as if there had been none.
+/// What a child is made from. Kept on its parent's tape, so that the same child can be made after a crash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskOrder {
-    /// What the child is set to; never wider than its parent.
+    /// The settings of the child; never wider than its parent's.
     pub settings: Settings,
-    /// What it is to do.
+    /// The message that is the task.
     pub prompt: Message,
 }
 
@@ -149,66 +152,66 @@ pub struct TaskOrder {
 pub struct OpenTask {
     /// The child.
     pub child: SessionId,
-    /// How it is tied.
+    /// How the child is tied to this session.
     pub link: Link,
-    /// How deep the child is below the session at the top: 1 for a child of that one.
+    /// How deep the child is below the topmost session: 1 for a child of the topmost.
     pub depth: u32,
-    /// What it may use.
+    /// What the child may use of this session's budget.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub grant: Limits,
-    /// What it is made from; nothing where it was there before, and was adopted.
+    /// What the child is made from; `None` for an existing session that was adopted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Arc<TaskOrder>>,
-    /// What the child was told.
+    /// What the child was told by this session.
     pub told: StopLevel,
 }
 
-/// What a child was told by its parent. It only ever becomes more.
+/// What a child was told by its parent. The level only ever rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopLevel {
     /// To do its work.
     #[default]
     Run,
-    /// To stop it: its parent's turn was aborted.
+    /// To stop its work: its parent's turn was aborted.
     Stop,
     /// To end: its parent has ended.
     End,
-    /// That it is an orphan: its parent has ended, and it has not.
+    /// That it is an orphan: its parent has ended, and the child goes on.
     Leave,
 }
 
-/// A task that is over.
+/// An ended task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskEnd {
-    /// Its ticket.
+    /// The ticket of the task.
     pub ticket: Seq,
     /// The child.
     pub child: SessionId,
-    /// How it ended; nothing where the child was left behind as an orphan.
+    /// How the task ended; `None` if the child was left behind as an orphan.
     pub down: Option<Arc<Down>>,
 }
 
-/// Where a child comes from.
+/// The origin of a child: its parent and its task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Whose task it does; whose it did, while it is an orphan.
+    /// The parent; for an orphan, the last parent.
     pub parent: SessionId,
-    /// The ticket on that one's tape.
+    /// The ticket of the task on the parent's tape.
     pub ticket: Seq,
-    /// How it is tied.
+    /// How the child is tied to its parent.
     pub link: Link,
-    /// How deep it is below the session at the top.
+    /// How deep the child is below the topmost session.
     pub depth: u32,
     /// The message that is its task.
     pub prompt: MessageId,
-    /// Why it has no parent any more, where it has none.
+    /// Why the child has no parent any more; `None` while it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<String>,
-    /// The parents that it had before this one, oldest first; at most 16.
+    /// The parents before this one, oldest first; at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<SessionId>,
-    /// How its task ended, once it has.
+    /// How the task ended; `None` while it has not. Set once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Arc<Down>>,
 }
@@ -218,13 +221,13 @@ pub struct Origin {
 pub struct Tie {
     /// The parent.
     pub parent: SessionId,
-    /// The ticket on its tape.
+    /// The ticket on the parent's tape.
     pub ticket: Seq,
     /// How the child is tied.
     pub link: Link,
-    /// How deep it is.
+    /// How deep the child is below the topmost session.
     pub depth: u32,
-    /// What it may use from here on.
+    /// What the child may use from here on.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub grant: Limits,
 }

@@ -1,8 +1,9 @@
 //! A session's mailbox: the inputs that wait for its actor, in order, and the choice of the next one. A plain value, without a
 //! lock, a clock or a disk; the actor and the simulator drive the same one.
 //!
-//! An input stays here until the tape has the decision about it. So a crash, a panic of an engine, a full disk and a slow one are
-//! one case: the input is still here.
+//! An input stays here until the tape has the decision about it. So a crash, a panic of an engine, a full disk and a slow disk are
+//! one case: the input is still here. A change must keep that: an input leaves only when the tape has its record, or when a command
+//! is given up and its sender is told. The slot (`actor/slot.rs`) calls every method under its lock, so nothing here may wait.
 //!
 //! ```text
 //!   command, report ──► waiting ── next ──► in hand ── handed_over ──► in flight ── recorded ──► gone, its sender is answered
@@ -10,15 +11,16 @@
 //!                          └─── refused, or the incarnation died ─────────┘
 //! ```
 //!
-//! **What one append takes**: what waits, up to 64 inputs and 1 MiB. Commands come in the order of their arrival, then reports; reports
-//! that came before a stop are taken before it, and where reports wait, half of the room is theirs. What begins an anchor stands
-//! alone, and so does an input that was too large beside others, or that an incarnation died over.
+//! **What one append takes**: up to 64 waiting inputs and about 1 MiB. Commands come in the order of their arrival, then reports;
+//! reports that came before a stop are taken before it, and where reports wait, commands take at most half of the 64 places. A
+//! command that begins an anchor stands alone, and so does an input that was too large beside others or that an incarnation died
+//! over.
 //!
-//! **Where the disk refuses**, commands are answered so and go; stops and reports stay and are tried again. What a stop stops is
-//! stopped at once, whatever the disk does. What is too large by itself is made smaller where it is a report or a stop, and
-//! answered so where it is any other command. A report never leaves but by its record.
+//! **Where the disk refuses**, a command is answered with the error and leaves; stops and reports stay and are tried again. The
+//! workers that a stop names are stopped at once, whatever the disk does. An input that is too large by itself is made smaller if
+//! it is a report or a stop; any other command is answered with the error. A report leaves only by its record.
 //!
-//! **No poison**: a command over which two incarnations died is answered [`CommandEnd::Crashed`], a report becomes a failure of its
+//! **No poison**: a command over which two incarnations died is answered [`CommandEnd::Crashed`]; a report becomes a failure of its
 //! ticket.
 
 mod incarnations;
@@ -36,39 +38,43 @@ use crate::{
 pub(crate) use smaller::kept;
 use smaller::{failure, smaller};
 
-/// Inputs of one append, at most.
+/// The most inputs of one append.
 const BATCH_MAX: usize = 64;
 
-/// Bytes of the inputs of one append, about, where it is more than one.
+/// The most bytes of the inputs of one append, about. One input alone may be larger.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Commands that add work and may wait here.
+/// The most commands that may be here before a command that adds work is refused.
 const COMMANDS_MAX: usize = INBOX_STEERING_MAX + INBOX_QUEUED_MAX;
 
-/// Commands of every kind that may wait here, those included that stop or answer: more than anybody means, and a bound for whoever
-/// repeats an abort while a disk refuses.
+/// The most commands of every kind that may be here, stops and answers included: a bound for a host that repeats an abort while the
+/// disk refuses.
 const COMMANDS_OF_ALL_KINDS_MAX: usize = 4 * COMMANDS_MAX;
 
-/// How long after a refusal of the disk what stays is tried again.
+/// How long after a refusal of the disk the remaining inputs are tried again.
 const REFUSED_WAIT: Duration = Duration::from_millis(500);
 
-/// How many incarnations may die over an input before it is taken for the cause.
+/// How many incarnations die over an input before the input counts as the cause and is given up.
 const DEATHS_MAX: u8 = 2;
 
-/// See the module.
+/// The inputs of one session that are not on the tape yet. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    /// By the number of their arrival.
+    /// The waiting inputs, by the number of their arrival.
     waiting: BTreeMap<u64, Waiting>,
+    /// The number that the next input gets.
     arrivals: u64,
+    /// The inputs that are being decided about, or whose append is in flight.
     hand: Option<Hand>,
+    /// The present incarnation: reports of earlier ones are dropped.
     incarnation: u32,
-    /// What this incarnation is told first, until the tape has what follows from it.
+    /// The recovery that this incarnation is told first; `None` once the tape has what follows from it.
     recover: Option<Input>,
+    /// The newest refusal of the disk; `None` after the next append that it takes.
     refused: Option<Refused>,
-    /// The moment that the core was last told had passed, and over which state: it is told once of each.
+    /// The moment that the core was last told had passed, and the seq of the state it was told over: each pair is told once.
     timed: Option<(Millis, Seq)>,
-    /// The end of a limit of time whose stops were carried out while the record had to wait.
+    /// The end of the limit of time whose stops were carried out while the record had to wait.
     stopped: Option<Millis>,
 }
 
@@ -80,23 +86,24 @@ struct Waiting {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
-    /// Whether the disk has refused it before.
+    /// Whether the disk has refused the input, or refused another while it waited.
     tried: bool,
-    /// Whether what it stops was told to stop.
+    /// Whether the workers that the input stops were told to stop.
     stopped: bool,
-    /// Whether it is decided about alone.
+    /// Whether the input is decided about alone, because an append with others was too large.
     alone: bool,
-    /// How many incarnations died over it.
+    /// How many incarnations died over the input.
     deaths: u8,
 }
 
-/// What is being decided about, or written.
+/// The inputs that are being decided about, or written.
 #[derive(Debug)]
 struct Hand {
-    /// The numbers of the arrival of those that waited. What follows from the state alone stands behind them.
+    /// The arrival number and the marks of each input that waited, in the order of `inputs`. An input that follows from the state
+    /// alone (a timer, a recovery, a hold) stands behind them in `inputs` and has no number.
     of: Vec<(u64, Marks)>,
     inputs: Arc<Vec<Input>>,
-    /// From hand-over to pop: the newest entry, and the replies.
+    /// From the hand-over to the answer of the tape: the newest entry of the append, and the replies. `None` before.
     flight: Option<(Seq, Vec<(ReplyTo, Reply)>)>,
 }
 
@@ -109,52 +116,52 @@ struct Refused {
 /// What an actor does next.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Decides about these, in one append.
+    /// Decide about these inputs, in one append.
     Decide(Arc<Vec<Input>>),
-    /// Carries out what it stops, and no more: the record has to wait.
+    /// Stop the workers that this input stops, and no more: its record has to wait.
     Stop(Box<Input>),
-    /// Nothing.
+    /// Do nothing until the next input or the next due moment.
     Rest,
 }
 
 /// What became of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum CommandEnd {
-    /// It was decided so, and that is on the tape.
+    /// The command was decided with this reply, and the decision is on the tape.
     Decided(Reply),
-    /// The disk refused it. It never takes effect.
+    /// The disk refused the record of the command. The command never takes effect.
     NotRecorded(TapeError),
-    /// Two incarnations died over it. It never takes effect.
+    /// Two incarnations died over the command. The command never takes effect.
     Crashed,
 }
 
 /// Why an input is not taken.
 #[derive(Clone, Debug)]
 pub(crate) enum NotTaken {
-    /// So many wait already.
+    /// The mailbox is full: it holds this many commands.
     Full(usize),
-    /// The disk is full, and what is open comes first.
+    /// The disk is full, and its reserve is kept for closing open tickets.
     Disk(TapeError),
 }
 
 /// A command that was in hand when its actor ended for good.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Whom to answer.
+    /// The sender to answer.
     pub reply: ReplyTo,
-    /// Which message, where it sends one.
+    /// The id of the message that the command sends; `None` for any other command.
     pub message: Option<MessageId>,
-    /// What was decided, and the entry through which the tape has that, if it has.
+    /// The reply that was decided, and the last entry of the append: if the tape reaches that entry, the reply holds.
     pub decided: Option<(Seq, Reply)>,
 }
 
 impl Mailbox {
     // ---- what comes in -------------------------------------------------------------------------------------------------
 
-    /// Puts in what somebody wants.
+    /// Takes in a command. `ReplyTo::NOBODY` is a command of the session itself and is taken even when the mailbox is full.
     ///
     /// # Errors
-    /// [`NotTaken`]: nothing was taken.
+    /// [`NotTaken`]: the mailbox is unchanged, and the command never takes effect.
     pub(crate) fn command(&mut self, reply: ReplyTo, command: Command, id: Option<CommandId>) -> Result<(), NotTaken> {
         if reply != ReplyTo::NOBODY && self.is_full(&command) {
             return Err(NotTaken::Full(self.depth()));
@@ -162,21 +169,21 @@ impl Mailbox {
         if let Some(refused) = self.refused.as_ref().filter(|refused| refused.error.is_full() && command.adds_work())
             && self.waiting.values().any(|waiting| waiting.marks.tried)
         {
-            // The disk's reserve is for what stays: it closes what is open.
+            // The disk's reserve is for the stops and reports that stay here: they close open tickets.
             return Err(NotTaken::Disk(refused.error.clone()));
         }
         self.put(Input::Command { reply, command, id });
         Ok(())
     }
 
-    /// Whether so many wait that this one is not taken.
+    /// Whether the mailbox is too full to take this command.
     #[must_use]
     pub(crate) fn is_full(&self, command: &Command) -> bool {
         self.depth() >= if command.adds_work() { COMMANDS_MAX } else { COMMANDS_OF_ALL_KINDS_MAX }
     }
 
-    /// Puts in what a worker of that incarnation reports of its ticket. A report of an earlier incarnation, or a second one of the same
-    /// ticket, is dropped: no ticket is worked on twice at a time.
+    /// Takes in the report of a worker about its ticket, and says whether it was taken. A report of an earlier incarnation, or a
+    /// second report about the same ticket while the first is here, is dropped.
     pub(crate) fn report(&mut self, incarnation: u32, ticket: Seq, report: Report) -> bool {
         let is_news = incarnation == self.incarnation && !self.has_report(ticket);
         if is_news {
@@ -192,7 +199,7 @@ impl Mailbox {
 
     // ---- what is done ---------------------------------------------------------------------------------------------------
 
-    /// What the actor does next, over the state that the tape has.
+    /// Chooses what the actor does next. `state` is the state that the tape has.
     pub(crate) fn next(&mut self, state: &State, now: Millis) -> Act {
         let must_wait = self.refused.as_ref().is_some_and(|refused| now < refused.until);
         if self.hand.is_some() || (must_wait && self.waiting.values().all(|waiting| waiting.marks.tried)) {
@@ -200,7 +207,7 @@ impl Mailbox {
         }
         let reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
         if let Some((suspect, _)) = reports.clone().find(|(_, waiting)| waiting.is_suspect()) {
-            // First of all, so that commands that go on coming do not keep it waiting.
+            // A suspect report goes first, so that a stream of commands cannot keep it waiting.
             let (suspect, hold) = (*suspect, self.recover.is_some().then_some(Input::Hold));
             return self.take(vec![suspect], hold);
         }
@@ -218,7 +225,7 @@ impl Mailbox {
         }
     }
 
-    /// What is to be stopped while the record of it has to wait.
+    /// Chooses what to stop while its record has to wait.
     fn next_stop(&mut self, state: &State, now: Millis) -> Act {
         let stop = self.waiting.values_mut().find(|waiting| waiting.input.is_stop() && !waiting.marks.stopped);
         if let Some(stop) = stop {
@@ -230,7 +237,8 @@ impl Mailbox {
         Act::Stop(Box::new(Input::Timer))
     }
 
-    /// When what runs is to be stopped, though the record of it has to wait: a limit of time is over. Once.
+    /// The moment at which a limit of time ends and running work must be stopped, even if the record has to wait. `None` once those
+    /// stops were carried out.
     fn time_is_over_at(&self, state: &State) -> Option<Millis> {
         state.time_is_over_at().filter(|over| self.recover.is_none() && self.stopped != Some(*over))
     }
@@ -250,14 +258,14 @@ impl Mailbox {
 
     // ---- what became of it -----------------------------------------------------------------------------------------------
 
-    /// What was decided is handed to the tape, through that entry, and will be answered so.
+    /// Notes that the append up to the entry `upto` was handed to the tape, with the replies to give once the tape has it.
     pub(crate) fn handed_over(&mut self, upto: Seq, replies: Vec<(ReplyTo, Reply)>) {
         if let Some(hand) = &mut self.hand {
             hand.flight = Some((upto, replies));
         }
     }
 
-    /// The tape has what was decided, or there was nothing to record: the inputs leave, and their senders are answered.
+    /// The tape has the decision, or there was nothing to record: the inputs in hand leave. Gives the replies to their senders.
     pub(crate) fn recorded(&mut self) -> Vec<(ReplyTo, Reply)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
         if hand.inputs.iter().any(|input| matches!(input, Input::Recover { .. })) {
@@ -268,8 +276,8 @@ impl Mailbox {
         replies
     }
 
-    /// The tape does not take what was decided: nothing of it is there, and the state is what it was. Commands are answered so; stops
-    /// and reports stay.
+    /// The tape refused the append: nothing of it is there, and the state is unchanged. Gives the commands that leave, each with
+    /// the answer to its sender; stops and reports stay.
     pub(crate) fn refused(&mut self, error: &TapeError, now: Millis) -> Vec<(ReplyTo, CommandEnd)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
         let of: Vec<_> = hand.of.iter().map(|(at, _)| *at).collect();
@@ -278,7 +286,7 @@ impl Mailbox {
         self.put_back(hand);
         let is_the_inputs = matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. });
         if is_the_inputs && !of.is_empty() && !is_known_alone {
-            // Each by itself: the others fit, as far as anybody knows.
+            // Each input is tried by itself: nobody knows yet which of them does not fit.
             for (at, waiting) in &mut self.waiting {
                 waiting.marks.alone |= of.contains(at);
             }
@@ -297,13 +305,13 @@ impl Mailbox {
             }
         }
         self.refused = Some(Refused { until: now.plus(REFUSED_WAIT), error: error.clone() });
-        // What comes behind what the disk refuses is refused as well: tried, it would be recorded out of its order, and at once.
+        // Inputs behind a refused one count as refused too: tried now, they would be recorded out of order.
         self.waiting.values_mut().for_each(|waiting| waiting.marks.tried = true);
         let gone = self.take_out(|waiting| !waiting.input.is_stop());
         gone.into_iter().map(|reply| (reply, CommandEnd::NotRecorded(error.clone()))).collect()
     }
 
-    /// Takes out the commands that are such: whom to answer.
+    /// Takes out the commands that `which` selects, and gives the senders to answer.
     fn take_out(&mut self, which: impl Fn(&Waiting) -> bool) -> Vec<ReplyTo> {
         let is_such = |waiting: &Waiting| matches!(waiting.input, Input::Command { .. }) && which(waiting);
         let gone = self.waiting.extract_if(.., |_, waiting| is_such(waiting));
@@ -319,7 +327,7 @@ impl Mailbox {
 
     // ---- what is shown ---------------------------------------------------------------------------------------------------
 
-    /// What waits, and what is in hand.
+    /// All inputs: those that wait and those in hand.
     fn all(&self) -> impl Iterator<Item = &Input> {
         let in_hand = self.hand.iter().flat_map(|hand| hand.inputs.iter());
         self.waiting.values().map(|waiting| &waiting.input).chain(in_hand)
@@ -337,7 +345,7 @@ impl Mailbox {
         self.waiting.is_empty() && self.hand.is_none()
     }
 
-    /// Whether a report of that ticket waits, or is in hand.
+    /// Whether a report about the ticket waits or is in hand.
     #[must_use]
     pub(crate) fn has_report(&self, ticket: Seq) -> bool {
         self.all().any(|input| input.reported() == Some(ticket))
@@ -349,21 +357,21 @@ impl Mailbox {
         self.recover.is_none() && !self.waiting.values().any(|waiting| waiting.input.is_stop())
     }
 
-    /// Through which entry an append is in flight.
+    /// The last entry of the append that is in flight; `None` if none is.
     #[must_use]
     pub(crate) fn in_flight(&self) -> Option<Seq> {
         self.hand.as_ref()?.flight.as_ref().map(|(upto, _)| *upto)
     }
 
-    /// Why the disk refused last, where something waits for it still.
+    /// The newest refusal of the disk, while an input or a recovery still waits for its record.
     #[must_use]
     pub(crate) fn refusal(&self) -> Option<&TapeError> {
         let waits = !self.is_empty() || self.recover.is_some();
         self.refused.as_ref().filter(|_| waits).map(|refused| &refused.error)
     }
 
-    /// When it is to be asked again by itself: a moment of the state, or what the disk refused. Never a moment that has passed and of
-    /// which it makes nothing.
+    /// The moment at which the actor must call `next` again without a new input: a deadline of the state, or the retry after a
+    /// refusal of the disk. Never a past moment at which `next` would do nothing.
     #[must_use]
     pub(crate) fn due(&self, state: &State) -> Option<Millis> {
         if self.hand.is_some() {
@@ -378,18 +386,18 @@ impl Mailbox {
 }
 
 impl Waiting {
-    /// Whether it was too large beside others, or an incarnation died over it.
+    /// Whether the input was too large beside others, or an incarnation died over it.
     fn is_suspect(&self) -> bool {
         self.marks.alone || self.marks.deaths > 0
     }
 
-    /// Whether it is decided about alone.
+    /// Whether the input is decided about alone.
     fn is_alone(&self) -> bool {
         self.is_suspect() || self.input.stands_alone()
     }
 }
 
-/// What the next append takes, in its order.
+/// The inputs of the next append, by arrival number, in the order in which they are decided.
 fn next_batch(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     for at in in_order(waiting) {
@@ -408,8 +416,8 @@ fn next_batch(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
     batch
 }
 
-/// Commands as they came, then reports; those that came before a stop are before it. Where reports wait, commands that go on
-/// coming do not keep them waiting.
+/// The order of the waiting inputs: commands by arrival, then reports; a report that came before a stop stands before it. Where
+/// reports wait, at most half a batch of commands goes first, so that a stream of commands cannot keep the reports waiting.
 fn in_order(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
     let (mut order, mut reports) = (Vec::with_capacity(waiting.len()), Vec::new());
     let has_reports = waiting.values().any(|waiting| waiting.input.reported().is_some());

@@ -1,13 +1,15 @@
 //! Merging: the messages of a fork since it was made become part of the conversation that it was forked from.
 //!
 //! One entry on the target's tape does it, and carries messages, answers, calls with their results, and the fork's own summaries.
-//! It stands behind everything that the target said since. The fork is read and not changed. Messages that were merged
-//! before are not merged again, and messages that the fork undid are not merged at all. A fork that was made under the id of one that is
-//! deleted is another fork ([`ForkMade`]). A conversation that becomes too long is made
-//! smaller before its next step, as ever.
+//! The merged items stand behind everything that the target said since. The fork is read and not changed. Messages that were merged
+//! before are not merged again, and messages that the fork undid are not merged at all. A new fork under the id of a deleted one
+//! counts as another fork ([`ForkMade`]). A conversation that becomes too long is made smaller before its next step, as ever.
 //!
-//! What the fork used counts here once: each entry carries what it used since the one before, also where that one was taken
-//! back, for what is used stays used.
+//! The usage of the fork counts here once: each entry carries what the fork used since the merge before, even if that merge was
+//! taken back, because usage is never taken back.
+//!
+//! Nothing is merged under a running turn, and a merge is refused if the target has moved on since it was planned. [`Merged`] is a
+//! stored format. No tape is read here: the caller has read both.
 
 use std::sync::Arc;
 
@@ -22,10 +24,10 @@ use crate::{
     words::ids::{MessageId, Millis, Seq, SessionId},
 };
 
-/// A host wants what was said in a fork to be said here, as it was worked out from both tapes.
+/// A host merges a fork. The entry was worked out from both tapes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Merge {
-    /// What is to be recorded.
+    /// The entry to record.
     pub merged: Arc<Merged>,
 }
 
@@ -38,7 +40,7 @@ impl Decide for Merge {
             && (last.entry, &last.fork, last.made, last.to)
                 == (merged.onto.next(), &merged.fork, merged.made, merged.to)
         {
-            // It was recorded, and the answer was lost in a crash.
+            // The same merge was recorded before, and its answer was lost in a crash.
             return Ok(Held::Done(last.entry));
         }
         if merged.onto != state.seq {
@@ -48,42 +50,42 @@ impl Decide for Merge {
     }
 }
 
-/// What was said in a fork is said here.
+/// The entry that merges a fork.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
-    /// The fork.
+    /// The id of the fork.
     pub fork: SessionId,
-    /// Which one of this id; absent on tapes of before this was noted.
+    /// Which of the forks that had this id; absent on tapes from before this was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<ForkMade>,
-    /// The newest entry of this tape before this one: it was decided for the conversation as it was there.
+    /// The newest entry of this tape before this one: the merge was planned for the conversation as it was there.
     pub onto: Seq,
-    /// What the fork said after this entry of its tape: the one that it was forked at, or that was merged last.
+    /// The entry of the fork's tape after which the merged part begins: the fork's first own entry, or the last one merged before.
     pub from: Seq,
     /// The newest entry of the fork's tape that is merged.
     pub to: Seq,
-    /// What was said. Results name this entry as theirs.
+    /// The merged items. Results in them name this entry as their own.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub items: History,
-    /// What the fork has used, with its tasks that are over, since it was made or last counted here.
+    /// What the fork has used, with its ended tasks, since it was made or last counted here.
     pub spent: Spent,
-    /// The files that were changed there, in the order in which they were. What they held is kept beside the fork's tape.
+    /// The files that were changed in the fork, in the order of the changes. Their former contents are kept beside the fork's tape.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
-    /// What ran there without saying which files it changed, one line each.
+    /// The calls that ran in the fork without saying which files they changed, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlisted: Vec<String>,
-    /// Where the fork's large outputs are: what was said there names them.
+    /// The folder of the fork's large outputs, because the merged items name files in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill: Option<String>,
 }
 
-/// Which fork it is of all that had its id: when one was deleted, another may be made under its name.
+/// Tells apart the forks that had the same id: after one was deleted, another may be made under its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkMade {
-    /// The first entry that is its own.
+    /// The first entry of the fork's own tape.
     pub entry: Seq,
-    /// When that was written.
+    /// The time of that entry.
     pub time: Millis,
 }
 
@@ -92,23 +94,23 @@ pub struct ForkMade {
 pub struct MergedLast {
     /// The entry.
     pub entry: Seq,
-    /// Which fork.
+    /// The id of the fork.
     pub fork: SessionId,
-    /// Which one of this id; absent on tapes of before this was noted.
+    /// Which of the forks that had this id; absent on tapes from before this was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<ForkMade>,
-    /// Through which entry of its tape.
+    /// The newest entry of the fork's tape that is merged.
     pub to: Seq,
 }
 
 impl Merged {
-    /// Whether it is of the fork that began with this state, and not of another one that had its id before.
+    /// Whether the entry merges the fork that began with this state, and not an earlier fork with the same id.
     pub(crate) fn is_of(&self, then: &State) -> bool {
-        // An older tape does not say: at least it cannot have been merged from before it was made.
+        // An older tape does not say. At least, a fork cannot have been merged from before it was made.
         self.fork == then.session && self.made.map_or(self.from >= then.seq, |made| made == made_with(then))
     }
 
-    /// The messages of hosts among what was said, oldest first.
+    /// The hosts' messages among the merged items, oldest first.
     #[must_use]
     pub fn messages(&self) -> Vec<MessageId> {
         let said = self.items.iter().filter_map(|item| match &**item {
@@ -125,13 +127,13 @@ impl Merged {
     }
 }
 
-/// The state that a fork begins with is that behind its first entry.
+/// Which fork this is, by the state that it began with: the state behind its first own entry.
 fn made_with(then: &State) -> ForkMade {
     ForkMade { entry: then.seq, time: then.time }
 }
 
-/// What a merge of a fork records, files left out. `here` are the entries behind the point at which it was forked, through
-/// `onto`; `then` is the state that the fork began with, and `there` are its entries behind that one.
+/// Plans the entry that merges a fork, without the files. `here` are this tape's entries after the point of the fork, up to `onto`;
+/// `then` is the state that the fork began with, and `there` are the fork's entries after that state.
 #[must_use]
 pub(crate) fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry]) -> Merged {
     let trail = Trail::new(&jumps(here), onto);
@@ -144,7 +146,7 @@ pub(crate) fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry
     let before = merges().rfind(|(seq, _)| trail.has(*seq));
     let from = before.map_or(then.seq, |(_, merged)| merged.to);
     let mut began = then.clone();
-    // Only what is said from here on is the fork's own.
+    // Only the messages from here on are the fork's own.
     began.history = History::default();
     let mut items = History::default();
     for item in Said::of(began, there, from).since() {
@@ -171,7 +173,7 @@ pub(crate) fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry
 }
 
 impl State {
-    /// See the module.
+    /// Adds the items and the usage of a merged fork. See the module.
     pub(super) fn merge(&mut self, merged: &Merged) {
         let (entry, fork, made, to) = (self.seq, merged.fork.clone(), merged.made, merged.to);
         self.merged = Some(Arc::new(MergedLast { entry, fork, made, to }));

@@ -1,4 +1,8 @@
-//! The open table: what is open in a session, by ticket. A ticket is named by the seq of the entry that opened it.
+//! The open table: everything that is open in a session, by ticket. A ticket is named by the seq of the entry that opened it.
+//!
+//! Only `apply.rs` and the files below it put tickets in and take them out. The types are part of [`State`] and so of every anchor
+//! on a tape: do not rename or retype a field or a variant, and give each new field a serde default. What a worker needs to repeat
+//! a request byte for byte is kept in [`OpenRequest`] as it was then; settings that change later must not reach it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,16 +31,16 @@ pub enum Open {
     BudgetAsk(OpenBudgetAsk),
     /// A wait before a retry.
     Wait(OpenWait),
-    /// A summary that is being written. Belongs to the session, not to its turn.
+    /// A summary of the older conversation that is being written. It belongs to the session, not to the turn.
     Compaction(OpenCompaction),
-    /// A summary of a branch that is being written, beside the session and not by it.
+    /// A summary of a branch that is being written. The host's side has it written; the session starts no worker for it.
     Branch(OpenBranch),
     /// A task of a child. It belongs to the session, and outlives the turn.
     Task(OpenTask),
 }
 
 impl Open {
-    /// What counts as used of the request that it makes to a model, where nobody says more of it.
+    /// What counts as used for the ticket's model request if its worker is lost and never reports: all that was held back.
     pub(super) fn lost(&self) -> Option<Charge> {
         let (reserved, price) = match self {
             Open::Request(open) => (open.reserved, open.price),
@@ -61,18 +65,18 @@ pub struct OpenRequest {
     pub closing: bool,
     /// Our estimate of its tokens.
     pub estimated: u64,
-    /// What its tokens cost, where that is known.
+    /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// What is held back for it.
+    /// The tokens that are held back for the request.
     pub reserved: Reserve,
-    /// Hash of all that determines it.
+    /// Hash of all that determines the bytes of the request.
     pub hash: String,
     /// The system prompt as it was when the request was made: settings that change meanwhile are for the next one.
     pub system: Arc<str>,
-    /// Sampling and limits, as they were then.
+    /// Sampling and limits, as they were when the request was made.
     pub params: Params,
-    /// The tools that the agent had then; all where this is left out.
+    /// The tools that the agent had when the request was made; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
 }
@@ -82,25 +86,25 @@ pub struct OpenRequest {
 pub struct OpenCall {
     /// The id that the model gave to it.
     pub id: CallId,
-    /// What was told of it: its tool, and what it wants.
+    /// The facts that its tool told of the call: which tool, what access it wants, its effect.
     #[serde(flatten)]
     pub facts: CallFacts,
     /// Its arguments, as received.
     pub input: Arc<str>,
-    /// How far it is.
+    /// How far the call is.
     pub state: CallState,
-    /// Whether a person said that it may run: then nobody is asked again before it runs again.
+    /// Whether a person said that the call may run. If so, nobody is asked again before it runs again.
     pub granted: bool,
-    /// Tries so far.
+    /// How often the call was started so far.
     pub attempts: u32,
-    /// Bytes that its result may have, where a budget limits them.
+    /// The most bytes that the result may have; `None` where no budget limits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
 impl OpenCall {
-    /// What holds of it where its tools say this by now. Of a call that has begun the stricter effect holds: the one that it began
-    /// with, or the one that it would have now.
+    /// The facts of the call if its tool now tells `told`. A call that has begun keeps the stricter effect: the one that it began
+    /// with, or the present one.
     pub(super) fn facts_now(&self, told: &CallFacts) -> CallFacts {
         let effect = if self.attempts > 0 { told.effect.max(self.facts.effect) } else { told.effect };
         CallFacts { effect, ..told.clone() }
@@ -119,7 +123,7 @@ pub enum CallState {
     Allowed,
     /// Running.
     Running,
-    /// StopLevel to stop, not down yet.
+    /// Told to stop, not down yet.
     Closing,
 }
 
@@ -130,7 +134,7 @@ pub struct OpenAsk {
     pub call: Seq,
     /// What the call wants to do.
     pub access: Vec<Access>,
-    /// When it is denied by itself.
+    /// When the ask expires and the call is denied.
     pub expires: Millis,
 }
 
@@ -139,21 +143,21 @@ pub struct OpenAsk {
 pub struct OpenWait {
     /// 1 for the first retry.
     pub attempt: u32,
-    /// Not before.
+    /// The earliest moment of the retry.
     pub until: Millis,
-    /// Whether the server asked for it.
+    /// Whether the server asked for the wait. If so, no message cuts it short.
     pub server: bool,
 }
 
 impl State {
-    /// The calls of the newest answer that are open, by their place in it.
+    /// The open calls of the newest answer: position in the answer, and ticket.
     pub(super) fn open_batch(&self) -> Vec<(u32, Seq)> {
         let batch = self.turn.iter().flat_map(|turn| (0..).zip(turn.batch.iter().map(|item| item.ticket)));
         batch.filter(|(_, ticket)| self.call(*ticket).is_some()).collect()
     }
 
-    /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the tool,
-    /// and the arguments. A torn write may have left calls that have no tickets yet.
+    /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the
+    /// tool, and the arguments. A torn write may have left calls that have no tickets yet.
     #[must_use]
     pub fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
         let open = self.open_batch();

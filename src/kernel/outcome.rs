@@ -1,4 +1,7 @@
 //! How things end: a turn, and a question that nobody answered.
+//!
+//! The names are a stored format and stand in events: do not rename or drop a variant or a field. An outcome is not an error: it is
+//! what the tape and hosts are told. Nothing here decides.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +12,7 @@ use crate::kernel::Breach;
 #[serde(tag = "outcome", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The model said all it wanted to.
+    /// The model finished its answer.
     Done,
     /// The model could not be reached, refused, or sent what cannot be used.
     Failed {
@@ -31,7 +34,7 @@ pub enum Outcome {
         /// How many.
         steps: u32,
     },
-    /// A budget did not allow what was next.
+    /// A budget did not allow the next piece of work.
     Budget {
         /// Which limit.
         breach: Breach,
@@ -54,6 +57,6 @@ pub enum AskClosedWhy {
     Aborted,
     /// Another call of the turn was rejected.
     Rejected,
-    /// What it is about was granted with another ask, for all calls that want the same.
+    /// A standing grant, given with another ask, covers this call too.
     Granted,
 }

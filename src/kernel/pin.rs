@@ -6,7 +6,9 @@
 //!
 //! Pins belong to the conversation: a rollback to before a pin removes the pin. Only words are kept, no files. There is
 //! a bound: a pin that does not fit is refused before anything is written. Pins that fitted a large window may not fit a smaller
-//! one: where they take more than half of a request, and room is needed, the turn ends and says so.
+//! one: if they take more than half of a request, and room is needed, the turn ends with an error that says so.
+//!
+//! A change must never shorten or drop pinned words in silence. [`Pin`] is a stored format.
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::{
 /// A host pins a message that stands in the context.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PinMessage {
-    /// Which.
+    /// The message.
     pub message: MessageId,
 }
 
@@ -50,7 +52,7 @@ impl Decide for PinMessage {
 /// A host takes a pin back.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct UnpinMessage {
-    /// Which.
+    /// The message.
     pub message: MessageId,
 }
 
@@ -67,19 +69,19 @@ impl Decide for UnpinMessage {
 /// A pinned message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
-    /// Which.
+    /// The message.
     pub message: MessageId,
-    /// Its words, whole.
+    /// The words of the message, whole.
     pub text: Arc<str>,
 }
 
-/// Whether a message that is sent, or changed while it waits, may be pinned as it wants to be.
+/// Refuses a message that is sent or edited as pinned, if there is no room for its words.
 pub(super) fn may_be_pinned(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
     has_room(draft, &said(&message.parts), Some(&message.id))
 }
 
-/// Whether these words fit beside those that are pinned, and those that wait to be; `but` is one of the latter that does not
-/// count.
+/// Refuses words that do not fit beside the pinned messages and the waiting messages that are to be pinned. `but` is a waiting
+/// message that does not count.
 fn has_room(draft: &Draft<'_>, text: &str, but: Option<&MessageId>) -> Result<(), Refusal> {
     let (window, _) = compact::fullness(draft);
     let state = &draft.state;
@@ -94,8 +96,8 @@ fn has_room(draft: &Draft<'_>, text: &str, but: Option<&MessageId>) -> Result<()
     }
 }
 
-/// Ends the turn where what is pinned leaves too little of this model's window: it was pinned under a larger one. No summary
-/// could make room, and each would be asked for in vain; and words that are to stay are not cut off in silence. Says whether.
+/// Ends the turn if the pinned messages leave too little of this model's window, because they were pinned under a larger one. No
+/// summary could make room, and pinned words are not cut off in silence. Gives true if the turn was ended.
 pub(super) fn leave_no_room(draft: &mut Draft<'_>) -> bool {
     let (state, (window, used)) = (&draft.state, compact::with_steering(draft));
     let is_tight = window.level(used) >= Level::Compact || state.turn.as_ref().is_some_and(|turn| turn.overflowed);
@@ -116,7 +118,7 @@ pub(super) fn leave_no_room(draft: &mut Draft<'_>) -> bool {
 }
 
 impl State {
-    /// The words of a message of the host that stands in the context.
+    /// The words of a host's message that stands in the context; `None` if it does not.
     fn words_of(&self, message: &MessageId) -> Option<String> {
         self.history.iter().skip(self.context.front).find_map(|item| match &**item {
             Item::User(user) if user.id == *message && Speaker::of(user) == Speaker::Host => Some(said(&user.parts)),
@@ -124,7 +126,7 @@ impl State {
         })
     }
 
-    /// The message is pinned from here on; it stands in the context.
+    /// Pins a message that stands in the context.
     pub(super) fn pin(&mut self, message: &MessageId) {
         if let Some(text) = self.words_of(message).filter(|text| !text.is_empty()) {
             let pin = Pin { message: message.clone(), text: text.into() };
@@ -132,12 +134,12 @@ impl State {
         }
     }
 
-    /// The message is pinned no more.
+    /// Unpins a message.
     pub(super) fn unpin(&mut self, message: &MessageId) {
         Arc::make_mut(&mut self.context).pins.retain(|pin| pin.message != *message);
     }
 
-    /// The words that are pinned of messages that would not be in the context any more, with so many items gone.
+    /// The pinned words of the messages that leave the context when the items before `first_kept` go.
     pub(super) fn pinned_words(&self, first_kept: usize) -> Vec<String> {
         let stays = |pin: &Pin| {
             let mut kept = self.history.iter().skip(first_kept);

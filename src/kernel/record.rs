@@ -1,4 +1,9 @@
-//! The kinds of entry: everything that the fold needs, and nothing else. The formats are a promise (`docs/FORMATS.md`).
+//! The kinds of entry that a tape holds: everything that the fold of a state needs, and nothing else.
+//!
+//! The formats are a promise (`docs/FORMATS.md`): the name of a variant is the kind of the entry, and its fields are the data of
+//! the line. Do not rename, retype or drop one, and give each new field a serde default: tapes of older versions must still be
+//! read. A new kind also needs its effect in `apply.rs` and its events in `event/of_entry.rs`. An older version cannot read a tape
+//! that has a new kind. `recorded.rs` writes and reads the entries.
 
 use std::sync::Arc;
 
@@ -20,24 +25,25 @@ use crate::{
     words::usage::Usage,
 };
 
-/// One entry, typed.
+/// One entry of a tape, typed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its position.
+    /// The position of the entry on the tape, from 1.
     pub seq: Seq,
-    /// When it was decided.
+    /// When the entry was decided, in milliseconds since 1970. Never less than the time of the entry before.
     pub time: Millis,
-    /// What it was written for.
+    /// The message or the entry that caused this entry, where one did.
     pub cause: Option<Cause>,
-    /// The turn it belongs to.
+    /// The turn that the entry belongs to, named by the entry that began it; `None` between turns.
     pub turn: Option<Seq>,
-    /// The step of the turn.
+    /// The step of the turn, from 1; `None` before the first.
     pub step: Option<u32>,
-    /// The ticket it is about, where it did not open it itself.
+    /// The ticket that the entry is about; `None` if the entry opens a ticket itself or is about none.
     pub ticket: Option<Seq>,
-    /// What input it followed from: on the first entry that one wrote. Those behind it without one belong to the same.
+    /// The input that the entry followed from. It stands on the first entry of the input only; the entries behind it followed from
+    /// the same input.
     pub input: Option<Recorded>,
-    /// What it says.
+    /// The kind of the entry, with its data.
     pub record: Record,
 }
 
@@ -50,11 +56,11 @@ pub enum Record {
     State(Arc<State>),
     /// The settings hold from here on.
     Settings(Box<Settings>),
-    /// A message was taken. The sender has, or will have, a receipt.
+    /// A message was accepted. The sender has, or will have, a receipt.
     Accepted {
-        /// What it says.
+        /// The message.
         message: Arc<Message>,
-        /// What becomes of it when the session is busy.
+        /// What becomes of the message when the session is busy.
         delivery: Delivery,
     },
     /// A waiting message was changed.
@@ -64,21 +70,21 @@ pub enum Record {
     },
     /// A waiting message was taken back.
     Withdrawn {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// Messages were put into the model's context. Begins a turn where none is running.
     Delivered {
-        /// Which, in order.
+        /// The messages, in order.
         ids: Vec<MessageId>,
     },
     /// A model request is made. Opens a ticket.
     Request(RequestOpened),
     /// A model request was answered. Closes its ticket.
     Answer {
-        /// What it said.
+        /// The answer.
         answer: Arc<Answer>,
-        /// Whether it was cut off by us; then only its text is kept.
+        /// Whether the core cut the answer off. If so, only its text is kept.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
         /// Our estimate of its tokens, where the provider gave none.
@@ -87,12 +93,12 @@ pub enum Record {
     },
     /// A model request failed. Closes its ticket.
     RequestFailed {
-        /// How.
+        /// What went wrong.
         error: ModelError,
-        /// Our estimate of the tokens that it took all the same.
+        /// Our estimate of the tokens that the request used all the same.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
-        /// Where it was too large: what the model's window is taken for from then on, in tokens.
+        /// If the request was too large: the size that the model's window counts as from then on, in tokens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<u64>,
     },
@@ -100,33 +106,33 @@ pub enum Record {
     RetryWait {
         /// 1 for the first retry.
         attempt: u32,
-        /// Not before.
+        /// The earliest moment of the retry.
         until: Millis,
-        /// Whether the server asked for the wait: then no message cuts it short.
+        /// Whether the server asked for the wait. If so, no message cuts it short.
         server: bool,
     },
     /// A call was asked for. Opens a ticket.
     Call(CallOpened),
-    /// Something else holds of an open call than was told before: the runtime was started with other tools.
+    /// The facts of an open call changed, because the runtime was started with other tools.
     CallFacts {
-        /// Its position among the calls of its answer, from 0.
+        /// The position of the call among the calls of its answer, from 0.
         index: u32,
-        /// What holds from here on.
+        /// The facts that hold from here on.
         #[serde(flatten)]
         facts: CallFacts,
     },
     /// A person is asked about a call. Opens a ticket.
     Ask {
-        /// Which call.
+        /// The ticket of the call.
         call: Seq,
-        /// What it wants to do.
+        /// The access that the call wants.
         access: Vec<Access>,
-        /// When the ask is denied by itself.
+        /// When the ask expires and the call is denied.
         expires: Millis,
     },
     /// A person answered. Closes the ask's ticket.
     Granted {
-        /// What they said.
+        /// The answer.
         grant: Grant,
     },
     /// An ask was closed without an answer. Closes its ticket.
@@ -138,36 +144,36 @@ pub enum Record {
     BudgetAsk {
         /// The limit, and what would be needed.
         breach: Breach,
-        /// When it stops by itself.
+        /// When the ask expires and the turn ends.
         expires: Millis,
     },
-    /// A call is about to run: written before it does.
+    /// A call is about to run. Written before the tool runs.
     CallStarted {
         /// 1 for the first try, more after a crash.
         attempt: u32,
-        /// The same for every try.
+        /// The idempotency key of the call: the same for every try.
         key: String,
-        /// Bytes that its result may have, where a budget limits them.
+        /// The most bytes that the result may have, where a budget limits them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
     },
-    /// A request or call is told to stop; its ticket stays open until it is down.
+    /// A request, a call or a child is told to stop; its ticket stays open until it is down.
     Closing {},
     /// A call is over. Closes its ticket.
     Result {
-        /// What came of it.
+        /// The result.
         result: Arc<ToolResult>,
-        /// Why it is that.
+        /// The verdict on the call: whether it ran, and if not, why.
         judged: CallVerdict,
     },
-    /// The turn is being ended: by a host, or by a rejection.
+    /// The turn is being ended: by an abort, by the end of the session, by a rejection, or by a budget.
     Ending {
-        /// How it will have ended.
+        /// The outcome that the turn will have.
         outcome: Outcome,
     },
-    /// The session was rebuilt from its tape while a turn was running.
+    /// The session was rebuilt from its tape while a turn was running, or while a summary was being written.
     Recovered {
-        /// How many times in a row, with no new answer or result in between.
+        /// How many times in a row the turn was recovered, with no new answer or result in between; 0 where no turn was running.
         n: u32,
         /// Whether the turn goes on by itself.
         resumed: bool,
@@ -180,37 +186,38 @@ pub enum Record {
     },
     /// Old outputs of tools were left out of the context, to make room.
     Pruned {
-        /// Positions in the history.
+        /// The positions of the results in the history, from 0.
         results: Vec<usize>,
     },
     /// A compaction was opened: the summary of the older part of the conversation is being written. Opens a ticket.
     Compaction(OpenCompaction),
-    /// A summary takes the place of what it sums up. Closes the compaction's ticket, where there is one.
+    /// A summary, or a cut without a summary, takes the place of the older items. Closes the compaction's ticket, where there is
+    /// one.
     Compacted(Arc<Compacted>),
     /// A compaction failed; the history stays as it is. Closes its ticket.
     CompactionFailed {
         /// Why.
         error: String,
-        /// What the summary took that could not be used.
+        /// The tokens of the unusable summary: the provider's figures.
         #[serde(default, skip_serializing_if = "is_default")]
         usage: Usage,
-        /// Our estimate of that, where the provider did not say.
+        /// Our estimate of those tokens, where the provider gave no figures.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
-        /// Tries that were read and came to nothing.
+        /// The number of further tries that the provider read and that came to nothing.
         #[serde(default, skip_serializing_if = "is_default")]
         lost: u32,
     },
-    /// What a compaction replaced stands in the context again.
+    /// The items that a compaction replaced stand in the context again.
     CompactionUndone(Arc<Undone>),
-    /// The words of that message stay in the context, whatever is summed up.
+    /// A message was pinned: its words stay in the context, whatever is summed up.
     Pinned {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
-    /// They are summed up as all others are.
+    /// A message was unpinned: its words are summed up as all others are.
     Unpinned {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
     /// A branch is about to be summed up. Opens a ticket.
@@ -219,24 +226,24 @@ pub enum Record {
     BranchFailed {
         /// Why.
         error: String,
-        /// What the request took that could not be used.
+        /// The tokens of the request without a usable summary: the provider's figures.
         #[serde(default, skip_serializing_if = "is_default")]
         usage: Usage,
-        /// Our estimate of that, where the provider did not say.
+        /// Our estimate of those tokens, where the provider gave no figures.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
-        /// Tries that were read and came to nothing.
+        /// The number of further tries that the provider read and that came to nothing.
         #[serde(default, skip_serializing_if = "is_default")]
         lost: u32,
     },
-    /// What came of a branch that was left stands in the context, in front of the next turn. Closes its ticket, where there is
+    /// The summary of a branch that was left stands in the context, in front of the next turn. Closes its ticket, where there is
     /// one.
     BranchSummary(Arc<BranchSummary>),
-    /// The first entry of a fork, which goes on from another session's tape: what came before is there. Written by the tape,
-    /// not by a decision.
+    /// The first entry of a fork's own tape; the entries before it are on the parent's tape. Written by the tape, not by a
+    /// decision.
     Forked(Box<Forked>),
-    /// It was brought in from a file that is not believed: its words stay, and what gives power does not. Written by the tape,
-    /// not by a decision.
+    /// The session was imported from a file that is not believed: its words stay, and everything that gives power goes. Written by
+    /// the tape, not by a decision.
     Imported(Box<ImportedFrom>),
     /// Held messages, or an interrupted turn, may go on.
     Released {},
@@ -244,23 +251,23 @@ pub enum Record {
     TaskStarted {
         /// The child.
         child: SessionId,
-        /// How it is tied.
+        /// How the child is tied to the session.
         link: Link,
-        /// How deep it is below the session at the top.
+        /// How deep the child is below the topmost session.
         depth: u32,
-        /// What it may use of the session's budget: held back from here on, and given back with its end.
+        /// What the child may use of the session's budget: held back from here on, and given back with its end.
         #[serde(default, skip_serializing_if = "Limits::is_none")]
         grant: Limits,
-        /// What it is made from; left out where it was there before, and is adopted.
+        /// What the child is made from; left out for an existing session that is adopted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Arc<TaskOrder>>,
     },
     /// A child is down. Closes the task's ticket, once.
     TaskFinished {
-        /// How.
+        /// How the task ended.
         #[serde(flatten)]
         down: Arc<Down>,
-        /// What the model is told of it, where it is: a message that waits from here on.
+        /// The message that tells the model of it, and that waits from here on; left out where the model is not told.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         notice: Option<Arc<Message>>,
     },
@@ -273,23 +280,23 @@ pub enum Record {
     },
     /// Another session took this orphan over.
     Adopted {
-        /// How it is tied now.
+        /// The new parent, and how the session is tied to it.
         #[serde(flatten)]
         tie: Tie,
-        /// The rules of its new ancestors, that it may not go beyond either.
+        /// The rules of the new ancestors: they hold beside those of the former ones.
         above: Vec<Chain>,
     },
-    /// The ancestors of this session may do less than before, and so may it.
+    /// The ancestors of this session may do less than before, and so may the session.
     Narrowed {
-        /// The rules that it may not go beyond either, from here on.
+        /// The further rules that the session may not go beyond, from here on.
         above: Vec<Chain>,
     },
-    /// The rules of the host that has the session now, where they are others than before: above all that follows.
+    /// The host that has the session now has other rules than the tape said before. They hold from here on.
     HostRules {
-        /// None where it has none.
+        /// The rules; `None` where the host has none.
         rules: Option<Ruleset>,
     },
-    /// What was said in a fork since it was made, or merged last, is said here.
+    /// The messages of a fork since it was made, or since it was merged last, become part of this conversation.
     Merged(Arc<Merged>),
     /// The conversation goes back to a point of the tape. Nothing leaves the tape.
     RolledBack(Arc<RolledBack>),
@@ -302,7 +309,7 @@ pub enum Record {
     Paused {},
     /// The pause is over.
     Resumed {},
-    /// Files were put back to what they were. The conversation does not notice.
+    /// Files were put back to what they were. The state does not change.
     Restored(Arc<RestoredFiles>),
 }
 
@@ -313,33 +320,33 @@ pub struct RequestOpened {
     pub model: ModelRef,
     /// 1 for the first try.
     pub attempt: u32,
-    /// Whether it is the last one that the turn may make: no tools are offered, and a reminder is added.
+    /// Whether the request is the last one that the turn may make: no tools are offered, and a reminder is added.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
-    /// How many items of the history it carries.
+    /// The number of history items that the request carries.
     pub items: usize,
     /// Hash of the system prompt.
     pub system: String,
     /// Hash of the tools that are offered.
     pub tools: String,
-    /// How full the context is: the provider's last figure and an estimate of what came since.
+    /// The tokens that the request takes: the provider's last figure and an estimate of what came since.
     pub used: u64,
-    /// What a request to this model may take.
+    /// The tokens that a request to this model may take.
     pub usable: u64,
-    /// Our own estimate of the request, whole.
+    /// Our own estimate of the whole request, in tokens.
     pub estimated: u64,
-    /// Tokens of the answer, at most, where the window or a budget leaves less than was asked for.
+    /// The most tokens that the answer may have, if the window or a budget leaves less than the settings ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// What its tokens cost; left out where that is not known. What is used is counted at this price.
+    /// The price at which the tokens of the request are counted; left out where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// What is held back for it.
+    /// The tokens that are held back for the request.
     pub reserved: Reserve,
-    /// The limit that sent it to this model instead of the one that was to be asked.
+    /// The limit that did not allow the model that was to be asked, so that this model is asked instead; left out otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Breach>,
-    /// Hash of all that determines the request: the same after a crash.
+    /// Hash of all that determines the bytes of the request: the same after a crash.
     pub hash: String,
 }
 
@@ -359,20 +366,20 @@ pub struct CallOpened {
     pub index: u32,
     /// The id that the model gave to it.
     pub id: CallId,
-    /// What was told of it.
+    /// The facts that its tool told of the call.
     #[serde(flatten)]
     pub facts: CallFacts,
 }
 
-/// An entry that cannot be understood.
+/// An entry that this version cannot read.
 #[derive(Debug, thiserror::Error)]
 #[error("entry {seq} of kind {kind:?} cannot be read: {source}")]
 pub struct BadRecord {
-    /// Which entry.
+    /// The entry.
     pub seq: Seq,
-    /// Its kind.
+    /// The kind of the entry, as its line says.
     pub kind: String,
-    /// What is wrong with it.
+    /// Why the entry cannot be read.
     #[source]
     pub source: serde_json::Error,
 }

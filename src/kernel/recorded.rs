@@ -1,12 +1,15 @@
 //! How an entry is written and read, and what it says of the input that wrote it: the field `in` of its line.
 //!
-//! The first entry that an input wrote has it, and the entries behind it, up to the next one that has it, followed from the same
-//! input. It says the kind of input, the id of a command, what was read of [`Env`](crate::kernel::Env), and of the input's own
-//! values those alone that none of its entries holds: the message that was sent stands in its `accepted`, and is read back from
-//! there. So a replay decodes each input and never guesses.
+//! The first entry that an input wrote has the field. The entries behind it, up to the next one with the field, followed from the
+//! same input. The field says the kind of input, the id of a command, and what was read of [`Env`](crate::kernel::Env). Of the
+//! input's own values it says only those that none of its entries holds: a sent message stands in its `accepted` entry, and is read
+//! back from there. So a replay decodes each input and never guesses.
 //!
-//! An input that wrote nothing has changed nothing, and is not recorded. One that wrote nothing by itself, while something
-//! followed from the state at its occasion (the host has other rules by now), is recorded as [`Input::Look`].
+//! An input that wrote nothing has changed nothing, and is not recorded. If an input wrote nothing by itself, but something
+//! followed from the state at its occasion (the host has other rules by now), it is recorded as [`Input::Look`].
+//!
+//! [`Recorded`] and the names in it are a stored format. A change must keep that `read_back` of what was written leads to the same
+//! decision, for existing tapes too: replay compares them.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +31,7 @@ impl Entry {
     /// The entry as the tape takes it.
     ///
     /// # Errors
-    /// Where the record cannot be written as JSON; no record that the core makes is such.
+    /// If the record cannot be written as JSON. The core makes no such record.
     pub fn to_tape(&self) -> Result<tape::Entry, serde_json::Error> {
         // The record is written as {"kind":data}; its two halves are the kind and the data of the line.
         let whole = serde_json::to_string(&self.record)?;
@@ -51,7 +54,7 @@ impl Entry {
     /// The entry that a line of the tape holds.
     ///
     /// # Errors
-    /// Where the kind is unknown or its data has another shape: a newer version wrote it, or it is damaged.
+    /// If the kind is unknown or its data has another shape: a newer version wrote the line, or it is damaged.
     pub fn from_tape(line: &tape::Entry) -> Result<Entry, BadRecord> {
         let text = format!("{{{}:{}}}", serde_json::Value::from(line.kind.as_str()), line.data.get());
         let mut json = serde_json::Deserializer::from_str(&text);
@@ -79,35 +82,37 @@ impl Entry {
 pub struct Recorded {
     /// The kind of input.
     pub is: String,
-    /// The id of a command that was done.
+    /// The id of a command that was done; `None` for any other input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<CommandId>,
-    /// The entry that its sender was told, where it is not the one that says this.
+    /// The entry that the command's sender was told, if it is another entry than the one with this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Seq>,
-    /// Whether nothing followed from it at its occasion, because what came next decided about all that was open. Of a report.
+    /// Only for a report: whether it was recorded without what follows from the state, because a later input of the same append
+    /// decided about all that was open.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// What was read of `Env`, where the tape did not say so before.
+    /// The values of `Env` that were read and that the tape did not have before.
     #[serde(default, skip_serializing_if = "is_default")]
     pub env: EnvSeen,
-    /// Values of the input that stand in none of its entries.
+    /// The values of the input that stand in none of its entries.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
 
 impl Recorded {
-    /// An input of that kind, all of which stands in what it wrote.
+    /// The description of an input of this kind whose values all stand in its entries.
     #[must_use]
     pub fn new(is: &str) -> Recorded {
         Recorded { is: is.to_owned(), ..Recorded::default() }
     }
 
-    /// What is said of an input that wrote these entries, `acted` by itself and not only by what followed.
+    /// The description of an input that wrote these entries. `acted` says whether it wrote some by itself, and not only what
+    /// followed from the state.
     pub(super) fn of(input: &Input, wrote: &[Entry], acted: bool) -> Recorded {
         match input {
             Input::Command { command, .. } if acted || command.ends_the_turn() => command.recorded(wrote),
-            // A request that was told to stop, and failed meanwhile, is one that was cut off: the error is written nowhere.
+            // A request that was told to stop, and failed meanwhile, counts as cut off: its error is not on the tape.
             Input::Report { report: Report::Failed { .. }, .. }
                 if acted && matches!(wrote, [Entry { record: Record::Answer { .. }, .. }, ..]) =>
             {
@@ -121,14 +126,14 @@ impl Recorded {
         }
     }
 
-    /// The parent that a child was told something by, and the ticket on its tape.
+    /// The parent that told a child something, and the task's ticket on the parent's tape.
     fn parent(&self) -> Option<(SessionId, Seq)> {
         let parent = self.fields.get("parent")?.as_str()?.parse().ok()?;
         Some((parent, Seq(self.fields.get("ticket")?.as_u64()?)))
     }
 }
 
-/// The entries that an input wrote by itself: the rules of the host, where they are others than before, come in front of them.
+/// The entries that an input wrote by itself, without an entry about changed rules of the host in front of them.
 pub(super) fn own(wrote: &[Entry]) -> &[Entry] {
     match wrote {
         [Entry { record: Record::HostRules { .. }, .. }, rest @ ..] => rest,
@@ -136,7 +141,7 @@ pub(super) fn own(wrote: &[Entry]) -> &[Entry] {
     }
 }
 
-/// Reads an input back from what is recorded of it and from what it wrote. `None` where what should be there is not.
+/// Reads an input back from its description and from the entries that it wrote. `None` if the entries do not fit the description.
 pub(crate) fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Input> {
     let wrote = own(wrote);
     match recorded.is.as_str() {
@@ -153,7 +158,8 @@ pub(crate) fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Input> {
     }
 }
 
-/// A command by its name and by the first entry that it wrote by itself. It need not be what it was: it must lead to the same.
+/// Reads a command back by its name and by the first entry that it wrote by itself. The command need not equal the original; it
+/// must lead to the same decision.
 fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
     let ticket = wrote.first().and_then(|entry| entry.ticket);
     Some(match (recorded.is.as_str(), wrote.first().map(|entry| &entry.record)) {
@@ -207,7 +213,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
             Adopt { child: child.clone(), link: *link }.into()
         }
         ("end", Some(Record::Ended { why })) => End { reason: why.clone() }.into(),
-        // Said again to a session that has ended, it says nothing.
+        // An end of a session that has already ended writes nothing of its own.
         ("end", _) => End { reason: String::new() }.into(),
         ("stop_task", _) => {
             let (parent, ticket) = recorded.parent()?;
@@ -220,7 +226,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("adopted", Some(Record::Adopted { tie, above })) => {
             BeAdopted { tie: tie.clone(), above: above.clone() }.into()
         }
-        // Who is its child already only says by whom it is told.
+        // A session that is already the parent's child writes only the new rules; the description names the parent.
         ("adopted", Some(Record::Narrowed { above })) => {
             let (parent, ticket) = recorded.parent()?;
             let tie = Tie { parent, ticket, link: Link::default(), depth: 0, grant: Limits::default() };
@@ -230,7 +236,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
     })
 }
 
-/// Why an abort that wrote these entries was wanted; nothing where it ended nothing.
+/// The reason of an abort that wrote these entries; empty if it ended no turn.
 fn why_aborted(wrote: &[Entry]) -> String {
     let reason = wrote.iter().find_map(|entry| match &entry.record {
         Record::Ending { outcome: Outcome::Aborted { reason } } => Some(reason.clone()),
@@ -239,7 +245,7 @@ fn why_aborted(wrote: &[Entry]) -> String {
     reason.unwrap_or_default()
 }
 
-/// A report by its name and by the first entry that it wrote by itself.
+/// Reads a report back by its name and by the first entry that it wrote by itself.
 fn report(is: &str, first: &Entry, wrote: &[Entry]) -> Option<Report> {
     Some(match (is, &first.record) {
         ("answered", Record::Answer { answer, interrupted: false, .. }) => {
@@ -271,7 +277,7 @@ fn report(is: &str, first: &Entry, wrote: &[Entry]) -> Option<Report> {
     })
 }
 
-/// What was told of calls, by their place in the answer that asked for them.
+/// The facts of calls, by their position in the answer that asked for them.
 fn facts(wrote: &[Entry]) -> BTreeMap<u32, CallFacts> {
     let told = wrote.iter().filter_map(|entry| match &entry.record {
         Record::Call(call) => Some((call.index, call.facts.clone())),
@@ -282,7 +288,7 @@ fn facts(wrote: &[Entry]) -> BTreeMap<u32, CallFacts> {
 }
 
 impl EnvSeen {
-    /// Puts what was read later over this.
+    /// Takes over values that were read later. The jitter is not kept.
     pub(crate) fn learn(&mut self, later: &EnvSeen) {
         self.models.extend(later.models.iter().map(|(model, seen)| (model.clone(), *seen)));
         if later.tools.is_some() {

@@ -1,4 +1,7 @@
-//! What becomes of each open ticket after a crash: one rule per kind.
+//! What becomes of each open ticket after a crash: one rule per kind. The recovery is the first input of each incarnation.
+//!
+//! Nothing of a turn is lost, and no call with the effect `Once` runs twice: a change must keep both. Nothing here asks a tool;
+//! what the present tools say of the open calls comes with the input.
 //!
 //! | ticket | rule |
 //! |---|---|
@@ -10,15 +13,15 @@
 //! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
 //! | ask, for a call or a budget | asked again, with the time it had left |
 //! | wait | goes on until the moment it names |
-//! | compaction | what was held for it counts; its summary is asked for again |
-//! | summary of a branch | what was held for it counts; whoever had it written asks again |
-//! | task | its child is brought up, or made where it was not yet; it is told again what it was told |
+//! | compaction | the tokens held for it count as used; its summary is asked for again, if the budget allows it |
+//! | summary of a branch | the tokens held for it count as used, and the ticket closes; the host that wanted it asks again |
+//! | task | its child is woken, or made if it was not made yet; it is told again what it was told |
 //!
-//! A torn write may have left only the first entries of a decision. What the entries that are missing would have said follows
-//! from the state, so it is decided anew; an answer whose calls have no tickets yet gets them.
+//! A torn write may have left only the first entries of a decision. The content of the missing entries follows from the state, so
+//! it is decided anew; an answer whose calls have no tickets yet gets them.
 //!
-//! A turn goes on by itself once; if it is cut off again with no new answer or result in between, it waits to be told to
-//! (promise 5), so that a turn that kills its process does not do so for ever.
+//! A turn goes on by itself once, if the settings allow it. If it is cut off again with no new answer or result in between, it
+//! waits for a go-on (promise 5), so that a turn that kills its process does not do so for ever.
 
 use std::collections::BTreeMap;
 
@@ -27,16 +30,16 @@ use crate::{
     tool::{CallFacts, Effect},
 };
 
-/// Recoveries in a row, with no progress in between, after which a turn waits.
+/// The most recoveries in a row, with no progress in between, after which a turn still goes on by itself.
 const RECOVERIES_MAX: u32 = 1;
 
-/// The session was rebuilt and none of its workers is alive.
+/// Decides about all that is open: the session was rebuilt, and none of its workers is alive.
 pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
     tasks::recover(draft);
     if draft.state.turn.is_none() {
         let written = |open: &Open| matches!(open, Open::Compaction(_) | Open::Branch(_));
         if draft.state.open.values().any(written) {
-            // No turn was cut off; but what was held for their requests counts as spent.
+            // No turn was cut off, but the tokens held back for these requests count as spent.
             draft.write(None, Record::Recovered { n: 0, resumed: true });
         }
         return compact::close_unaffordable(draft);
@@ -50,11 +53,11 @@ pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
         true => start_again(draft),
         false => take_down(draft),
     }
-    // It belongs to the session, so it does not wait for the turn to be told to go on.
+    // A compaction belongs to the session, so it does not wait for the turn's go-on.
     compact::close_unaffordable(draft);
 }
 
-/// The tools may be others than when the calls were opened: what holds of them by now is written before they are judged again.
+/// Writes what the present tools say of the open calls, where that changed, before the calls are judged again.
 fn learn(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
     for (index, ticket) in draft.state.open_batch() {
         let Some(Open::Call(call)) = draft.state.open.get(&ticket) else { continue };
@@ -66,8 +69,8 @@ fn learn(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
     }
 }
 
-/// Closes what cannot go on while no worker is alive: what was told to stop is down for certain, what is to be stopped need not
-/// be started, and what must not run again is answered.
+/// Closes the tickets that cannot go on while no worker is alive. A ticket that was told to stop is down for certain, a ticket that
+/// is to be stopped need not be started, and a call that must not run again is answered.
 pub(super) fn take_down(draft: &mut Draft<'_>) {
     let stops = draft.state.is_ending() || advance::strongest(draft) == Some(Steering::AbortRunning);
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
@@ -90,13 +93,13 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
     }
 }
 
-/// What was running when the session went down goes on, where it still may: a request as it is, a call once it is judged again.
+/// Continues the work that ran when the session went down, where it still may: a request as it is, a call after it is judged again.
 pub(super) fn start_again(draft: &mut Draft<'_>) {
     take_down(draft);
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {
-            // It is not made again, and what was held back for it is spent.
+            // The request is not made again, and the tokens held back for it are spent.
             Open::Request(_) if !spending::again_fits(draft, ticket) => retry::close_lost(draft, ticket),
             Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
             _ => {}

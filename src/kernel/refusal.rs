@@ -1,11 +1,15 @@
 //! The reasons why the core refuses a command. Every layer that passes a refusal on uses these words.
+//!
+//! A refusal changes nothing of the conversation: the command has no effect, now or later. The one entry that a refused command may
+//! write closes the ticket of a branch summary that is not wanted. A text says what happened and what to do next; people and models
+//! read it.
 
 use crate::{
     kernel::{Breach, Resource},
     words::ids::{MessageId, Seq, SessionId},
 };
 
-/// Why a host's wish was refused. Nothing was recorded, nothing changed.
+/// Why a command was refused. It has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -25,46 +29,46 @@ pub enum Refusal {
     TurnMismatch {
         /// The turn it was for.
         expected: Seq,
-        /// The turn that runs; `None` where none does, or that one reads no more messages.
+        /// The turn that runs; `None` if no turn runs, or if the running turn reads no more messages.
         actual: Option<Seq>,
     },
     /// Too many messages wait.
     #[error("the inbox is full: {depth} wait already; send or ask again when some were answered")]
     InboxFull {
-        /// How many wait.
+        /// The number of messages that wait.
         depth: usize,
     },
     /// The message has nothing in it.
     #[error("the message is empty")]
     Empty,
-    /// Only the runtime gives such ids.
+    /// The message has an id that only the runtime may give.
     #[error("message id {id} is one that the runtime gives: send the message under another id")]
     ReservedId {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// No such message waits: it was delivered, withdrawn, or never accepted.
     #[error("message {id} is no longer waiting")]
     NotWaiting {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
-    /// The message was taken once, and taken back before it was read: it does not come back by itself.
+    /// The message was accepted once, and withdrawn before it was read. Its id cannot be used again.
     #[error("message {id} was withdrawn: send it under another id")]
     Withdrawn {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// A compaction is under way already.
     #[error("compaction {ticket} is in progress")]
     Compacting {
-        /// Which.
+        /// The ticket.
         ticket: Seq,
     },
     /// A branch is being summed up already.
     #[error("the summary of a branch is being written already, ticket {ticket}: wait for it")]
     Leaving {
-        /// Which.
+        /// The ticket.
         ticket: Seq,
     },
     /// The budget does not allow the summary of a branch.
@@ -73,37 +77,37 @@ pub enum Refusal {
     /// There is nothing that a summary could replace.
     #[error("there is nothing to summarize: the newest part of a conversation always stays as it is")]
     NothingToCompact,
-    /// No summary stands in the context, or another one than was looked at.
+    /// No compaction is in the context, or another one than the command names.
     #[error("there is no compaction to undo")]
     NothingToUndo,
-    /// What comes back would be summed up again at once.
+    /// The items that would come back do not fit the window: they would be summed up again at once.
     #[error(
         "with what the compaction replaced the context would take {used} tokens, and may take {usable}: choose a model with a larger window first"
     )]
     WouldNotFit {
-        /// What it would take.
+        /// Tokens that the context would take.
         used: u64,
-        /// What it may take.
+        /// Tokens that the context may take.
         usable: u64,
     },
-    /// Only what stands in the context can be pinned.
+    /// The message does not stand in the context, so it cannot be pinned.
     #[error("message {message} is not in the context: pin it when it is sent, or send its words again")]
     NotInContext {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
     /// The message is not pinned.
     #[error("message {message} is not pinned")]
     NotPinned {
-        /// Which.
+        /// The message.
         message: MessageId,
     },
-    /// What is pinned stays in the context, so there is a bound.
+    /// The pinned messages would take more of the context than they may.
     #[error(
         "the message takes {needs} tokens, and {used} of the {max} that may be pinned are taken: unpin another one, or say it in fewer words"
     )]
     PinsFull {
-        /// Tokens of what is pinned, or waits to be.
+        /// Tokens of the messages that are pinned, or wait to be.
         used: u64,
         /// Tokens of this message.
         needs: u64,
@@ -113,21 +117,21 @@ pub enum Refusal {
     /// The ask is closed: answered, expired, withdrawn, or never open.
     #[error("ask {ask} is closed: it was answered, withdrawn, or its time is over; look at the asks that are open")]
     AskClosed {
-        /// Which.
+        /// The ask.
         ask: Seq,
     },
-    /// Only a question for more of a budget is answered by raising one.
+    /// The ask is about a call, and only a budget ask can be answered with higher limits.
     #[error("ask {ask} is about a call: answer once, always or reject")]
     NotABudget {
         /// Which ask.
         ask: Seq,
     },
-    /// A raise that does not raise the limit that is asked about leaves the question open.
+    /// The answer does not raise the limit that the ask is about. The ask stays open.
     #[error("ask {ask} is about {resource}: say by how much that is raised")]
     RaisesNothing {
         /// Which ask.
         ask: Seq,
-        /// What it is about.
+        /// The resource that the ask is about.
         resource: Resource,
     },
     /// The budget does not allow the task.
@@ -136,15 +140,15 @@ pub enum Refusal {
         /// Which limit.
         breach: Breach,
     },
-    /// Something was decided meanwhile: look again, and ask again.
+    /// The session has moved on since the command was worked out: read the session again and repeat the command.
     #[error("the session has moved on from entry {expected} to {actual}: read it again")]
     Moved {
-        /// The entry that it was worked out for.
+        /// The newest entry when the command was worked out.
         expected: Seq,
-        /// The newest.
+        /// The newest entry now.
         actual: Seq,
     },
-    /// The settings were changed meanwhile, by somebody else.
+    /// Somebody else changed the settings meanwhile.
     #[error("the settings have changed: read them again")]
     Reconfigured,
     /// The session has ended for good.
@@ -158,7 +162,7 @@ pub enum Refusal {
         /// How deep it may be.
         max: u32,
     },
-    /// As many children are open as may be.
+    /// The session has as many open children as it may have.
     #[error("{open} tasks are open, and {max} may be: wait for one, or raise task_width_max")]
     TooManyTasks {
         /// How many are open.
@@ -169,7 +173,7 @@ pub enum Refusal {
     /// Only an orphan can be adopted: a session that was a child, and whose parent has ended.
     #[error("session {session} is not an orphan: end its parent first")]
     NotAnOrphan {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
 }

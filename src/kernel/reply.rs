@@ -1,4 +1,7 @@
 //! The output of the core beside entries: which workers to stop, and the replies to hosts.
+//!
+//! A stop is carried out at once, before the tape has its record; a reply is given only after that. So a stop must be harmless if
+//! its record never comes, and a reply must not promise anything that is not in the entries. [`Disposition`] is a stored format.
 
 use std::sync::Arc;
 
@@ -10,8 +13,8 @@ use crate::{
     words::message::Message,
 };
 
-/// Who is to be stopped, by ticket. It is done at once and never waits for the tape. What is to begin follows from the state, by
-/// [`State::due_work`], and what nobody wants any more ends because its ticket is closed.
+/// A worker or a child to stop, by ticket. A stop is carried out at once and never waits for the tape. Work to begin is no output:
+/// it follows from the state, by [`State::due_work`]. Work that nobody wants any more ends because its ticket is closed.
 ///
 /// [`State::due_work`]: crate::kernel::State::due_work
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,26 +27,26 @@ pub(crate) enum Stop {
     Task(Seq),
 }
 
-/// What a host is told.
+/// The answer to the sender of a command.
 pub(crate) type Reply = Result<Held, Refusal>;
 
-/// What was done.
+/// What a command has done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Held {
     /// The message is on the tape.
     Receipt(Receipt),
-    /// It is done; this is the entry that says so, or the newest one where nothing had to be written.
+    /// The command is done; this is the entry that says so, or the newest entry if nothing had to be written.
     Done(Seq),
-    /// These were taken back: steering first, each kind in the order in which it would have been read.
+    /// These messages were taken back: steering first, each kind in the order in which it would have been read.
     TakenBack(Vec<Arc<Message>>),
 }
 
-/// The message is on the tape, and this is what will become of it.
+/// The receipt for a message: it is on the tape, and this is what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Receipt {
-    /// Which message.
+    /// The message.
     pub message: MessageId,
-    /// Where on the tape.
+    /// The entry that accepted it.
     pub seq: Seq,
     /// What becomes of it.
     pub disposition: Disposition,
@@ -56,9 +59,9 @@ pub(crate) struct Receipt {
 pub enum Disposition {
     /// It began a turn.
     Started,
-    /// It waits for a turn of its own, behind so many others.
+    /// It waits for a turn of its own, behind other messages.
     Queued {
-        /// How many are before it.
+        /// The number of messages before it.
         before: usize,
     },
     /// It joins the running turn before its next step.

@@ -1,4 +1,7 @@
 //! The record of a restore of files on the tape. It changes nothing of the state: the conversation does not notice.
+//!
+//! The files are restored before this is recorded (`ops/restore`); nothing here touches a file, and the record is never refused. It
+//! is taken while a turn runs and after the session has ended, too. [`RestoredFiles`] is a stored format.
 
 use std::sync::Arc;
 
@@ -10,10 +13,10 @@ use crate::{
     words::ids::Seq,
 };
 
-/// A host had files put back. It is done; this is to be recorded.
+/// A host has put files back, and has that recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordRestored {
-    /// What was done.
+    /// The restore.
     pub files: Arc<RestoredFiles>,
 }
 
@@ -29,11 +32,11 @@ impl Decide for RecordRestored {
 pub struct RestoredFiles {
     /// Changes after this entry were taken back.
     pub since: Seq,
-    /// Names the restore in the notes beside the tape.
+    /// The name of the restore in the notes beside the tape.
     pub key: String,
-    /// The files that it changed, in the order in which it did.
+    /// The files that the restore changed, in the order of the changes.
     pub files: Vec<FileChange>,
-    /// The files that it left as they are, and why.
+    /// The files that the restore left as they are, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedFile>,
 }
@@ -41,7 +44,7 @@ pub struct RestoredFiles {
 /// A file that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedFile {
-    /// Which, as it stands on the tape.
+    /// The path of the file, as it stands on the tape.
     pub path: String,
     /// Why.
     pub why: String,

@@ -1,7 +1,12 @@
-//! The reports of a model request, and whether a failed one is made again (checklist K, C-19).
+//! The reports of a model request, and whether a failed request is made again (checklist K, C-19).
 //!
-//! At most three retries; 1 s, 2 s, 4 s with jitter, 30 s at most; a wait that the server asks for is honoured up to 60 s and
-//! is an error above. A retry eats no step, and 429 never compacts. The wait is a ticket: seen, cut short, aborted.
+//! By default at most three retries; waits of 1 s, 2 s and 4 s with jitter, 30 s at most. A wait that the server asks for is
+//! honoured up to 60 s; a longer one ends the turn with an error. A retry takes no step of the turn, and a 429 never leads to a
+//! compaction. The wait is a ticket: hosts see it, a message cuts it short (not a wait of the server), and an abort ends it.
+//!
+//! A change must keep that an interrupted answer leaves only text in the history, and that each try is charged once, whether it
+//! was answered, failed or cut off. Nothing here sleeps or draws a random number: the wait is an entry, and the jitter comes from
+//! `Env`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,18 +21,18 @@ use crate::{
 
 /// The first wait; each further one is twice as long.
 const BACKOFF_BASE: Duration = Duration::from_secs(1);
-/// No wait of our own is longer.
+/// The longest wait of our own.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// A request that is too large is made smaller so often; the window is taken for half or less each time.
+/// How often, in one step, a request is made smaller after the provider refused it as too large.
 const OVERFLOWS_MAX: u32 = 8;
-/// No wait that a server asks for is honoured beyond this.
+/// The longest wait that is honoured if a server asks for it.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest> {
     draft.state.request().filter(|(open, _)| *open == ticket).map(|(_, request)| request)
 }
 
-/// The model answered.
+/// Takes the answer of a model, and opens its calls.
 pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer, calls: &[CallFacts]) {
     if let Some(request) = open_request(draft, ticket) {
         let estimated = spent::estimate(draft.state.context.meter.used(request.estimated), answer);
@@ -37,17 +42,17 @@ pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer, call
     }
 }
 
-/// The stream was closed because the core said so. What had arrived as text is kept.
+/// Takes the report that a request was stopped because the core said so. The text that had arrived is kept.
 pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], thrown_away: u64) {
     let Some(request) = open_request(draft, ticket) else { return };
-    // The provider has read it and written that much, and says nothing of it.
+    // The provider has read the request and written this much, but gives no figures.
     let read = draft.state.context.meter.used(request.estimated);
     let written = spent::written(&Answer::new(partial.to_vec(), Finish::Unknown)).saturating_add(thrown_away);
     let estimated = Usage { input: read, output: written, ..Usage::default() };
     close_cut_off(draft, ticket, partial, Some(estimated));
 }
 
-/// The worker of a request went down with its process: what it used was counted then.
+/// Closes a request whose worker went down with its process. Its usage was counted by the recovery.
 pub(super) fn close_lost(draft: &mut Draft<'_>, ticket: Seq) {
     if open_request(draft, ticket).is_some() {
         close_cut_off(draft, ticket, &[], None);
@@ -55,7 +60,7 @@ pub(super) fn close_lost(draft: &mut Draft<'_>, ticket: Seq) {
 }
 
 fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], estimated: Option<Usage>) {
-    // Where the message that cut it was taken back meanwhile, the request is made again from the same history: a half
+    // If the message that cut the answer off was withdrawn meanwhile, the request is made again from the same history. A half
     // answer at its end would be taken for words put into the model's mouth, which some providers refuse.
     let follows = !draft.state.steering.is_empty() || draft.state.is_ending();
     // A thought without its signature and a call without its end would both be refused when sent back.
@@ -65,7 +70,7 @@ fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], est
     draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true, estimated });
 }
 
-/// The request failed.
+/// Takes the failure of a request: it is made again after a wait, or after the context was made smaller, or the turn ends.
 pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     let Some(request) = open_request(draft, ticket) else { return };
     if request.closing {
@@ -129,12 +134,12 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn
     }
 }
 
-/// Our own wait after so many tries, without jitter.
+/// Our own wait after `tries_before` tries, without jitter.
 fn backoff(tries_before: u32) -> Duration {
     BACKOFF_BASE.saturating_mul(1 << tries_before.min(16)).min(BACKOFF_MAX)
 }
 
-/// A wait whose time has come ends in the next try.
+/// Makes the request again if its wait is over.
 pub(super) fn end_wait_when_due(draft: &mut Draft<'_>) {
     let is_due = draft.state.wait().is_some_and(|(_, wait)| wait.until <= draft.now);
     if is_due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {

@@ -1,7 +1,8 @@
 //! The messages between two points of a tape, whole, also those that were summarized or left out of the context.
 //!
-//! A fold like that of the state, in which nothing is ever made smaller. Where the conversation went back to a point, what was
-//! said behind that point is not said any more.
+//! A fold like that of the state, in which nothing is ever made smaller. If the conversation went back to a point, the messages
+//! behind that point are no longer part of it. The result goes into branch summaries and merges only: it must never become the
+//! state of a session, because it skips compactions and holds more than the model sees. No tape is read here.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,21 +12,22 @@ use crate::{
     words::ids::Seq,
 };
 
-/// What was said by two points of a tape.
+/// The messages up to two points of a tape.
 pub(super) struct Said {
-    /// By the first.
+    /// The messages up to the first point.
     pub(super) then: History,
-    /// By the end.
+    /// The messages up to the end.
     pub(super) now: History,
 }
 
 impl Said {
-    /// What was said by that entry, and by the last of these, from `state` on. A point before all of them is where they begin.
+    /// The messages up to the entry `at`, and up to the last of `entries`, which follow on `state`. An `at` before all entries
+    /// means the point at which they begin.
     pub(super) fn of(mut state: State, entries: &[Entry], at: Seq) -> Said {
         let began = state.history.clone();
         let mut stood: BTreeMap<Seq, History> = jumps(entries).into_values().map(|to| (to, began.clone())).collect();
         stood.insert(at, began);
-        // What was ready to take the place of something is not to do so.
+        // A finished compaction that waits must not be put in place.
         Arc::make_mut(&mut state.context).ready = None;
         for entry in entries {
             match &entry.record {
@@ -39,14 +41,14 @@ impl Said {
             }
         }
         let then = match entries.last().is_some_and(|last| last.seq < at) {
-            // A point that was not reached: nothing was said behind it.
+            // The entries end before the point, so nothing was said behind it.
             true => state.history.clone(),
             false => stood.remove(&at).unwrap_or_default(),
         };
         Said { then, now: state.history }
     }
 
-    /// What is said now and was not then.
+    /// The messages up to the end that were not there at the first point.
     pub(super) fn since(&self) -> Vec<Arc<Item>> {
         self.now.iter().skip(self.now.common(&self.then)).cloned().collect()
     }

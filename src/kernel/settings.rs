@@ -1,4 +1,9 @@
-//! The settings of a session: all that its decisions depend on beside its inputs. Kept on the tape.
+//! The settings of a session: the values, beside its inputs, that its decisions depend on. They are kept on its tape.
+//!
+//! [`Settings`] is a stored format, in entries of kind `settings` and in every anchor: do not rename or retype a field, and give
+//! each new field a serde default. `host` and `above` give no power away: no change of settings may reach them (`decide.rs` puts
+//! them back), and [`Settings::judge`] must stay the strictest decision of all chains (promise 8). Nothing here reads a file or an
+//! environment variable.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,7 +32,7 @@ pub enum Mode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompactionSettings {
-    /// Whether it is done when it is needed; on by default.
+    /// Whether the session prunes and compacts by itself when the context is too full; on by default.
     pub auto: bool,
     /// The model that writes summaries; the session's own by default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,24 +51,25 @@ impl Default for CompactionSettings {
     }
 }
 
-/// What a session is set to.
+/// The settings of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The folder that its tools work in.
+    /// The folder that the session's tools work in.
     pub workspace: String,
-    /// Folders outside of it that its tools may read: that of its own large outputs.
+    /// Folders outside the workspace that the tools may read: the session's own large outputs, and those of its fork parent and of
+    /// merged forks.
     pub read_roots: Vec<String>,
     /// The model that answers.
     pub model: ModelRef,
-    /// What the session is called in lists; the words that its first message begins with, where this is left out.
+    /// The title of the session in lists; `None` for the first words of its first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The agent's name, for people.
     pub agent: String,
     /// The system prompt, whole. It never changes within a session, so that provider caches hit (C-25).
     pub system: Arc<str>,
-    /// The tools that it is told of and may use, by names and patterns such as `mcp_files_*`; all where this is left out.
+    /// The tools that the model is told of and may use, by names and patterns such as `mcp_files_*`; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
     /// Sampling and limits.
@@ -82,20 +88,20 @@ pub struct Settings {
     pub retries_max: u32,
     /// The session's own rules of permission, from the most to the least powerful layer.
     pub rules: Vec<Ruleset>,
-    /// The rules of the host, above all others: those of the runtime that has the session now. Written by it alone; no change of
+    /// The rules of the host that has the session now, above all others. Only the core writes them, from `Env`; no change of
     /// settings reaches them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Ruleset>,
-    /// How its context is kept within the model's window.
+    /// How the context is kept within the model's window.
     pub compaction: CompactionSettings,
-    /// What it may use, and what happens when that is not enough. No limit by default.
+    /// The limits of the session and of each turn, and what happens at a breach. No limit by default.
     #[serde(default, skip_serializing_if = "is_default")]
     pub budget: Budget,
-    /// The rules and tools of a child's ancestors, a chain for each: what one of them would not allow, the child may not do, whatever
-    /// its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
+    /// The rules and tools of a child's ancestors, one chain for each. The child may do nothing that one of the chains does not
+    /// allow, whatever its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<Chain>,
-    /// How deep children may stand below the session at the top (1 by default, C-08): a child has none of its own then.
+    /// The most levels of children below the topmost session (1 by default, C-08: a child has no children of its own).
     pub task_depth_max: u32,
     /// How many children may be open at the same time (8 by default, C-08).
     pub task_width_max: usize,
@@ -133,19 +139,19 @@ impl Settings {
         }
     }
 
-    /// What may be done about all that a call wants, seen from the workspace: the strictest decision of the session's rules and
-    /// of each ancestor's, each below the host's.
+    /// The strictest decision about all that a call wants, by the session's rules and by each ancestor's, each below the host's
+    /// rules.
     #[must_use]
     pub fn judge(&self, accesses: &[Access], globs: &Globs) -> Judgement {
         let here = (self.workspace.as_str(), &self.read_roots[..]);
         let above = self.above.iter().map(|chain| chain.judge(self.host.as_ref(), here, accesses, globs));
         let own = judge_all(&self.host.iter().chain(&self.rules).collect::<Vec<_>>(), accesses, globs);
-        // Of two that are as strict the session's own is named.
+        // Of two equally strict decisions the session's own is named.
         above.chain([own.clone()]).max_by_key(|judgement| judgement.action).unwrap_or(own)
     }
 
-    /// The rules that no child may go beyond: those of the ancestors, and the session's own; a chain for each. The host's are
-    /// above each session by themselves.
+    /// The chains of rules that no child may go beyond: one for each ancestor, and one for the session itself. The host's rules are
+    /// not in them, because they stand above each session anyway.
     #[must_use]
     pub fn above_children(&self) -> Vec<Chain> {
         let own = Chain::new(&self.workspace, self.rules.clone()).with_tools(self.tools.clone());
@@ -153,14 +159,15 @@ impl Settings {
         self.above.iter().cloned().chain(own).collect()
     }
 
-    /// The tools that it is told of and may use: its own, and of those no more than each of its ancestors has. `None` for all.
+    /// The tools that the model is told of and may use: the session's own, as far as each of its ancestors has them. `None` for
+    /// all.
     #[must_use]
     pub fn allowed_tools(&self) -> Option<BTreeSet<String>> {
         let bounds = self.above.iter().filter_map(Chain::tools);
         bounds.fold(self.tools.clone(), |own, bound| Some(toolset::both(own.as_ref(), bound)))
     }
 
-    /// Whether it is told of that tool at all.
+    /// Whether the model is told of this tool at all.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         toolset::has(self.allowed_tools().as_ref(), name)

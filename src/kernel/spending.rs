@@ -1,8 +1,11 @@
 //! What a budget allows, and what happens when it does not. The arithmetic is in `account.rs`.
 //!
-//! Every check comes before the thing that it is about: a request is held back with all that it may read and write, a call with
-//! the bytes that its result may have, a task with its grant. So nothing is ever cut short for want of money. Time alone runs
-//! while things run: where it is over and the budget says stop, they are stopped as by an abort, each with its result.
+//! Every check comes before the work that it is about: a request is held back with all that it may read and write, a call with
+//! the bytes that its result may have, a task with its grant. So no work is ever cut short for want of money. A change must keep
+//! that order: check and hold first, then open the ticket. Time is the exception: it runs while work runs. When a limit of time is
+//! over and the budget says stop, the running work is stopped as by an abort, each call with its result.
+//!
+//! Nothing here reads a clock: time is `Draft::now`.
 
 use crate::{
     kernel::{
@@ -15,13 +18,13 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// Tokens that an answer may have, at least: a budget that leaves fewer does not allow the request.
+/// The fewest tokens that an answer must be able to have: a budget that leaves fewer does not allow the request.
 const OUTPUT_MIN: u64 = 1_024;
 
-/// Bytes that a result may have, at most (FT-1); where less is left, it is cut to that.
+/// The most bytes that a result may have (FT-1); if the budget leaves less, the result is cut to what is left.
 const RESULT_BYTES_MAX: u64 = 51_200;
 
-/// What a request is made with.
+/// The model and the bounds that a request is made with.
 pub(super) struct Fit {
     pub(super) model: ModelRef,
     pub(super) price: Option<Price>,
@@ -39,7 +42,8 @@ enum NoFit {
     Unpriced,
 }
 
-/// What the next request is made with. Where the budget does not allow it, what follows from that is decided here.
+/// The model and the bounds of the next request. `None` where the budget allows neither the model nor its replacement: then the
+/// entry that follows (a budget ask, or the end of the turn) is already written.
 pub(super) fn for_request(draft: &mut Draft<'_>, model: &ModelRef, wanted: u64) -> Option<Fit> {
     let first = match time(draft).map_or_else(|| fit(draft, model, wanted), |breach| Err(NoFit::Breach(breach))) {
         Ok(fit) => return Some(fit),
@@ -60,7 +64,7 @@ pub(super) fn for_request(draft: &mut Draft<'_>, model: &ModelRef, wanted: u64) 
     None
 }
 
-/// What is said where money is limited and a price is missing.
+/// The error text where money is limited and a price is missing.
 fn unpriced(model: &ModelRef) -> String {
     format!(
         "the price of {model} is not known, and a budget in US dollars cannot be held without it: give the price \
@@ -98,7 +102,8 @@ fn fit(draft: &Draft<'_>, model: &ModelRef, wanted: u64) -> Result<Fit, NoFit> {
 }
 
 impl State {
-    /// What is held back for a summary that reads and writes so much; nothing where the budget does not allow it.
+    /// The tokens to hold back for a summary that reads `input` and may write `output` tokens; `None` where the budget does not
+    /// allow it.
     pub(crate) fn reserve_for_summary(&self, price: Option<&Price>, input: u64, output: u64) -> Option<Reserve> {
         let left = self.left();
         if left.tokens.is_none() && left.usd.is_none() {
@@ -114,29 +119,30 @@ impl State {
     }
 }
 
-/// The bytes that the result of a call may have which is to start now. `None` where it may not start, and what follows from that is
-/// decided here: something that is open may give back what it holds, or a person is asked, or the turn ends.
+/// The most bytes that the result of a call may have that is to start now (inner `None`: no limit). Outer `None` where the call may
+/// not start. Then it waits for running calls to give back what they hold; if none runs, a person is asked or the turn ends.
 pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> Option<Option<u64>> {
     if draft.state.budget_ask().is_some() || draft.state.is_ending() {
         return None;
     }
-    // One that ran before, and was asked about again, still holds what its result may have.
+    // A call that ran before a crash, and was asked about again, still holds the bytes of its result.
     let held = call.bytes.filter(|_| call.attempts > 0);
     let more = |resource| draft.state.breach(resource, 1);
     let bytes = || if held.is_some() { None } else { more(Resource::Bytes) };
     let Some(breach) = time(draft).or_else(|| more(Resource::Calls)).or_else(bytes) else {
         return Some(held.or_else(|| draft.state.room(Resource::Bytes).map(|left| left.min(RESULT_BYTES_MAX))));
     };
-    // What runs is let run, and gives back what it holds: then it is seen whether it is enough.
+    // Running calls go on and give back what they hold; after that the check is made again.
     if !draft.state.calls().any(|(_, call)| matches!(call.state, CallState::Running | CallState::Closing)) {
         breached(draft, breach);
     }
     None
 }
 
-/// The bytes that the result of a call may have which runs again after a crash; `None` where there is no room for it.
+/// The most bytes that the result of a call may have that runs again after a crash; outer `None` where the budget has no room for
+/// it.
 pub(super) fn for_call_again(draft: &Draft<'_>, call: &OpenCall) -> Option<Option<u64>> {
-    // What was held back for its result still is.
+    // The bytes for the result are still held back.
     let breach = time(draft).or_else(|| draft.state.breach(Resource::Calls, 1));
     breach.is_none().then_some(call.bytes)
 }
@@ -156,13 +162,13 @@ pub(super) fn cut(result: &mut ToolResult, call: &OpenCall) {
     }
 }
 
-/// Whether the request that a crash cut off may be made again: what was held back for it is spent, and it needs as much again.
+/// Whether a request that a crash cut off may be made again: the tokens held back for it are spent, and it needs as many again.
 pub(super) fn again_fits(draft: &Draft<'_>, ticket: Seq) -> bool {
-    // It is open, so what it needs is held already: nothing more must be free than there is.
+    // The ticket is open, so the tokens for the second try are held already: it is enough that no limit is overdrawn.
     draft.state.open.contains_key(&ticket) && !draft.state.is_overdrawn(|_| true) && time(draft).is_none()
 }
 
-/// Whether the summary that a crash cut off may be written again: what was held back for it is spent, and it needs as much again.
+/// Whether a summary that a crash cut off may be written again: the tokens held back for it are spent, and it needs as many again.
 pub(super) fn summary_fits_again(draft: &Draft<'_>) -> bool {
     !draft.state.is_overdrawn(|extent| extent != Extent::Turn)
 }
@@ -171,7 +177,7 @@ fn time(draft: &Draft<'_>) -> Option<Breach> {
     draft.state.time_is_over(draft.now)
 }
 
-/// The clock was looked at: where a limit of time is over, that is decided about.
+/// Decides what follows if a limit of time is over at `Draft::now`.
 pub(super) fn check_time(draft: &mut Draft<'_>) {
     if draft.state.account.since.is_some()
         && !draft.state.is_ending()
@@ -181,7 +187,7 @@ pub(super) fn check_time(draft: &mut Draft<'_>) {
     }
 }
 
-/// What was set for a breach: a person is asked, or the turn ends.
+/// Does what the settings say about a breach: a person is asked, or the turn ends.
 fn breached(draft: &mut Draft<'_>, breach: Breach) {
     let asks = draft.state.settings.budget.on_breach == OnBreach::Ask;
     // Nobody can give a child more than its parent has granted.
@@ -215,7 +221,7 @@ pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<H
     Ok(Held::Done(seq))
 }
 
-/// Stops where nobody answered the question for more in time.
+/// Closes a budget ask that nobody answered in time, and ends the turn.
 pub(super) fn expire(draft: &mut Draft<'_>) {
     let Some((ask, open)) = draft.state.budget_ask() else { return };
     if open.expires <= draft.now {
@@ -225,7 +231,7 @@ pub(super) fn expire(draft: &mut Draft<'_>) {
     }
 }
 
-/// Takes back the question for more: the turn is being ended.
+/// Withdraws the open budget ask, because the turn is being ended.
 pub(super) fn withdraw(draft: &mut Draft<'_>) {
     if let Some((ask, _)) = draft.state.budget_ask() {
         draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Aborted });

@@ -1,4 +1,8 @@
 //! The usage of a session, a turn or a task: tokens, money, calls, time. Sums over the tape.
+//!
+//! Sums saturate and never wrap. An unknown price is counted as unknown and never as zero, and an estimate is marked as one. The
+//! types are stored formats: do not rename or retype a field. `apply/spending.rs` and `bill.rs` decide what is counted; this file
+//! only computes.
 
 use std::ops::AddAssign;
 
@@ -11,21 +15,21 @@ use crate::{
     words::usage::{Cost, Usage},
 };
 
-/// What was used, by kind. Only ever grows, and stops at what fits.
+/// What was used, by kind. Sums stop at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spent {
     /// Model requests that came to an end, or were lost in a crash; summaries included.
     pub requests: u64,
-    /// Those of them whose tokens are our estimate, because the provider did not say.
+    /// The number of those requests whose tokens are our estimate, because the provider gave no figures.
     #[serde(skip_serializing_if = "is_default")]
     pub estimated: u64,
     /// Tokens; estimates included.
     pub usage: Usage,
-    /// What they cost.
+    /// The cost of the tokens.
     pub cost: Cost,
-    /// How long turns ran, in milliseconds; the time is left out in which they were paused, waited to be told to go on, or
-    /// waited for a larger budget, and that in which no process had them.
+    /// How long turns ran, in milliseconds. Not counted is the time in which they were paused, waited for a go-on or for a larger
+    /// budget, or in which no process ran them.
     pub time_ms: u64,
     /// Calls that were started, again after a crash included.
     pub calls: u64,
@@ -42,7 +46,7 @@ impl Spent {
         self.with(before, u64::saturating_sub)
     }
 
-    /// The two, figure by figure.
+    /// Combines two values, figure by figure.
     fn with(&self, other: &Spent, f: fn(u64, u64) -> u64) -> Spent {
         Spent {
             requests: f(self.requests, other.requests),
@@ -75,21 +79,21 @@ impl AddAssign<Charge> for Spent {
     }
 }
 
-/// What one request used, and what that cost.
+/// The usage and the cost of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
-    /// Its tokens: the provider's figures, or our estimate where it gave none.
+    /// The tokens: the provider's figures, or our estimate where it gave none.
     pub usage: Usage,
-    /// Whether that is our estimate.
+    /// Whether the tokens are our estimate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
-    /// What they cost.
+    /// The cost of the tokens.
     pub cost: Cost,
 }
 
 impl Charge {
-    /// What a request used at that price: what the provider said, else our estimate. Nothing where there is neither: it was
-    /// not made, or what it used was counted when it was lost.
+    /// The charge of a request at a price, by the provider's figures, else by our estimate. `None` if there is neither: the request
+    /// was not made, or its usage was counted when it was lost.
     #[must_use]
     pub fn of(price: Option<&Price>, said: &Usage, estimate: Option<&Usage>) -> Option<Charge> {
         let (usage, estimated) = match (said.total(), estimate) {
@@ -101,24 +105,25 @@ impl Charge {
     }
 }
 
-/// What is held back for a request until it is known what it used. Lost in a crash, all of it counts as spent.
+/// The tokens that are held back for a request until its usage is known. If the request is lost in a crash, all of them count as
+/// spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reserve {
-    /// Tokens that it reads, at most, as far as can be told before.
+    /// The most tokens that the request reads, as far as can be told before.
     pub input: u64,
-    /// Tokens that it may write; 0 where no budget limits tokens or money.
+    /// The tokens that the request may write; 0 where no budget limits tokens or money.
     pub output: u64,
 }
 
 impl Reserve {
-    /// All tokens.
+    /// The sum of both, in tokens.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
 
-    /// What counts where the request was lost.
+    /// The charge of a lost request: all that was held back.
     #[must_use]
     pub fn lost(&self, price: Option<&Price>) -> Charge {
         let usage = Usage { input: self.input, output: self.output, ..Usage::default() };
@@ -127,10 +132,10 @@ impl Reserve {
     }
 }
 
-/// Tries of one request that count, at most: no worker makes so many.
+/// The most tries of one request that are counted. No worker makes so many.
 const TRIES_MAX: u32 = 64;
 
-/// What so many tries count that were read and came to nothing, one by one.
+/// The charges of tries that the provider read and that came to nothing, one by one.
 pub(super) fn in_vain(tries: u32, reserved: Reserve, price: Option<Price>) -> impl Iterator<Item = Charge> {
     let each = Reserve { output: 0, ..reserved }.lost(price.as_ref());
     (0..tries.min(TRIES_MAX)).map(move |_| each)
@@ -146,7 +151,7 @@ pub(super) fn written(answer: &Answer) -> u64 {
     of_item(&Item::Assistant(answer.clone()))
 }
 
-/// Our estimate of what a request used that failed: what broke off was read, and nobody says what was written.
+/// Our estimate of what a failed request used. A request that broke off was read; nobody says how much was written.
 pub(super) fn estimate_of_failure(read: u64, error: &ModelError) -> Option<Usage> {
     error.was_read().then(|| Usage { input: read, ..Usage::default() })
 }

@@ -1,4 +1,11 @@
-//! The state of a session: the fold of its tape. Cheap to clone: large parts are shared.
+//! The state of a session: the fold of its tape. A clone is cheap, because the large parts are shared.
+//!
+//! In a running session only [`State::apply`] (`apply.rs`) and `State::take_note` change a state. Two folds of the same entries
+//! give equal states.
+//!
+//! A change must keep the serialised form: a state is the first entry of every tape and of every anchor
+//! ([`Record::State`](crate::kernel::Record)). Do not rename or retype a field, here or in a type that a field holds, and give each
+//! new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the newest entry.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,66 +34,67 @@ pub(super) const TURNS_REMEMBERED: usize = 16;
 /// How many message ids a state remembers, so that the same id sent again is not taken twice.
 pub(super) const SEEN_MAX: usize = 4_096;
 
-/// How many commands a state remembers that were done, so that none is done twice.
+/// How many finished commands a state remembers, so that none is done twice.
 pub(super) const DONE_MAX: usize = 64;
 
-/// How many tasks that are over a state remembers.
+/// How many ended tasks a state remembers.
 pub(super) const TASKS_REMEMBERED: usize = 32;
 
 /// The state of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct State {
-    /// Which session.
+    /// The id of the session.
     pub session: SessionId,
-    /// The newest entry that is in it.
+    /// The position of the newest entry that the state contains.
     pub seq: Seq,
-    /// When that was decided.
+    /// The time of that entry, in milliseconds since 1970.
     pub time: Millis,
-    /// What it is set to.
+    /// The settings of the session, with the rules of its host and of its ancestors.
     pub settings: Arc<Settings>,
     /// The conversation as the model sees it.
     pub history: History,
-    /// How full it is, and what was cut off of it.
+    /// How full the model's context is, and what was compacted or pruned out of it.
     pub context: Arc<ContextState>,
-    /// Hash over the history, chained item by item.
+    /// Hash over the history, chained item by item: 32 hex digits, empty for an empty history.
     pub history_hash: String,
-    /// What is open, by ticket.
+    /// The open table: every open request, call, ask, wait, summary and task, by its ticket.
     pub open: BTreeMap<Seq, Open>,
-    /// The running turn.
+    /// The running turn; `None` between turns.
     pub turn: Option<Arc<Turn>>,
-    /// Steering messages that were not delivered yet, oldest first.
+    /// Steering messages that wait for the next step of the running turn, oldest first.
     pub steering: VecDeque<Waiting>,
     /// Queued messages, next first.
     pub queue: VecDeque<Waiting>,
-    /// Whether waiting messages start no turn until the next send or go-on: after an abort or a failed turn.
+    /// Whether the queue is held: after an aborted, rejected or failed turn, or one that a budget ended, and after a rollback,
+    /// queued messages start no turn until the next send or go-on.
     pub held: bool,
-    /// Whether nothing new starts.
+    /// Whether the session is paused: nothing new starts until it is resumed.
     pub paused: bool,
-    /// How many times in a row it was recovered with no new answer or result in between.
+    /// How many times in a row the running turn was recovered, with no new answer or result in between.
     pub recoveries: u32,
-    /// Whether an interrupted turn waits to be told to go on.
+    /// Whether an interrupted turn waits until a send or a go-on lets it continue.
     pub waits: bool,
-    /// Messages that were taken, so that none is taken twice.
+    /// The newest accepted messages by id, at most 4,096 beside those that still wait, so that none is accepted twice.
     pub seen: SeenMessages,
-    /// What people granted.
+    /// The standing grants that people gave, for the running turn or for the session.
     pub grants: Arc<Vec<Granted>>,
-    /// The newest turns that ended, oldest first.
+    /// The newest ended turns, at most 16, oldest first.
     pub ended: VecDeque<Arc<TurnEnd>>,
-    /// Turns that ended, of all times.
+    /// The number of all turns that have ended.
     pub turns: u64,
-    /// Tokens used, of all times: the providers' own figures.
+    /// Tokens that the session has used since it began: the providers' own figures.
     pub usage: Usage,
-    /// What it has used itself, of all times.
+    /// What the session itself has used since it began, estimates included: tokens, money, calls, tasks, bytes and time.
     pub spent: Spent,
-    /// What its tasks have used that are over, with those below them, and the forks that were merged into it.
+    /// Usage of ended tasks with their descendants, and of merged forks.
     pub spent_by_tasks: Spent,
-    /// Where it stands in its budget beside that.
+    /// Budget bookkeeping beside `spent`: the parent's grant, grants that were written off, and the clock of the running turn.
     pub account: Account,
-    /// Where the session comes from, where it is a child.
+    /// The parent and the task of a child session; `None` for a session that a host made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Arc<Origin>>,
-    /// The newest tasks that are over, oldest first.
+    /// The newest ended tasks, at most 32, oldest first.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub tasks_ended: VecDeque<TaskEnd>,
     /// The newest entry that merged a fork.
@@ -95,16 +103,16 @@ pub struct State {
     /// The newest entry that took the conversation back to a point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub went_back: Option<WentBack>,
-    /// Why the session has ended for good, where it has.
+    /// Why the session has ended for good; `None` while it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Arc<str>>,
-    /// The anchor that it goes on from, and the one before that; absent before the first that was begun.
+    /// The newest anchor, and the anchor before it; `None` before the first anchor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Arc<AnchorMark>>,
-    /// What the tape says last of what decisions looked at.
+    /// The newest values of `Env` that decisions have read, as the tape has them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub env: EnvSeen,
-    /// The newest commands that were done, oldest first, each with the entry that its sender was told.
+    /// The newest finished commands that have an id, at most 64, oldest first, each with the entry that its sender was told.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub done: VecDeque<(CommandId, Seq)>,
 }
@@ -112,7 +120,7 @@ pub struct State {
 impl State {
     // ---- what is open -------------------------------------------------------------------------------------------------
 
-    /// What is open of one kind, by ticket.
+    /// The open tickets of one kind, in the order of the tickets.
     pub(super) fn open_as<T: 'static>(
         &self,
         of: fn(&Open) -> Option<&T>,
@@ -141,7 +149,7 @@ impl State {
         self.open_as(|open| if let Open::Call(call) = open { Some(call) } else { None })
     }
 
-    /// The call of that ticket, where it is open.
+    /// The open call with this ticket; `None` if the ticket is not open or is no call.
     pub(crate) fn call(&self, ticket: Seq) -> Option<&OpenCall> {
         match self.open.get(&ticket) {
             Some(Open::Call(call)) => Some(call),
@@ -201,23 +209,23 @@ impl State {
         }
     }
 
-    /// Whether no turn is running, none is about to start, and no child that was told to stop is still up. Children that
-    /// work on do not count.
+    /// Whether no turn is running, none is about to start, and no child that was told to stop is still up. A child that
+    /// was not told to stop does not count.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let rests = (self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused;
         self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.told == StopLevel::Run)
     }
 
-    /// Whether a start of the runtime must bring the session back: a turn is not over, or a child is not down.
+    /// Whether a runtime that starts must wake the session: a turn is not over, or a child is not down.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.turn.is_some() || self.tasks().next().is_some()
     }
 
-    /// Whether its actor may be put to sleep: no turn runs, nothing waits, and nothing is open, children included.
+    /// Whether the session's actor may be put to sleep: no turn runs, no message waits, and nothing is open, children included.
     ///
-    /// The rest is on the tape, and nothing of it needs an actor until something comes in.
+    /// Everything else is on the tape and needs no actor until the next input.
     #[must_use]
     pub fn may_sleep(&self) -> bool {
         self.turn.is_none() && self.queue.is_empty() && self.steering.is_empty() && self.open.is_empty()
@@ -228,7 +236,7 @@ impl State {
         self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
     }
 
-    /// Whether the conversation itself may be changed: no turn runs, and the session has not ended.
+    /// Refuses a change of the conversation while a turn runs or after the session has ended.
     pub(super) fn is_at_rest(&self) -> Result<(), Refusal> {
         match &self.turn {
             _ if self.closed.is_some() => Err(Refusal::Ended),
@@ -237,13 +245,13 @@ impl State {
         }
     }
 
-    /// How deep it is below the session at the top: 0 for that one.
+    /// How deep the session is below the topmost session: 0 for the topmost.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.origin.as_ref().map_or(0, |origin| origin.depth)
     }
 
-    /// The moment at which the core wants to hear a timer.
+    /// The next moment at which the core needs a timer input; `None` if nothing open has a deadline.
     #[must_use]
     pub fn due(&self) -> Option<Millis> {
         let asks_for_more = self.budget_ask().is_some();
@@ -255,13 +263,13 @@ impl State {
         });
         let limits =
             self.turn.iter().map(|turn| turn.limits).chain(self.account.grant).chain([self.settings.budget.session]);
-        // Asked all the time, and mostly nothing limits it.
+        // This is asked after each piece of work, and most sessions have no limit of time.
         let is_limited = !self.is_ending() && limits.into_iter().any(|limits| limits.time_ms.is_some());
         let time = if is_limited { self.time_is_over_at() } else { None };
         moments.chain(time).min()
     }
 
-    /// What was used by the session and by its tasks that are over.
+    /// The usage of the session, of its ended tasks and of the forks merged into it.
     #[must_use]
     pub fn spent_in_all(&self) -> Spent {
         let mut all = self.spent;
@@ -269,13 +277,13 @@ impl State {
         all
     }
 
-    /// The entry that the sender of a command was told, where it was done under that id.
+    /// The entry that the sender of a command was told, if a command with this id was done.
     #[must_use]
     pub fn done_under(&self, id: &CommandId) -> Option<Seq> {
         self.done.iter().find(|(known, _)| known == id).map(|(_, seq)| *seq)
     }
 
-    /// Takes note of the input that wrote an entry.
+    /// Notes what an entry says of the input that wrote it: the values of `Env` that were read, and the id of a finished command.
     pub(super) fn take_note(&mut self, input: &Recorded, seq: Seq) {
         self.env.learn(&input.env);
         if let Some(id) = &input.id {
@@ -287,19 +295,19 @@ impl State {
     }
 }
 
-/// A message that waits.
+/// A message that waits for its delivery. Part of the stored form of a state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// The entry that accepted it.
+    /// The entry that accepted the message.
     pub seq: Seq,
-    /// What it says.
+    /// The message, as it was accepted or last edited.
     pub message: Arc<Message>,
-    /// What its sender chose.
+    /// The delivery that its sender chose.
     pub delivery: Delivery,
 }
 
 impl Waiting {
-    /// What it wants done to the calls of the running step.
+    /// What the message wants done to the calls of the running step.
     #[must_use]
     pub fn steering(&self) -> Steering {
         match self.delivery {
@@ -309,60 +317,60 @@ impl Waiting {
     }
 }
 
-/// A running turn.
+/// A running turn. Part of the stored form of a state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Named by the entry that began it.
+    /// The entry that began the turn; it names the turn.
     pub id: Seq,
-    /// When it began.
+    /// The time of that entry.
     pub started: Millis,
-    /// The messages that it answers.
+    /// The messages that were delivered to the turn, in order.
     pub messages: Vec<MessageId>,
-    /// Model requests so far, retries not counted.
+    /// Number of steps so far: model requests, retries not counted.
     pub step: u32,
-    /// Retries of the present request.
+    /// Number of retries of the present request.
     pub retries: u32,
-    /// Whether the provider refused the present request as too large: no other is made before there is room.
+    /// Whether the provider refused the present request as too large: no further request is made before there is room.
     pub overflowed: bool,
-    /// How often that happened in this step.
+    /// How often the provider refused a request as too large in this step.
     pub overflows: u32,
-    /// The hash of the request that was refused: the same one is not made again.
+    /// The hash of the request that was refused as too large: the same request is not made again. Empty if none was refused.
     pub refused: String,
-    /// The model that its messages asked for, where they did.
+    /// The model that the turn's messages asked for; `None` for the model of the settings.
     pub model: Option<ModelRef>,
-    /// Tools that its messages switched on or off.
+    /// Tools, or patterns of tools, that the turn's messages switched on or off.
     pub tools: BTreeMap<String, bool>,
     /// The entry that holds the newest answer.
     pub answer: Option<Seq>,
-    /// The calls of the newest answer, in call order, with the results that are there.
+    /// The calls of the newest answer, in call order, each with its result once it has one. Empty again when all have one.
     pub batch: Vec<BatchItem>,
-    /// What happens when nothing is open.
+    /// What the turn does when none of its tickets is open.
     pub next: Next,
-    /// How it is being ended, where it is.
+    /// The outcome that the turn will have, while it is being ended; `None` otherwise.
     pub ending: Option<Outcome>,
-    /// Whether somebody sent a message, or said go on, while it was being ended: then its end holds nothing.
+    /// Whether a message or a go-on arrived while the turn was being ended. If so, the end of the turn does not set `held`.
     pub released: bool,
-    /// The newest text of the model.
+    /// The newest text of the model in this turn.
     pub text: Arc<str>,
-    /// Tokens so far.
+    /// Tokens that the turn has used: the providers' own figures.
     pub usage: Usage,
-    /// What it has used.
+    /// What the turn has used, estimates included: tokens, money, calls, tasks, bytes and time.
     pub spent: Spent,
-    /// What it may use.
+    /// The most that the turn may use of each resource.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
-    /// How the newest answer ended, and what it used.
+    /// How the newest answer ended, and what its request used.
     pub answered: Option<(Finish, Charge)>,
 }
 
-/// What a turn does when nothing of it is open.
+/// What a turn does when none of its tickets is open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
-    /// Another step.
+    /// The turn makes another step.
     #[default]
     Step,
-    /// It ends.
+    /// The turn ends with this outcome.
     End(Outcome),
 }
 
@@ -371,34 +379,34 @@ pub enum Next {
 pub struct BatchItem {
     /// The call's ticket.
     pub ticket: Seq,
-    /// Its result, once there is one.
+    /// The result of the call; `None` while the call is open.
     pub result: Option<ToolResultItem>,
 }
 
 /// A standing grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
-    /// What may be done.
+    /// The access that is granted.
     pub access: Access,
-    /// Only in this turn, where it says so.
+    /// The turn that the grant is limited to; `None` for the whole session.
     pub turn: Option<Seq>,
 }
 
 /// A turn that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnEnd {
-    /// Which.
+    /// The id of the turn: the entry that began it.
     pub turn: Seq,
-    /// How.
+    /// How the turn ended.
     pub outcome: Outcome,
-    /// The newest text of the model in it.
+    /// The newest text of the model in the turn.
     pub text: Arc<str>,
-    /// The messages that it answered.
+    /// The messages that the turn answered.
     pub messages: Vec<MessageId>,
-    /// How many steps it took.
+    /// The number of steps that the turn took.
     pub steps: u32,
-    /// Tokens: the provider's own figures.
+    /// Tokens that the turn used: the provider's own figures.
     pub usage: Usage,
-    /// What it used, estimates included, and what that cost.
+    /// What the turn used, estimates included, and the cost.
     pub spent: Spent,
 }

@@ -1,7 +1,10 @@
 //! A parent's side of its tasks: which tasks may begin, the messages to its children, and the effect of their DOWN.
 //!
-//! Width and depth are counted here, for every way of coming by a child. A child's rights are those of its parent or less: the
-//! parent's rules go with it as a chain of their own, and the strictest decision of all chains stands (promise 8).
+//! Width, depth and budget are checked here, for new children and for adopted ones. A child's rights are those of its parent or
+//! fewer: the parent's rules go with it as a chain of their own, and the strictest decision of all chains stands (promise 8).
+//!
+//! A change must keep that: every new child passes [`narrow`]. A task's DOWN is recorded once. A stop may reach a child before the
+//! tape has it; an end, or leaving a child alone, must wait for the tape.
 
 use std::sync::Arc;
 
@@ -17,11 +20,11 @@ use crate::{
 /// A host, or a tool, gives a task to a new child.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spawn {
-    /// The child's id: the same again is the same task.
+    /// The id of the child. A second spawn with the same id is the same task.
     pub child: SessionId,
-    /// What it is made from; narrowed to what this session may do.
+    /// What the child is made from. The settings are narrowed to what this session may do.
     pub order: Box<TaskOrder>,
-    /// How it is tied.
+    /// How the child is tied to this session.
     pub link: Link,
 }
 
@@ -40,9 +43,9 @@ impl Decide for Spawn {
 /// A host lets the session take over an orphan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Adopt {
-    /// Which.
+    /// The orphan.
     pub child: SessionId,
-    /// How it is tied from then on.
+    /// How the child is tied to this session from then on.
     pub link: Link,
 }
 
@@ -57,7 +60,7 @@ impl Decide for Adopt {
     }
 }
 
-/// How much of a child's text its parent's model is shown, in bytes.
+/// The most bytes of a child's text that its parent's model is shown.
 const NOTICE_TEXT_BYTES_MAX: usize = 51_200;
 
 /// The ticket of a task with this child, open or remembered.
@@ -83,7 +86,7 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
     if let Some(breach) = state.breach(Resource::Tasks, 1) {
         return Err(Refusal::OverBudget { breach });
     }
-    // An orphan has the settings it has, and asks for nothing.
+    // An orphan keeps its settings and names no amount.
     let asked = order.as_ref().map(|order| order.settings.budget.session).unwrap_or_default();
     let may_have_children = order.as_ref().is_none_or(|order| order.settings.task_depth_max > depth);
     let grant = state.grant_for(&asked, may_have_children).map_err(|breach| Refusal::OverBudget { breach })?;
@@ -91,7 +94,7 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
     Ok(Held::Done(ticket))
 }
 
-/// Makes settings those of a child: nothing that the parent may not do.
+/// Narrows the settings of a child: it may do nothing that its parent may not do.
 pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
     child.above = parent.above_children();
     child.host.clone_from(&parent.host);
@@ -102,16 +105,16 @@ pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
     child.task_width_max = child.task_width_max.min(parent.task_width_max);
 }
 
-/// A child is down. Recorded once: a second report finds the ticket closed.
+/// Takes the DOWN of a child. It is recorded once: a second report finds the ticket closed.
 pub(super) fn down(draft: &mut Draft<'_>, ticket: Seq, down: &Down) {
     let Some(Open::Task(task)) = draft.state.open.get(&ticket) else { return };
-    // Nobody is woken by what they stopped themselves.
+    // A parent that stopped the child itself is not woken by its DOWN.
     let wakes = task.link.wakes_parent && task.told == StopLevel::Run && draft.state.closed.is_none();
     let notice = wakes.then(|| Arc::new(notice(draft, ticket, task, down)));
     draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(down.clone()), notice });
 }
 
-/// What the parent's model is told.
+/// The message that tells the parent's model of a DOWN.
 fn notice(draft: &Draft<'_>, ticket: Seq, task: &OpenTask, down: &Down) -> Message {
     let mut text = format!("Task {} is over: {}.", task.child, down.reason);
     if !down.text.is_empty() {
@@ -128,7 +131,7 @@ fn notice(draft: &Draft<'_>, ticket: Seq, task: &OpenTask, down: &Down) -> Messa
     message
 }
 
-/// A child knows that it is an orphan.
+/// Takes the report that a child knows that it is an orphan, and closes its task.
 pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == StopLevel::Leave) {
         draft.write(Some(ticket), Record::TaskLeft {});
@@ -140,12 +143,12 @@ pub(super) fn stop_linked(draft: &mut Draft<'_>) {
     tell(draft, |task| task.link.ends_with_parent && task.told == StopLevel::Run);
 }
 
-/// The session has ended: linked children end, the others are orphans.
+/// Tells the children that the session has ended: linked children end, the others become orphans.
 pub(super) fn part(draft: &mut Draft<'_>) {
     tell(draft, |task| task.told < StopLevel::End);
 }
 
-/// Tells those children what follows from the state, once it is written that they were told.
+/// Writes that these children were told, and stops those that are to stop.
 fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
     let tickets: Vec<_> = draft.state.tasks().filter(|(_, task)| who(task)).map(|(ticket, _)| ticket).collect();
     for ticket in tickets {
@@ -154,25 +157,25 @@ fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
     }
 }
 
-/// Whoever was told to stop is stopped at once. What ends a child for good, or leaves it alone for good, waits until the tape has the
-/// parent's end, so that follows from the state.
+/// Stops a child at once if it was told to stop. A child is ended, or left alone as an orphan, only after the tape has the parent's
+/// end; that work follows from the state (`due.rs`).
 fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == StopLevel::Stop) {
         draft.stop(Stop::Task(ticket));
     }
 }
 
-/// The session was rebuilt: each open task is seen to again. Its child may be anywhere between not made and down.
+/// Sees to each open task after a crash. Its child may be anywhere between not made and down.
 pub(super) fn recover(draft: &mut Draft<'_>) {
     let stopped = draft.state.tasks().filter(|(_, task)| task.told == StopLevel::Stop);
     let stopped: Vec<_> = stopped.map(|(ticket, _)| ticket).collect();
-    // What a torn write left out is said first, so that no child is started to be stopped.
+    // The entries that a torn write left out come first, so that no child is started only to be stopped.
     end::wind_up(draft);
     stop_with_turn(draft);
     stopped.into_iter().for_each(|ticket| stop_if_told(draft, ticket));
 }
 
-/// Where the running turn is being aborted, its linked children are stopped with it.
+/// Stops the linked children of a turn that is being aborted.
 pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
     let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.as_ref());
     if matches!(ending, Some(Outcome::Aborted { .. })) {
@@ -180,7 +183,7 @@ pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
     }
 }
 
-/// The end of a task whose child was never made and need not be.
+/// The DOWN of a task whose child was never made and need not be made any more.
 pub(crate) fn never_made(told: StopLevel) -> Down {
     let why = "stopped before it began".to_owned();
     let mut down = Down::without_a_word(match told {

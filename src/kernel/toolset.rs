@@ -2,17 +2,21 @@
 //!
 //! A pattern is a name in which `*` stands for any text and `?` for one character: `mcp_*` is every tool of every server,
 //! `mcp_files_*` those of one. An agent names the tools that it has; a message may switch some of those off for its turn.
+//!
+//! A change must keep two rules: a switch never adds a tool that the agent does not have, and [`both`] never gives more than both
+//! sets have, for it bounds a child by its ancestors (promise 8). When in doubt it leaves a tool out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::permission::matches_simply;
 
-/// Whether an agent with those tools has that one; one that names none has all.
+/// Whether an agent with these tools has the named tool. `None` is an agent that has all tools.
 pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
     tools.is_none_or(|tools| tools.iter().any(|pattern| matches_simply(pattern, name)))
 }
 
-/// Those that `own` and `bound` both have. Of two patterns nobody can say what both mean, so only one that both name is kept.
+/// The tools that `own` and `bound` both have. What two different patterns have in common cannot be told, so a pattern is kept only
+/// if both sets name it.
 pub(crate) fn both(own: Option<&BTreeSet<String>>, bound: &BTreeSet<String>) -> BTreeSet<String> {
     let is_name = |tool: &str| !tool.contains(['*', '?']);
     let Some(own) = own else { return bound.clone() };
@@ -23,8 +27,8 @@ pub(crate) fn both(own: Option<&BTreeSet<String>>, bound: &BTreeSet<String>) -> 
     both(own, bound).into_iter().chain(both(bound, own)).collect()
 }
 
-/// Whether a message switches that tool off. Of several patterns that mean it the longest decides, so that
-/// `{"*": false, "read": true}` leaves one.
+/// Whether a message switches the named tool off. Of several patterns that match, the longest decides: `{"*": false, "read": true}`
+/// leaves only `read`.
 pub(crate) fn is_off(switches: &BTreeMap<String, bool>, name: &str) -> bool {
     let meant = switches.iter().filter(|(pattern, _)| matches_simply(pattern, name));
     meant.max_by_key(|(pattern, _)| pattern.len()).is_some_and(|(_, on)| !on)

@@ -1,14 +1,16 @@
 //! The entries of a tape that make up the present conversation, and the points that it can be rolled back to.
 //!
-//! A tape only grows. An entry that rolls back says to which point the conversation went; what was said between that point and
-//! the entry stays on the tape, and is no part of the conversation any more. So the conversation is a *trail* over the tape:
+//! A tape only grows. An entry that rolls back says to which point the conversation went; the entries between that point and
+//! the entry stay on the tape, and are no longer part of the conversation. So the conversation is a *trail* over the tape:
 //!
 //! ```text
 //! 1 2 3 4 5 6 7(back to 3) 8 9 10(back to 6) 11       the trail from 11:  11, then 6 5 4 3 2 1
 //! ```
 //!
-//! Everything here is a function of entries. Reading them is the caller's business, and so is reading more of them where what
-//! is looked for lies before the first (`whole` says that there are no more).
+//! Everything here is a function of entries. The caller reads them, and reads more of them if the answer is `None`: the entry in
+//! question may lie before the first one given (`whole` says that there are no more). A point at which a call has no result is
+//! refused: a call and its result are never parted (promise 2). A forged tape must not make a loop run for ever: every jump leads
+//! back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +29,7 @@ use crate::{
 pub enum Point {
     /// As it was when this entry was the newest.
     At(Seq),
-    /// Before the model was told this message, and those that were delivered together with it.
+    /// Before the model was told this message, and the messages that were delivered together with it.
     BeforeMessage(MessageId),
     /// Before this turn; a turn is named by the entry that began it.
     BeforeTurn(Seq),
@@ -69,27 +71,27 @@ pub enum NoPoint {
     /// The tape does not have the entry.
     #[error("there is no entry {seq} yet: the newest is {newest}")]
     NoEntry {
-        /// Which.
+        /// The entry.
         seq: Seq,
         /// The newest.
         newest: Seq,
     },
-    /// The conversation as it is now has no such message: it was never read, or it was taken back.
+    /// The present conversation has no such message: it was never read, or it was taken back.
     #[error("the conversation has no message {id}: it is still waiting, was undone, or was never sent")]
     NoMessage {
-        /// Which.
+        /// The message.
         id: MessageId,
     },
     /// The entry began no turn.
     #[error("entry {seq} began no turn")]
     NoTurn {
-        /// Which.
+        /// The entry.
         seq: Seq,
     },
     /// A call of the model had no result there, and pairs are never parted.
     #[error("at entry {seq} a call had no result yet: go back to before its turn, or to after its results")]
     Unfinished {
-        /// Which.
+        /// The entry.
         seq: Seq,
     },
     /// The conversation stands there already.
@@ -101,12 +103,12 @@ pub enum NoPoint {
     /// Nothing was taken back, or something was said since.
     #[error("there is nothing to redo: nothing was undone since the newest message")]
     NothingToRedo,
-    /// The entries are not those of a tape.
+    /// The entries given are not a run of a tape's entries that begins with a state.
     #[error("the tape cannot be read back to there")]
     Unreadable,
 }
 
-/// The entries that a conversation is made of, as ranges, newest first.
+/// The entries that a conversation is made of, as ranges of positions (from after, to), newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trail(Vec<(Seq, Seq)>);
 
@@ -132,7 +134,7 @@ impl Trail {
     }
 }
 
-/// Where the entries that roll back lead to.
+/// The jumps of a tape: from each entry that rolls back to the point that it goes back to.
 pub(super) fn jumps(entries: &[Entry]) -> BTreeMap<Seq, Seq> {
     let jump = |entry: &Entry| match &entry.record {
         Record::RolledBack(back) => Some((entry.seq, back.to)),
@@ -141,7 +143,7 @@ pub(super) fn jumps(entries: &[Entry]) -> BTreeMap<Seq, Seq> {
     entries.iter().filter_map(jump).collect()
 }
 
-/// What a rollback to that point records. `entries` begin with the state of an anchor and end with the newest entry of `now`;
+/// The entry of a rollback to the wanted point. `entries` begin with the state of an anchor and end with the newest entry of `now`;
 /// `whole` says that nothing comes before them. `None` asks for more of the tape, from an earlier anchor on.
 ///
 /// # Errors
@@ -194,7 +196,7 @@ pub(crate) fn look_back(
     }))
 }
 
-/// Which entry a point is. `entries` and `whole` are as for [`look_back`], and so is `None`.
+/// The entry that a point means. `entries`, `whole` and `None` mean the same as for [`look_back`].
 ///
 /// # Errors
 /// See [`NoPoint`].
@@ -216,7 +218,7 @@ fn before(seq: Seq) -> Seq {
     Seq(seq.0.saturating_sub(1))
 }
 
-/// Whether the model is told something there that is more than news of a child.
+/// Whether the entry tells the model something other than news of a child.
 fn is_said_by_host(record: &Record) -> bool {
     match record {
         Record::Delivered { ids } => ids.iter().any(|id| !id.is_of_task()),
@@ -228,7 +230,7 @@ fn is_said_by_host(record: &Record) -> bool {
 /// Whether every call in the conversation has its result.
 pub(crate) fn is_whole(state: &State) -> bool {
     let asks = |item: &Arc<Item>| matches!(&**item, Item::Assistant(answer) if answer.calls().next().is_some());
-    // Results enter the history all together, so a call without one is in the newest item.
+    // The results of an answer enter the history all together, so a call without a result is in the newest item.
     !state.history.last().is_some_and(asks)
 }
 
@@ -280,14 +282,14 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// The newest entry on the trail for which that holds.
+    /// The newest entry on the trail for which `holds` is true.
     fn spoken(&self, holds: impl Fn(&Entry) -> bool) -> Option<Seq> {
         let trail = Trail::new(&self.jumps, self.now);
         let mut newest = self.entries.iter().rev().filter(|entry| trail.has(entry.seq));
         newest.find(|entry| holds(entry)).map(|entry| entry.seq)
     }
 
-    /// Where the newest undo came from, as long as nothing was said since; `None` where it may lie further back.
+    /// The point that the newest undo came from, if nothing was said since; `None` if it may lie further back.
     fn undone(&self) -> Result<Option<Seq>, NoPoint> {
         let mut at = self.now;
         while let Some(entry) = self.at(at) {
@@ -297,7 +299,7 @@ impl<'a> Tape<'a> {
                 Record::Delivered { .. } | Record::BranchSummary(_) | Record::Merged(_) => {
                     return Err(NoPoint::NothingToRedo);
                 }
-                // The conversation stands where it went.
+                // After a redo the conversation stands at the point that the redo went to.
                 Record::RolledBack(back) if back.way == Way::Redo => back.to.min(before(at)),
                 Record::RolledBack(back) => return Ok(Some(back.from)),
                 _ => before(at),
@@ -306,7 +308,7 @@ impl<'a> Tape<'a> {
         Ok(None)
     }
 
-    /// Whether that summary at that entry is of what a rollback left, and was recorded with it.
+    /// Whether the summary at this entry is of the branch that a rollback left, and was recorded with that rollback.
     fn is_of_a_rollback(&self, at: Seq, left: &BranchSummary) -> bool {
         let earlier = [before(at), before(before(at))].into_iter().filter_map(|seq| self.at(seq));
         earlier.into_iter().any(|entry| match &entry.record {
@@ -315,14 +317,14 @@ impl<'a> Tape<'a> {
         })
     }
 
-    /// The state at an entry; `None` where the anchor that it is read from lies further back.
+    /// The state at an entry; `None` if the anchor before it is not among the entries.
     fn state_at(&self, seq: Seq) -> Option<State> {
         let upto = self.entries.get(..=usize::try_from(seq.0.checked_sub(self.first.0)?).ok()?)?;
         let anchor = upto.iter().rposition(|entry| matches!(entry.record, Record::State(_)))?;
         State::fold(&upto[anchor..])
     }
 
-    /// The messages of hosts that the model was told behind `low` on one trail and not on the other, oldest first.
+    /// The hosts' messages that the model was told after `low` on the trail `on` and not on the trail `off`, oldest first.
     fn told(&self, low: Seq, on: &Trail, off: &Trail) -> Vec<MessageId> {
         let entries = self.entries.iter().filter(|entry| entry.seq > low && on.has(entry.seq) && !off.has(entry.seq));
         let mut known = BTreeSet::new();
@@ -335,7 +337,7 @@ impl<'a> Tape<'a> {
     }
 }
 
-/// The newest entry up to which the trail that ends at `to` and the newest one are the same, with all before it.
+/// The entry at which the trail that ends at `to` parts from the newest trail: up to it both are the same.
 fn parting(jumps: &BTreeMap<Seq, Seq>, to: Seq) -> Seq {
     let mut low = to;
     // Until no jump leads from above it to below it.
@@ -349,8 +351,8 @@ fn parting(jumps: &BTreeMap<Seq, Seq>, to: Seq) -> Seq {
 mod tests {
     use super::*;
 
-    /// BRANCHSUM-003: of two branches that go on from entry 3, the deepest common ancestor is that entry and none before it; a branch
-    /// that begins further down moves it there; and what nobody went back from has it in itself.
+    /// BRANCHSUM-003: of two branches that go on from entry 3, the deepest common ancestor is that entry and none before it; a
+    /// branch that begins further down moves it there; and what nobody went back from has it in itself.
     #[test]
     fn branchsum_003_two_branches_part_at_their_deepest_common_ancestor() {
         let second = BTreeMap::from([(Seq(7), Seq(3))]);

@@ -1,4 +1,8 @@
-//! The conversation as messages of twelve kinds of part: what a page or a chat shows. A fold of the tape, apart from the state.
+//! The conversation as messages of twelve kinds of part, as a page or a chat shows it. A fold of the tape, apart from the state.
+//!
+//! Nothing is decided by a transcript, and a tape that is folded again gives the same messages. It shows whole messages where the
+//! state has summaries, and hides what a rollback left. A new kind of entry that shows in a conversation needs a line in
+//! [`Transcript::apply`]; an entry that this fold does not know must leave the messages as they are.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,18 +28,18 @@ pub struct Transcript {
     messages: Vec<Message>,
     accepted: BTreeMap<MessageId, Arc<Message>>,
     agent: String,
-    /// Where each call's part is: message and part.
+    /// The place of each call's part, by the call's ticket: position of the message, and of the part in it.
     calls: BTreeMap<Seq, (usize, usize)>,
-    /// The answers by the entry that holds them: message, and the parts that are calls.
+    /// The place of each answer, by its entry: position of the message, and the positions of its parts that are calls.
     answers: BTreeMap<Seq, (usize, Vec<usize>)>,
     /// The parts that go before the next answer.
     before: Vec<Part>,
     requested: Option<(Millis, crate::words::message::ModelRef, Option<Price>)>,
-    /// The entry that each message came with.
+    /// The entry that each message came with, in the order of `messages`.
     made: Vec<Seq>,
-    /// What is no part of the conversation any more, and may be again.
+    /// The messages that are no longer part of the conversation, and may be again after a redo.
     away: Vec<(Seq, Message)>,
-    /// Where entries that roll back lead to.
+    /// The jumps of the tape: from each entry that rolls back to the point that it goes back to.
     jumps: BTreeMap<Seq, Seq>,
 }
 
@@ -104,7 +108,7 @@ impl Transcript {
             Record::Unpinned { message } => self.pin(message, false),
             Record::RolledBack(back) => {
                 self.roll_back(entry.seq, back.to);
-                // Pins are those of the point that was gone back to.
+                // The pins are those of the point that the conversation went back to.
                 for message in &mut self.messages {
                     message.pinned = back.context.pins.iter().any(|pin| pin.message == message.id);
                 }
@@ -122,11 +126,11 @@ impl Transcript {
         self.messages.iter_mut().filter(|message| message.id == *id).for_each(|message| message.pinned = pinned);
     }
 
-    /// Tells what was said in a fork as if it had been said here.
+    /// Adds the messages of a merged fork as if they had been said here.
     fn merge(&mut self, entry: &Entry, merged: &Merged) {
         // The calls of the newest answer that have no result yet: results follow in their order.
         let mut calls = VecDeque::new();
-        // What goes before the next answer is this session's own.
+        // The waiting parts belong to an answer of this session, and not to an answer of the fork.
         self.before.clear();
         for (n, item) in merged.items.iter().enumerate() {
             match &**item {
@@ -151,13 +155,13 @@ impl Transcript {
         }
     }
 
-    /// Shows what the conversation is made of from here on, and puts the rest away.
+    /// Keeps the messages that are on the trail after a rollback, and puts the others away.
     fn roll_back(&mut self, seq: Seq, to: Seq) {
         self.jumps.insert(seq, to);
         let trail = Trail::new(&self.jumps, seq);
         let mut all = std::mem::take(&mut self.away);
         all.extend(std::mem::take(&mut self.made).into_iter().zip(std::mem::take(&mut self.messages)));
-        // The order of their entries is the order in which they were said.
+        // The order of the entries is the order of the messages.
         all.sort_by_key(|(made, _)| *made);
         for (made, message) in all {
             if trail.has(made) {
@@ -167,14 +171,14 @@ impl Transcript {
                 self.away.push((made, message));
             }
         }
-        // Nothing is open where a conversation goes back, so nothing of these is asked for again.
+        // Nothing is open when a conversation goes back, so none of these is needed again.
         self.calls.clear();
         self.answers.clear();
         self.before.clear();
         self.requested = None;
     }
 
-    /// What was open is the parent's.
+    /// Closes what was open: it stays with the parent, or with the file that was imported.
     fn leave_open(&mut self, now: Millis, why: &str) {
         self.accepted.clear();
         self.before.clear();
@@ -230,8 +234,8 @@ impl Transcript {
         self.calls.extend(place.map(|place| (seq, place)));
     }
 
-    /// Tells which files a call changed, behind the step that it belongs to: a snapshot for each content that was kept, and a
-    /// patch for the files that had it.
+    /// Adds parts for the files that a call changed, behind its step: a snapshot for each former content that was kept, and a patch
+    /// for the files that had that content.
     fn patched(&mut self, ticket: Seq, result: &ToolResult) {
         let Some(message) = self.calls.get(&ticket).and_then(|(message, _)| self.messages.get_mut(*message)) else {
             return;
@@ -260,7 +264,7 @@ impl Transcript {
         }
     }
 
-    /// Changes the call that stands in that message as that part of it.
+    /// Changes the state of the call at this place (message and part).
     fn change(&mut self, (message, part): (usize, usize), change: impl FnOnce(&mut ToolState)) {
         let part = self.messages.get_mut(message).and_then(|message| message.parts.get_mut(part));
         if let Some(Part::Tool(tool)) = part {
@@ -270,7 +274,7 @@ impl Transcript {
 }
 
 impl From<AnswerPart> for Part {
-    /// A part of an answer as it is shown: a call has not been started.
+    /// The part of an answer as it is shown. A call is shown as not yet started.
     fn from(part: AnswerPart) -> Part {
         match part {
             AnswerPart::Text { text, extra } => Part::Text(TextPart { text, extra }),
@@ -284,10 +288,10 @@ impl From<AnswerPart> for Part {
 
 /// Marks a file that was not there before, in the place of a hash.
 const ABSENT: &str = "absent";
-/// Marks a file whose content of before is not kept.
+/// Marks a file whose former content is not kept.
 const UNKNOWN: &str = "unknown";
 
-/// The hash that the content of before is kept under, or a mark in its place.
+/// The hash that the former content is kept under, or a mark in its place.
 fn kept_as(state: &FileState) -> &str {
     match state {
         FileState::Absent => ABSENT,
@@ -296,7 +300,7 @@ fn kept_as(state: &FileState) -> &str {
     }
 }
 
-/// A result as the model was told of it.
+/// The state of a merged call, by the result that the model was told.
 fn told_result(before: &ToolState, result: &ToolResultItem) -> ToolState {
     let error = result.is_error.then_some(ErrorReason::Failed);
     let (content, attachments) = (result.content.clone(), result.attachments.clone());

@@ -1,9 +1,11 @@
 //! How a compaction is undone: the history that it replaced is read back from the tape, and one entry puts it in place.
 //!
-//! The tape is not read here: whoever asks has read it and hands over what was there before ([`Undone::of`]). The entry carries
+//! The tape is not read here: the caller has read it and hands over what was there before ([`Undone::of`]). The entry carries
 //! it, so that a session that opens from a later anchor needs nothing older. The newest compaction can be undone, and then
-//! the one before it; what was said since stays behind what comes back. Nothing is undone under a running turn, while another
-//! summary is being written, or where what comes back would not fit the window: it would be summed up again at once.
+//! the one before it; what was said since stays behind the items that come back.
+//!
+//! Nothing is undone under a running turn, while another summary is being written, or if the items that come back would not fit the
+//! window: they would be summed up again at once. A change must keep that. [`Undone`] is a stored format.
 
 use std::sync::Arc;
 
@@ -16,10 +18,10 @@ use crate::{
     words::ids::Seq,
 };
 
-/// A host wants the newest compaction undone, and brings what it replaced.
+/// A host undoes the newest compaction, and brings the items that it replaced.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct UndoCompaction {
-    /// What it replaced.
+    /// The replaced items, with the context of before.
     pub undone: Arc<Undone>,
 }
 
@@ -46,27 +48,27 @@ impl Decide for UndoCompaction {
     }
 }
 
-/// What stood in the context before a compaction.
+/// The entry that undoes a compaction: what stood in the context before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Undone {
     /// The entry that recorded the compaction.
     pub compaction: Seq,
-    /// The items that it replaced.
+    /// The items that the compaction replaced.
     pub history: History,
-    /// How many of them, at the front, stood in for what was cut off before.
+    /// The number of items at the front that stood for the part that an earlier compaction cut off: 0 or 1.
     pub front: usize,
-    /// The summary of then.
+    /// The summary before the compaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
-    /// What was carried on then.
+    /// The data that was carried on before the compaction.
     pub carried: Carried,
-    /// The compaction before it; 0 for none.
+    /// The entry that recorded the compaction before this one; 0 for none.
     pub newest: Seq,
 }
 
 impl Undone {
-    /// What the compaction replaced that the last of these entries records. They begin with a state, as every anchor does.
-    /// `None` where they do not, or the last one records no compaction.
+    /// What the compaction replaced that the last of these entries records. The entries must begin with a state, as every anchor
+    /// does. `None` if they do not, or if the last entry records no compaction.
     #[must_use]
     pub fn of(entries: &[Entry]) -> Option<Undone> {
         let (last, before) = entries.split_last()?;
@@ -84,7 +86,7 @@ impl Undone {
 }
 
 impl State {
-    /// Puts back what a compaction replaced.
+    /// Puts the items back that a compaction replaced.
     pub(super) fn put_back(&mut self, undone: &Undone) {
         let now = std::mem::take(&mut self.history);
         let since: Vec<_> = now.iter().skip(self.context.front).cloned().collect();

@@ -1,7 +1,11 @@
-//! The names of things: sessions, messages, entries and calls.
+//! The names of things: sessions, messages, commands, entries and calls, and moments in time.
 //!
-//! Each id has a type of its own, so that one cannot be handed in where another is wanted.
-//! Ids that the runtime makes are UUIDv7: unique across processes, and sorted by the time they were made.
+//! Each id has a type of its own, so that one cannot be used in place of another. Ids that the runtime makes are UUIDv7: unique
+//! across processes, and sorted by the time they were made.
+//!
+//! All of them are stored formats: as text or as a number, transparent in JSON. A session id is the name of a folder, so a change
+//! must not let a path separator or a leading dot through. Ids that begin with `task-` or `branch-` and a number are the runtime's
+//! own: existing tapes have them. [`Millis::now`] is the only code here that reads a clock; the core never calls it.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -18,7 +22,7 @@ impl Seq {
     /// The position before the first entry.
     pub const ZERO: Seq = Seq(0);
 
-    /// The next position. There is none after the last that can be written; only a tape that was forged comes so far.
+    /// The next position. It stays at the largest number, which only a forged tape reaches.
     #[must_use]
     pub fn next(self) -> Seq {
         Seq(self.0.saturating_add(1))
@@ -34,7 +38,7 @@ impl fmt::Display for Seq {
 /// The longest session id, in bytes. It becomes the name of a folder.
 pub const SESSION_ID_BYTES_MAX: usize = 64;
 
-/// Which conversation.
+/// The id of a session.
 ///
 /// Made by [`SessionId::new`], or given by the host: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot or a dash,
 /// because the id is the name of the session's folder.
@@ -143,13 +147,13 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// Which message. The sender may choose it: the same id sent again is the same message, and gets the same receipt. Those
-    /// that are [reserved](MessageId::is_reserved) are refused.
+    /// The id of a message. The sender may choose it: the same id sent again is the same message, and gets the same receipt. A
+    /// [reserved](MessageId::is_reserved) id is refused.
     MessageId
 }
 
 text_id! {
-    /// Which command: whoever gives one has it done once, and asks with it what became of it.
+    /// The id of a command. A command is done once under its id, and a sender that repeats it is told what was done.
     CommandId
 }
 
@@ -175,8 +179,8 @@ impl MessageId {
         MessageId(uuid::Uuid::now_v7().to_string().into())
     }
 
-    /// Whether only the runtime may give it: `task-` or `branch-`, and a number. It gives such ids to what it says itself (news
-    /// of a child, the summary of a branch), and knows its own words by them again.
+    /// Whether only the runtime may give this id: `task-` or `branch-`, and a number. The runtime gives such ids to its own
+    /// messages (news of a child, the summary of a branch), and recognises them by the id.
     ///
     /// ```
     /// use tamtam::MessageId;
@@ -188,12 +192,12 @@ impl MessageId {
         self.is_of_task() || self.is_of_branch()
     }
 
-    /// Of the news of a child.
+    /// The id of the message with the news of a child, by the task's ticket.
     pub(crate) fn of_task(ticket: Seq) -> MessageId {
         MessageId(format!("{TASK}{ticket}").into())
     }
 
-    /// Of the summary of a branch.
+    /// The id of the message with the summary of a branch, by the entry that recorded it.
     pub(crate) fn of_branch(entry: Seq) -> MessageId {
         MessageId(format!("{BRANCH}{entry}").into())
     }
@@ -207,7 +211,7 @@ impl MessageId {
     }
 }
 
-/// How ids begin that the runtime gives; an entry's number follows.
+/// The prefixes of the ids that only the runtime gives; the number of an entry follows.
 const TASK: &str = "task-";
 const BRANCH: &str = "branch-";
 
@@ -222,7 +226,7 @@ fn is_numbered(id: &str, prefix: &str) -> bool {
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// What the machine's clock says now; 0 where it stands before 1970.
+    /// The time of the machine's clock; 0 if the clock stands before 1970.
     #[must_use]
     pub fn now() -> Millis {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -235,7 +239,7 @@ impl Millis {
         Millis(self.0.saturating_add(u64::try_from(while_.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// How long from `earlier` until this moment; zero where `earlier` is later.
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Millis) -> std::time::Duration {
         std::time::Duration::from_millis(self.0.saturating_sub(earlier.0))

@@ -1,8 +1,11 @@
-//! What is said: messages and their parts.
+//! Messages and their parts: everything that is said in a conversation.
 //!
 //! A message is a list of parts. There are twelve kinds (checklist C-p1); a host sends text and files, a model answers with
 //! text, reasoning and tool calls, and the rest tell what happened around them. A tool part carries the whole life of one
 //! call: pending → running → completed or error.
+//!
+//! The JSON form is a promise: messages stand on tapes and in events. Do not rename or retype a field, and give each new field a
+//! serde default. The types do nothing; the runtime sets `role` and `time` of an accepted message.
 
 mod file;
 mod finish;
@@ -37,26 +40,27 @@ pub use tool::{ErrorReason, ToolPart, ToolState};
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Its id. Sending the same id twice is sending one message once.
+    /// The id of the message. A second message with the same id is the same message, and is not taken twice.
     pub id: MessageId,
     /// Who speaks.
     pub role: Role,
-    /// What is said.
+    /// The content, in order.
     pub parts: Vec<Part>,
-    /// The agent that this message is for (a user's) or from (the model's).
+    /// The agent that a user's message is for, or that the model's message is from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// The model that should answer, or that did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// Tools switched on or off for the turn of this message (C-p15), by names and patterns such as `mcp_*`, of which the longest
-    /// that means a tool decides. It can never bring back a tool that the agent does not have or that permission denies.
+    /// Tools switched on or off for the turn of this message (C-p15), by names and patterns such as `mcp_*`; the longest pattern
+    /// that matches decides. A switch can never bring back a tool that the agent does not have or that permission denies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, bool>,
-    /// Whether its words stay in the context whatever is summed up, until the host unpins it. Not taken where too much is pinned.
+    /// Whether the words of the message stay in the context, whatever is summed up, until the host unpins it. The message is
+    /// refused if too much is pinned already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// When it was made. Set by the runtime when the message is accepted.
+    /// When the message was made. Set by the runtime when the message is accepted.
     #[serde(default)]
     pub time: MessageTime,
     /// Tokens of the answer; only on messages of the model.
@@ -71,7 +75,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// The size of what it brings, in bytes, about.
+    /// The size of the content in bytes, about.
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
     }
@@ -151,9 +155,9 @@ pub enum Role {
 /// When a message was made, and when it was complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageTime {
-    /// When it began.
+    /// When the message was begun.
     pub created: Millis,
-    /// When it was complete; `None` while it is being written.
+    /// When the message was complete; `None` while it is being written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Millis>,
 }

@@ -1,4 +1,8 @@
-//! What a model request used: tokens by kind, and money where a price is known.
+//! What model requests used: tokens by kind, and money where a price is known.
+//!
+//! Sums saturate and never wrap. The types are stored formats: do not rename or retype a field. A `Usage` does not say whether its
+//! figures are the provider's or an estimate: the field that holds it must say so, and an estimate must never pass for a provider's
+//! figure.
 
 mod money;
 
@@ -8,7 +12,8 @@ pub use money::{BadUsd, Cost, MicroUsd, PicoUsd, ShownCost};
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one request, or a sum of several. The provider's own figures; never an estimate.
+/// Tokens of one request, or a sum of several. The field that holds them says whether they are the provider's own figures or an
+/// estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
@@ -16,7 +21,7 @@ pub struct Usage {
     pub input: u64,
     /// Tokens written as text or tool calls.
     pub output: u64,
-    /// Tokens written as reasoning, where the provider tells them apart; else they are in `output`.
+    /// Tokens written as reasoning, if the provider counts them apart; else they are in `output`.
     pub reasoning: u64,
     /// Tokens read from the provider's cache.
     pub cache_read: u64,
@@ -33,7 +38,7 @@ impl Usage {
             .fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// The two, figure by figure.
+    /// Combines two values, figure by figure.
     pub(crate) fn with(&self, other: &Usage, f: fn(u64, u64) -> u64) -> Usage {
         Usage {
             input: f(self.input, other.input),

@@ -1,4 +1,8 @@
-//! How entries about compactions, and about results that are left out, change the state.
+//! How entries about compactions, and about pruned results, change the state.
+//!
+//! A compaction replaces part of the history only while no model request is open: a request that a crash interrupts must be made
+//! again byte for byte. As all of `apply.rs`, this code never decides and never fails, and must fold existing tapes to the same
+//! state as before.
 
 use std::sync::Arc;
 
@@ -10,14 +14,14 @@ use crate::{
 };
 
 impl State {
-    /// Takes a compaction, now or as soon as no request is open.
+    /// Takes a finished compaction. It is put in place now, or as soon as no request is open.
     pub(in crate::kernel) fn take_compacted(&mut self, ticket: Seq, compacted: &Arc<Compacted>) {
         let context = Arc::make_mut(&mut self.context);
         (context.ready, context.ready_ticket, context.ready_entry) = (Some(compacted.clone()), ticket, self.seq);
         self.put_compacted_in_place();
     }
 
-    /// What is carried on, and the text that takes the place of what goes.
+    /// The data that is carried on, and the text that takes the place of the replaced items.
     pub(in crate::kernel) fn in_place_of(&self, compacted: &Compacted) -> (Carried, String) {
         let mut carried = self.context.carried.clone();
         let spoken = self.history.iter().take(compacted.first_kept).skip(self.context.front).map(|item| &**item);
@@ -28,7 +32,7 @@ impl State {
         (carried, text)
     }
 
-    /// Puts what is ready in place, unless a request is open whose bytes must stay what they are.
+    /// Puts a finished compaction in place, unless a request is open: its bytes must stay as they are.
     pub(in crate::kernel) fn put_compacted_in_place(&mut self) {
         if self.request().is_some() {
             return;
@@ -55,7 +59,7 @@ impl State {
         self.replace_history(std::iter::once(Arc::new(first)).chain(items.into_iter().skip(compacted.first_kept)));
     }
 
-    /// A request was too large: its model's window is taken for that from now on.
+    /// Notes that a provider refused a request as too large. From now on the window of the model counts as `window` tokens.
     pub(in crate::kernel) fn take_overflow(&mut self, request: OpenRequest, window: u64) {
         self.in_turn(|turn| {
             turn.overflowed = true;
@@ -67,7 +71,7 @@ impl State {
         learned.push((request.model, window));
     }
 
-    /// Puts the place-holder where these results were.
+    /// Replaces the content of the results at these positions in the history by a placeholder.
     pub(in crate::kernel) fn prune_results(&mut self, results: &[usize]) {
         let items: Vec<_> = std::mem::take(&mut self.history).iter().cloned().collect();
         let pruned = items.into_iter().enumerate().map(|(at, item)| match &*item {

@@ -1,4 +1,8 @@
-//! The state of a fork or of an imported session: it keeps the conversation, and has none of the open work.
+//! The state of a fork or of an imported session: it keeps the conversation, and none of the open work.
+//!
+//! After either, nothing is open and nothing waits, no standing grant is left, and each call in the history has a result. An
+//! imported file is not believed: [`State::bring_in`] must take over nothing from it that gives power (rules, folders, provider
+//! options, higher limits on steps, calls and tasks than the defaults). A new field of `State` or `Settings` needs a decision here.
 
 use std::sync::Arc;
 
@@ -12,10 +16,11 @@ use crate::{
 };
 
 impl State {
-    /// From here on it is the state of the fork. Its history, settings and context are what they were; what was open (the turn,
-    /// calls, messages that wait, tasks, standing grants) stays with the parent, and its counters begin anew. Its limits are what was left of them (decision 0011).
+    /// Turns the state into that of a fork. History, settings and context stay as they were. The open work (the turn, calls,
+    /// waiting messages, tasks) and the standing grants stay with the parent, and the counters begin anew. The limits of the fork
+    /// are what was left of the parent's (decision 0011).
     pub(super) fn fork(&mut self, forked: &Forked) {
-        // While what is open is still there: what is held for it is not left.
+        // First of all, while the open tickets are still there: the amounts held for them are not left.
         self.leave_what_is_left();
         let parent = &forked.parent;
         let why = format!("This conversation was forked from session {parent} at this point.");
@@ -29,15 +34,16 @@ impl State {
         self.mark_fork();
         self.session = forked.session.clone();
         if let Some(spill) = &forked.spill {
-            // The parent's stays readable too: the history names files in it.
+            // The parent's folder stays readable too, because the history names files in it.
             Arc::make_mut(&mut self.settings).read_roots.push(spill.clone());
         }
     }
 
-    /// From here on it is a session of this store that nobody vouches for. Its history, model, prompt, limits and counters are
-    /// what the file says; nothing is open, nobody granted it anything, and it may do nothing that is not asked for.
+    /// Turns the state into that of an imported session, which nobody vouches for. History, model, prompt, limits and counters are
+    /// what the file says, with the defaults as a ceiling where the code names one. Nothing is open, nothing is granted, and a
+    /// person is asked about each call.
     pub(super) fn bring_in(&mut self, seq: Seq, imported: &ImportedFrom) {
-        // No process has any of it: what was held for it counts.
+        // No process works on the open requests any more: the tokens held for them count as used.
         self.lose_what_was_under_way();
         let tasks: Vec<Seq> = self.tasks().map(|(ticket, _)| ticket).collect();
         tasks.into_iter().for_each(|ticket| self.close_task(seq, ticket, None, None));
@@ -45,7 +51,7 @@ impl State {
             "This conversation was brought in from a file at this point.",
             "the session was brought in from a file, without what was open".to_owned(),
         );
-        // Whatever the file calls it: hooks, keys and folders go by this.
+        // The id in the file is not used: hooks, keys and folders go by the id that this store gave.
         self.session = imported.session.clone();
         let settings = Arc::make_mut(&mut self.settings);
         let fresh = Settings::new(imported.workspace.clone(), settings.model.clone());
@@ -54,7 +60,7 @@ impl State {
         // Without any rule each call is asked about.
         settings.rules = Vec::new();
         settings.host = None;
-        // What a provider does for a request is power too.
+        // Provider options give power too.
         settings.params.options = fresh.params.options;
         let steps = fresh.steps_max.unwrap_or(u32::MAX);
         settings.steps_max = Some(settings.steps_max.map_or(steps, |max| max.min(steps)));
@@ -65,26 +71,25 @@ impl State {
         settings.task_width_max = settings.task_width_max.min(fresh.task_width_max);
     }
 
-    /// Nothing is open any more, and nothing waits. Each call has a result, in the order of the calls: those that are open get
-    /// one that says why.
+    /// Closes everything that is open or waits. Each open call gets a result that says why, in the order of the calls.
     fn leave_open(&mut self, why: &str, reason: String) {
         let open: Vec<_> = self.calls().map(|(ticket, call)| (ticket, untold(call, why))).collect();
         for (ticket, result) in open {
             self.take_result(ticket, &Arc::new(result), CallVerdict::Lost);
         }
         self.open.clear();
-        // A message that waits there was never said here: sent again, it is new.
+        // A message that waits at the parent was never said here: sent again, it is new.
         for waiting in self.queue.drain(..).chain(self.steering.drain(..)) {
             self.seen.forget(&waiting.message.id);
         }
         if let Some(turn) = self.turn.take() {
-            // Who waits for the messages of that turn, here, hears what became of it.
+            // A caller that waits here for the messages of that turn hears how the turn ended.
             self.remember_end(&turn, Outcome::Aborted { reason });
         }
-        // What was ready waited for a request that is not open any more.
+        // A finished compaction waited for a request that is no longer open.
         self.put_compacted_in_place();
         self.grants = Arc::default();
-        // Who did these did them there.
+        // These commands were done at the parent, and not here.
         self.done.clear();
         self.origin = None;
         self.recoveries = 0;
@@ -94,7 +99,7 @@ impl State {
 
 /// What the model is told of a call whose result will never be here.
 fn untold(call: &OpenCall, why: &str) -> ToolResult {
-    // One that ran in an earlier incarnation may be asked about again.
+    // A call that ran in an earlier incarnation may be pending or asked about again.
     let begun = call.attempts > 0 || matches!(call.state, CallState::Running | CallState::Closing);
     let what = match begun {
         true => "was running, and what came of it is not known here: check before you rely on it or do it again",

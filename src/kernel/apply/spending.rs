@@ -1,4 +1,8 @@
 //! How entries change the sums of usage and cost.
+//!
+//! The sums only ever grow. Each try of a request is counted once: when its report closes it, or when it is lost in a crash, and
+//! then with all that was held back for it. The bill (`bill.rs`) counts the same entries by itself; a change here must be made
+//! there too, so that the two agree.
 
 use crate::{
     kernel::{Breach, Charge, Grant, Open, Resource, Spent, State, spent::in_vain},
@@ -7,17 +11,18 @@ use crate::{
 };
 
 impl State {
-    /// A request of the running turn used that.
+    /// Counts the usage of a request of the running turn.
     pub(super) fn charge(&mut self, charge: Option<Charge>) {
         charge.into_iter().for_each(|charge| self.count(charge.into()));
     }
 
-    /// A request of the session used that: one that belongs to no turn.
+    /// Counts the usage of requests that belong to the session and to no turn.
     pub(in crate::kernel) fn spend(&mut self, charges: impl IntoIterator<Item = Charge>) {
         charges.into_iter().for_each(|charge| self.spent += charge);
     }
 
-    /// A summary was written, or came to nothing: what was used for it, and by the tries before.
+    /// Closes the ticket of a summary that was written or failed, and counts what it used, with the tries before that came to
+    /// nothing.
     pub(super) fn settle_summary(&mut self, ticket: Seq, lost: u32, usage: &Usage, estimated: Option<&Usage>) {
         self.usage += *usage;
         let (reserved, price) = match self.open.remove(&ticket) {
@@ -28,13 +33,13 @@ impl State {
         self.spend(in_vain(lost, reserved, price).chain(Charge::of(price.as_ref(), usage, estimated)));
     }
 
-    /// Something was used by the running turn.
+    /// Counts usage of the running turn, for the turn and for the session.
     pub(super) fn count(&mut self, spent: Spent) {
         self.in_turn(|turn| turn.spent += spent);
         self.spent += spent;
     }
 
-    /// A person was asked for more, and said so.
+    /// Raises or lifts a limit, as a person answered a budget ask.
     pub(super) fn grant_more(&mut self, breach: &Breach, grant: &Grant) {
         let (extent, resource) = (breach.extent, breach.resource);
         match grant {
@@ -51,8 +56,8 @@ impl State {
         }
     }
 
-    /// The process ended while requests were under way: nobody will ever say what they used, so all that was held back for
-    /// them counts. Where the turn waits to be told to go on, its request was not; summaries are written all the same.
+    /// Counts the requests that were under way when the process ended. Nobody will ever say what they used, so all that was held
+    /// back for them counts. While a turn waits for a go-on, its request is not under way; a summary is.
     pub(super) fn lose_what_was_under_way(&mut self) {
         let (mut of_turn, mut of_session) = (Spent::default(), Spent::default());
         for open in self.open.values() {
@@ -63,7 +68,7 @@ impl State {
                 _ => {}
             }
         }
-        // Whoever had it written is gone too; what they may still bring finds its ticket closed.
+        // The host that had the branch summary written is gone too. If it still brings one, it finds the ticket closed.
         self.open.retain(|_, open| !matches!(open, Open::Branch(_)));
         self.count(of_turn);
         self.spent += of_session;

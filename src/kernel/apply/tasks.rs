@@ -1,4 +1,7 @@
 //! How entries about tasks change the state, on a parent's tape and on a child's.
+//!
+//! A task ends once on each side: the parent's ticket closes once, and `Origin::end` of the child is set once and never again. A
+//! child's rights only ever get narrower: [`State::narrow`] adds chains of rules and must never remove one.
 
 use std::sync::Arc;
 
@@ -12,11 +15,11 @@ use crate::{
     words::message::Message,
 };
 
-/// How many former parents a child remembers.
+/// The most former parents that a child remembers.
 const PARENTS_REMEMBERED: usize = 16;
 
 impl State {
-    /// The child was told what follows from whether the session has ended.
+    /// Notes that the child of an open task was told to stop, to end, or that it is an orphan, by whether the session has ended.
     pub(super) fn tell_task(&mut self, ticket: Seq) {
         let ended = self.closed.is_some();
         if let Some(Open::Task(task)) = self.open.get_mut(&ticket) {
@@ -28,7 +31,7 @@ impl State {
         }
     }
 
-    /// A task is over; where its link says so, the model is to hear of it.
+    /// Closes a task. With a notice, the model is told of its end.
     pub(super) fn close_task(
         &mut self,
         seq: Seq,
@@ -42,7 +45,7 @@ impl State {
                 self.spent_by_tasks += spent;
                 self.write_off(&lent);
             }
-            // Nobody gives account of it, or it goes on by itself: all of its grant counts as used.
+            // Nobody gives account of the grant, or the child goes on as an orphan: all of the grant counts as used.
             _ => {
                 let cost = &mut self.spent_by_tasks.cost;
                 cost.unpriced = cost.unpriced.saturating_add(1);
@@ -53,7 +56,7 @@ impl State {
         if self.tasks_ended.len() > TASKS_REMEMBERED {
             self.tasks_ended.pop_front();
         }
-        // Nobody sent it, so it lets nothing go on that is held or waits.
+        // No host sent the notice, so it does not release held messages or an interrupted turn.
         if let Some(message) = notice {
             let (running, before) = (self.turn.is_some(), self.queue.len());
             let (delivery, disposition) = match running {
@@ -64,7 +67,7 @@ impl State {
         }
     }
 
-    /// What the end of a turn means for the task that it was.
+    /// Ends the session's task, if the turn that ended was the task.
     pub(super) fn task_turn_ended(&mut self, turn: &Turn, outcome: &Outcome) {
         if self.is_task(&turn.messages) {
             let reason = match (&self.closed, outcome) {
@@ -75,14 +78,14 @@ impl State {
         }
     }
 
-    /// A turn that waits to be told to go on has nobody who would tell it: its parent hears that it failed.
+    /// Ends the session's task as failed, if its turn waits for a go-on after a recovery: nobody would give it one.
     pub(super) fn task_turn_waits(&mut self) {
         let Some(turn) = self.turn.clone().filter(|turn| self.is_task(&turn.messages)) else { return };
         let error = "interrupted again without progress; it waits to be told to go on".to_owned();
         self.end_task(down_of(&turn, DownReason::Failed { error }));
     }
 
-    /// The message that is the task was taken back before it was read.
+    /// Ends the session's task, because its prompt was taken back before it was read.
     pub(super) fn task_withdrawn(&mut self) {
         let reason = match &self.closed {
             Some(why) => DownReason::Ended { why: why.to_string() },
@@ -96,7 +99,7 @@ impl State {
         self.origin.as_ref().is_some_and(|origin| messages.contains(&origin.prompt))
     }
 
-    /// Once: what happens in the session afterwards is no business of its parent's.
+    /// Sets the end of the task, once. Later turns of the session do not concern its parent.
     fn end_task(&mut self, mut down: Down) {
         let (spent, lent) = self.account_for_task();
         (down.spent, down.lent) = (Some(spent), lent);
@@ -134,7 +137,7 @@ impl State {
         self.narrow(above);
     }
 
-    /// Rules of ancestors are only ever added: what was denied once stays out of reach.
+    /// Adds the rules of ancestors. None is ever removed, so what was denied once stays denied.
     pub(super) fn narrow(&mut self, above: &[Chain]) {
         let settings = Arc::make_mut(&mut self.settings);
         for chain in above {

@@ -1,4 +1,8 @@
 //! How entries about a turn, its requests and their answers change the state.
+//!
+//! A turn begins with its first delivery and leaves nothing open of its own when it ends; tasks and summaries belong to the session
+//! and stay. A message is taken out of the queue only by being delivered. As all of `apply.rs`, this code never decides and never
+//! fails, and must fold existing tapes to the same state as before.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -48,7 +52,7 @@ impl State {
             }
         }
         if begins {
-            // Steering that came too late for the turn before steers this one, before any that comes now.
+            // Steering messages that came too late for the previous turn steer this one, before any new ones.
             while self.queue.front().is_some_and(|waiting| matches!(waiting.delivery, Delivery::Steer(_))) {
                 self.steering.extend(self.queue.pop_front());
             }
@@ -56,7 +60,7 @@ impl State {
     }
 
     pub(super) fn open_request(&mut self, entry: &Entry, request: &RequestOpened) {
-        // A wait ends where its request begins.
+        // The wait before a retry ends when its request is made.
         self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
         let opened = OpenRequest {
             model: request.model.clone(),
@@ -97,7 +101,7 @@ impl State {
         self.usage += answer.usage;
         let text = answer.text();
         let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
-        // Whether the model was still at work, and not only spoken to: then the limit is what ends the turn.
+        // Whether the model was still working with tools: if so, the step limit is the outcome of the turn.
         let said = self.history.iter().rev().find(|item| !matches!(item.as_ref(), Item::User(_)));
         let at_work = said.is_some_and(|item| matches!(item.as_ref(), Item::Result(_)));
         let next = match interrupted {
@@ -117,7 +121,7 @@ impl State {
                 turn.text = text.into();
             }
         });
-        // An answer with nothing in it would be refused by providers when it is sent back.
+        // Providers would refuse an empty answer when it is sent back.
         if answer.parts.iter().any(|part| !matches!(part, AnswerPart::Text { text, .. } if text.is_empty())) {
             self.push(Item::Assistant((**answer).clone()));
         }
@@ -131,10 +135,11 @@ impl State {
     pub(super) fn finish_turn(&mut self, outcome: &Outcome) {
         self.stop_clock(self.time);
         let Some(turn) = self.turn.take() else { return };
-        // Of the turn only waits can still be open, and a wait without a turn is nothing. Tasks and summaries are the session's.
+        // Only waits of the turn can still be open, and a wait without a turn means nothing. Tasks and summaries belong to the
+        // session.
         self.open.retain(|_, open| matches!(open, Open::Task(_) | Open::Compaction(_) | Open::Branch(_)));
         self.task_turn_ended(&turn, outcome);
-        // Steering that came too late for this turn goes first into the next.
+        // Steering messages that came too late for this turn go first into the next.
         while let Some(waiting) = self.steering.pop_back() {
             self.queue.push_front(waiting);
         }
@@ -148,7 +153,7 @@ impl State {
         self.remember_end(&turn, outcome.clone());
     }
 
-    /// Who waits for the messages of a turn hears what became of it; of the oldest turns that is forgotten.
+    /// Remembers how a turn ended, for callers that wait for its messages. The oldest end is forgotten.
     pub(super) fn remember_end(&mut self, turn: &Turn, outcome: Outcome) {
         self.ended.push_back(Arc::new(TurnEnd {
             turn: turn.id,

@@ -1,4 +1,7 @@
 //! The question to the model when a conversation leaves a branch, and the message that stands for the branch afterwards.
+//!
+//! Pure functions of items. Results of calls are never shown to the summariser. [`render_branch`] runs in the fold: existing tapes
+//! must give the same text again, because request hashes depend on it.
 
 use std::sync::Arc;
 
@@ -8,14 +11,14 @@ use crate::{
     words::ids::Seq,
 };
 
-/// Tokens of a branch's summary, at most.
+/// The most tokens of a branch's summary.
 pub(crate) const BRANCH_SUMMARY_MAX: u64 = 2_048;
 
-/// Characters of each item in what stands for a branch that no model could sum up.
+/// The most characters of each item in the digest of a branch that no model could sum up.
 const DIGEST_CHARS_MAX: usize = 200;
 
-/// The text that the summariser of a branch is asked with. Results are left out, for the calls say enough; of a branch that
-/// is larger than so many tokens the newest part is shown.
+/// The request to the summariser of a branch. Results are left out, because the calls say enough. If the branch is larger than
+/// `tokens_max`, only its newest part is shown.
 #[must_use]
 pub(crate) fn branch_prompt(items: &[Arc<Item>], tokens_max: u64) -> String {
     let mut shown = Vec::new();
@@ -24,7 +27,7 @@ pub(crate) fn branch_prompt(items: &[Arc<Item>], tokens_max: u64) -> String {
         let Some(text) = line(item) else { continue };
         let size = tokens::of_text(&text);
         if taken + size > tokens_max {
-            // Of what does not fit any more its ends are shown while there is some room.
+            // Of the item that does not fit, the beginning and the end are shown if there is some room.
             let room = tokens_max.saturating_sub(taken);
             if taken < tokens_max / 10 * 9 && room > 0 {
                 shown.push(within(&text, room));
@@ -44,7 +47,7 @@ pub(crate) fn branch_prompt(items: &[Arc<Item>], tokens_max: u64) -> String {
     )
 }
 
-/// What stands for a branch where no model can sum it up: how each item begins.
+/// The digest of a branch that no model can sum up: the beginning of each item.
 #[must_use]
 pub(crate) fn branch_digest(items: &[Arc<Item>], tokens_max: u64) -> String {
     let lines = items.iter().filter_map(|item| line(item));
@@ -68,7 +71,7 @@ fn line(item: &Item) -> Option<String> {
     }
 }
 
-/// What stands in the context for a branch: one message.
+/// The text of the message that stands in the context for a branch.
 #[must_use]
 pub(crate) fn render_branch(summary: &str, files: &FileOperations, from: Seq, to: Seq) -> String {
     let mut text = format!(

@@ -1,9 +1,12 @@
-//! What is carried on beside a summary, from one compaction to the next, as data: a summary is written by a model and may
-//! forget anything, so what must not be forgotten is not left to it.
+//! The data that is carried on beside a summary, from one compaction to the next. A model writes the summary and may forget
+//! anything, so what must not be forgotten is not left to it.
 //!
-//! The host's own words, the summaries of branches, the files that were read and changed, and a reference to each call. All of
-//! it has a bound, in tokens, so that the context stays small however long the conversation: of words the oldest and the newest
-//! stay, of files and calls the newest. Everything stands on the tape all the same.
+//! Carried on are the host's own words, pinned words, the summaries of branches, the files that were read and changed, and a
+//! reference to each call. All of it has a bound, in tokens, so that the context stays small however long the conversation is: of
+//! words the oldest and the newest stay, of branches, files and calls the newest. Pinned words stay whole; their bound is checked
+//! when they are pinned (`pin.rs`). Everything stands on the tape anyway.
+//!
+//! [`Carried`] is a stored format, and the fold computes it: a change of a bound or of a text changes what existing tapes fold to.
 
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -15,34 +18,34 @@ use crate::{
     words::ids::{CallId, Seq},
 };
 
-/// Characters of one message among the host's own words, at most.
+/// The most characters of one message among the host's own words.
 const USER_WORDS_CHARS_MAX: usize = 1_000;
 
-/// Files of one kind, and calls, that are carried on, at most.
+/// The most files of one kind, and the most calls, that are carried on.
 const LISTED_MAX: usize = 200;
 
-/// What is carried on.
+/// The data that is carried on from the part of a conversation that was cut off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Carried {
-    /// The words of pinned messages in what was cut off, whole.
+    /// The words of pinned messages in the part that was cut off, whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
-    /// What the host said in what was cut off, as it was said, because no summary is sure to keep a rule. The oldest and the newest
-    /// stay; where there are too many, those in the middle go.
+    /// The host's own words in that part, because no summary is sure to keep a rule; long ones are shortened. If they are too many,
+    /// those in the middle go, and the oldest and the newest stay.
     pub users: Vec<String>,
-    /// The summaries of branches in what was cut off: never summed up again.
+    /// The summaries of branches in that part: they are never summed up again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<String>,
-    /// The files that were touched in what was cut off.
+    /// The files that were touched in that part.
     pub files: FileOperations,
-    /// The calls in what was cut off.
+    /// The calls in that part.
     pub calls: ReplacedCalls,
 }
 
 impl Carried {
-    /// Takes note of these items. `limit` is the bound for the host's words, in tokens; each other kind has half of it.
-    /// `kind` tells whose a message is.
+    /// Adds items that are cut off, and their calls. `limit` is the bound in tokens for the host's words, and for the branches;
+    /// files and calls have half of it each.
     pub fn note<'a>(&mut self, items: impl Iterator<Item = &'a Item> + Clone, replaced: &[Replaced], limit: u64) {
         for item in items.clone() {
             let Item::User(user) = item else { continue };
@@ -53,7 +56,7 @@ impl Carried {
             }
         }
         fit_words(&mut self.users, limit);
-        // The newest of the branches stay.
+        // The newest branches stay.
         drop_oldest(&mut self.branches, limit, |text| tokens::of_text(text), 1);
         self.branches.iter_mut().for_each(|text| *text = within(text, limit));
         self.files.note(items);
@@ -68,14 +71,14 @@ impl Carried {
 pub(crate) enum Speaker {
     /// The host, for a person or a program.
     Host,
-    /// The runtime: what became of a task, say. It is summed up as everything else is.
+    /// The runtime, with the news of a task for instance. Its words are summed up as everything else is.
     Runtime,
     /// The runtime, with the summary of a branch.
     Branch,
 }
 
 impl Speaker {
-    /// Who says an item that the model reads as a user's, by its id.
+    /// The speaker of an item that the model reads as a user's, by its id.
     pub(crate) fn of(user: &UserItem) -> Speaker {
         match (user.id.is_of_branch(), user.id.is_of_task()) {
             (true, _) => Speaker::Branch,
@@ -85,7 +88,7 @@ impl Speaker {
     }
 }
 
-/// Takes note of the words of one message. The same words again are one message.
+/// Adds the words of one message, unless the same words are there already.
 fn note_words(words: &mut Vec<String>, text: &str) {
     let text = shortened(text, USER_WORDS_CHARS_MAX);
     if !text.is_empty() && !words.contains(&text) {
@@ -93,12 +96,13 @@ fn note_words(words: &mut Vec<String>, text: &str) {
     }
 }
 
-/// Whether these are the words of a longer text, as they are kept of it.
+/// Whether `kept` is the shortened form of `text`.
 pub(super) fn is_kept_of(kept: &str, text: &str) -> bool {
     kept == shortened(text, USER_WORDS_CHARS_MAX)
 }
 
-/// Leaves out what is beyond so many tokens: those in the middle. The oldest and the newest are shortened rather than left out.
+/// Fits the words into `tokens_max` tokens. The words in the middle are left out first; the oldest and the newest are shortened
+/// instead.
 fn fit_words(words: &mut Vec<String>, tokens_max: u64) {
     let mut total: u64 = words.iter().map(|text| tokens::of_text(text)).sum();
     while total > tokens_max && words.len() > 2 {
@@ -111,7 +115,7 @@ fn fit_words(words: &mut Vec<String>, tokens_max: u64) {
     }
 }
 
-/// Files that were read and changed, as the calls of a conversation and their results tell (J-24). The newest come last.
+/// The files that were read and changed, by the calls of a conversation and their results (J-24). The newest come last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileOperations {
@@ -122,7 +126,7 @@ pub struct FileOperations {
 }
 
 impl FileOperations {
-    /// Takes note of the calls in these items that did what they were to do. Calls whose arguments cannot be read name no file.
+    /// Adds the files of the successful calls in these items. A call whose arguments cannot be read names no file.
     pub fn note<'a>(&mut self, items: impl IntoIterator<Item = &'a Item>) {
         let mut asked = BTreeMap::new();
         for item in items {
@@ -156,13 +160,13 @@ impl FileOperations {
     }
 
     fn fit(&mut self, tokens_max: u64) {
-        // What was changed matters more than what was only read.
+        // Changed files matter more than files that were only read.
         drop_oldest(&mut self.modified, tokens_max, |path| tokens::of_text(path), 0);
         let left = tokens_max - self.modified.iter().map(|path| tokens::of_text(path)).sum::<u64>();
         drop_oldest(&mut self.read, left, |path| tokens::of_text(path), 0);
     }
 
-    /// Takes over what another list has.
+    /// Adds the files of another list.
     pub fn extend(&mut self, other: &FileOperations) {
         other.read.iter().for_each(|path| self.touched("read", path.clone()));
         other.modified.iter().for_each(|path| self.touched("edit", path.clone()));
@@ -178,7 +182,7 @@ fn newest(files: &mut Vec<String>, path: String) {
     }
 }
 
-/// What a call is about: its path, or the first words of its command or pattern.
+/// The target of a call: its path, or its command or pattern, shortened.
 fn target(input: &str) -> Option<String> {
     let arguments: serde_json::Value = serde_json::from_str(input).ok()?;
     ["path", "file_path", "command", "pattern"]
@@ -189,14 +193,14 @@ fn target(input: &str) -> Option<String> {
 /// A call that is no longer in the context, and where to find it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
-    /// The id that the model gave to it.
+    /// The id that the model gave to the call.
     pub call: CallId,
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
-    /// What it was about, where its arguments tell.
+    /// The path, command or pattern of the call; `None` if its arguments name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The entry that opened it: its ticket, by which its result is found too.
+    /// The call's ticket, by which its result is found on the tape; `None` if it has no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<Seq>,
 }
@@ -218,7 +222,7 @@ impl Replaced {
                     }));
                 }
                 Item::Result(result) => {
-                    // Ids may repeat, from answer to answer and within one: results stand in call order.
+                    // Ids may repeat, between answers and within one answer: results stand in call order.
                     let call =
                         replaced[of_answer..].iter_mut().find(|one| one.call == result.call && one.seq.is_none());
                     if let (Some(call), true) = (call, result.seq > Seq::ZERO) {
@@ -249,9 +253,9 @@ impl Display for Replaced {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReplacedCalls {
-    /// The newest, oldest first.
+    /// The newest calls, oldest first.
     pub newest: Vec<Replaced>,
-    /// How many there are before them.
+    /// The number of calls before them.
     pub earlier: u64,
 }
 
@@ -270,7 +274,7 @@ impl ReplacedCalls {
     }
 }
 
-/// Drops from the front what is beyond so many tokens, but keeps so many items; says how many were dropped.
+/// Drops items from the front until the list fits `tokens_max`, but keeps `at_least` items. Gives the number of items dropped.
 fn drop_oldest<T>(list: &mut Vec<T>, tokens_max: u64, tokens: impl Fn(&T) -> u64, at_least: usize) -> u64 {
     let mut total: u64 = list.iter().map(&tokens).sum();
     let mut gone = 0;
@@ -282,7 +286,7 @@ fn drop_oldest<T>(list: &mut Vec<T>, tokens_max: u64, tokens: impl Fn(&T) -> u64
     gone as u64
 }
 
-/// A text of at most about so many tokens, by both its ends.
+/// The text, shortened to about `tokens_max` tokens: its beginning and its end.
 pub(super) fn within(text: &str, tokens_max: u64) -> String {
     let taken = tokens::of_text(text);
     if taken <= tokens_max {

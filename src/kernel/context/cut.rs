@@ -1,23 +1,23 @@
-//! Where a conversation may be cut in two: what goes before is summed up, what follows stays as it is.
+//! Where a conversation may be cut in two: the items before the cut are summed up, the items after it stay as they are.
 //!
 //! A call is never parted from its result (promise 2): a cut stands before a message of the host or before an answer, never
-//! before a result. Where it stands inside a turn, the part of that turn before it is named, so that its summary can say what
-//! the rest was asked for.
+//! before a result. If a cut stands inside a turn, the start of that turn is named, so that the summary can say what
+//! the rest of the turn was asked for. A pure function: the history is read and not changed.
 
 use crate::model::{History, Item};
 
-/// Where to cut.
+/// A place to cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// The first item that stays.
+    /// The position of the first item that stays.
     pub first_kept: usize,
-    /// Where the turn begins that the cut goes through; `None` where it stands between two turns.
+    /// The position at which the turn begins that the cut goes through; `None` for a cut between two turns.
     pub split_turn: Option<usize>,
 }
 
-/// The cut that keeps about `keep` tokens at the end, as `tokens` counts them, or `None` where nothing would be cut off.
+/// The cut that keeps about `keep` tokens at the end, as `tokens` counts them, or `None` if nothing would be cut off.
 ///
-/// `from` items at the front cannot be cut off: they are what an earlier cut left in place of what it took. The newest item
+/// `from` items at the front cannot be cut off by themselves: they stand for the part that an earlier cut took. The newest item
 /// always stays. The kept part may be larger than `keep` by the item that crosses the border, and by the results that belong
 /// to an answer.
 pub(crate) fn cut(history: &History, from: usize, keep: u64, tokens: impl Fn(&Item) -> u64) -> Option<Cut> {
@@ -149,8 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// Promise 2, BDD-COMPACT-015, 017: whatever the conversation and the limit, no result is parted from its call, the newest item stays, and
-        /// what must not be cut off is not.
+        /// Promise 2, BDD-COMPACT-015, 017: whatever the conversation and the limit, no result is parted from its call, the newest
+        /// item stays, and what must not be cut off is not.
         #[test]
         fn no_cut_parts_a_result_from_its_call(shape in "[uac]{0,24}", from in 0..4_usize, keep in 0..40_u64) {
             let history = history(&shape);

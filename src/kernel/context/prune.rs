@@ -1,25 +1,26 @@
 //! Which old tool outputs a request can do without (C-18): the cheap way to make room, before anything is summed up.
 //!
-//! Walking back from the newest item: outputs within the newest turns stay, then a fixed sum of tokens stays, and all before
-//! is a candidate. Nothing is pruned for little: where the candidates are too few the history stays as it is, and so does the
-//! provider's cache of it.
+//! Walking back from the newest item: outputs within the newest turns stay, then outputs up to a fixed sum of tokens stay, and all
+//! outputs before them are candidates. Nothing is pruned for little: if the candidates are too few, the history stays as it is, and
+//! so does the provider's cache of it. Only contents go, never a result itself: a call and its result stay a pair. A pure function
+//! of the history.
 
 use crate::{
     kernel::context::tokens,
     model::{History, Item},
 };
 
-/// What stands in place of an output that was left out.
+/// The placeholder for an output that was left out. It also marks how far an earlier pruning looked, so it must not change.
 pub(crate) const PRUNED_TEXT: &str = "[Output pruned to save context]";
 
-/// How much is left.
+/// Which outputs stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PruneRule<'a> {
-    /// Turns at the end, counted by messages of the host, whose outputs stay; 2 by default.
+    /// The number of newest turns, counted by user messages, whose outputs stay; 2 by default.
     pub turns: usize,
-    /// Tokens of output before those that stay; 40,000 by default.
+    /// The tokens of output before those turns that stay too; 40,000 by default.
     pub protect: u64,
-    /// Tokens that must be gained, else nothing is pruned; 20,000 by default.
+    /// The tokens that pruning must gain more than; otherwise nothing is pruned. 20,000 by default.
     pub minimum: u64,
     /// Tools whose outputs always stay.
     pub tools: &'a [&'a str],
@@ -31,7 +32,7 @@ impl Default for PruneRule<'_> {
     }
 }
 
-/// The positions of the results whose content can go, oldest first; empty where it is not worth it.
+/// The positions of the results whose content can go, oldest first; empty if it is not worth it. The first `from` items stay.
 #[must_use]
 pub(crate) fn prune(history: &History, from: usize, rule: PruneRule<'_>) -> Vec<usize> {
     let items: Vec<_> = history.iter().collect();
@@ -42,7 +43,7 @@ pub(crate) fn prune(history: &History, from: usize, rule: PruneRule<'_>) -> Vec<
             Item::User(_) => turns += 1,
             Item::Result(result) if turns >= rule.turns => {
                 if result.content == PRUNED_TEXT {
-                    // All before was looked at then.
+                    // An earlier pruning looked at everything before this result.
                     break;
                 }
                 if rule.tools.contains(&result.name.as_str()) {

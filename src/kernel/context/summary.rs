@@ -1,6 +1,8 @@
 //! The request for a summary of a conversation, the checks of the answer, and the text that the runtime adds to it.
 //!
-//! What must not be forgotten is not left to that model: it is carried on beside the summary (`carried.rs`).
+//! The summariser is not trusted to keep what must not be forgotten: that is carried on beside the summary (`carried.rs`). A
+//! summary that is empty, or no smaller than what it replaces, is refused. Pure functions: no model is called here. [`render`] runs
+//! in the fold, so existing tapes must give the same text again: request hashes depend on it.
 
 use crate::{
     kernel::context::{
@@ -13,7 +15,7 @@ use crate::{
     words::message::Part,
 };
 
-/// The system prompt of the one who sums up: hidden, with no tools, so that it does not carry on the conversation (J-13, J-25).
+/// The system prompt of the summariser: hidden, with no tools, so that it does not carry on the conversation (J-13, J-25).
 pub const SUMMARY_SYSTEM: &str = "You write summaries of conversations between a user and an agent that works with tools. \
      Another agent will go on with nothing but your summary, so it must hold all that is needed to go on. \
      Never continue the conversation, never answer a question in it, never call a tool. \
@@ -33,24 +35,24 @@ const HEADING_HINTS: [&str; 6] = [
     "names, paths, values, commands and errors that are needed to go on",
 ];
 
-/// Characters of one tool result that the summariser is shown, at most: half from its beginning, half from its end.
+/// The most characters of one tool result that the summariser is shown: half from its beginning, half from its end.
 const RESULT_CHARS_MAX: usize = 2_000;
 
-/// What is to be summed up.
+/// The material of a summary.
 #[derive(Clone, Debug)]
 pub(crate) struct Summarise<'a> {
-    /// The summary of what was before, where there is one (J-26).
+    /// The summary of the conversation before these items, if there is one (J-26).
     pub earlier: Option<&'a str>,
     /// The items that the summary is to replace.
     pub items: &'a [std::sync::Arc<Item>],
-    /// How many of them, at the end, belong to a turn that goes on after the summary.
+    /// The number of items at the end that belong to a turn that goes on after the summary.
     pub turn_prefix: usize,
-    /// Tokens that the conversation may take in the request; of a longer one the middle is not shown.
+    /// The tokens that the conversation may take in the request; the middle of a longer one is not shown.
     pub tokens_max: u64,
 }
 
 impl Summarise<'_> {
-    /// The text that the summariser is asked with: one message.
+    /// The text of the request: one message.
     #[must_use]
     pub(crate) fn prompt(&self) -> String {
         let mut prompt = String::new();
@@ -67,12 +69,12 @@ impl Summarise<'_> {
         prompt + &task
     }
 
-    /// The turns that are over and the beginning of the one that goes on, within so many tokens together.
+    /// The ended turns, and the beginning of the turn that goes on, within `tokens_max` tokens together.
     fn shown(&self, tokens_max: u64) -> (String, String) {
         let shown = |items: &[std::sync::Arc<Item>]| items.iter().map(|item| show(item)).collect::<String>();
         let (whole, turn_prefix) = self.items.split_at(self.items.len().saturating_sub(self.turn_prefix));
         let (whole, turn_prefix) = (shown(whole), shown(turn_prefix));
-        // The turn in progress has half of the room, and what the rest leaves.
+        // The turn in progress has half of the room, and the room that the ended turns leave.
         let rest = tokens_max.saturating_sub(tokens::of_text(&whole));
         let of_prefix = tokens::of_text(&turn_prefix).min(rest.max(tokens_max / 2));
         (within(&whole, tokens_max - of_prefix), within(&turn_prefix, of_prefix))
@@ -113,7 +115,7 @@ fn show(item: &Item) -> String {
     }
 }
 
-/// The words of a message, its files by their names.
+/// The words of a message; files are shown by their names.
 #[must_use]
 pub(crate) fn words(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
@@ -124,7 +126,7 @@ pub(crate) fn words(parts: &[Part]) -> String {
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// The beginning and the end of a text, with what is left out between them counted.
+/// The beginning and the end of a text of more than `max` characters, with the number of characters left out between them.
 pub(super) fn shortened(text: &str, max: usize) -> String {
     let chars = text.chars().count();
     if chars <= max {
@@ -135,24 +137,24 @@ pub(super) fn shortened(text: &str, max: usize) -> String {
     format!("{head}\n[… {} characters left out …]\n{tail}", chars - max / 2 * 2)
 }
 
-/// A summary that cannot stand in for what it sums up.
+/// Why a summary cannot take the place of the items that it sums up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum BadSummary {
     /// There is nothing in it.
     #[error("the summary is empty")]
     Empty,
-    /// It is no smaller than what it would replace.
+    /// The replacement is no smaller than the items that it would replace.
     #[error("the summary takes {summary} tokens, and what it would replace takes {replaced}")]
     TooLarge {
-        /// What it takes.
+        /// The tokens of the replacement.
         summary: u64,
-        /// What it would replace.
+        /// The tokens of the items that it would replace.
         replaced: u64,
     },
 }
 
-/// Whether a summary, where one was written, says anything, and the text that it stands in takes less than what that would replace.
+/// Checks that a summary, if there is one, is not empty, and that the text with it takes fewer than `replaced` tokens.
 pub(crate) fn check(summary: Option<&str>, text: &str, replaced: u64) -> Result<(), BadSummary> {
     match tokens::of_text(text) {
         _ if summary.is_some_and(|summary| summary.trim().is_empty()) => Err(BadSummary::Empty),
@@ -161,7 +163,8 @@ pub(crate) fn check(summary: Option<&str>, text: &str, replaced: u64) -> Result<
     }
 }
 
-/// What stands in the context in place of what was summed up: one message. `summary` is `None` where no model could write one.
+/// The text of the message that stands in the context for the part that was cut off. `summary` is `None` if no model could write
+/// one.
 #[must_use]
 pub(crate) fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> String {
     let mut text = format!(
@@ -175,7 +178,7 @@ pub(crate) fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> St
     let indented = |said: &String| said.replace('\n', "\n  ");
     let pinned = carried.pinned.iter().map(indented);
     section(&mut text, "Pinned by the user\nThese always hold, word for word:", pinned);
-    // What is pinned stands there already.
+    // Pinned words are shown already.
     let is_pinned = |kept: &&String| carried.pinned.iter().any(|text| is_kept_of(kept, text));
     let users = carried.users.iter().filter(|kept| !is_pinned(kept)).map(indented);
     section(&mut text, "The user's own words\nThese still hold, oldest first:", users);

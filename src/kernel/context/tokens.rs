@@ -1,8 +1,11 @@
-//! How many tokens a text takes. A provider's figure for a request is the truth; only what came after it is estimated.
+//! How many tokens a text takes. A provider's figure for a request is the truth; only the items after it are estimated.
 //!
 //! The estimate counts characters by kind: four of ASCII, two of other alphabets, or two thirds of a CJK one make a token.
 //! Those are middle values: real tokenisers differ by language and model, so each session learns its own factor from the
 //! figures that its provider sends back.
+//!
+//! Decisions depend on the estimates, so a change of a constant changes what a replay of an existing tape computes. [`Meter`] is a
+//! stored format. No tokeniser and no network is used.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,14 +15,14 @@ use crate::{
     words::usage::Usage,
 };
 
-/// What an image takes, whatever its size (C-17).
+/// The tokens of an image, whatever its size (C-17).
 pub(crate) const IMAGE_TOKENS: u64 = 1_200;
 
-/// What a message takes beside its words: role, separators, names.
+/// The tokens of a message beside its words: role, separators, names.
 const ITEM_TOKENS: u64 = 4;
 
-/// Parts of a thousand that the learned factor can be, at least and at most: a provider that counts in another way than tokens
-/// must not make a session compact at every step, or never.
+/// The smallest and the largest learned factor, in thousandths: a provider that does not count in tokens must not make a session
+/// compact at every step, or never.
 const FACTOR_BOUNDS: (u64, u64) = (500, 3_000);
 
 /// The estimate for a text, rounded up; 0 for an empty one.
@@ -63,7 +66,7 @@ pub(crate) fn of_item(item: &Item) -> u64 {
         }
 }
 
-/// The estimate for what came of a call.
+/// The estimate for the result of a call.
 #[must_use]
 pub(crate) fn of_output(result: &ToolResultItem) -> u64 {
     of_text(&result.content) + result.attachments.iter().map(of_file).sum::<u64>()
@@ -101,18 +104,18 @@ fn of_file(file: &FilePart) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Meter {
-    /// What the provider counted for the last request and its answer together; 0 where there is no figure.
+    /// The tokens that the provider counted for the last request and its answer together; 0 where there is no figure.
     pub counted: u64,
-    /// Our estimate of the same.
+    /// Our estimate of the same request and answer, in tokens.
     pub estimated: u64,
-    /// Learned: the provider's tokens for a thousand of our estimate; 0 before the first figure.
+    /// The learned factor: the provider's tokens for a thousand of our estimate; 0 before the first figure.
     pub factor: u64,
 }
 
 impl Meter {
-    /// Takes what the provider said of a request and its answer, which we estimated so.
+    /// Learns from the provider's figure for a request and its answer, for which our estimate was `estimated`.
     ///
-    /// A provider that says nothing (all zero) teaches nothing, and the old figure is dropped: it speaks of less.
+    /// A provider that gives no figure (all zero) teaches nothing, and the old figure is dropped: it was for a smaller context.
     pub fn learn(&mut self, estimated: u64, usage: &Usage) {
         self.forget();
         let counted = usage.total();
@@ -123,12 +126,12 @@ impl Meter {
         }
     }
 
-    /// The figure is of no use any more: what it spoke of was replaced. The factor stays.
+    /// Drops the figure, because the history that it counted was replaced. The factor stays.
     pub fn forget(&mut self) {
         (self.counted, self.estimated) = (0, 0);
     }
 
-    /// An estimate, corrected by what was learned.
+    /// An estimate, corrected by the learned factor.
     #[must_use]
     pub fn corrected(&self, estimate: u64) -> u64 {
         match self.factor {
@@ -137,7 +140,7 @@ impl Meter {
         }
     }
 
-    /// Tokens that a request takes at most, as far as can be told: what is only estimated counts a quarter more.
+    /// The most tokens that a request takes, as far as can be told: estimated tokens count a quarter more.
     #[must_use]
     pub fn at_most(&self, estimated: u64) -> u64 {
         let with_margin = |tokens: u64| tokens.saturating_add(tokens.div_ceil(4));
@@ -147,8 +150,8 @@ impl Meter {
         }
     }
 
-    /// Tokens that a request takes which we estimate so: the provider's figure and an estimate of what came since; all of it
-    /// estimated where there is no figure.
+    /// The tokens of a request for which our whole estimate is `estimated`: the provider's figure and an estimate of what came
+    /// since, or only the estimate where there is no figure.
     #[must_use]
     pub fn used(&self, estimated: u64) -> u64 {
         match self.counted {
@@ -167,8 +170,8 @@ mod tests {
         Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })
     }
 
-    /// C-17, J-16: the middle values, by kind of character; the rule of two tokens for a Chinese character and 1.3 for a word is one
-    /// end of its band.
+    /// C-17, J-16: the middle values, by kind of character; the rule of two tokens for a Chinese character and 1.3 for a word is
+    /// one end of its band.
     #[test]
     fn characters_count_by_their_kind() {
         for (text, tokens) in

@@ -1,23 +1,28 @@
 //! When a context is too full (C-11): a request is made smaller before a provider refuses it, and no earlier than it must be.
+//!
+//! Arithmetic on numbers of tokens. [`Window`] and [`Fullness`] are stored formats. Decisions depend on the constants, so a change
+//! of one changes what a replay of an existing tape computes. [`learned`] must always give less than the request, so that the next
+//! is smaller.
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens that are kept free for the answer, at least.
+/// The fewest tokens that are kept free for the answer, except in a small window.
 pub(crate) const RESERVE_MIN: u64 = 16_384;
 
-/// Tokens at the end of a conversation that a compaction leaves as they are, at most (C-31).
+/// The most tokens at the end of a conversation that a compaction leaves as they are (C-31).
 pub(crate) const KEEP_RECENT: u64 = 20_000;
 
-/// Tokens of a summary, at most (J-12).
+/// The most tokens of a summary (J-12).
 pub(crate) const SUMMARY_MAX: u64 = 4_000;
 
-/// Tokens of the host's own words that are carried on beside a summary, at most; of the other kinds half as much each.
+/// The most tokens of the host's own words that are carried on beside a summary. Branches have the same bound; files and calls half
+/// of it each.
 pub(crate) const CARRY_MAX: u64 = 2_000;
 
-/// Tokens that an answer may have at least, however full the window; less in a tiny window.
+/// The fewest tokens that an answer may have, however full the window is; fewer in a tiny window.
 const ANSWER_MIN: u64 = 1_024;
 
-/// No window is smaller, and no smaller number in a refusal is one.
+/// The smallest window, in tokens: a smaller number in a refusal does not count as one.
 const WINDOW_MIN: u64 = 256;
 
 /// The window of a model, as compaction sees it.
@@ -27,7 +32,7 @@ pub struct Window {
     pub context: u64,
     /// Tokens that are kept free.
     pub reserve: u64,
-    /// Tokens of an answer, at most; 0 where that is not known.
+    /// The most tokens of an answer; 0 where that is not known.
     pub output: u64,
 }
 
@@ -36,31 +41,31 @@ pub struct Window {
 pub struct Fullness {
     /// Tokens that the request takes: the provider's last figure and an estimate of what came since.
     pub used: u64,
-    /// Tokens that it may take.
+    /// Tokens that the request may take.
     pub usable: u64,
 }
 
 impl Fullness {
-    /// Whether more than 80 % of what may be used is used (J-02).
+    /// Whether more than 80 % of the usable tokens are used (J-02).
     #[must_use]
     pub fn warns(&self) -> bool {
         self.used.saturating_mul(10) > self.usable.saturating_mul(8)
     }
 
-    /// In parts of a hundred of what may be used.
+    /// The used tokens in percent of the usable ones.
     #[must_use]
     pub fn percent(&self) -> u64 {
         self.used.saturating_mul(100) / self.usable.max(1)
     }
 }
 
-/// Tokens of a summary, at most, where a request may take so many.
+/// The most tokens of a summary, if a request may take `usable` tokens.
 #[must_use]
 pub(crate) fn summary_max(usable: u64) -> u64 {
     SUMMARY_MAX.min(usable / 4).max(64)
 }
 
-/// Tokens of the host's words that are carried on, at most, where a request may take so many.
+/// The most tokens of the host's words that are carried on, if a request may take `usable` tokens.
 #[must_use]
 pub(crate) fn carry_max(usable: u64) -> u64 {
     CARRY_MAX.min(usable / 8)
@@ -71,11 +76,11 @@ pub(crate) fn carry_max(usable: u64) -> u64 {
 pub enum Level {
     /// There is room.
     Fine,
-    /// 80 % of what may be used is used.
+    /// More than 80 % of the usable tokens are used.
     Warn,
-    /// What may be used is used: it is time to compact.
+    /// All usable tokens are used: it is time to compact.
     Compact,
-    /// Half of what was kept free is used too: no request is made before there is room.
+    /// Half of the reserve is used too: no request is made before there is room.
     Full,
 }
 
@@ -100,7 +105,7 @@ impl Window {
         self.context.saturating_sub(self.reserve)
     }
 
-    /// How full it is with so many tokens.
+    /// How full the window is with `used` tokens.
     #[must_use]
     pub fn level(&self, used: u64) -> Level {
         if used >= self.usable().saturating_add(self.reserve / 2) {
@@ -114,8 +119,8 @@ impl Window {
         }
     }
 
-    /// Tokens that the answer to a request of so many may have, where that is less than `wanted`: strict providers refuse a
-    /// request whose prompt and largest answer do not fit the window together. A fiftieth is left for what was estimated wrong.
+    /// The tokens that the answer to a request of `used` tokens may have, if that is less than `wanted`. Strict providers refuse a
+    /// request whose prompt and largest answer do not fit the window together. A fiftieth is left for errors of the estimate.
     #[must_use]
     pub fn answer_max(&self, used: u64, wanted: u64) -> Option<u64> {
         let room = self.context.saturating_sub(used).saturating_sub(used / 50);
@@ -129,10 +134,10 @@ impl Window {
     }
 }
 
-/// What a window is taken for after a request of `used` tokens, as we count them, was refused as too large.
+/// The size that a window counts as after a request of `used` tokens, by our count, was refused as too large.
 ///
-/// Where the refusal says how many tokens the model takes and how many these were, their ratio tells; else it is that limit, or half of
-/// the request. Always less than the request, so that the next one is smaller.
+/// Where the refusal says how many tokens the model takes and how many these were, their ratio tells; else it is that limit, or
+/// half of the request. Always less than the request, so that the next one is smaller.
 #[must_use]
 pub(crate) fn learned(used: u64, refusal: &str) -> u64 {
     let numbers = numbers(refusal);

@@ -1,4 +1,9 @@
 //! What becomes of a mailbox when an incarnation of its session begins, and when its actor does not come back.
+//!
+//! The tape decides about the append that was in flight: if it has the last entry, the replies hold; otherwise the inputs are there
+//! again. A change must keep that each input of a predecessor is either on the tape, or waits again, or is given up after two
+//! deaths, and that each sender is answered once. Like the whole mailbox, this code takes no lock, reads no clock and waits for
+//! nothing.
 
 use super::{CommandEnd, DEATHS_MAX, Hand, Left, Mailbox, Waiting, failure};
 use crate::{
@@ -7,8 +12,9 @@ use crate::{
 };
 
 impl Mailbox {
-    /// An incarnation begins, over a tape that ends there, and is told to recover so. What its predecessor had in hand is there again;
-    /// what the tape has is answered as it was decided. Gives the answers.
+    /// Begins an incarnation. `last` is the last entry of the tape, and `recover` the first input. If the tape has the append that
+    /// the predecessor had in flight, its senders are answered as decided; otherwise the inputs in hand wait again. Gives the
+    /// answers.
     pub(crate) fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
         self.incarnation = incarnation;
         (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
@@ -37,15 +43,15 @@ impl Mailbox {
         ends
     }
 
-    /// Takes out the commands that nobody has in hand: whom to answer. Reports stay for the next incarnation; so do stops, where it
-    /// is to have them too.
+    /// Takes out the waiting commands, and gives the senders of all of them to answer. Reports stay for the next incarnation; stops
+    /// stay too, unless `stops_too` is set.
     pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
         let told = self.waiting.values().filter_map(|waiting| waiting.input.reply()).collect();
         self.waiting.retain(|_, Waiting { input, .. }| input.reported().is_some() || (!stops_too && input.is_stop()));
         told
     }
 
-    /// The commands that are in hand, and what was decided about them.
+    /// The commands in hand that wait for an answer, each with the reply that was decided.
     #[must_use]
     pub(crate) fn in_hand(&self) -> Vec<Left> {
         let Some(hand) = &self.hand else { return Vec::new() };
@@ -60,12 +66,12 @@ impl Mailbox {
         left.collect()
     }
 
-    /// Its actor does not come back, and takes what it had in hand with it.
+    /// Drops the inputs in hand, because the actor does not come back.
     pub(crate) fn drop_hand(&mut self) {
         self.hand = None;
     }
 
-    /// Its sender has waited long enough. Takes the command out where nobody has it in hand, and says whether that is so. A stop stays.
+    /// Takes out a command whose sender no longer waits. Gives false if the command is in hand or is a stop: then it stays.
     pub(crate) fn withdraw(&mut self, reply: ReplyTo) -> bool {
         !self.take_out(|waiting| waiting.input.reply() == Some(reply) && !waiting.input.is_stop()).is_empty()
     }

@@ -1,4 +1,9 @@
-//! Inputs that a tape does not take as they are, made smaller.
+//! Making an input smaller that a tape refuses as too large.
+//!
+//! Only reports and the reasons of stops are made smaller; a host's message never is, because its words must not be lost in
+//! silence. A report must always end in a form that fits, since it never leaves the mailbox but by its record: first without its
+//! large parts, then as a failure of its ticket in a few words. Each round must give a smaller input or `None`, so that the rounds
+//! end.
 
 use crate::{
     kernel::{Abort, Command, Down, DownReason, End, Input, NoSummary, Report},
@@ -8,10 +13,10 @@ use crate::{
     words::message::{ErrorReason, Finish},
 };
 
-/// How much of words that somebody else chose the length of is kept where the whole does not fit.
+/// The most bytes that are kept of a text whose length somebody else chose, if the whole text does not fit.
 const WORDS_BYTES_MAX: usize = 64 * 1024;
 
-/// The same input, smaller; `None` where it cannot be made so.
+/// The same input, smaller; `None` if it cannot be made smaller, or was refused for another reason than its size.
 pub(super) fn smaller(input: &Input, error: &TapeError) -> Option<Input> {
     let TapeError::TooLarge { bytes, max } = error else { return None };
     let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
@@ -29,8 +34,8 @@ pub(super) fn smaller(input: &Input, error: &TapeError) -> Option<Input> {
 
 fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option<Report> {
     Some(match report {
-        // It ends the turn as an answer that was cut short does. It is not asked for again: the same question gets as large an
-        // answer, and this one was paid for.
+        // The short answer ends the turn as an answer that was cut short does. The request is not made again: it would get as large
+        // an answer, and this one was paid for.
         Report::Answered { answer, .. } if !is_short(answer) => {
             let text = format!("{}\n[{}]", kept(answer.text()), too_large("the whole answer"));
             let parts = vec![AnswerPart::Text { text, extra: None }];
@@ -62,14 +67,14 @@ fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option
             down.text = format!("{}\n[{}]", kept(down.text.to_string()), too_large("the whole text")).into();
             Report::TaskDown { down }
         }
-        // Nothing is left to take away: its ticket has failed, in a few words.
+        // Nothing is left to take away: the report becomes a failure of its ticket, in a few words.
         report => {
             Some(failure(report, "what came of it is too large to be recorded")).filter(|failed| failed != report)?
         }
     })
 }
 
-/// Whether nothing is left to take away.
+/// Whether nothing is left to take away from a result.
 fn is_bare(result: &ToolResult) -> bool {
     result.content.len() <= WORDS_BYTES_MAX + 1024
         && result.details.is_null()
@@ -78,19 +83,19 @@ fn is_bare(result: &ToolResult) -> bool {
         && result.changes.as_ref().is_none_or(|changes| changes.files.is_empty())
 }
 
-/// Whether an answer has no more than what is kept of one, and no calls.
+/// Whether an answer has only text, and no more of it than would be kept.
 fn is_short(answer: &Answer) -> bool {
     let is_text = |part: &AnswerPart| matches!(part, AnswerPart::Text { extra: None, .. });
     answer.parts.iter().all(is_text) && answer.text().len() <= WORDS_BYTES_MAX + 1024
 }
 
-/// What is kept of words that somebody else chose the length of: the first 64 KiB.
+/// The part that is kept of a text whose length somebody else chose: the first 64 KiB.
 pub(crate) fn kept(mut words: String) -> String {
     words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
     words
 }
 
-/// What a report becomes that nobody can record: its ticket has failed, and nothing more is said.
+/// The failure that takes the place of a report that cannot be recorded: its ticket has failed, for the reason `why`.
 pub(super) fn failure(report: &Report, why: &str) -> Report {
     match report {
         Report::Answered { .. } | Report::Failed { .. } | Report::CutOff { .. } => {

@@ -1,16 +1,18 @@
 //! The file part: a file or an image that goes with a message or a result.
+//!
+//! The part is a value: nothing here reads a file or fetches a URL, and the bytes are not checked. Its JSON form is a promise.
 
 use serde::{Deserialize, Serialize};
 
 /// A file or an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilePart {
-    /// `data:MIME;base64,…` for bytes in the message, else where the file is.
+    /// `data:MIME;base64,…` for bytes in the message itself, else the place of the file.
     pub url: String,
-    /// What it is called.
+    /// The name of the file, for people and models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
-    /// What it is, such as `image/png`.
+    /// The media type, such as `image/png`.
     pub mime: String,
 }
 
@@ -24,7 +26,7 @@ impl FilePart {
         FilePart { url: format!("data:{mime};base64,{data}"), filename, mime }
     }
 
-    /// The base64 text of the bytes, where they are in the message.
+    /// The base64 text of the bytes, if they are in the message itself.
     #[must_use]
     pub fn base64(&self) -> Option<&str> {
         let rest = self.url.strip_prefix("data:")?;

@@ -1,4 +1,7 @@
-//! How an answer ended.
+//! How an answer of the model ended, and what that means for its turn.
+//!
+//! The table below is decided in `kernel/advance.rs` (`after_answer`) and `kernel/batch.rs`: change them together. The names are a
+//! stored format. An unknown end must never pass for a good one.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +20,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Finish {
-    /// The model had said all it wanted to.
+    /// The model finished its answer.
     Stop,
     /// The model wants tools to run.
     ToolCalls,
@@ -25,6 +28,6 @@ pub enum Finish {
     Length,
     /// The provider withheld the answer.
     ContentFilter,
-    /// The provider said something that we do not know, or nothing.
+    /// The provider gave a reason that we do not know, or none.
     Unknown,
 }

@@ -1,4 +1,7 @@
-//! The name of a model.
+//! The name of a model: its provider, and its name there.
+//!
+//! A name says nothing about whether the model exists or can be reached. The text form `provider/model` is read from settings and
+//! command lines and written in events; the JSON form has two fields. Both are promises.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +14,9 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ModelRef {
-    /// Whose API it is reached through.
+    /// The provider whose API reaches the model.
     pub provider: String,
-    /// Its name there; may itself contain slashes.
+    /// The model's name at the provider; may itself contain slashes.
     pub model: String,
 }
 

@@ -1,4 +1,8 @@
-//! The parts of a message: twelve kinds. What they hold is written as it stands here, so each field is a promise.
+//! The parts of a message: twelve kinds.
+//!
+//! Their JSON form stands on tapes, in events and in other programs, so each field is a promise: do not rename or retype one, and
+//! give each new field a serde default. What only a provider understands ([`Extra`]) is kept as it came, and must not go to another
+//! provider.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,7 +45,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The size of what is said in it, in bytes, about.
+    /// The size of the content in bytes, about.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Part::Text(text) => text.text.len(),
@@ -65,16 +69,16 @@ impl Part {
     }
 }
 
-/// What only the provider that made a part understands (a signature, encrypted reasoning).
+/// Data that only the provider that made a part understands (a signature, encrypted reasoning).
 ///
-/// It goes back only to the same provider and the same API; to any other it is left out.
+/// It goes back only to the same provider and the same API; for any other it is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extra {
-    /// The provider that made it.
+    /// The provider that made the data.
     pub provider: String,
-    /// The wire format it belongs to: `openai-chat`, `anthropic-messages`.
+    /// The wire format that the data belongs to: `openai-chat`, `anthropic-messages`.
     pub api: String,
-    /// What it said, as it came.
+    /// The data, as it came.
     pub value: Value,
 }
 
@@ -83,7 +87,7 @@ pub struct Extra {
 pub struct TextPart {
     /// The text.
     pub text: String,
-    /// What the provider wants back with it.
+    /// The data that the provider wants back with the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Extra>,
 }
@@ -93,7 +97,7 @@ pub struct TextPart {
 pub struct ReasoningPart {
     /// The thought; empty where the provider shows none of it.
     pub text: String,
-    /// When it was thought.
+    /// When the model began and ended the thought.
     pub time: Span,
     /// The signature or encrypted form that the provider wants back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,16 +107,16 @@ pub struct ReasoningPart {
 /// The state of the workspace before a change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotPart {
-    /// The content hash it is kept under.
+    /// The hash that the content is kept under.
     pub snapshot: String,
 }
 
 /// Files that were changed (C-p13).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PatchPart {
-    /// The snapshot before the change.
+    /// The hash of the snapshot before the change; `absent` for a file that was not there, `unknown` if its content is not kept.
     pub hash: String,
-    /// Which files, relative to the workspace.
+    /// The changed files, relative to the workspace.
     pub files: Vec<String>,
     /// The change as a unified diff, where one was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,18 +165,18 @@ pub struct AgentPart {
 /// Work for a subagent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubtaskPart {
-    /// What it is told.
+    /// The prompt of the subagent.
     pub prompt: String,
-    /// What it is about, in a few words.
+    /// The subject of the work, in a few words.
     pub description: String,
-    /// Which agent does it.
+    /// The agent that does the work.
     pub agent: String,
 }
 
 /// The history before this point is replaced by a summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactionPart {
-    /// Whether it came by itself, and not by request.
+    /// Whether the runtime began the compaction by itself, and not at a host's request.
     pub auto: bool,
 }
 

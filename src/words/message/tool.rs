@@ -1,4 +1,7 @@
 //! The tool part: one call and its whole life, pending → running → completed or error.
+//!
+//! The arguments stay the text that the model wrote, in every state. The JSON form is a promise, its field names included. The part
+//! is shown and never decided by: the core goes by its own tickets.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,14 +12,14 @@ use crate::words::ids::CallId;
 /// One tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolPart {
-    /// The id that the model gave to it.
+    /// The id that the model gave to the call.
     #[serde(rename = "callID")]
     pub call: CallId,
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
-    /// What became of it.
+    /// How far the call is, with its arguments and its result.
     pub state: ToolState,
-    /// What the provider wants back with the call.
+    /// The data that the provider wants back with the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Extra>,
 }
@@ -35,42 +38,42 @@ pub enum ToolState {
     Running {
         /// The arguments as the model wrote them.
         input: String,
-        /// What it does, in a few words for people.
+        /// What the call does, in a few words for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// Anything that changes while it runs (D-08).
+        /// Progress of the call, in a form that the tool chooses (D-08).
         #[serde(default, skip_serializing_if = "Value::is_null")]
         metadata: Value,
-        /// Since when.
+        /// When the call began.
         time: Span,
     },
     /// Carried out.
     Completed {
         /// The arguments as the model wrote them.
         input: String,
-        /// What the model is told.
+        /// The result as the model is told it.
         output: String,
-        /// What it did, in a few words for people.
+        /// What the call did, in a few words for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// What hosts and operators are told beside the output.
+        /// Details for hosts and operators beside the output.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         metadata: Value,
-        /// From when to when.
+        /// When the call began and ended.
         time: Span,
         /// Files that belong to the output, such as an image that was read (C-p12).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<FilePart>,
     },
-    /// Not carried out, or not well.
+    /// Not carried out, or carried out without a good result.
     Error {
         /// The arguments as the model wrote them.
         input: String,
-        /// What the model is told.
+        /// The result as the model is told it.
         error: String,
-        /// Why.
+        /// Why there is no good result.
         reason: ErrorReason,
-        /// From when to when.
+        /// When the call began and ended.
         time: Span,
     },
 }
@@ -80,7 +83,7 @@ pub enum ToolState {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ErrorReason {
-    /// The tool ran and said so, or it crashed.
+    /// The tool ran and reported a failure, or it crashed, or the call could not be carried out.
     Failed,
     /// A gate hook refused it.
     Blocked,
@@ -92,6 +95,6 @@ pub enum ErrorReason {
     Aborted,
     /// It ran longer than it may.
     Timeout,
-    /// The runtime died while it ran. Nobody knows how far it got.
+    /// The runtime stopped while the call ran, and its outcome is unknown.
     Unknown,
 }

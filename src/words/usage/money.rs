@@ -1,7 +1,8 @@
-//! Money as integers: sums lose nothing, and what is not known is said and never taken for nothing.
+//! Money as integers: sums lose nothing, and an unknown price is said and never taken for zero.
 //!
 //! Sums are kept in picodollars ([`PicoUsd`]), because one token often costs less than a millionth of a dollar; people and
-//! other programs are shown millionths ([`MicroUsd`]), rounded up. Nothing here is a float.
+//! other programs are shown millionths ([`MicroUsd`]), rounded up. Sums saturate. A change must use no float and must not round
+//! down: a cost is never shown as less than it is. The types are stored formats.
 
 use std::{fmt, ops::AddAssign, str::FromStr};
 
@@ -15,7 +16,7 @@ const PER_MICRO: u64 = 1_000_000;
 /// Picodollars in a dollar.
 const PER_USD: u64 = 1_000_000_000_000;
 
-/// Decimals of a dollar that a picodollar is.
+/// The number of decimals of a picodollar in dollars.
 const DECIMALS: usize = 12;
 
 /// Millionths of a US dollar. An unknown price is `None` wherever this stands, never zero.
@@ -23,14 +24,14 @@ const DECIMALS: usize = 12;
 #[serde(transparent)]
 pub struct MicroUsd(pub u64);
 
-/// Picodollars: millionths of a millionth of a US dollar, which is what a token costs at a millionth of a dollar for a million
-/// of them. Sums stop at 18 million dollars.
+/// Picodollars: millionths of a millionth of a US dollar. One is the price of a token at a millionth of a dollar for a million
+/// tokens. Sums stop at 18 million dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PicoUsd(pub u64);
 
 impl PicoUsd {
-    /// In millionths, rounded up: what costs something is never shown as nothing.
+    /// The amount in millionths, rounded up: a cost is never shown as nothing.
     #[must_use]
     pub fn to_micro(self) -> MicroUsd {
         MicroUsd(self.0.div_ceil(PER_MICRO))
@@ -50,7 +51,7 @@ impl fmt::Display for MicroUsd {
         match self.0 {
             0 => f.write_str("$0"),
             1..10_000 => write!(f, "${dollars}.{rest:06}"),
-            // Up here too, so that parts never look like more than their sum.
+            // Rounded up here too, so that parts never look like more than their sum.
             _ => {
                 let tenths_of_milli = self.0.div_ceil(100);
                 write!(f, "${}.{:04}", tenths_of_milli / 10_000, tenths_of_milli % 10_000)
@@ -83,36 +84,36 @@ impl FromStr for PicoUsd {
     }
 }
 
-/// What something cost: what is known of it, and how much is not.
+/// A cost: the known part, and the number of requests whose price is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cost {
-    /// The sum of what is known.
+    /// The sum of the known costs.
     pub known: PicoUsd,
-    /// Requests without a price, which are not in that sum.
+    /// The number of requests without a price, which are not in that sum.
     #[serde(skip_serializing_if = "is_default")]
     pub unpriced: u64,
 }
 
 impl Cost {
-    /// The cost of one request; `None` where it has no price.
+    /// The cost of one request; pass `None` if it has no price.
     #[must_use]
     pub fn of(known: Option<PicoUsd>) -> Cost {
         Cost { known: known.unwrap_or_default(), unpriced: u64::from(known.is_none()) }
     }
 
-    /// The whole of it, where all of it is known.
+    /// The whole cost; `None` if a part of it is not known.
     #[must_use]
     pub fn exact(&self) -> Option<PicoUsd> {
         (self.unpriced == 0).then_some(self.known)
     }
 
-    /// The two, figure by figure.
+    /// Combines two values, figure by figure.
     pub(crate) fn with(&self, other: &Cost, f: fn(u64, u64) -> u64) -> Cost {
         Cost { known: PicoUsd(f(self.known.0, other.known.0)), unpriced: f(self.unpriced, other.unpriced) }
     }
 
-    /// As other programs are shown it.
+    /// The cost in the form for other programs.
     #[must_use]
     pub fn shown(&self) -> ShownCost {
         let micro = self.known.to_micro();
@@ -141,16 +142,16 @@ impl fmt::Display for Cost {
     }
 }
 
-/// A cost in the JSON that other programs read. Whoever reads `cost` alone never takes a part for the whole.
+/// A cost in the JSON that other programs read. A program that reads `cost` alone never takes a part for the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ShownCost {
-    /// The whole of it, in millionths of a US dollar; left out where not all is known.
+    /// The whole cost, in millionths of a US dollar; left out if a part is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
-    /// What is known of it, where not all is.
+    /// The known part, in millionths of a US dollar; left out if all is known or nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_at_least: Option<MicroUsd>,
-    /// Requests without a price; left out where there is none.
+    /// The number of requests without a price; left out if there is none.
     #[serde(skip_serializing_if = "is_default")]
     pub unpriced: u64,
 }
