@@ -17,11 +17,11 @@
 //! The file is made full of zeros, so that a sync has no new blocks to note down and cannot run out of room.
 //!
 //! After a power cut, a replay restores every acknowledged append; replaying twice changes nothing. An append that was answered
-//! with an error may be there after all: its `withdrawn` record is synced with the next group only.
-//! A change must keep this order: records written and synced → session files written → acknowledged; session files synced → log
-//! begun again; `past` synced → bytes written that the log does not have (a large append, lines of another owner), else a replay
-//! would overwrite them. After a failed sync, never trust the next sync of the same bytes: make the log anew, and write a session
-//! file again from the log first. The records are a stored format. Every function may wait for the disk: not for async threads.
+//! with an error may be there after all: its `withdrawn` record is synced with the next group only. A change must keep this order:
+//! records synced → session files written → acknowledged; session files synced → log begun again; `past` synced → bytes written
+//! that the log does not have (a large append, lines of another owner), else a replay would overwrite them. After a failed sync,
+//! never trust the next sync of the same bytes: make the log anew, and write a session file again from the log first.
+//! The records are a stored format. Every function may wait for the disk: not for async threads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -72,7 +72,6 @@ const SUM_BYTES: usize = 17;
 pub(super) struct CommitLog {
     path: PathBuf,
     file: File,
-    /// The size of the file, in bytes.
     capacity: u64,
     /// The offset of the next record, in bytes; 0 where the header is not written yet. `sum`: the digits before that offset.
     at: u64,
@@ -88,7 +87,6 @@ pub(super) struct CommitLog {
 /// A session file that was written and not synced.
 #[derive(Default)]
 struct Dirty {
-    /// How long the file is with everything that was written to it, in bytes.
     length: u64,
     /// A sync of the file failed. The system may have dropped the bytes, and would report success for the next sync: write them
     /// again from the log first.
@@ -189,7 +187,7 @@ impl CommitLog {
     ///
     /// Call it only when every append of the last group is in its session file or has failed: the log may begin again here.
     pub(super) fn withdraw(&mut self, disk: &dyn Disk, layout: &Layout, session: &SessionId, anchor: &str, at: u64) {
-        // A log that is broken, or full and not to be begun again now, needs no record: `make_room` clears it before the next append.
+        // A log that is broken, or full and not to be cut now, needs no record: `make_room` clears it before the next append.
         if self.broken || (!self.has_room(0, 1) && self.cut(disk, layout).is_err()) {
             return;
         }
@@ -334,10 +332,8 @@ pub(super) struct Replayed {
 }
 
 /// Writes the records of a dead owner's log into the session files, marks these sessions as open, and deletes the log. A session
-/// that fails keeps the log; all other sessions are replayed.
-///
-/// The caller holds the lock on `owners/`. Only a session whose claim still names the dead owner is written: a session that was
-/// given back was synced then, and may be another owner's now.
+/// that fails keeps the log; all other sessions are replayed. The caller holds the lock on `owners/`. Only a session whose claim
+/// still names the dead owner is written: one that was given back was synced then, and may be another owner's now.
 pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Replayed, TapeError> {
     let path = layout.commit_log(owner);
     let mut replayed = Replayed::default();
