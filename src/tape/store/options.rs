@@ -102,7 +102,7 @@ pub struct SessionSummary {
 }
 
 impl SessionSummary {
-    /// The summary of a session that cannot be read. Its size is not 0, because an empty session may be swept and this one must not.
+    /// The summary of a session that cannot be read. Its size is not 0: an empty session may be swept, and this one must not.
     pub(crate) fn unread(id: SessionId) -> SessionSummary {
         SessionSummary { id, from: None, created: None, last: None, seq: Seq::ZERO, bytes: 1 }
     }

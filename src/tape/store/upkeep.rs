@@ -3,9 +3,9 @@
 //! Opening to write makes this store an owner and finishes what others left undone. A leftover that cannot be finished is reported,
 //! kept for the next time, and keeps nobody from the other sessions.
 //!
-//! A change must keep this order: version checked before anything else is written in it; burials locked → dead reserves removed, so
-//! that a store which died on a full disk can be opened → own lock file made → dead logs replayed. [`bury`] needs the lock on
-//! `owners/`, and must leave a dead owner's lock file until its log is gone: the file says who the owner was. All of it may block.
+//! A change must keep this order: version checked → `owners/` locked → reserves of dead owners removed, so that a store which died
+//! on a full disk can be opened → own lock file made → dead logs replayed. [`bury`] needs the lock on `owners/`, and must leave a
+//! dead owner's lock file until its log is gone: the file says who the owner was. All of it may block.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -28,8 +28,8 @@ const SPARE_BYTES_MAX: u64 = 16 * 1024;
 /// The layout version of the folder that is written, and the newest that is understood.
 const LAYOUT_VERSION: u64 = 1;
 
-/// Makes this store an owner, and finishes what others left undone. A leftover that cannot be finished is reported and kept for the
-/// next time; it concerns its own sessions alone.
+/// Makes this store an owner, and finishes what others left undone. A leftover that cannot be finished is reported and kept for
+/// the next time; it concerns its own sessions alone.
 pub(in crate::tape) fn become_owner(
     disk: &dyn Disk,
     layout: &Layout,
@@ -83,7 +83,8 @@ pub(in crate::tape) fn become_owner(
     Ok(owner)
 }
 
-/// Removes lock files that never got their name. The caller holds the lock on `owners/`, and so did whoever began these: they died.
+/// Removes lock files that never got their name. The caller holds the lock on `owners/`, and so does a live maker of such a file
+/// (unless it waited 10 s for the lock in vain): the makers of these are dead.
 fn remove_drafts(layout: &Layout) -> Result<(), TapeError> {
     let drafts = names_in(&layout.owners())?.into_iter().filter(|name| !name.contains('.'));
     drafts.map(|name| layout.owners().join(name)).try_for_each(|draft| remove_file(&draft))
@@ -100,8 +101,8 @@ fn remove_deleted(layout: &Layout) -> Vec<TapeError> {
     moved.filter_map(|(name, id)| remove_moved(layout, &id, &layout.deleted().join(name)).err()).collect()
 }
 
-/// Finishes what a dead owner left undone. The caller holds the lock of [`lock_burials`]. The owner's lock file stays as long as its
-/// log: it says who the owner was.
+/// Finishes what a dead owner left undone. The caller holds the lock of [`lock_burials`]. The owner's lock file stays as long as
+/// its log: it says who the owner was.
 pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Replayed, TapeError> {
     remove_reserves(layout, name)?;
     let replayed = commit::replay(disk, layout, name)?;
