@@ -22,7 +22,7 @@ use crate::tape::{
 };
 use crate::words::ids::SessionId;
 
-/// The size of the `spare`: room for a store that opens on a full disk after this owner's death (a lock file, a folder, some names).
+/// The size of the `spare`: room for a store that opens on a full disk after this owner's death (a lock file, a folder, names).
 const SPARE_BYTES_MAX: u64 = 16 * 1024;
 
 /// The layout version of the folder that is written, and the newest that is understood.
