@@ -10,8 +10,9 @@
 //! early, removed late, and never believed without the tape. So after a crash at any point, a fork that is there has its parent; a
 //! mark without a fork does no harm, and a deletion clears it away.
 //!
-//! The parent is not claimed and may be written meanwhile. The cost must not depend on the parent's length: one entry is looked up
-//! and one append is written. Only an entry that ends an append can be forked. Blocks until the first append is acknowledged.
+//! The parent is not claimed and may be written meanwhile. Where an entry is named, the cost must not depend on the parent's
+//! length: one look-up and one append. Only an entry that ends an append can be forked. Blocks until the first append is
+//! acknowledged.
 
 use std::{
     sync::{Arc, mpsc::channel},

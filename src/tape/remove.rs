@@ -1,8 +1,8 @@
 //! Deleting a session over any engine: at once, or, while forks go on from it, hidden until the last of them is gone.
 //!
-//! In one step, the engine erases a session or says which mark forbids it. Two guarantees follow: a fork that is marked keeps what it
-//! goes on from; and protecting a session at the moment of its removal either keeps it, or fails because the session is gone. After
-//! a crash, a session is there as before, gone, or hidden without a fork; [`finish`] erases the last kind at the next start.
+//! In one step, the engine erases a session or says which mark forbids it. Two guarantees follow: a fork that is marked keeps what
+//! it goes on from; and protecting a session at the moment of its removal either keeps it, or fails because the session is gone.
+//! After a crash, a session is there as before, gone, or hidden without a fork; [`finish`] erases the last kind at the next start.
 //!
 //! A change must keep: a session with an open turn is never deleted; it is hidden before its last entry is looked at, so nobody can
 //! go on with it meanwhile; a mark of a fork is cleared only if the fork is not there. Blocks, and may wait 10 s for another owner.
