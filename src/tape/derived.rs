@@ -1,8 +1,8 @@
-//! [`TapeStoreExt`]: the operations of a store that are the same over every engine: whole tapes, forks, deletion, lists, and marks by
-//! their names. They are made of the fourteen methods of [`TapeStore`].
+//! [`TapeStoreExt`]: the operations of a store that are the same over every engine (whole tapes, forks, deletion, lists, and marks
+//! by their names), made of the fourteen methods of [`TapeStore`].
 //!
-//! A change must add no method that an engine has to implement, and must not depend on one engine. Each method that shows a session
-//! must refuse a hidden one first ([`whole::must_be_shown`]). Every method may block, except [`TapeStoreExt::mark_open`],
+//! A change must add no method that an engine has to implement, and must not depend on one engine. Each method that reads entries
+//! must refuse a hidden session ([`whole::must_be_shown`]). Every method may block, except [`TapeStoreExt::mark_open`],
 //! [`TapeStoreExt::mark_closed`] and the three paths at the end, which look at nothing.
 
 use std::path::PathBuf;
@@ -97,9 +97,9 @@ pub trait TapeStoreExt: TapeStore {
     /// sound append, which rescues a damaged session. The fork is not open afterwards; [`TapeStoreExt::load`] opens it.
     ///
     /// With `at`, it costs the same however long the parent is: nothing is copied. The parent may be written meanwhile, by anybody.
-    /// From then on, deleting the parent only hides it, until the fork is gone. The fork begins with the entry `at` + 1, of the kind
-    /// `forked`, which names its origin. If `at` is from before `parent` itself was forked, the origin is the session that `parent`
-    /// goes on from.
+    /// From then on, deleting the parent only hides it, until the fork is gone. The fork begins with the entry `at` + 1, of the
+    /// kind `forked`, which names its origin. If `at` is from before `parent` itself was forked, the origin is the session that
+    /// `parent` goes on from.
     ///
     /// [`TapeError::NoEntry`]; [`TapeError::InsideAppend`]; [`TapeError::TooDeep`]; [`TapeError::Exists`];
     /// [`TapeError::Damaged`] where the entry does not fit the one before it, or nothing is sound. No session was made then.
