@@ -28,7 +28,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///   of it is taken. An entry comes back as it was given, its `data` byte for byte.
 /// - **Of parts.** A tape begins as one part, and gets one more with each anchor that is begun in it. Parts are numbered: the first
 ///   is 1 and called `session-start`. The first part of a tape that goes on from a place has the number after that of the place's
-///   part, and is called `forked`. An engine knows nothing else of forks: it reads the entries that were given to it, and no others.
+///   part, and is called `forked`. An engine knows nothing else of forks: it reads the entries that it was given, and no others.
 /// - **Acknowledged entries stay**, as far as the engine's durability goes. The engine documents its durability; the runtime does
 ///   not ask for it.
 ///

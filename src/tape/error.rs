@@ -1,8 +1,8 @@
 //! [`TapeError`]: the reasons why an operation on a tape or its store fails.
 //!
 //! A variant is a case that a caller may treat differently, and its doc says what was changed: almost always nothing. Messages are
-//! for people. Two questions decide in the runtime: [`TapeError::is_full`] (make room) and [`TapeError::is_for_good`] (stop trying),
-//! so a new variant must be judged in both. An error is an answer, never a crash; the outcome of a session is no error.
+//! for people. Two questions decide in the runtime: [`TapeError::is_full`] (make room) and [`TapeError::is_for_good`] (stop
+//! trying), so a new variant must be judged in both. An error is an answer, never a crash.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
@@ -202,7 +202,7 @@ pub enum TapeError {
 }
 
 impl TapeError {
-    /// Whether there is no room: on the disk, in the quota, up to the largest allowed file, or within the limits of tapes in memory.
+    /// Whether there is no room: on the disk, in the quota, in the largest allowed file, or in the limits of tapes in memory.
     ///
     /// On a disk, [`Store::release_reserve`](crate::tape::Store::release_reserve) then makes a little room.
     #[must_use]

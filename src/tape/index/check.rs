@@ -1,6 +1,8 @@
-//! Index and tapes compared, row by row. Nothing is changed.
+//! Checking the index: compares it with the tapes, row by row, and names each difference.
 //!
-//! What the index has not read yet is no fault of it, and neither is what is wrong with a tape: [`Store::verify`] tells that.
+//! Entries that the index has not read yet are counted and are no fault; neither is damage of a tape ([`Store::verify`] reports
+//! that). A broken database is a finding and no error. It must change nothing and take no lock, and runs beside a writer of the
+//! index; it sees one state of the database. Reads all tapes, and blocks.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -12,7 +14,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// The most faults that are told one by one.
+/// The most faults that are listed one by one.
 const WRONG_MAX: usize = 100;
 
 /// What of an entry is compared.
@@ -23,7 +25,7 @@ const COMPARED: [&str; 7] = ["kind", "time", "place", "text", "anchor", "file", 
 pub struct IndexCheck {
     /// There is no index yet: nothing is wrong with that.
     pub is_missing: bool,
-    /// Why it could not be looked at, where that is no fault in it: no room on the disk, another process.
+    /// Why the index could not be read, for a reason that is no fault in it: a full disk, another process.
     pub unreadable: Option<String>,
     /// Entries that were compared.
     pub entries: u64,
@@ -86,7 +88,7 @@ impl Store {
         }
         let compared = open_as_it_is(&path, true).and_then(|database| match database {
             Some(database) => self.compare(&database, session, &mut check),
-            // An older version is made anew by whoever opens it to write.
+            // An index of an older version is made anew when it is opened to write.
             None => {
                 check.is_missing = true;
                 Ok(())
@@ -126,7 +128,7 @@ impl Store {
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
             let (name, count): (String, i64) = (row.get(0)?, row.get(1)?);
-            // Read before and gone since: the next catching up takes them out.
+            // A session that was read and is gone since is no fault: the next catching up takes it out.
             if !there.contains(name.as_str()) && name.parse::<SessionId>().is_err() {
                 check.wrong(&name, 0, format!("{count} entries of what is no session"));
             }

@@ -1,7 +1,9 @@
-//! What is searched for, as a value, and how its words become an expression of the database.
+//! [`Query`]: a search as a value, and how its words become a search expression of the database.
 //!
-//! Nothing that is typed reaches the database as it is: words are cut into the same tokens as the texts, and a token holds
-//! neither quotes nor spaces. So there is no input that is an error of syntax, and none that means something else.
+//! No typed text reaches the database: words are cut into the same tokens as the texts ([`tokens`](super::tokens)), and a token has
+//! neither quotes nor spaces. So no input is a syntax error, and none changes the meaning of the expression. A change must keep
+//! that (it is the guard against injection), and must keep the bounds on words, kinds and bytes. Pure functions, no I/O.
+//! A [`Cursor`]'s text is handed out to hosts: read older texts, or refuse them as [`BadCursor`].
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -31,12 +33,11 @@ pub enum Order {
     /// Newest first, by the time of the entries.
     #[default]
     Newest,
-    /// Those first in which what is searched for is the larger part of what is said; of the newest 200 hits, then of the next
-    /// 200, and so on.
+    /// Best first: the newest 200 hits, ordered by how large a part of the text the words are, then the next 200, and so on.
     Best,
 }
 
-/// What is searched for. All that is given must hold.
+/// A search. A hit must meet every condition that is given.
 ///
 /// Words stand in any order: `disk full` finds entries with both. `"disk full"` finds the words one after the other, and
 /// `dis*` what begins so (at least two letters). Case and accents do not matter. In scripts without spaces between words each
@@ -87,7 +88,8 @@ impl Query {
     }
 }
 
-/// Where a page ended. As a text, it can be handed out and taken back; it means something for the same query only.
+/// The end of a page, from which the next one goes on. It can be handed out as a text and taken back; it is valid for the same
+/// query alone.
 ///
 /// What is added meanwhile does not move the pages that follow, as long as it is newer than they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +160,7 @@ impl Term {
     }
 }
 
-/// The words, taken apart.
+/// Cuts the words of a query into terms.
 pub(super) fn terms(words: &str) -> Result<Vec<Term>, TapeError> {
     let refused = |what: String| Err(TapeError::Query { what });
     if words.len() > WORDS_BYTES_MAX {
@@ -190,7 +192,7 @@ pub(super) fn terms(words: &str) -> Result<Vec<Term>, TapeError> {
     Ok(terms)
 }
 
-/// What the database looks for.
+/// The search expression for the database.
 pub(super) fn expression(query: &Query, terms: &[Term]) -> Result<String, TapeError> {
     if query.kinds.len() > KINDS_MAX {
         let what = format!("{} kinds are too many: the limit is {KINDS_MAX}", query.kinds.len());

@@ -1,10 +1,11 @@
-//! One row for each session, for lists: what somebody above sums up of its entries, and when it was used last.
+//! One row for each session, for lists: a digest of its entries, its parent, and when it was used last.
 //!
-//! This layer does not know what entries mean, so the sum is a text to it, made by a [`Fold`] that is handed in and goes on from
-//! the text that it made before. As with the entries, for each session is remembered up to where its files were read; what was
-//! appended since is read when somebody asks.
+//! This layer does not know what entries mean. The digest is a text that a [`Fold`] of the caller makes, going on from the text
+//! that it made before. For each session the row remembers how far its files were read; new entries are read when a list asks, so
+//! no entry is folded twice. Lists and searches are independent: neither waits for the other's table.
 //!
-//! It has nothing to do with searching: a list does not wait for words to be indexed, nor a search for sums.
+//! A change must keep: rows never form a circle of parents, whatever tapes say; another [`Fold::form`] reads a session anew;
+//! nothing from the database is trusted (names are parsed again); writing needs the lock on `index.lock`, reading needs none.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,12 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// So many sessions are read before it is written down.
+/// How many sessions are read in one transaction.
 const BATCH_SESSIONS: u64 = 256;
 
 /// Sums up entries.
 pub(crate) struct Fold<'f> {
-    /// Its form. What was summed up in another one is read anew.
+    /// The number of the digest's form. A session with a digest of another form is read anew.
     pub(crate) form: u32,
     /// From what it said before, to what it says after these entries of the session.
     pub(crate) take: &'f dyn Fn(Option<&str>, &[Entry]) -> Folded,
@@ -38,7 +39,7 @@ pub(crate) struct Folded {
     pub(crate) parent: Option<(SessionId, bool)>,
 }
 
-/// What bringing the rows up to date took.
+/// The cost of bringing the rows up to date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Brought {
     /// Sessions whose folder and files were looked at.
@@ -59,13 +60,13 @@ pub(crate) struct SessionRow {
     pub(crate) created: Millis,
     pub(crate) last: Millis,
     pub(crate) seq: Seq,
-    /// Entries of its own: a fork's begin where it was forked.
+    /// How many entries it has of its own; a fork's begin where it was forked.
     pub(crate) entries: u64,
-    /// How long its files were together, as far as they were read: a torn tail was not, so it is looked at again.
+    /// The length of its files together, in bytes, as far as they were read. A torn tail is not counted, so it is looked at again.
     pub(crate) bytes: u64,
     form: u32,
     files: u64,
-    /// Up to where they were read: the newest file, its offset, and the sum of the entry before.
+    /// How far the files were read: the newest file, the offset in it in bytes, and the checksum of the entry before.
     anchor: String,
     offset: u64,
     sum: String,
@@ -101,7 +102,7 @@ pub(crate) struct SessionRows<'i> {
     at_once: Transaction<'i>,
 }
 
-/// A session and its row; `None` of a name that is none: what is in the database is not believed.
+/// A session and its row; `None` where the name is no session id: content of the database is not trusted.
 fn read_row(columns: &Row<'_>) -> rusqlite::Result<Option<(SessionId, SessionRow)>> {
     let number = |column: &str| columns.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
     let (parent, is_fork): (Option<String>, bool) = (columns.get("parent")?, columns.get("is_fork")?);
@@ -280,8 +281,8 @@ fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &
     Ok(read_bytes)
 }
 
-/// Whether the one stands above the other already, or is it. Files may say that sessions belong to each other in a circle: the one
-/// that would close it belongs to nobody, so there is none in the rows.
+/// Whether one session is the other, or stands above it already. Files may say that sessions belong to each other in a circle. The
+/// row that would close the circle gets no parent, so there is no circle in the rows.
 fn is_above(change: &Transaction<'_>, session: &SessionId, other: &SessionId) -> rusqlite::Result<bool> {
     let mut query = change.prepare(
         "with recursive above (session) as (

@@ -1,4 +1,7 @@
-//! The place of a text where the hit is, and how much of the text it is.
+//! [`Snippet`]: the part of a text around a hit; and the rank of a hit in its text. Pure functions of texts, no I/O.
+//!
+//! Positions are byte offsets on character borders and never overlap, so a caller may cut the text there. The words are not made
+//! safe for a terminal: the caller must do that.
 
 use std::ops::Range;
 
@@ -7,9 +10,9 @@ use super::{
     tokens::{Token, tokens},
 };
 
-/// Characters of a snippet.
+/// How many characters a snippet has.
 const SNIPPET_CHARS: usize = 160;
-/// Characters of it that stand before the hit.
+/// How many characters of a snippet stand before the hit.
 const CHARS_BEFORE: usize = 40;
 
 /// A piece of what an entry says, on one line: around the first hit, or its beginning.
