@@ -36,7 +36,7 @@ pub(super) trait Disk: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<File>;
     /// Opens a file, and makes it where it is missing.
     fn make(&self, path: &Path) -> io::Result<File>;
-    /// How long the file is; `NotFound` where it has been deleted since it was opened.
+    /// The length of the file in bytes; `NotFound` where the file has been deleted since it was opened.
     fn length(&self, file: &File) -> io::Result<u64>;
     /// Writes all bytes at the offset. After an error any part of them may have been written.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;

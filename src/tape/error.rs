@@ -63,7 +63,7 @@ pub enum TapeError {
     TooDeep {
         /// Which session.
         session: SessionId,
-        /// How many there may be.
+        /// The most tapes that may be read for one fork.
         max: u32,
     },
     /// A turn of the session is open, so it cannot be deleted.
@@ -129,9 +129,9 @@ pub enum TapeError {
     /// [`APPEND_BYTES_MAX`](crate::tape::APPEND_BYTES_MAX). Nothing was taken.
     #[error("an append of {bytes} bytes is too large: the limit is {max}")]
     TooLarge {
-        /// What was given.
+        /// The size that was given, in bytes.
         bytes: usize,
-        /// The bound that it broke.
+        /// The bound that it exceeds, in bytes.
         max: usize,
     },
     /// The tape has a bad line with lines behind it. It can be read up to that line, and cannot be written.
@@ -158,9 +158,9 @@ pub enum TapeError {
     Changed {
         /// Which file.
         path: PathBuf,
-        /// How long it must be.
+        /// The length that the file must have, in bytes.
         expected: u64,
-        /// How long it is.
+        /// The length that the file has, in bytes.
         found: u64,
     },
     /// The store was opened for reading only.

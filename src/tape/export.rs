@@ -211,7 +211,7 @@ impl Outputs {
         let mut bytes = Vec::new();
         let read = match &mut self.copies {
             Some(copies) => copies.take(spill.bytes).read_to_end(&mut bytes),
-            // It may have grown.
+            // The output may have grown since: read no more than its size in the header.
             None => File::open(path).and_then(|file| file.take(spill.bytes).read_to_end(&mut bytes)),
         };
         read.map_err(TapeError::io("read", path))?;

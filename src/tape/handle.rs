@@ -39,9 +39,10 @@ pub const APPEND_BYTES_MAX: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 #[must_use]
 pub enum Appended {
-    /// It is on the tape, up to this entry; or it is not, and nothing of it is.
+    /// `Ok`: the append is on the tape, which ends with this entry. `Err`: nothing of the append is on the tape.
     Now(Result<Seq, TapeError>),
-    /// It waits for the disk. The tape's [`Notify`](crate::tape::Notify) will be told, once; until then no other append is taken.
+    /// The append waits for the disk. The tape's [`Notify`](crate::tape::Notify) will be called once with the result; until then no
+    /// other append is taken.
     Later,
 }
 

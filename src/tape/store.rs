@@ -1,7 +1,8 @@
 //! A store of files: one folder with the tapes of many sessions; how it is opened and closed.
 //!
 //! After [`Store::open`], what dead owners left (commit logs, half deletions) is finished, or listed in [`StoreReport::undone`].
-//! After [`Store::close`] every append that was taken is written and told, and every session is given back, or the limit was over.
+//! After [`Store::close`] every append that was taken is written or has failed, each is told, and every session is given back,
+//! unless the limit was over first.
 //! A store that was opened with [`Access::Read`] changes nothing and takes no lock.
 //!
 //! The folder is a stored format (`layout`, `docs/TAPE.md`); a later version of it must be refused, also for reading. Opening,
@@ -50,7 +51,7 @@ use upkeep::{become_owner, check_version};
 
 /// A store of tapes: a folder. Cheap to clone; all clones are one owner.
 ///
-/// What can be done with its tapes is in [`TapeStoreExt`](super::TapeStoreExt).
+/// The operations on its tapes are in [`TapeStoreExt`](super::TapeStoreExt).
 ///
 /// The last clone (and the last writer of it) that is dropped lets the I/O thread finish in the background;
 /// [`Store::close`] waits for it.

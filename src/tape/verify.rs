@@ -41,7 +41,7 @@ pub enum Flaw {
     Torn,
     /// A line is bad, and there are lines behind it that nothing will read.
     Bad,
-    /// A file does not go on from the one before it: lines at the end of that one, or a file between them, are missing.
+    /// A file does not go on from the one before it: lines at the end of the earlier file, or a file between them, are missing.
     Break,
     /// A later version of this library wrote it.
     Newer,

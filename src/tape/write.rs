@@ -36,7 +36,7 @@ use crate::{lock::Lock, words::ids::SessionId};
 /// The most appends that are written together in [`Durability::Power`].
 const GROUP_APPENDS_MAX: usize = 1024;
 
-/// What the handles, the store and the I/O thread share.
+/// The state that the handles, the store and the I/O thread of one store share.
 pub(super) struct Writer {
     pub(super) layout: Layout,
     pub(super) options: StoreOptions,
@@ -349,7 +349,7 @@ fn is_written(job: &Job, append: &Append) -> bool {
     job.is_retried() && job.log.file.lock().last == append.after.seq
 }
 
-/// Where in its file an append goes.
+/// The offset of an append in its file, in bytes.
 fn place_of(job: &Job, append: &Append) -> u64 {
     if append.begin.is_some() { 0 } else { job.log.file.lock().length }
 }

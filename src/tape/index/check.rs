@@ -17,10 +17,10 @@ use crate::{
 /// The most faults that are listed one by one.
 const WRONG_MAX: usize = 100;
 
-/// What of an entry is compared.
+/// The columns of an entry that are compared.
 const COMPARED: [&str; 7] = ["kind", "time", "place", "text", "anchor", "file", "words"];
 
-/// What comparing found.
+/// The outcome of comparing the index with the tapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexCheck {
     /// There is no index yet: nothing is wrong with that.
@@ -31,18 +31,18 @@ pub struct IndexCheck {
     pub entries: u64,
     /// Entries on the tapes that the index has not read yet.
     pub behind: u64,
-    /// What is wrong, the first 100. Making the index anew mends all of it.
+    /// The first 100 faults. Making the index anew mends all faults.
     pub wrong: Vec<WrongRow>,
-    /// How much is wrong in all.
+    /// The number of all faults.
     pub wrong_count: u64,
 }
 
 /// Something in which the index does not say what a tape says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongRow {
-    /// Of which session, as the index calls it.
+    /// The session, by its name in the index.
     pub session: String,
-    /// Which entry; 0 where it is not about one.
+    /// The number of the entry; 0 where the fault is not about one entry.
     pub seq: u64,
     /// What is wrong.
     pub what: String,

@@ -46,9 +46,9 @@ pub enum Order {
 pub struct Query {
     /// Words, "phrases" and prefixes*; may be empty where something else narrows the search. At most 1,024 bytes.
     pub words: String,
-    /// Of this session only. What a fork has from its parent is found in the parent.
+    /// Entries of this session only. Entries that a fork has from its parent are found in the parent.
     pub session: Option<SessionId>,
-    /// Of one of these kinds of entry only; at most 32.
+    /// Entries of these kinds only; at most 32 kinds.
     pub kinds: Vec<String>,
     /// In this anchor only, as it was named or by its folder.
     pub anchor: Option<String>,
@@ -58,13 +58,13 @@ pub struct Query {
     pub until: Option<Millis>,
     /// In which order.
     pub order: Order,
-    /// How many hits at most: 1 to 200.
+    /// The most hits of the page: 1 to 200.
     pub limit: usize,
-    /// Where the page before ended: its [`Page::next`](super::Page::next).
+    /// The end of the page before: its [`Page::next`](super::Page::next).
     pub after: Option<Cursor>,
     /// Whether the entries come with the hits, whole.
     pub whole: bool,
-    /// How long the index may first be brought up to date.
+    /// The most time to bring the index up to date before the search.
     pub wait: Duration,
 }
 
@@ -91,7 +91,7 @@ impl Query {
 /// The end of a page, from which the next one goes on. It can be handed out as a text and taken back; it is valid for the same
 /// query alone.
 ///
-/// What is added meanwhile does not move the pages that follow, as long as it is newer than they are.
+/// Entries that are added meanwhile do not move the pages that follow, as long as these entries are newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// Hits up to here; not this one itself, unless `ranked` says how many of its block were given.
@@ -128,7 +128,7 @@ impl FromStr for Cursor {
     }
 }
 
-/// One thing that must be in the text.
+/// One term that a text must contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Term {
     /// Tokens that follow each other.

@@ -44,12 +44,12 @@ const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How often a search begins anew because a hit was not in its file.
 const AGAIN_MAX: usize = 2;
 
-/// What was found.
+/// One page of hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// In the order that was asked for.
     pub hits: Vec<Hit>,
-    /// Where to go on; absent on the last page.
+    /// The place where the next page goes on; absent on the last page.
     pub next: Option<Cursor>,
     /// Whether entries may be missing, because the index has not read them.
     pub behind: Behind,

@@ -73,10 +73,10 @@ pub(crate) struct SessionRow {
 }
 
 impl Index {
-    /// Reads what was appended since, of all sessions, for as long as it may.
+    /// Reads what was appended to all sessions since the last time, for `wait` at most.
     ///
     /// # Errors
-    /// As catching up.
+    /// As [`Index::catch_up`].
     pub(crate) fn bring_rows(&mut self, fold: &Fold<'_>, wait: Duration) -> Result<(Brought, Behind), TapeError> {
         let until = Instant::now() + wait;
         let brought = match self.only_reads {
@@ -131,23 +131,21 @@ const NEWEST_FIRST: &str = "select * from session_rows where (last, session) < (
 pub(crate) type Named = (SessionId, SessionRow);
 
 impl SessionRows<'_> {
-    /// The rows behind that place, those that were used last first, so many at most; of a tree those at its top, which belong to
-    /// nobody who is there.
+    /// The rows behind the place `after`, last used first, `limit` at most. With `top_only`, only rows without a parent in the store.
     pub(crate) fn newest_first(
         &self,
         after: Option<(Millis, &str)>,
         limit: usize,
         top_only: bool,
     ) -> Result<Vec<Named>, TapeError> {
-        // Behind every name that there can be: the last time of all is one that an entry may have.
+        // A place before the newest row: the latest possible time, and a name behind every session id.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
         let mut query = self.at_once.prepare(NEWEST_FIRST).map_err(failed)?;
         let rows = query.query_map(params![last, session, signed(limit as u64), top_only], read_row).map_err(failed)?;
         rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// All that is below a session, each right behind the one that it belongs to, those that were used last first; and how far
-    /// below. So many at most.
+    /// The sessions below a session, each with its depth: children right behind their parent, last used first; `limit` at most.
     pub(crate) fn below(&self, top: &SessionId, limit: usize) -> Result<Vec<(u32, Named)>, TapeError> {
         let read = || -> rusqlite::Result<Vec<_>> {
             let mut query = self.at_once.prepare(
@@ -192,7 +190,7 @@ pub(super) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// What is not in the rows as it is in the files, in that form. The deleted ones that forks go on from are there too.
+/// The sessions whose rows differ from their files, or have another form. Hidden sessions that forks go on from are included.
 fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<(u64, Stale), Failed> {
     let there = layout.all_session_ids()?;
     let known = format!("select session, iif(form = {form}, files, -1), bytes from session_rows");
@@ -245,12 +243,12 @@ fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &
         None => read(SessionRow::default())?.unwrap_or_default(),
     };
     if row.bytes == 0 {
-        // Nobody was told that it exists.
+        // A session without an entry: nobody was told that it exists.
         change.execute("delete from session_rows where session = ?1", [session.as_str()])?;
         return Ok(read_bytes);
     }
     let parent = match &row.parent {
-        // It was brought in, and goes on from nobody here: who has that name now is another.
+        // The fork was brought in whole, and goes on from no session of this store: one with its parent's name is another.
         Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != *named) => None,
         Some((named, _)) if is_above(change, session, named)? => None,
         parent => parent.clone(),
@@ -335,7 +333,7 @@ fn read_on(
             }
             let end = piece.end();
             (row.offset, row.sum) = (end.offset, end.sum.clone());
-            // A newer line is not for us, and no reason not to list what is before it.
+            // A line of a later version ends what can be read; the entries before it are listed all the same.
             if piece.is_over() {
                 break tail.length;
             }

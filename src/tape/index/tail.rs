@@ -47,10 +47,10 @@ pub(super) struct Tail {
 
 /// A piece of a file that was read at once.
 pub(super) struct Piece {
-    /// Where it begins.
+    /// The offset of its first byte in the file.
     pub(super) offset: u64,
     pub(super) decoded: Decoded,
-    /// How many bytes were read for it.
+    /// How many bytes were read to get the piece.
     pub(super) bytes: u64,
     /// The file ends with it.
     pub(super) ends: bool,
@@ -70,7 +70,7 @@ impl Piece {
         matches!(self.decoded.rest, Rest::Bad { .. })
     }
 
-    /// No more of the file can be read: it need not be looked at again while it is as long.
+    /// No more of the file can be read now: it need not be looked at again until its length changes.
     pub(super) fn is_over(&self) -> bool {
         self.is_newer || self.is_bad()
     }
@@ -111,7 +111,7 @@ impl Tail {
             (&mut self.file).take(wanted).read_to_end(&mut bytes)?;
             #[cfg(test)]
             READ_BYTES.with(|read| read.set(read.get() + bytes.len()));
-            // Also where the file was cut meanwhile.
+            // The file may have been cut meanwhile.
             let ends = offset + bytes.len() as u64 >= self.length || (bytes.len() as u64) < wanted;
             let chain = match from {
                 Some(from) => match Sum::parse(&from.sum) {
@@ -143,10 +143,10 @@ impl Tail {
     }
 }
 
-/// Sessions whose files are not as they were when they were read.
+/// The sessions whose files changed since they were read.
 pub(super) struct Stale {
     pub(super) sessions: Vec<SessionId>,
-    /// Those that are known and not there.
+    /// The sessions that the index knows and that are gone.
     pub(super) gone: Vec<String>,
 }
 
