@@ -93,7 +93,7 @@ pub enum TapeError {
     Claimed {
         /// Which.
         session: SessionId,
-        /// Who has it.
+        /// The owner that has it.
         by: Holder,
     },
     /// The entries do not continue the tape. Nothing was taken.
@@ -234,7 +234,7 @@ impl TapeError {
     }
 }
 
-/// Who writes a session.
+/// The owner that has a session open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The name of its lock file in `owners/`, without the ending.

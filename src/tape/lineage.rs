@@ -19,7 +19,7 @@ const FORKED: &str = "forked";
 /// The most tapes that are read to open one fork: its own, and those that it goes on from, up to the first anchor.
 pub const FORK_DEPTH_MAX: u32 = 64;
 
-/// Where a fork goes on from: the data of its first entry.
+/// The origin of a fork: the data of its first entry. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forked {
     /// The fork itself.

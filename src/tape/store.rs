@@ -159,7 +159,7 @@ impl Store {
         self.inner.writer.options.access
     }
 
-    /// What opening it found and did.
+    /// The report of opening this store: what it found and did.
     #[must_use]
     pub fn report(&self) -> &StoreReport {
         &self.inner.report

@@ -28,7 +28,7 @@ const IMPORTED: &str = "imported";
 pub struct ImportedFrom {
     /// The session itself, whatever its entries called it.
     pub session: SessionId,
-    /// What the session was called in the file.
+    /// The session's id in the file.
     pub from: SessionId,
     /// The last entry of the file.
     pub last: Seq,

@@ -4,7 +4,8 @@
 //! words out of the file. A scrub has no limit of time and may be stopped, or killed, after each piece: it goes on the next time.
 //!
 //! A change must keep: the note goes only when the rows are out, the search table is merged, and the write-ahead log is emptied;
-//! what is deleted is overwritten (`secure_delete`); the lock on `index.lock` is held. Blocks; a search is not held up.
+//! what is deleted is overwritten (`secure_delete`); the lock on `index.lock` is held. Blocks; a search meanwhile finds what is
+//! there, and says that it may be behind.
 
 use std::{collections::BTreeSet, time::Duration};
 

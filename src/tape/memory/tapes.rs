@@ -1,7 +1,7 @@
 //! The tapes of a memory store as plain values: one for each session, and the marks beside them. No lock and no I/O here.
 //!
-//! Entries are checked and counted as the lines that they would be in a file ([`encode_lines`]), so this engine refuses what the
-//! store of files refuses. A failed append leaves everything as it was.
+//! Entries are checked and counted as the lines that they would be in a file ([`encode_lines`]), so gaps and lines that are too
+//! large are refused as in a store of files. A failed append leaves everything as it was.
 //!
 //! All of it runs under the one mutex of [`super::MemoryStore`]: nothing here may block, or copy the entries of a tape. `bytes`
 //! must stay the sum over all tapes, and a handle must act only while it is the tape's `holder`.

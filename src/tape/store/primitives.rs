@@ -195,7 +195,7 @@ impl TapeStore for Store {
 }
 
 impl Store {
-    /// Makes the first file of a session that has no entry.
+    /// Makes the empty first file of a session that has no entry, in place of any files that are there.
     fn make_empty(&self, session: &SessionId, anchor: &str) -> Result<LogFile, TapeError> {
         let anchors = self.layout().anchors(session);
         match std::fs::remove_dir_all(&anchors) {
