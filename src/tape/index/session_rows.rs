@@ -131,7 +131,7 @@ const NEWEST_FIRST: &str = "select * from session_rows where (last, session) < (
 pub(crate) type Named = (SessionId, SessionRow);
 
 impl SessionRows<'_> {
-    /// The rows behind the place `after`, last used first, `limit` at most. With `top_only`, only those without a parent in the rows.
+    /// The rows behind the place `after`, last used first, `limit` at most. With `top_only`, only those whose parent has no row.
     pub(crate) fn newest_first(
         &self,
         after: Option<(Millis, &str)>,
