@@ -1,11 +1,14 @@
-//! Crash points: places in the code, each with a name, where a test may end an actor, a thread or the process.
+//! Crash points: named places in the code where a test may end an actor, a thread or the process.
 //!
-//! `fault!(faults, "area.place", of)` marks one; `of` says whose it is (a session's id, a supervisor's path). Without the
-//! feature `fault-injection` it is nothing at all. With it the [`Faults`] that a runtime was built with hear of each passing,
-//! and what they do there (panic, kill the process, copy the disk) happens there. They are a value of that runtime: two
-//! runtimes in one process do not share them. Nothing here decides anything by itself.
+//! `fault!(faults, "area.place", of)` marks a crash point; `of` names its owner (a session's id, a supervisor's path).
+//! With the feature `fault-injection`, the macro calls the function in the runtime's [`Faults`] on the thread that passes the
+//! point, so a panic, a kill or a copy of the disk happens exactly there. `Faults` is a value of one runtime: two runtimes in one
+//! process do not share it. Without the feature, the macro expands to nothing and its arguments are not evaluated.
+//!
+//! So an argument must have no side effect that the code needs, and no code may depend on a crash point. Tests select points by
+//! name: rename a point together with its tests. A test that blocks at a point keeps every lock that is held there.
 
-/// Marks a crash point: which [`Faults`] hear of it, its name, and whose it is.
+/// Marks a crash point: the [`Faults`] that are told of it, its name, and its owner.
 macro_rules! fault {
     ($faults:expr, $point:literal, $of:expr) => {
         #[cfg(feature = "fault-injection")]
@@ -22,15 +25,15 @@ mod hear {
 
     type Strike = dyn Fn(&'static str, &str) + Send + Sync;
 
-    /// What a test wants to happen where crash points are passed; nothing by default. Clones are the same.
+    /// What a test does at crash points; nothing by default. Clones share one function.
     ///
-    /// Only with the feature `fault-injection`, which no build that is used has on.
+    /// Exists only with the feature `fault-injection`, which must not be on in a build for users.
     #[derive(Clone, Default)]
     pub struct Faults(Option<Arc<Strike>>);
 
     impl Faults {
-        /// Calls the function at each passing, with the name of the point and whose it is, on the thread that passes. What
-        /// the function does there is what happens there: a panic is a panic of that place.
+        /// Calls `strike` each time a crash point is passed, on the passing thread, with the name of the point and its owner.
+        /// A panic in `strike` is a panic at that point.
         #[must_use]
         pub fn new(strike: impl Fn(&'static str, &str) + Send + Sync + 'static) -> Faults {
             Faults(Some(Arc::new(strike)))

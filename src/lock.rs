@@ -1,11 +1,14 @@
-//! A mutex that a panic does not spoil.
+//! A mutex that stays usable after a panic under it: the standard mutex without poisoning.
 //!
-//! The standard one refuses whoever comes after a panic under it, because what it guards may be half changed. Here each change under
-//! a lock is whole before anything can panic, so what is behind it is as good as before; a lock where that is not so says it.
+//! The standard mutex reports an error to everyone who locks it after such a panic, because the value may be half changed.
+//! [`Lock`] ignores that report. In exchange, code under a lock must complete each change before anything can panic, so the value
+//! is valid at every moment. A lock for which this does not hold must say so where it is declared.
+//!
+//! Never hold a guard across an `await`. This module sets no lock order: each room states its own (for the tape: `tape/write.rs`).
 
 use std::sync::{LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// See the module.
+/// A mutex without poisoning. Code under the lock must complete each change before anything can panic; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T: ?Sized>(Mutex<T>);
 
@@ -14,19 +17,19 @@ impl<T> Lock<T> {
         Lock(Mutex::new(value))
     }
 
-    /// What is behind it, when nobody else has it.
+    /// The guarded value. Owning the lock means that nobody else can hold it.
     pub(crate) fn into_inner(self) -> T {
         unspoiled(self.0.into_inner())
     }
 }
 
 impl<T: ?Sized> Lock<T> {
-    /// Waits until nobody else has it. Never across an await.
+    /// Waits until the lock is free, and takes it. Never hold the guard across an `await`.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         unspoiled(self.0.lock())
     }
 
-    /// `None` where somebody has it.
+    /// Takes the lock if it is free, without waiting; `None` while somebody else holds it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -36,7 +39,7 @@ impl<T: ?Sized> Lock<T> {
     }
 }
 
-/// What a lock, or a wait on a condition of one, gives; also after a panic under it.
+/// The guard or value from a standard lock operation or condition wait, also when it is marked as poisoned.
 pub(crate) fn unspoiled<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,9 @@
-//! The tape: the append-only record of a session, and the only thing that a session is recovered from.
+//! The tape: the append-only record of a session, and the only source from which a session is recovered.
 //!
-//! This layer knows lines, files and checksums; what the entries mean is `session`'s business.
-//! It is plain synchronous code: an append never waits for a slow disk, everything else may.
+//! This room knows lines, files and checksums. The meaning of an entry belongs to `kernel`; the tape reads the data of two kinds
+//! alone, `forked` and `imported`. The code is plain and synchronous. Three operations do not wait for a slow disk: an append, the
+//! return of a tape, and the mark of an open turn. At most one caller of a store touches the disk in place; the store's I/O thread
+//! does the rest. All other operations may block.
 //!
 //! | promise | kept by |
 //! |---|---|
@@ -14,7 +16,10 @@
 //! | tapes in memory have a bound, and say [`MemoryFull`](TapeError::MemoryFull) beyond it | `memory` |
 //! | the index is derived and decides nothing | `index` (feature `sqlite`) |
 //!
-//! The formats on disk and their version rules are written down in `docs/TAPE.md`.
+//! A change must not break the stored formats: the line, the names and marks in a store's folder, the commit log, and the export.
+//! `docs/TAPE.md` specifies them and their version rules. The index is not one of them: its tables may change freely with a new
+//! `user_version`, and no read or write of a tape may need it.
+//! Lock order: `write` for the mutexes of a store; `owner` and `store/marks` for the locks on folders. Nothing here knows an actor.
 
 mod anchors;
 mod appends;

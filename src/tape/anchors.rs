@@ -1,22 +1,23 @@
-//! Points of a tape to read from.
+//! Anchors: the points of a tape from which it can be read without what came before. Values only, no I/O.
 //!
-//! An anchor is a point that can be read from without what came before it. So a tape as it was at some entry costs what lies
-//! between that entry and the newest anchor at or before it, however long the tape is.
+//! Reading a tape as it was at an entry costs what lies between that entry and the newest anchor at or before it, however long the
+//! tape is. This holds only while the first entry of every anchor says everything that is needed from before: the kernel must keep
+//! that, for the tape cannot check it.
 
 use super::Entry;
 use crate::words::ids::{Millis, Seq};
 
-/// A point of a tape to read from: a part of its own, which says first all that is needed from before. Of a fork, the anchors
-/// before the point that it goes on from are those of its parent.
+/// A part of a tape that can be read without the parts before it: its first entry says all that is needed from before. The anchors
+/// of a fork before the point where it was forked are those of its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// Which of the tape's parts, from 1.
+    /// The number of the part in its tape, from 1.
     pub number: u64,
-    /// What it is called; the first one of a tape is `session-start`.
+    /// Its name; the first part of a tape is `session-start`, that of a fork `forked`.
     pub name: String,
     /// Its first entry.
     pub first: Seq,
-    /// The time of that entry.
+    /// The time of its first entry.
     pub time: Millis,
 }
 
@@ -27,7 +28,7 @@ pub struct ReadTo {
     pub anchor: Anchor,
     /// From the anchor's first entry through the one that was asked for.
     pub entries: Vec<Entry>,
-    /// The last of them ends an append. Where it does not, the session never stood there: an append is decided, and read back
+    /// Whether the last of these entries ends an append. If not, the session never stood there: an append is decided, and read back
     /// after a crash, whole or not at all.
     pub ends_append: bool,
 }

@@ -1,7 +1,10 @@
-//! A tape read back by appends: what one decision put there, with the place of every line.
+//! Reading a tape back by appends: the entries that one decision wrote together, each append with its file and line.
 //!
-//! Reading takes no lock. What a live writer is writing just now is left out. Of a fork all is read that it goes on from, in the
-//! files of the tapes that have it.
+//! Every line is checked, and that each file goes on from the one before. Of a fork, the tapes that it goes on from are read too.
+//! Used where the borders of appends matter: replay, export, and ranges that begin anywhere.
+//!
+//! Reading takes no lock and changes nothing, and runs beside a live writer: a tail that is being written is left out, and damage
+//! counts only if it is still there when it is read again. Reads whole files, so it must not run on an async thread.
 
 use std::path::PathBuf;
 
@@ -15,28 +18,28 @@ use super::{
 };
 use crate::words::ids::{Seq, SessionId};
 
-/// What one decision put on a tape: entries that stand there together or not at all. Never empty.
+/// The entries that one decision wrote: they are on the tape together or not at all. Never empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
-    /// The file that they stand in.
+    /// The file that has the entries.
     pub file: PathBuf,
-    /// The line of the first of them, from 1.
+    /// The line of the first entry, from 1.
     pub line: usize,
     /// The entries, in order.
     pub entries: Vec<Entry>,
 }
 
-/// One anchor's file, as far as the tape goes that it was read for: without what another session has behind the entry at which
-/// it was forked, and without a tail that was not written to its end.
+/// The file of one anchor, as far as it belongs to the tape that is read: not what a parent has behind the entry where it was
+/// forked, and (once decoded) not a tail that is being written.
 #[derive(Clone, Debug)]
 pub(crate) struct TapeFile {
     /// The session that wrote it: the tape's own, or one that it goes on from.
     pub(crate) session: SessionId,
     pub(crate) anchor: String,
     pub(crate) path: PathBuf,
-    /// The line of `path` that `bytes` begin with, from 1: a recorded test has a tape behind its header.
+    /// The line of `path` where `bytes` begin, from 1. Not 1 in a recorded test, where the tape stands behind a header.
     pub(crate) line: usize,
-    /// Whether a writer may be at its end: then what is not written to its end there is no damage.
+    /// Whether a writer may be writing at its end: then a torn tail is no damage.
     pub(crate) live: bool,
     pub(crate) bytes: Vec<u8>,
 }
@@ -61,7 +64,7 @@ impl Store {
         })
     }
 
-    /// Of a fork, those of its parents too.
+    /// The files of a session's tape, and of a fork also those of its parents. Not decoded yet.
     fn tape_files_once(&self, session: &SessionId) -> Result<Vec<TapeFile>, TapeError> {
         self.must_exist(session)?;
         let layout = self.layout();
@@ -83,7 +86,7 @@ impl Store {
 }
 
 impl TapeFile {
-    /// The nth file of a session, as far as it goes through that entry.
+    /// The nth file of a session, through the append with the entry `through`.
     fn read(
         layout: &Layout,
         session: &SessionId,
@@ -94,13 +97,13 @@ impl TapeFile {
         let (anchor, is_newest) = (folders[n].clone(), n + 1 == folders.len());
         let path = layout.entries(session, &anchor);
         let bytes = if through == END { whole_file(&path)? } else { bytes_through(&path, through)? };
-        // A bad line that is the last one of what was asked for is bad, where there are others behind it.
+        // A bad line at the end of the bytes that were asked for is damage if the file goes on behind it.
         let live = is_newest && (through == END || path.metadata().is_ok_and(|file| file.len() == bytes.len() as u64));
         Ok(TapeFile { session: session.clone(), anchor, path, line: 1, live, bytes })
     }
 }
 
-/// How many of the anchors of a session begin at or before that entry.
+/// How many of a session's anchors begin at or before the entry `through`.
 pub(super) fn begun_by(
     layout: &Layout,
     session: &SessionId,
@@ -113,8 +116,8 @@ pub(super) fn begun_by(
     }
 }
 
-/// The entries of a session's own files from one to another, of those that there are. Takes no lock; what a live writer is writing
-/// just now is left out.
+/// The entries `from` to `through`, both included, that a session's own files have. Takes no lock; a tail that is being written is
+/// left out.
 pub(super) fn read_range(
     layout: &Layout,
     session: &SessionId,
@@ -130,8 +133,8 @@ pub(super) fn read_range(
     Ok(entries.filter(|entry| (from..=through).contains(&entry.seq)).collect())
 }
 
-/// The appends in the files of one tape. Every line is checked, and that each file goes on from the one before. What a writer is
-/// writing just now is cut off.
+/// The appends in the files of one whole tape, from entry 1 on. Checks every line, and that each file goes on from the one before.
+/// Cuts a torn tail of a live file off the file's `bytes`.
 pub(crate) fn decode_files(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
     let appends = decode_parts(files)?;
     match appends.first() {
@@ -143,7 +146,7 @@ pub(crate) fn decode_files(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeEr
     }
 }
 
-/// [`decode_files`], from wherever they begin.
+/// [`decode_files`] for files that need not begin with entry 1.
 fn decode_parts(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
     let mut appends = Vec::new();
     let mut last: Option<Chain> = None;

@@ -11,15 +11,17 @@
 //! <16 hex digits>
 //! ```
 //!
-//! A record says which bytes stand where in which file; that an append did not get there (`withdrawn`); or that all the log said
-//! of a session so far is past (`past`): its files are synced, and others may have written them since. The digits chain from the epoch over every record, so what an
-//! earlier use of the same file left behind is not taken for a record of this one.
-//! The file is filled with zeros when it is made, so that a sync has no new blocks to note down and cannot run out of room.
+//! A record says which bytes stand where in which file; or that an append did not get into its file (`withdrawn`); or that all
+//! earlier records of a session are void (`past`): its files are synced, and others may have written them since. The digits chain
+//! from the epoch over every record, so the remains of an earlier use of the file are not taken for records of this one.
+//! The file is made full of zeros, so that a sync has no new blocks to note down and cannot run out of room.
 //!
-//! Order of events: records written and synced → session files written → acknowledged. Before the log is begun again from
-//! its start, the session files are synced. Replay writes the bytes to where they belong; doing it twice changes nothing.
-//! What is in a session's files and not in the log (a large append, what another owner wrote) is written only when the log
-//! says, durably, that what it has of that session is past: else a replay could write over it.
+//! After a power cut, a replay restores every acknowledged append; replaying twice changes nothing. An append that was answered
+//! with an error may be there after all: its `withdrawn` record is synced with the next group only. A change must keep this order:
+//! records synced → session files written → acknowledged; session files synced → log begun again; `past` synced → bytes written
+//! that the log does not have (a large append, lines of another owner), else a replay would overwrite them. After a failed sync,
+//! never trust the next sync of the same bytes: make the log anew, and write a session file again from the log first.
+//! The records are a stored format. Every function may wait for the disk: not for async threads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,17 +41,17 @@ use super::{
 };
 use crate::words::ids::SessionId;
 
-/// One record: `bytes` stand `at` there.
+/// One record: a number of bytes stand at one place of one file. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Record {
     session: SessionId,
     anchor: String,
     at: u64,
     bytes: usize,
-    /// What stands there from `at` on was not acknowledged and is not on the tape.
+    /// The bytes from `at` on were not acknowledged and are not on the tape.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     withdrawn: bool,
-    /// What was said of the session up to here is past. A version that does not know this field withdraws nothing.
+    /// All records of the session up to here are void. A version that does not know this field withdraws nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     past: bool,
 }
@@ -66,19 +68,19 @@ struct Header {
 const RECORD_OVERHEAD_MAX: usize = 512;
 const SUM_BYTES: usize = 17;
 
-/// A commit log that is being written.
+/// The commit log of this owner, open for writing.
 pub(super) struct CommitLog {
     path: PathBuf,
     file: File,
     capacity: u64,
-    /// Where the next record goes; 0 = the header is yet to be written.
+    /// The offset of the next record, in bytes; 0 where the header is not written yet. `sum`: the digits before that offset.
     at: u64,
     sum: Sum,
-    /// Session files with bytes that only the log has durably.
+    /// The session files with bytes that only the log has durably.
     dirty: BTreeMap<PathBuf, Dirty>,
-    /// The sessions that a replay would find records of.
+    /// The sessions of which a replay would find records.
     known: BTreeSet<SessionId>,
-    /// A write or sync of the log failed: it is not to be trusted with more.
+    /// A write or sync of the log failed: the log must be made anew before it takes more records.
     broken: bool,
 }
 
@@ -86,12 +88,12 @@ pub(super) struct CommitLog {
 #[derive(Default)]
 struct Dirty {
     length: u64,
-    /// A sync of it failed. The system may have dropped the bytes, and would call the next sync a success: they are written
-    /// once more from the log first.
+    /// A sync of the file failed. The system may have dropped the bytes, and would report success for the next sync: write them
+    /// again from the log first.
     unsure: bool,
 }
 
-/// The records that go to the log together.
+/// Records that are written to the log together, with one sync.
 pub(super) struct Group {
     bytes: Vec<u8>,
     sum: Sum,
@@ -99,7 +101,7 @@ pub(super) struct Group {
 }
 
 impl CommitLog {
-    /// Makes the log of an owner, with all its room.
+    /// Makes the log of an owner, filled with zeros to its full size, and syncs it.
     pub(super) fn make(disk: &dyn Disk, path: PathBuf, capacity: u64) -> Result<CommitLog, TapeError> {
         let draft = path.with_extension("new");
         let make = || -> io::Result<File> {
@@ -128,7 +130,7 @@ impl CommitLog {
         })
     }
 
-    /// Makes room for records of so many bytes, and the log anew where it is not to be trusted with more.
+    /// Makes room for that many records and bytes: begins a full log again, and makes a broken one anew.
     pub(super) fn make_room(
         &mut self,
         disk: &dyn Disk,
@@ -151,7 +153,7 @@ impl CommitLog {
         self.at + (bytes + (records + 1) * RECORD_OVERHEAD_MAX) as u64 <= self.capacity
     }
 
-    /// Begins a group of records.
+    /// An empty group that goes on from the last record; with the header where the log begins.
     pub(super) fn group(&mut self) -> Group {
         let sessions = BTreeSet::new();
         if self.at > 0 {
@@ -172,20 +174,20 @@ impl CommitLog {
             (self.at, self.sum) = before;
             // After a failed sync the system may have dropped the bytes and call the next sync a success.
             self.broken = true;
-            // What of it did get there is no record: it is answered with an error.
+            // The group is answered with an error, so the part of it that got into the log must not count as a record.
             let _ = disk.write_at(&self.file, b"\0", self.at);
         } else if before.0 == 0 {
-            // Only now nothing is left of the earlier use.
+            // Only a synced new header voids the records of the earlier use.
             self.known = sessions;
         }
         written.map_err(TapeError::io("write", &self.path))
     }
 
-    /// Writes that an append did not get into its file. Durable with the next group.
+    /// Writes a record that an append did not get into its file. Not synced: it becomes durable with the next group.
     ///
-    /// All of the last group must be in the session files, or have failed: the log may begin again here.
+    /// Call it only when every append of the last group is in its session file or has failed: the log may begin again here.
     pub(super) fn withdraw(&mut self, disk: &dyn Disk, layout: &Layout, session: &SessionId, anchor: &str, at: u64) {
-        // One that is broken, or full and not to be begun again, is made anew before anything else is appended.
+        // A log that is broken, or full and not to be cut now, needs no record: `make_room` clears it before the next append.
         if self.broken || (!self.has_room(0, 1) && self.cut(disk, layout).is_err()) {
             return;
         }
@@ -203,12 +205,12 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Notes that a session file was written up to `length` and not synced.
+    /// Notes that a session file was written up to `length` bytes and not synced.
     pub(super) fn written(&mut self, path: &Path, length: u64) {
         self.dirty.entry(path.into()).or_default().length = length;
     }
 
-    /// Syncs the files of a session, of all its anchors, where they need it, and that a turn of it is open.
+    /// Syncs the dirty files of a session, of all its anchors, and the mark of its open turn.
     pub(super) fn settle(&mut self, disk: &dyn Disk, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
         let folder = layout.session(session);
         let paths = self.dirty.range(folder.clone()..).map(|(path, _)| path);
@@ -217,7 +219,7 @@ impl CommitLog {
         sync_mark(disk, layout, session)
     }
 
-    /// Settles a session and notes that all the log has of it is past, durably. From then on others may write its files.
+    /// Settles a session and makes the log's records of it void (`past`), durably. From then on others may write its files.
     pub(super) fn finish_with(
         &mut self,
         disk: &dyn Disk,
@@ -236,7 +238,7 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Syncs the session files and begins the log from its start.
+    /// Syncs all dirty session files and then begins the log again from its start.
     pub(super) fn cut(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
         self.settle_files(disk, layout, self.dirty.keys().cloned().collect())?;
         disk.sync_folder(&layout.open())?;
@@ -244,7 +246,7 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Syncs these, and goes on behind one that cannot be. One that somebody deleted needs none.
+    /// Syncs these files. One that fails stays dirty and does not keep the others from it. A deleted file needs no sync.
     fn settle_files(&mut self, disk: &dyn Disk, layout: &Layout, paths: Vec<PathBuf>) -> Result<(), TapeError> {
         if paths.iter().any(|path| self.dirty.get(path).is_some_and(|dirty| dirty.unsure)) {
             self.write_again(disk, layout, &paths)?;
@@ -262,7 +264,7 @@ impl CommitLog {
         settled
     }
 
-    /// Brings those of these files that a sync failed for from the log to the disk.
+    /// Writes the bytes of these files again from the log, where a sync of the file failed.
     fn write_again(&self, disk: &dyn Disk, layout: &Layout, paths: &[PathBuf]) -> Result<(), TapeError> {
         let bytes = std::fs::read(&self.path).map_err(TapeError::io("read", &self.path))?;
         let known = bytes.get(..usize::try_from(self.at).unwrap_or(usize::MAX)).unwrap_or(&bytes);
@@ -274,7 +276,7 @@ impl CommitLog {
                     continue;
                 }
                 replay_file(disk, &path, &records, || disk.open(&path).map_err(TapeError::io("open", &path)))?;
-                // A failed append may be in the log where it could not be withdrawn.
+                // The log may have a failed append that could not be withdrawn: cut it off.
                 let cut = disk.open(&path).and_then(|file| disk.cut(&file, *length));
                 cut.map_err(TapeError::io("cut", &path))?;
             }
@@ -290,7 +292,7 @@ impl Record {
 }
 
 impl Group {
-    /// Adds that `bytes` stand `at` there.
+    /// Adds a record: `bytes` stand at the offset `at` of this anchor's file.
     pub(super) fn push(&mut self, session: &SessionId, anchor: &str, at: u64, bytes: &[u8]) {
         self.push_record(&Record { bytes: bytes.len(), ..Record::new(session, anchor, at) }, bytes);
         self.sessions.insert(session.clone());
@@ -307,32 +309,31 @@ impl Group {
     }
 }
 
-/// Syncs a session's file and the folders that name it.
+/// Syncs a session's file, its folder and the folder above that.
 pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<(), TapeError> {
     let file = disk.open(path).map_err(TapeError::io("open", path))?;
     disk.sync(&file).map_err(TapeError::io("sync", path))?;
     path.ancestors().skip(1).take(2).try_for_each(sync_folder)
 }
 
-/// Brings to the disk that a turn of a session is open, where that is noted: a replay marks only those that the log has.
+/// Syncs the mark that a turn of a session is open, where there is one. A replay marks only the sessions that are in the log.
 pub(super) fn sync_mark(disk: &dyn Disk, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
     let open = layout.open();
     if open.join(session.as_str()).exists() { disk.sync_folder(&open) } else { Ok(()) }
 }
 
-/// What a dead owner's log had.
+/// The outcome of a replay of a dead owner's log.
 #[derive(Debug, Default)]
 pub(super) struct Replayed {
-    /// The sessions that it was about.
+    /// The sessions that were replayed.
     pub(super) sessions: Vec<SessionId>,
-    /// Those whose files or mark could not be written. The log is kept for them.
+    /// The sessions whose files or mark could not be written. The log is kept for them.
     pub(super) failed: Vec<(SessionId, TapeError)>,
 }
 
-/// Brings what the log of a dead owner has into the session files, and deletes the log. One session that fails keeps the log,
-/// and no other session from being replayed.
-///
-/// The caller keeps all others from it. A session that the owner gave back before it died was synced then; it is left alone.
+/// Writes the records of a dead owner's log into the session files, marks these sessions as open, and deletes the log. A session
+/// that fails keeps the log; all other sessions are replayed. The caller holds the lock on `owners/`. Only a session whose claim
+/// still names the dead owner is written: one that was given back was synced then, and may be another owner's now.
 pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Replayed, TapeError> {
     let path = layout.commit_log(owner);
     let mut replayed = Replayed::default();
@@ -368,7 +369,7 @@ pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Re
     Ok(replayed)
 }
 
-/// By session and anchor, without what is past.
+/// The records by session and anchor, without those that are void (`past`).
 fn by_session(bytes: &[u8]) -> BTreeMap<SessionId, BTreeMap<String, Vec<Placed<'_>>>> {
     let mut sessions: BTreeMap<SessionId, BTreeMap<_, Vec<_>>> = BTreeMap::new();
     for (record, bytes) in records(bytes) {
@@ -382,14 +383,15 @@ fn by_session(bytes: &[u8]) -> BTreeMap<SessionId, BTreeMap<String, Vec<Placed<'
     sessions
 }
 
-/// Writes the bytes also where they seem to be there: after a failed sync the system may have them and the disk not.
+/// Writes the records of one file into it and syncs it. Bytes that are there already are written all the same: after a failed
+/// sync the system may have them and the disk not.
 fn replay_file(
     disk: &dyn Disk,
     path: &Path,
     records: &[Placed<'_>],
     open: impl FnOnce() -> Result<File, TapeError>,
 ) -> Result<(), TapeError> {
-    // A later record at the same or an earlier place replaces the ones behind it: they had failed.
+    // A later record at the same or a smaller offset replaces the records behind that offset: those appends had failed.
     let mut live: Vec<&Placed<'_>> = Vec::new();
     let mut end_of_failed = 0;
     for item in records {
@@ -419,7 +421,7 @@ fn replay_file(
     sync_file(disk, path)
 }
 
-/// The records of a log, up to the first that is not one.
+/// The records of a log, up to the first bytes that are no sound record.
 fn records(bytes: &[u8]) -> Vec<Placed<'_>> {
     let mut found = Vec::new();
     let Some(header) = memchr::memchr(b'\n', bytes).map(|end| &bytes[..=end]) else { return found };

@@ -1,5 +1,9 @@
-//! The operations that are made of an engine's fourteen methods and are the same over every engine: whole tapes, forks, deletion,
-//! lists, and marks by their names.
+//! [`TapeStoreExt`]: the operations of a store that are the same over every engine (whole tapes, forks, deletion, lists, and marks
+//! by their names), made of the fourteen methods of [`TapeStore`].
+//!
+//! A change must add no method that an engine has to implement, and must not depend on one engine. Each method that reads entries
+//! must refuse a hidden session ([`whole::must_be_shown`]). Every method may block, except [`TapeStoreExt::mark_open`],
+//! [`TapeStoreExt::mark_closed`] and the three paths at the end, which look at nothing.
 
 use std::path::PathBuf;
 
@@ -9,10 +13,11 @@ use super::{
 };
 use crate::words::ids::{Millis, Seq, SessionId};
 
-/// What hosts call of a store of tapes, whatever keeps it. Every [`TapeStore`] has it.
+/// The operations that hosts call on a store of tapes, over any engine. Every [`TapeStore`] has them.
 ///
-/// Each method blocks: on the disk, for files. Each fails with what the engine says besides what is named there;
-/// [`TapeError::Missing`] where there is no such session, also where it was deleted and is kept for its forks.
+/// The methods may block (over files: on the disk), unless they say otherwise. Each can fail with any error of the engine, besides
+/// the errors named at the method; and with [`TapeError::Missing`] where there is no such session, or where it was deleted and is
+/// kept for its forks.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait TapeStoreExt: TapeStore {
     /// Makes a session with an empty tape, and claims it. `notify` is told of the appends that are answered `Later`.
@@ -21,15 +26,15 @@ pub trait TapeStoreExt: TapeStore {
         self.begin(session, None, notify)
     }
 
-    /// Claims a session and reads its tape from the newest anchor on, also where that is on the tape of a session that it goes on
-    /// from. A torn tail is cut off and set aside. Where this value's own writer was just dropped and is still being written out,
-    /// that is waited for. [`TapeError::Claimed`]. A damaged tape is not an error, see [`LoadedTape::read_only`].
+    /// Claims a session and reads its tape from the newest anchor on, also if that anchor is on the tape of a session that it goes
+    /// on from. Cuts off a torn tail and sets it aside. Waits until a writer of this value that was just dropped is written out.
+    /// [`TapeError::Claimed`]. A damaged tape is not an error, see [`LoadedTape::read_only`].
     fn load(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
         whole::load(self, session, notify)
     }
 
-    /// The entries after `after`, of all anchors. Beside a writer, whose last append is there whole or not at all.
-    /// [`TapeError::Damaged`] where one of them is bad.
+    /// The entries after `after`, of all anchors. May run beside a writer; its last append is there whole or not at all.
+    /// [`TapeError::Damaged`] where an entry is bad.
     fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::range(self, session, after.next(), whole::END)
@@ -42,8 +47,8 @@ pub trait TapeStoreExt: TapeStore {
         whole::read_to(self, session, seq)
     }
 
-    /// The anchors of a tape, oldest first; of a fork, those too that it has from what it goes on from. An anchor whose first
-    /// entry is not on the tape yet is left out, and so is all of a session without an entry.
+    /// The anchors of a tape, oldest first; of a fork, also those from before it was forked. An anchor whose first entry is not on
+    /// the tape yet is left out, so a session without an entry has none.
     fn anchors(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::anchors(self, session)
@@ -59,8 +64,8 @@ pub trait TapeStoreExt: TapeStore {
         whole::between_anchors(self, session, from, to)
     }
 
-    /// Whether there is a session of this name. A deleted session is not there, not even while it has forks; its name stays
-    /// taken until the last of them is gone. A session that cannot be read is there.
+    /// Whether there is a session of this name. A deleted session does not exist, not even while it has forks; its name stays
+    /// taken until the last of them is gone. A session that cannot be read exists.
     fn exists(&self, session: &SessionId) -> bool {
         let looked = whole::must_be_shown(self, session).and_then(|()| self.summary(session));
         !matches!(looked, Err(TapeError::Missing { .. }))
@@ -73,13 +78,14 @@ pub trait TapeStoreExt: TapeStore {
         Ok(sessions)
     }
 
-    /// All sessions by their names, with the age and the size of their tapes. One that cannot be read is there without an entry.
+    /// All sessions by their names, with the age and the size of their tapes. A session that cannot be read is listed as one
+    /// without an entry.
     fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
         let mut all = Vec::new();
         for session in self.sessions()? {
             match self.summary(&session) {
                 Ok(summary) => all.push(summary),
-                // It went in between.
+                // The session was deleted in between.
                 Err(TapeError::Missing { .. }) => {}
                 Err(_) => all.push(SessionSummary::unread(session)),
             }
@@ -87,13 +93,13 @@ pub trait TapeStoreExt: TapeStore {
         Ok(all)
     }
 
-    /// Makes the session `session`, which goes on from the entry `at` of `parent`, or from the last one that can be gone on from:
-    /// so a damaged session is rescued. It is not open then; [`TapeStoreExt::load`] opens it like any other.
+    /// Makes the session `session`, which goes on from the entry `at` of `parent`. Without `at` it goes on from the parent's last
+    /// sound append, which rescues a damaged session. The fork is not open afterwards; [`TapeStoreExt::load`] opens it.
     ///
-    /// Costs the same however long the parent is: nothing is copied. The parent may be written meanwhile, by anybody. From then
-    /// on deleting it only hides it, until the fork is gone. The fork begins with the entry `at` + 1, of the kind `forked`, and
-    /// says where it comes from: where `at` is from before `parent` itself was forked, that is the session which `parent` goes
-    /// on from.
+    /// With `at`, it costs the same however long the parent is: nothing is copied. The parent may be written meanwhile, by anybody.
+    /// From then on, deleting the parent only hides it, until the fork is gone. The fork begins with the entry `at` + 1, of the
+    /// kind `forked`, which names its origin. If `at` is from before `parent` itself was forked, the origin is the session that
+    /// `parent` goes on from.
     ///
     /// [`TapeError::NoEntry`]; [`TapeError::InsideAppend`]; [`TapeError::TooDeep`]; [`TapeError::Exists`];
     /// [`TapeError::Damaged`] where the entry does not fit the one before it, or nothing is sound. No session was made then.
@@ -108,47 +114,48 @@ pub trait TapeStoreExt: TapeStore {
         fork::fork(self, parent, at, session, time)
     }
 
-    /// Where a session goes on from; `None` where it is no fork.
+    /// The origin of a fork; `None` where the session is no fork.
     fn forked_from(&self, session: &SessionId) -> Result<Option<Forked>, TapeError> {
         whole::must_be_shown(self, session)?;
         Ok(self.summary(session)?.from)
     }
 
-    /// The sessions that go on from this one, or are about to.
+    /// The sessions that go on from this one, or are being made to.
     fn forks_of(&self, session: &SessionId) -> Result<Vec<SessionId>, TapeError> {
         fork::forks_of(self, session)
     }
 
-    /// Whether the tape of `session` has that very entry of `other`: it is that session, or goes on from it behind that entry.
+    /// Whether the tape of `session` has the entry `seq` of `other`: `session` is `other`, or goes on from it at or behind `seq`.
     fn has_entry_of(&self, session: &SessionId, other: &SessionId, seq: Seq) -> Result<bool, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::has_entry_of(self, session, other, seq)
     }
 
-    /// Deletes a session and its marks; hides it while forks go on from it. What it goes on from, where that was deleted before
-    /// and this was its last fork, goes too. [`TapeError::Unfinished`] while a turn of it is open; [`TapeError::Claimed`] while
-    /// somebody has it open. After a crash half-way the session is there as before, or gone.
+    /// Deletes a session and its marks; hides it while forks go on from it. If it was the last fork of a hidden session, that one
+    /// goes too. [`TapeError::Unfinished`] while a turn of it is open; [`TapeError::Claimed`] while somebody has it open. After a
+    /// crash half-way, the session is there as before, hidden, or gone.
     fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
         remove::delete(self, session, None)
     }
 
-    /// Deletes a session, only if that is still its last entry; else [`TapeError::GoneOn`].
+    /// Deletes a session, only if `last` is still its last entry; else [`TapeError::GoneOn`].
     fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
         remove::delete(self, session, Some(last))
     }
 
-    /// Deletes a session whose last entry is still that one, that is neither parked nor protected, and that no fork goes on from.
-    /// Says whether it did.
+    /// Deletes a session only if `last` is still its last entry, it is neither parked nor protected, and no fork goes on from it.
+    /// Says whether it did. [`TapeError::Unfinished`] while a turn of it is open.
     fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
         remove::delete_unused(self, session, last)
     }
 
-    /// Notes that a turn of this session is open, so that the next start finds it with one look.
+    /// Notes that a turn of this session is open, so that the next start finds it with one look. Does not wait for a slow disk
+    /// while the session is open through this value.
     fn mark_open(&self, session: &SessionId) -> Result<(), TapeError> {
         self.mark(session, Mark::Open, "")
     }
 
-    /// Notes that no turn of this session is open: only when what ended the turn is on the tape.
+    /// Notes that no turn of this session is open. Call it only when the end of the turn is on the tape. Waits like `mark_open`.
     fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
         self.unmark(session, Mark::Open, "")
     }
@@ -158,7 +165,7 @@ pub trait TapeStoreExt: TapeStore {
         self.marks(Mark::Open, None).map(names)
     }
 
-    /// Notes that a session is kept stopped, and why. One that is noted already is noted anew.
+    /// Notes that a session is kept stopped, and why. Replaces an earlier note.
     fn park(&self, session: &SessionId, time: Millis, why: &str) -> Result<(), TapeError> {
         self.mark(session, Mark::Parked, &Parked::text(time, why)?)
     }
@@ -174,14 +181,14 @@ pub trait TapeStoreExt: TapeStore {
         Ok(parked.map(|(session, text)| (session, Parked::why(&text))).collect())
     }
 
-    /// Keeps a session from being swept, however long it is not used. Its own deletion ends that. In the moment of a sweep either
-    /// the sweep leaves it, or this says that it is gone.
+    /// Keeps a session from being swept, however long it is not used; deleting the session ends that. At the moment of a sweep,
+    /// either the sweep leaves the session, or this fails because it is gone.
     fn protect(&self, session: &SessionId) -> Result<(), TapeError> {
         whole::must_be_shown(self, session)?;
         self.mark(session, Mark::Protected, "")
     }
 
-    /// Lets a session be swept again. One that was not protected stays as it is.
+    /// Lets a session be swept again. Does nothing for a session that was not protected.
     fn unprotect(&self, session: &SessionId) -> Result<(), TapeError> {
         self.unmark(session, Mark::Protected, "")
     }
@@ -191,18 +198,18 @@ pub trait TapeStoreExt: TapeStore {
         self.marks(Mark::Protected, None).map(names)
     }
 
-    /// The sessions that somebody has open, sorted: through this value, or from elsewhere; and those of which that cannot be told.
+    /// The sessions that somebody has open, through this value or from elsewhere, sorted; with those of which it cannot be told.
     fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
         self.marks(Mark::Held, None).map(names)
     }
 
-    /// The folder for a session's large outputs; made with mode 0700 by whoever spills first.
+    /// The folder for a session's large outputs. It may be missing: the first output that is written makes it, with mode 0700.
     fn spill_path(&self, session: &SessionId) -> Option<PathBuf> {
         self.folder(Some(session)).map(|folder| folder.join("spill"))
     }
 
-    /// The folder for the contents that files had before calls of this session changed them; made with mode 0700 by whoever keeps
-    /// one.
+    /// The folder for the contents that files had before calls of this session changed them. It may be missing: the first content
+    /// that is kept makes it, with mode 0700.
     fn files_path(&self, session: &SessionId) -> Option<PathBuf> {
         self.folder(Some(session)).map(|folder| folder.join("files"))
     }

@@ -1,5 +1,11 @@
-//! The files that appends go to, and the few things that the write path asks of a disk. One real answer; tests put a slow or failing
-//! one in its place.
+//! The write path's file operations: the newest file of each tape, the bound on open files, and the [`Disk`] under both.
+//!
+//! Before each write, the length of the file is compared with what this store wrote: a file that somebody else changed or deleted
+//! is not written. After a failed write, the file is cut back to its last good byte, at once or before the next write. A new anchor
+//! appears with its first lines or not at all (a draft folder, renamed).
+//!
+//! A change must keep: all writes of appends go through [`Disk`], where tests put a slow or failing disk; the lock of [`OpenFiles`]
+//! takes further `Log::file` with `try_lock` alone; `length` moves on only after a write that succeeded.
 
 use std::{
     fs::File,
@@ -21,7 +27,7 @@ use super::{
 };
 use crate::{lock::Lock, words::ids::Seq};
 
-/// The disk is calm while the last eight writes took less than this each.
+/// The disk is calm while each of the last eight writes took less than this.
 const CALM: Duration = Duration::from_micros(200);
 
 /// A disk that may be slow and may refuse.
@@ -30,11 +36,11 @@ pub(super) trait Disk: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<File>;
     /// Opens a file, and makes it where it is missing.
     fn make(&self, path: &Path) -> io::Result<File>;
-    /// How long the file is; `NotFound` where it has been deleted since it was opened.
+    /// The length of the file in bytes; `NotFound` where the file has been deleted since it was opened.
     fn length(&self, file: &File) -> io::Result<u64>;
-    /// Writes all of it there. After an error any part of it may have been written.
+    /// Writes all bytes at the offset. After an error any part of them may have been written.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Cuts the file.
+    /// Cuts the file to this length, in bytes.
     fn cut(&self, file: &File, length: u64) -> io::Result<()>;
     /// Returns when the file's bytes survive a power cut.
     fn sync(&self, file: &File) -> io::Result<()>;
@@ -42,17 +48,17 @@ pub(super) trait Disk: Send + Sync {
     fn sync_folder(&self, path: &Path) -> Result<(), TapeError> {
         sync_folder(path)
     }
-    /// Whether a write that took so long says that the disk is slow now.
+    /// Whether a write that took so long makes the disk count as slow.
     fn is_slow(&self, took: Duration) -> bool {
         took >= CALM
     }
-    /// Whether a write that is under way for so long says that the disk stands still.
+    /// Whether a write that has been under way for so long makes the disk count as standing still.
     fn is_stalled(&self, under_way: Duration) -> bool {
         under_way >= CALM
     }
 }
 
-/// The disk that there is.
+/// The real disk.
 pub(super) struct RealDisk;
 
 impl Disk for RealDisk {
@@ -84,8 +90,8 @@ impl Disk for RealDisk {
     }
 }
 
-/// Whether this process may make a file that long (`ulimit -f`). Who writes past the limit is not refused but killed, unless the
-/// host ignores the signal of it; so it is looked at first, each time, because the limit may be changed while we run.
+/// Whether this process may make a file that long (`ulimit -f`). The system does not refuse a write past the limit: it kills the
+/// process, unless the host ignores that signal. So the limit is looked at before each write; it may change at run time.
 pub(super) fn within_limit(length: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| length > limit) {
@@ -97,12 +103,13 @@ pub(super) fn within_limit(length: u64) -> io::Result<()> {
 /// The newest file of a tape.
 pub(super) struct LogFile {
     pub(super) path: PathBuf,
-    /// Up to here it is good: the next append goes there.
+    /// The length of its good part, in bytes: the offset of the next append.
     pub(super) length: u64,
-    /// The last entry that was written by this handle.
+    /// The last entry that this handle wrote; 0 before the first.
     pub(super) last: Seq,
+    /// The open file; `None` while [`OpenFiles`] has it closed.
     file: Option<File>,
-    /// A write began and did not end well: there may be bytes behind `length` that must be cut off first.
+    /// A write failed: bytes behind `length` must be cut off before the next write.
     tail_is_dirty: bool,
 }
 
@@ -111,7 +118,7 @@ impl LogFile {
         LogFile { path, length, last: Seq::ZERO, file: None, tail_is_dirty: false }
     }
 
-    /// Writes at the end. After an error the file is as before, or will be cut back to it before the next write.
+    /// Writes an append at the end. After an error the file is as before, or is cut back before the next write.
     fn write(&mut self, disk: &dyn Disk, append: &Append, sync: bool) -> Result<(), TapeError> {
         let Some(file) = &self.file else {
             return Err(TapeError::io("write", &self.path)(io::ErrorKind::NotFound.into()));
@@ -147,7 +154,7 @@ impl LogFile {
         result
     }
 
-    /// Makes the folder of a new anchor with its first lines in it, complete or not at all, and goes on there.
+    /// Makes the folder of a new anchor with its first lines, complete or not at all, and moves on to the new file.
     fn begin(&mut self, disk: &dyn Disk, folder: &Path, append: &Append, sync: bool) -> Result<(), TapeError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let draft = folder.with_file_name(format!(".new-{name}"));
@@ -184,9 +191,10 @@ impl LogFile {
     }
 }
 
-/// The session files that are open, at most so many across the store. The one written longest ago is closed for the next.
+/// The open session files of a store, `max` at most. To open one more, the file written longest ago is closed.
 pub(super) struct OpenFiles {
     max: usize,
+    /// How many writes there were; stamps `Log::used`.
     writes: AtomicU64,
     open: Lock<Vec<Weak<Log>>>,
 }

@@ -1,11 +1,15 @@
-//! One entry of a tape.
+//! [`Entry`]: one entry of a tape, as a value.
+//!
+//! The core makes entries and numbers them; the tape stores and returns them unchanged, `data` byte for byte. The tape never reads
+//! `data`, except of its own kinds `forked` and `imported`. The fields are written to disk by `line`, so a new field is a new
+//! version of the line. No I/O.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::words::ids::{MessageId, Millis, Seq};
 
-/// What an entry was written for.
+/// The reason why an entry was written. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -20,11 +24,11 @@ pub enum Cause {
 /// The line adds what the core need not know: format version, session, a UUIDv7, the anchor and the checksum chain.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its position: the one before plus 1.
+    /// Its number: that of the entry before plus 1; the first is 1.
     pub seq: Seq,
-    /// When it was decided.
+    /// When it was decided, in milliseconds since 1970, UTC.
     pub time: Millis,
-    /// What it was written for.
+    /// The reason why it was written.
     pub cause: Option<Cause>,
     /// The turn it belongs to, by the seq of the entry that began it.
     pub turn: Option<Seq>,
@@ -32,11 +36,12 @@ pub struct Entry {
     pub step: Option<u32>,
     /// The ticket it is about: a model request, a call, an ask, a wait.
     pub ticket: Option<Seq>,
-    /// What it followed from, as JSON: on the first entry that an input wrote. Those behind it without one belong to the same.
+    /// The input that it followed from, as JSON: on the first entry that an input wrote. The entries of the same append behind it,
+    /// as long as they have no input of their own, belong to the same input.
     pub input: Option<Box<RawValue>>,
-    /// What kind of entry: names the shape of `data`.
+    /// The kind of the entry: names the shape of `data`.
     pub kind: String,
-    /// What it says, as JSON.
+    /// The content, as JSON.
     pub data: Box<RawValue>,
 }
 
@@ -48,13 +53,13 @@ impl PartialEq for Entry {
 }
 
 impl Entry {
-    /// One that says this, and belongs to nothing.
+    /// An entry with this data that belongs to no turn, step, ticket or input.
     pub(super) fn plain(seq: Seq, time: Millis, kind: &str, data: &impl Serialize) -> Entry {
         let data = serde_json::value::to_raw_value(data).expect("ids, numbers and texts can be written as JSON");
         Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind: kind.to_owned(), data }
     }
 
-    /// Whether both say the same, whatever they followed from.
+    /// Whether both are equal apart from `input`.
     pub(crate) fn is_like(&self, other: &Entry) -> bool {
         let heads = |entry: &Entry| (entry.seq, entry.time, entry.turn, entry.step, entry.ticket);
         heads(self) == heads(other)

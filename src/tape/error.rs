@@ -1,4 +1,8 @@
-//! What can go wrong with a tape.
+//! [`TapeError`]: the reasons why an operation on a tape or its store fails.
+//!
+//! A variant is a case that a caller may treat differently, and its doc says what was changed: almost always nothing. Messages are
+//! for people. Two questions decide in the runtime: [`TapeError::is_full`] (make room) and [`TapeError::is_for_good`] (stop
+//! trying), so a new variant must be judged in both. An error is an answer, never a crash.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
@@ -6,7 +10,7 @@ use crate::words::ids::{Seq, SessionId};
 
 /// Why something could not be done with a tape or its store.
 ///
-/// Clonable, because one failed write to the commit log is told to all whose appends shared it.
+/// Clonable, because one failed write to the commit log is the answer to every append that shared it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TapeError {
@@ -59,7 +63,7 @@ pub enum TapeError {
     TooDeep {
         /// Which session.
         session: SessionId,
-        /// How many there may be.
+        /// The most tapes that may be read for one fork.
         max: u32,
     },
     /// A turn of the session is open, so it cannot be deleted.
@@ -68,7 +72,7 @@ pub enum TapeError {
         /// Which.
         session: SessionId,
     },
-    /// Something was written since it was looked at. Nothing was done.
+    /// An entry was appended since the session was looked at. Nothing was done.
     #[error("session {session} has moved on from entry {expected} to {last}: read it again")]
     GoneOn {
         /// Which session.
@@ -89,7 +93,7 @@ pub enum TapeError {
     Claimed {
         /// Which.
         session: SessionId,
-        /// Who has it.
+        /// The owner that has it.
         by: Holder,
     },
     /// The entries do not continue the tape. Nothing was taken.
@@ -108,15 +112,15 @@ pub enum TapeError {
         /// How many appends wait.
         waiting: usize,
     },
-    /// Tapes in memory take no more than [`MemoryLimits`](crate::tape::MemoryLimits) allow. Nothing was taken; the same may be tried
+    /// The tapes in memory have reached their [`MemoryLimits`](crate::tape::MemoryLimits). Nothing was taken; the same may be tried
     /// again when there is room. A sweep leaves sessions that are awake ([`Runtime::shed`](crate::Runtime::shed) puts them to
-    /// sleep), and limits can be changed by a host that made the store itself ([`Builder::tapes`](crate::runtime::Builder::tapes)).
+    /// sleep). A host that made the store itself ([`Builder::tapes`](crate::runtime::Builder::tapes)) can change the limits.
     #[error(
         "the tapes in memory are full: {max} {of} are the most; remove sessions that are over (Runtime::sweep), or allow more \
          (MemoryStore::set_limits)"
     )]
     MemoryFull {
-        /// What there is too much of: `bytes` or `sessions`.
+        /// The limit that was reached: `bytes` or `sessions`.
         of: &'static str,
         /// The bound that would be broken.
         max: u64,
@@ -125,12 +129,12 @@ pub enum TapeError {
     /// [`APPEND_BYTES_MAX`](crate::tape::APPEND_BYTES_MAX). Nothing was taken.
     #[error("an append of {bytes} bytes is too large: the limit is {max}")]
     TooLarge {
-        /// What was given.
+        /// The size that was given, in bytes.
         bytes: usize,
-        /// The bound that it broke.
+        /// The bound that it exceeds, in bytes.
         max: usize,
     },
-    /// The tape has a bad line that is not its last one. It can be read up to there and not be written.
+    /// The tape has a bad line with lines behind it. It can be read up to that line, and cannot be written.
     #[error("the tape is damaged: {0}")]
     Damaged(Damage),
     /// A later version of this library wrote it. Nothing was changed.
@@ -154,9 +158,9 @@ pub enum TapeError {
     Changed {
         /// Which file.
         path: PathBuf,
-        /// How long it must be.
+        /// The length that the file must have, in bytes.
         expected: u64,
-        /// How long it is.
+        /// The length that the file has, in bytes.
         found: u64,
     },
     /// The store was opened for reading only.
@@ -165,7 +169,7 @@ pub enum TapeError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// What was to be brought in is no export of a session, is damaged, or needs what is not here. Nothing was made.
+    /// The file that was to be imported is no export of a session, or is damaged. No session was made.
     #[error("cannot import line {line}: {what}")]
     Import {
         /// Which line of the file, from 1.
@@ -173,7 +177,7 @@ pub enum TapeError {
         /// Why.
         what: String,
     },
-    /// Nothing can be searched for with this.
+    /// The query of a search is empty or too large.
     #[error("cannot search for that: {what}")]
     Query {
         /// Why.
@@ -192,15 +196,15 @@ pub enum TapeError {
         op: &'static str,
         /// What the database said.
         message: String,
-        /// Whether its file is damaged: waiting does not help, making it anew does.
+        /// Whether its file is damaged. Then waiting does not help, and making the index anew does.
         is_damaged: bool,
     },
 }
 
 impl TapeError {
-    /// Whether there is no room: the disk, the quota, the largest allowed file or what tapes may take of the memory is full.
+    /// Whether there is no room: on the disk, in the quota, in the largest allowed file, or in the limits of tapes in memory.
     ///
-    /// Of a disk, [`Store::release_reserve`](crate::tape::Store::release_reserve) makes a little then.
+    /// On a disk, [`Store::release_reserve`](crate::tape::Store::release_reserve) then makes a little room.
     #[must_use]
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -213,13 +217,13 @@ impl TapeError {
         }
     }
 
-    /// What an engine of a host's own has to say that is none of the others.
+    /// An error of a host's own engine that no other variant describes.
     #[must_use]
     pub fn engine(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TapeError {
         TapeError::Engine(error.into().into())
     }
 
-    /// Whether a tape that cannot be opened, or made, for this reason never can. Everything else may pass.
+    /// Whether a tape that cannot be opened, or made, for this reason never can be. Every other error may pass by itself.
     pub(crate) fn is_for_good(&self) -> bool {
         use TapeError::{Damaged, Newer, TooDeep, TooLarge};
         matches!(self, Damaged(_) | Newer { .. } | TooDeep { .. } | TooLarge { .. })
@@ -230,7 +234,7 @@ impl TapeError {
     }
 }
 
-/// Who writes a session.
+/// The owner that has a session open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The name of its lock file in `owners/`, without the ending.
@@ -247,14 +251,14 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A bad line with lines behind it. Nothing folds past it.
+/// A bad line with lines behind it. Nothing behind it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Which file.
+    /// The file with the bad line.
     pub file: PathBuf,
-    /// Which line of it, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// What is wrong with the line.
     pub what: String,
     /// The last entry before it that is sound; 0 where there is none.
     pub last_good: Seq,

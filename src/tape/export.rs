@@ -1,18 +1,21 @@
-//! A session as one file, to be kept or carried to another store: a header line, the lines of its tape as they are, and its
-//! large outputs where that is asked for.
+//! Exporting a session as one file, to keep it or to carry it to another store: a header line, the lines of its tape, and on
+//! request its large outputs.
 //!
 //! ```text
-//! {"tamtam":"tape","v":1,"session":"s","last":7,"anchors":[{"folder":"001_session-start","lines":7,"bytes":2143,"hash":"…"}]}
+//! {"tamtam":"tape","v":1,"session":"s","last":7,"anchors":[{"name":"001_session-start","lines":7,"bytes":2143,"hash":"…"}]}
 //! {"v":1,"session":"s","seq":1,…}                     the lines, anchor after anchor, byte for byte
 //! {"spill":"c1-3f2a.log","data":"aGVsbG8="}           pieces of the large outputs, in order
 //! ```
 //!
-//! Reads beside a live writer: what was acknowledged when it began is in it, and nothing that came later, however the session goes
-//! on meanwhile. What is damaged is not exported: a fork before the damage is.
+//! The file has every entry that was acknowledged when the export began, and none that came later. A damaged tape is not exported;
+//! a fork before the damage can be. Changes nothing of the session, takes no lock, and runs beside a live writer; blocks.
 //!
-//! A fork goes out whole, with what it has from the sessions that it goes on from: their lines are sealed anew under its name,
-//! and its first file, which is no anchor, is the end of the anchor before it. So what comes in is a tape like any other, and
-//! needs nobody; its `forked` entry still says where it comes from, and does what it did.
+//! A fork goes out whole, with the entries that it has from the sessions that it goes on from. Their lines are sealed anew under
+//! the fork's name, and its first file, which is no anchor, becomes the end of the anchor before it. So the result is a tape like
+//! any other and needs no other session; its `forked` entry still says where it comes from.
+//!
+//! The file is a stored format: a new field of [`Header`] or [`Piece`] needs a new [`EXPORT_VERSION`], since a reader refuses
+//! unknown fields. The export must not hold what another session has behind the fork's entry, nor the contents in `files/`.
 
 use std::{
     fs::File,
@@ -36,37 +39,37 @@ use crate::{
 
 /// The newest version of the file that is written, and understood.
 pub(super) const EXPORT_VERSION: u64 = 1;
-/// Bytes of a large output in one line.
+/// The most bytes of a large output in one line.
 pub(super) const SPILL_PIECE_BYTES: usize = 256 * 1024;
 
-/// The first line of the file.
+/// The first line of the file. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
     pub(super) tamtam: Kind,
     pub(super) v: u64,
     pub(super) session: SessionId,
-    /// Its last entry.
+    /// The number of its last entry.
     pub(super) last: Seq,
     pub(super) anchors: Vec<Piece>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) spills: Vec<Piece>,
 }
 
-/// What kind of file it is.
+/// The kind of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
     Tape,
 }
 
-/// One file of the session.
+/// One file of the session in the header: an anchor's, or a large output. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Piece {
     /// The anchor's folder, or the name of the large output.
     pub(super) name: String,
-    /// Lines of an anchor.
+    /// How many lines the anchor has; 0 for a large output.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) lines: u64,
     pub(super) bytes: u64,
@@ -89,31 +92,31 @@ impl Piece {
 /// What an export holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// Its last entry.
+    /// The last entry.
     pub last: Seq,
-    /// Anchors.
+    /// How many anchors.
     pub anchors: usize,
-    /// Large outputs.
+    /// How many large outputs.
     pub spills: usize,
 }
 
 /// Whether the large outputs of a session go with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spills {
-    /// They stay. What the tape says of them is in the export; what was cut off is not.
+    /// They stay behind. The tape still has the shortened outputs; the parts that were cut off are not in the export.
     #[default]
     Left,
-    /// They go with it.
+    /// They are in the export.
     Taken,
 }
 
 impl Store {
-    /// Writes a session as one file. A fork has all in it that it has from the session that it goes on from.
+    /// Writes a session as one file. The file of a fork also has the entries from the sessions that it goes on from.
     ///
     /// # Errors
     ///
     /// [`TapeError::Missing`]; [`TapeError::Damaged`]: nothing is exported of a tape with a bad line; [`TapeError::Newer`];
-    /// [`TapeError::Io`], also of `to`. What was written until then is no export: it does not come in anywhere.
+    /// [`TapeError::Io`], also of `to`. The part that was written until then is no export: every import refuses it.
     pub fn export(&self, session: &SessionId, spills: Spills, to: &mut dyn Write) -> Result<Exported, TapeError> {
         let failed = |error| TapeError::io("write", "the export")(error);
         let appends = self.appends(session)?;
@@ -142,7 +145,7 @@ impl Store {
             }
         }
         to.flush().map_err(failed)?;
-        // Deleted meanwhile: that is said, or a backup would be one of what nobody wants kept.
+        // If the session was deleted meanwhile, fail: nobody wants a backup of a deleted session.
         self.must_exist(session)?;
         Ok(Exported { last, anchors: header.anchors.len(), spills: header.spills.len() })
     }
@@ -172,13 +175,13 @@ impl Store {
     }
 }
 
-/// The lines of a tape by anchors, with their number, as a tape of that session's own. The same appends make the same lines, so
-/// those that are its own come out as they stand.
+/// The lines of a tape by anchors (folder, number of lines, bytes), sealed as a tape of `session`'s own. The same appends make the
+/// same lines, so the lines that are its own come out byte for byte.
 fn sealed(session: &SessionId, appends: Vec<Append>) -> Result<Vec<(String, u64, Vec<u8>)>, TapeError> {
     let mut anchors: Vec<(String, u64, Vec<u8>)> = Vec::new();
     let mut chain = Chain::start(session, "");
     for Append { file, line, entries } in appends {
-        // A fork's first file goes on in the anchor before it.
+        // A fork's first file becomes the end of the anchor before it.
         let goes_on = line > 1 || entries.first().is_some_and(|first| Forked::of(first).is_some());
         if !goes_on || anchors.is_empty() {
             let folder = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
@@ -193,8 +196,8 @@ fn sealed(session: &SessionId, appends: Vec<Append>) -> Result<Vec<(String, u64,
     Ok(anchors)
 }
 
-/// Large outputs that go with a session. So that those that are removed meanwhile go out too, all of them are copied into one file;
-/// where that cannot be written, they are read once more.
+/// The large outputs of an export. All are copied into one nameless file first, so that an output that is removed meanwhile goes
+/// out too. If that file cannot be written, the outputs are read a second time.
 #[derive(Default)]
 struct Outputs {
     spills: Vec<(Piece, PathBuf)>,
@@ -202,13 +205,13 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// What the nth one had in it, in order.
+    /// The bytes of the nth output, checked against its hash. Call it in order.
     fn again(&mut self, n: usize) -> Result<Vec<u8>, TapeError> {
         let (spill, path) = &self.spills[n];
         let mut bytes = Vec::new();
         let read = match &mut self.copies {
             Some(copies) => copies.take(spill.bytes).read_to_end(&mut bytes),
-            // It may have grown.
+            // The output may have grown since: read no more than its size in the header.
             None => File::open(path).and_then(|file| file.take(spill.bytes).read_to_end(&mut bytes)),
         };
         read.map_err(TapeError::io("read", path))?;
@@ -220,7 +223,7 @@ impl Outputs {
     }
 }
 
-/// A file that has no name: it is gone when it is closed.
+/// A file without a name: it is gone when it is closed, also after a crash.
 fn nameless(layout: &Layout) -> io::Result<File> {
     let path = layout.root.join(format!(".export-{}", uuid::Uuid::now_v7().simple()));
     let file = new_file(&path)?;

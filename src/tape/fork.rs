@@ -1,4 +1,4 @@
-//! Making a fork, over any engine: a new session that goes on from an entry of another one, by reference. Nothing is copied.
+//! Making a fork over any engine: a new session that goes on from an entry of another one, by reference. Nothing is copied.
 //!
 //! ```text
 //! begin f behind the place      nobody else can make it
@@ -6,8 +6,13 @@
 //! append `forked`               from here on f is there
 //! ```
 //!
-//! A mark says that a fork *may* be there; whether it is, its own tape says. So marks are made early, removed late, and never
-//! believed blindly.
+//! A mark says that a fork *may* be there; the fork's own tape says whether it is. A change must keep this order: marks are made
+//! early, removed late, and never believed without the tape. So after a crash at any point, a fork that is there has its parent; a
+//! mark without a fork does no harm, and a deletion clears it away.
+//!
+//! The parent is not claimed and may be written meanwhile. Where an entry is named, the cost must not depend on the parent's
+//! length: one look-up and one append. Only an entry that ends an append can be forked. Blocks until the first append is
+//! acknowledged.
 
 use std::{
     sync::{Arc, mpsc::channel},
@@ -20,7 +25,7 @@ use super::{
 };
 use crate::words::ids::{Millis, Seq, SessionId};
 
-/// How long an engine may take to take a fork back.
+/// How long to wait until the engine has given the new fork back.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) fn fork<S: TapeStore + ?Sized>(
@@ -31,7 +36,7 @@ pub(super) fn fork<S: TapeStore + ?Sized>(
     time: Millis,
 ) -> Result<Forked, TapeError> {
     let (owner, place) = point(store, parent, at)?;
-    // Of the part that begins with its own fork, it needs what that goes on from.
+    // If the place is in the owner's own first part after a fork, opening the new fork reads one more tape.
     let deeper = match place.part.number {
         1 => None,
         _ => store.summary(&owner)?.from.filter(|from| place.part.first == from.seq.next()),
@@ -56,13 +61,13 @@ pub(super) fn fork<S: TapeStore + ?Sized>(
             tape.give_back(Box::new(move || {
                 let _ = given.send(());
             }));
-            // Who opens it waits for that, too.
+            // After the limit, opening the fork waits as well.
             let _ = back.recv_timeout(LIMIT);
             Ok(forked)
         }
         Err(error) => {
             drop(tape);
-            // The mark without its session means nothing, and is in nobody's way.
+            // If this fails, a mark without its session is left, which does no harm.
             if store.erase(fork, None, &[]).is_ok() {
                 drop(store.unmark(&forked.parent, Mark::Fork, fork.as_str()));
             }
@@ -71,7 +76,7 @@ pub(super) fn fork<S: TapeStore + ?Sized>(
     }
 }
 
-/// First the mark, then the line: a fork that is there keeps its parent.
+/// Marks the parent, and then writes the first append: a fork that is there keeps its parent.
 fn fill<S: TapeStore + ?Sized>(
     store: &S,
     forked: &Forked,
@@ -87,7 +92,7 @@ fn fill<S: TapeStore + ?Sized>(
     append.settle(tape.append(&entries))
 }
 
-/// The session that has the entry itself, and where it stands there.
+/// The session that has the entry on its own tape, and the place of the entry there.
 fn point<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -115,7 +120,7 @@ fn point<S: TapeStore + ?Sized>(
             };
         }
         let summary = store.summary(&owner)?;
-        // From before the session was forked itself.
+        // The entry is older than the session's own fork: look on the tape that it goes on from.
         match summary.from.filter(|from| seq <= from.seq && seq > Seq::ZERO) {
             Some(from) => owner = from.parent,
             None => return Err(no_entry(if seq == Seq::ZERO { seq } else { store.summary(session)?.seq })),
@@ -124,12 +129,12 @@ fn point<S: TapeStore + ?Sized>(
     Err(TapeError::TooDeep { session: session.clone(), max: FORKS_OF_FORKS_MAX })
 }
 
-/// The last entry of the append before the one that this entry is in the middle of.
+/// The last entry of the append before that of `inside`; 0 where there is none.
 fn append_before<S: TapeStore + ?Sized>(store: &S, owner: &SessionId, inside: Seq) -> Result<Seq, TapeError> {
     let mut seq = inside;
     while seq > Seq(1) {
         seq = Seq(seq.0 - 1);
-        // An append begins with its tape at the latest.
+        // The first append of a tape has no place before it.
         if store.place(owner, seq)?.is_none_or(|place| place.more == 0) {
             return Ok(seq);
         }
@@ -148,23 +153,23 @@ pub(super) fn forks_of<S: TapeStore + ?Sized>(store: &S, session: &SessionId) ->
     Ok(forks)
 }
 
-/// The sessions that may go on from this one.
+/// The sessions that are marked as forks of this one; some of them may not be there.
 pub(super) fn marked<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<Vec<SessionId>, TapeError> {
     let marks = store.marks(Mark::Fork, Some(session))?;
     Ok(marks.into_iter().filter_map(|(_, fork)| fork.parse().ok()).collect())
 }
 
-/// Whether a session that is marked so goes on from the other, or is about to.
+/// Whether `fork`, which is marked as a fork of `session`, goes on from it, or is being made.
 pub(super) fn goes_on_from<S: TapeStore + ?Sized>(
     store: &S,
     fork: &SessionId,
     session: &SessionId,
 ) -> Result<bool, TapeError> {
     match store.summary(fork) {
-        // Whoever makes it has it: of one who was killed before its first entry, nothing is to come.
+        // A fork without an entry counts while its maker has it open. If the maker was killed, no entry will come.
         Ok(summary) if summary.seq == Seq::ZERO => Ok(!store.marks(Mark::Held, Some(fork))?.is_empty()),
-        // A fork goes on from an entry of this session's own: of what is from before, it would be a fork of another one. So
-        // sessions never go on from each other in a circle, whatever tapes say, and each can be removed.
+        // A fork counts only if it goes on from an entry of this session's own; an older entry belongs to another session. So
+        // sessions never keep each other in a circle, whatever their tapes say, and each can be removed.
         Ok(summary) => match summary.from.filter(|from| from.parent == *session) {
             Some(from) => Ok(store.summary(session)?.from.is_none_or(|older| older.seq < from.seq)),
             None => Ok(false),

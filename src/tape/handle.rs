@@ -1,7 +1,11 @@
-//! The writing end of one tape: its handle, and what the handle shares with the store's I/O thread.
+//! The writing end of one tape: its handle, and the [`Log`] that the handle shares with the store's I/O thread.
 //!
-//! A tape's file is touched by one of them at a time: by the I/O thread while something is on its way, by the handle while nothing
-//! is.
+//! At most one append of a tape is under way. While one is queued (`State::is_on_its_way`), the I/O thread alone touches the
+//! tape's file, and another append is answered [`Busy`](TapeError::Busy). While none is queued, the handle alone touches it.
+//! [`Appended::Now`] with an error means that nothing of the append is on the tape.
+//!
+//! A change must keep: [`State`] moves on only when an append is on the tape, so a refused append leaves it as it was; the handle
+//! takes `state` before `file` (lock order: `write`); until the store is closed, no method of the handle waits for the I/O thread.
 
 use std::{
     fmt,
@@ -36,9 +40,10 @@ pub const APPEND_BYTES_MAX: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 #[must_use]
 pub enum Appended {
-    /// It is on the tape, up to this entry; or it is not, and nothing of it is.
+    /// `Ok`: the append is on the tape, which ends with this entry. `Err`: nothing of the append is on the tape.
     Now(Result<Seq, TapeError>),
-    /// It waits for the disk. The tape's [`Notify`](crate::tape::Notify) will be told, once; until then no other append is taken.
+    /// The append waits for the disk. The tape's [`Notify`](crate::tape::Notify) will be called once with the result; until then no
+    /// other append is taken.
     Later,
 }
 
@@ -99,9 +104,9 @@ impl TapeWriter for Tape {
         self.log.state.lock().end.seq
     }
 
-    /// In [`Durability::Process`](crate::tape::Durability) it writes in place while the disk is calm, no mark of this tape waits
-    /// and nothing of another tape is written in place just now, and otherwise leaves it to the store's I/O thread. So of
-    /// all the callers of a store one at most waits when the disk begins to stand still.
+    /// In [`Durability::Process`](crate::tape::Durability) the caller writes in place while the disk is calm, no mark of this tape
+    /// waits, and no other caller of the store writes in place at that moment. Otherwise the store's I/O thread writes. So at most
+    /// one caller of a store waits when the disk begins to stand still.
     fn append(&mut self, entries: &[Entry]) -> Appended {
         self.try_append(None, entries).unwrap_or_else(|error| Appended::Now(Err(error)))
     }
@@ -111,7 +116,7 @@ impl TapeWriter for Tape {
     }
 
     fn give_back(self: Box<Self>, then: GivenBack) {
-        // Told when it is done: by the drop of this, or behind what waits for the disk.
+        // `then` is called when the session is given back: in this handle's drop, or by the I/O thread behind what waits.
         *self.log.then.lock() = Some(then);
     }
 }
@@ -137,9 +142,9 @@ const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
 
 type Told = Result<Seq, TapeError>;
 
-/// The first append of a new tape: whoever makes a session is told only when it is on the disk, whatever the durability.
+/// The first append of a new tape: the maker of a session waits until the append is acknowledged, at most 30 s.
 ///
-/// Blocks a thread that may wait for a disk. Later appends are the actor's, which never waits.
+/// Use it on a thread that may block. Later appends are made by the session's actor, which never waits.
 pub(crate) struct FirstAppend {
     teller: SyncSender<Told>,
     told: Receiver<Told>,
@@ -151,7 +156,7 @@ impl FirstAppend {
         FirstAppend { teller, told }
     }
 
-    /// Who is told of the tape's appends: of the first one this, for as long as it waits, and of all others that one.
+    /// The `notify` to give to the engine: it passes the first result to [`FirstAppend::settle`] and every later one to `others`.
     pub(crate) fn notify(&self, others: Notify) -> Notify {
         let teller = self.teller.clone();
         Arc::new(move |result| match teller.try_send(result) {
@@ -160,7 +165,7 @@ impl FirstAppend {
         })
     }
 
-    /// Waits until it is settled.
+    /// Waits until the first append is acknowledged or has failed. [`TapeError::Busy`] after the limit: it may still be written.
     pub(crate) fn settle(self, appended: Appended) -> Result<(), TapeError> {
         let told = match appended {
             Appended::Now(told) => told,
@@ -177,39 +182,42 @@ impl FirstAppend {
 /// Called by the store's I/O thread: it must be short, must not block and must not wait for the store.
 pub type Notify = Arc<dyn Fn(Result<Seq, TapeError>) + Send + Sync>;
 
-/// Told once a session was given back: from then on whoever wants it can claim it. Dropped without a call it says the same.
+/// Called once when a session was given back: from then on anybody can claim it. A drop without a call means the same.
 ///
 /// Called on any thread; it must be short, must not block and must not wait for the store.
 pub type GivenBack = Box<dyn FnOnce() + Send>;
 
-/// The writing end of one tape.
+/// One tape that is open for writing, shared by its handle, its queued jobs and the I/O thread.
 pub(super) struct Log {
     pub(super) session: SessionId,
+    /// The host's function, told of each append that was answered `Later`.
     pub(super) notify: Notify,
-    /// Locked over the disk by what is done in place.
+    /// Where the tape stands. A write or a mark in place holds this lock over the disk; the I/O thread never does.
     pub(super) state: Lock<State>,
-    /// The handle is gone, or the store was closed.
+    /// Set once, when the handle is dropped or the store is closed.
     pub(super) given_back: AtomicBool,
+    /// The newest file. Locked over the disk by each write.
     pub(super) file: Lock<LogFile>,
-    /// When it was last written, counted in writes of the store.
+    /// The time of the last write, counted in writes of the store.
     pub(super) used: AtomicU64,
-    /// Taken out when the tape is given back.
+    /// The claim of the session; taken out when the tape is given back.
     pub(super) claim: Lock<Option<Claim>>,
-    /// Told behind that.
+    /// Called after the claim was given back.
     pub(super) then: Lock<Option<GivenBack>>,
 }
 
-/// What is known of a tape.
+/// Where a tape stands.
 pub(super) struct State {
-    /// Behind the last entry that is on the tape.
+    /// The last entry that is on the tape, and its checksum: the next append goes on from there.
     pub(super) end: Chain,
     /// The folders of the tape's anchors, oldest first.
     pub(super) anchors: Vec<String>,
-    /// An append was answered `Later` and is not told yet. No other is taken meanwhile.
+    /// An append was answered `Later` and its result is not told yet. No other append is taken meanwhile.
     pub(super) is_on_its_way: bool,
-    /// The mark that the store's thread is to put, until it is put. The last word counts.
+    /// The mark that the I/O thread is to put, until it is put. A newer request replaces an older one.
     pub(super) mark: Option<Mark>,
-    /// Why the mark of an open turn could not be put, until an append was told: it would begin a turn that nobody finds again.
+    /// Why the mark of an open turn could not be put. The next append fails with this error: without the mark, a restart would not
+    /// find the turn that the append begins.
     pub(super) mark_failed: Option<TapeError>,
 }
 

@@ -1,12 +1,13 @@
-//! Bringing in what [`Store::export`] wrote: all of it or nothing.
+//! Importing a session from a file that [`Store::export`] wrote: all of it or nothing.
 //!
-//! The file is not believed. It is written out under `importing/`, line by line, and each line is checked as on a tape; names
-//! are looked at before they become a path; nothing is larger than the header says, and that has bounds. Only when all of it
-//! is sound and on the disk, it gets its place with one rename. So whatever goes wrong, and whenever the process is killed,
-//! there is either the whole session or none.
+//! Nothing in the file is trusted. Each line is checked as on a tape and written as this library writes it; names are checked
+//! before they become paths; nothing is larger than the header says, and the header has bounds. The session is written under
+//! `importing/`, synced, and gets its place by one rename that replaces nothing. So after any error, and after a crash at any
+//! point, the whole session is there or nothing of it; the next import removes what a killed one left.
 //!
-//! A sound file says nothing about who made it. So what comes in ends with an entry that leaves its words and takes its powers:
-//! see [`narrowed`].
+//! Anybody can make a sound file. So by default the session ends with an entry that keeps its words and takes its powers away
+//! ([`narrowed`]). A change must not let a session get its place without that entry and the mark beside the tape, must keep every
+//! bound, and must not read a name or a length before it was checked. Blocks; waits for another import without a limit.
 
 use std::{
     fs::File,
@@ -34,26 +35,26 @@ pub(super) mod narrowed;
 
 pub use narrowed::ImportedFrom;
 
-/// The longest header.
+/// The longest header, in bytes.
 const HEADER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The most anchors.
 const ANCHORS_MAX: usize = 10_000;
-/// The highest number of an anchor: far more than there may be anchors, and far from the end of numbers, for it is counted on from.
+/// The highest number of an anchor: more than there may be anchors, and far below the nine digits that a tape may count up to.
 const ANCHOR_NUMBER_MAX: u64 = 999_999;
-/// The most large outputs, and of how many bytes together.
+/// The most large outputs, and the most bytes of all of them together.
 const SPILLS_MAX: usize = 10_000;
 const SPILL_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
-/// What was brought in.
+/// The session that was brought in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// Under which id.
+    /// Its id in this store.
     pub session: SessionId,
-    /// Its last entry: that of the file, or the `imported` one behind it.
+    /// Its last entry: that of the file, or the `imported` entry behind it.
     pub last: Seq,
-    /// Anchors.
+    /// How many anchors it has.
     pub anchors: usize,
-    /// Large outputs.
+    /// How many large outputs it has.
     pub spills: usize,
 }
 
@@ -61,29 +62,29 @@ pub struct Imported {
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     as_id: Option<SessionId>,
-    /// Where it works from now on, and when that was; nothing where the file is believed.
+    /// The workspace from now on, and the time of the import; `None` where the file is trusted.
     into: Option<(String, Millis)>,
 }
 
 impl ImportOptions {
-    /// For a file from anybody. The conversation, model, system prompt and limits are those of the file. What gives power is
-    /// not: it works in `workspace`, nothing is allowed that is not asked for, no folder outside may be read, no grant of a
-    /// person stands, nothing is open or waits, and it is nobody's child. The tape says so with an entry of its own, of that
-    /// time, or of the file's last entry where that is later; a fork from before that entry begins with the same one.
+    /// For a file from anybody. The conversation, model, system prompt and limits are those of the file. Its powers are not: the
+    /// session works in `workspace`, every call is asked about, no folder outside may be read, no grant of a person stands, nothing
+    /// is open or waits, and the session is nobody's child. An entry on the tape says so, with the time `time`, or that of the
+    /// file's latest entry where that is later; a fork from before that entry begins with the same one.
     #[must_use]
     pub fn into_workspace(workspace: impl Into<String>, time: Millis) -> ImportOptions {
         ImportOptions { as_id: None, into: Some((workspace.into(), time)) }
     }
 
-    /// For a file that the host wrote itself and nobody could change since, such as a backup: the session is what it was, goes
-    /// on with its open turn as soon as it is woken, and where its entries name places of the machine that it comes from, they
-    /// still do. Whoever could write the file can have this runtime do whatever its own rules allow.
+    /// For a file that the host wrote itself and that nobody could change since, such as a backup. The session is as it was: it
+    /// goes on with its open turn as soon as it is woken, and its entries still name paths of the machine that it comes from. A
+    /// person who could write the file can make this runtime do everything that its own rules allow.
     #[must_use]
     pub fn as_it_was() -> ImportOptions {
         ImportOptions { as_id: None, into: None }
     }
 
-    /// Under another id than that in the file: the checksums are made anew.
+    /// Imports under another id than that in the file: the lines are sealed anew.
     #[must_use]
     pub fn under(mut self, id: SessionId) -> ImportOptions {
         self.as_id = Some(id);
@@ -96,7 +97,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Exists`]; [`TapeError::Import`] where the file is no export or a damaged one; [`TapeError::Newer`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error nothing is left.
+    /// [`TapeError::Exists`]; [`TapeError::Import`] where the file is no export or a damaged one; [`TapeError::Newer`];
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error there is no such session.
     pub fn import(&self, from: &mut dyn BufRead, options: &ImportOptions) -> Result<Imported, TapeError> {
         self.inner.must_write()?;
         let mut from = Lines { from, line: 0, of: HEADER_BYTES_MAX };
@@ -151,7 +153,7 @@ impl Store {
             return Err(from.refuse(&format!("it ends with entry {last} and not with {}", header.last)));
         }
         sync_folder(&anchors)?;
-        // Where it has no entry there is nothing to believe.
+        // A session without an entry has no powers to take.
         let last = match (&options.into, ends, header.anchors.last()) {
             (Some((workspace, now)), Some((_, mut chain)), Some(newest)) => {
                 let (from, workspace) = (header.session.clone(), workspace.clone());
@@ -161,7 +163,7 @@ impl Store {
                 narrowed::write(folder, &entries, &mut chain, &imported, noted.time.max(*now))?
             }
             _ => {
-                // It was brought in before, and a fork from before that has no more for it.
+                // The session was brought in before: keep that mark, so a fork from before its `imported` entry gets no powers.
                 if let Some((seq, imported)) = noted.imported {
                     narrowed::mark(folder, seq, imported)?;
                 }
@@ -182,7 +184,7 @@ impl Store {
 fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     let not_ours = "it is no export of a session";
     let line = from.next()?.ok_or_else(|| TapeError::Import { line: 1, what: "it is empty".into() })?;
-    // The version first: the rest may look different in a later one.
+    // Read the version first: a later version may have other fields.
     let said: serde_json::Value = serde_json::from_slice(&line).map_err(|_| from.refuse(not_ours))?;
     if let Some(found) = said["v"].as_u64().filter(|v| *v > EXPORT_VERSION && said["tamtam"].is_string()) {
         return Err(TapeError::Newer { file: "the export".into(), found, known: EXPORT_VERSION });
@@ -197,11 +199,11 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     };
     let begins = header.anchors.first().is_none_or(|first| anchor_number(&first.name) == Some(1));
     let ascend = header.anchors.windows(2).all(|pair| anchor_number(&pair[0].name) < anchor_number(&pair[1].name));
-    // One that begins with another number would be taken for a fork, and its first line be believed of where it goes on from.
+    // A first anchor with another number than 1 would be taken for a fork's, and its first line would say where it goes on from.
     if !begins || !ascend || header.anchors.iter().any(|anchor| !is_anchor(&anchor.name)) {
         return Err(from.refuse("its anchors have names that no anchors have"));
     }
-    // It would be an anchor that is never begun, and those behind it would not be found.
+    // An anchor without a line counts as not begun, and the anchors behind it would not be found.
     if header.anchors.iter().any(|anchor| anchor.lines == 0) {
         return Err(from.refuse("it has an anchor without a line"));
     }
@@ -216,12 +218,12 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     Ok(header)
 }
 
-/// What is kept in mind of the entries that come in.
+/// What is remembered of the entries that were read.
 #[derive(Default)]
 struct Noted {
-    /// The latest time.
+    /// The latest time of an entry.
     time: Millis,
-    /// The newest entry that says that it was brought in before.
+    /// The newest `imported` entry: the session was brought in before.
     imported: Option<(Seq, ImportedFrom)>,
 }
 
@@ -236,7 +238,7 @@ impl Noted {
     }
 }
 
-/// Copies the lines of one anchor, append by append, each checked. Gives where the old and the new lines end.
+/// Copies the lines of one anchor, append by append, and checks each. Returns the ends of the old and of the new chain.
 fn bring_in_anchor(
     from: &mut Lines<'_>,
     anchor: &Piece,
@@ -281,8 +283,7 @@ fn bring_in_anchor(
         let entries: Vec<Entry> = read.entries.into_iter().map(named).collect();
         entries.iter().try_for_each(|entry| noted.take(entry)).map_err(|what| from.refuse(&what))?;
         let written = encode_lines(&mut new, &entries)?;
-        // A line can say the same in other words, with other spaces or in another order. Whoever looks for it in the file, and for
-        // what stands where in it, knows one form.
+        // JSON can say the same with other spaces or in another order. Readers that look for fields at fixed places know one form.
         if !renamed && written != append {
             return Err(TapeError::Import { line: begins, what: "the lines are not written as a tape's are".into() });
         }
@@ -296,7 +297,7 @@ fn bring_in_anchor(
     Ok((old, new))
 }
 
-/// The few entries that say the session's own name say the new one.
+/// Puts the new name into an entry that holds the session's own name; other entries stay as they are.
 fn under_new_name(entry: Entry, old: &SessionId, new: &SessionId) -> Entry {
     let is_of_itself = matches!(entry.kind.as_str(), "state" | "forked" | "imported");
     let fields = serde_json::from_str::<std::collections::BTreeMap<String, Box<RawValue>>>(entry.data.get());
@@ -344,17 +345,17 @@ fn finish(out: BufWriter<File>, path: &Path) -> Result<(), TapeError> {
     file.sync_all().map_err(TapeError::io("sync", path))
 }
 
-/// The lines of what is brought in, each of a bounded length.
+/// The lines of the file that is brought in, each of a bounded length.
 struct Lines<'a> {
     from: &'a mut dyn BufRead,
-    /// How many were read.
+    /// How many lines were read.
     line: u64,
-    /// The longest one, in bytes.
+    /// The longest line that is accepted, in bytes.
     of: usize,
 }
 
 impl Lines<'_> {
-    /// The next one without its line break; `None` at the end.
+    /// The next line without its line break; `None` at the end.
     fn next(&mut self) -> Result<Option<Vec<u8>>, TapeError> {
         let mut line = Vec::new();
         let limit = self.of as u64 + 1;
@@ -376,10 +377,10 @@ impl Lines<'_> {
     }
 }
 
-/// A folder that the session is written into. Gone when this is dropped, where the session did not move out of it.
+/// The folder under `importing/` that a session is written into. Dropping this removes it, unless the session moved to its place.
 struct Place {
     folder: PathBuf,
-    /// One brings something in at a time; so what else is there was left by somebody who died.
+    /// Held while the import runs. There is one import at a time, so everything else in `importing/` was left by a killed one.
     _lock: File,
 }
 
@@ -402,7 +403,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // It may have moved; what cannot be removed now goes with the next import.
+        // The folder may have moved to its place. If it cannot be removed now, the next import removes it.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,10 +1,12 @@
-//! The index: a database that is derived from the tapes, decides nothing, and can be deleted at any time.
+//! The index: a database for searches and lists. It is derived from the tapes, decides nothing, and can be deleted at any time.
 //!
-//! It pulls. For each file of each tape it remembers up to which byte it has read, and reads on from there when it is asked
-//! to [catch up](Index::catch_up). Nobody writes to it while appending, so it is never in the way of a tape, and a tape
-//! never waits for it. Where a file is not what was read before (cut, replaced, gone), its session is read anew.
+//! The index pulls. For each file of each tape it remembers up to which byte it has read, and reads on from there when it is asked
+//! to [catch up](Index::catch_up). An append never writes to it and never waits for it. If a file is not what was read before (cut,
+//! replaced, gone), its session is read anew. A crash leaves the index behind, never half-changed: each piece is one transaction.
 //!
-//! One process writes it at a time: who catches up or rebuilds holds the lock of `index.lock`. Readers never wait.
+//! A change may alter the tables freely (with a new `schema::VERSION`), because the index is no stored format. It must keep: every
+//! writer holds the lock on `index.lock`, 5 s at most to get it, and readers take no lock; no operation on a tape needs the index;
+//! nothing that is read from the database is trusted (a hit is looked up in its file). `rusqlite` stays inside this room. Blocks.
 
 mod check;
 mod pull;
@@ -38,10 +40,10 @@ pub use search::{Hit, Page};
 pub(crate) use session_rows::{Fold, Folded, SessionRow, SessionRows};
 pub use snippet::Snippet;
 
-/// What is deleted is written over, and not only given up: it may have been deleted so that nobody can read it.
+/// Overwrites deleted content instead of only freeing it: a session may have been deleted so that nobody can read it.
 const SECURE_DELETE: &str = "pragma secure_delete = on";
 
-/// How long the index waits for another that writes it.
+/// How long to wait for another process that writes the index.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// The index of a store. See [`Store::index`].
@@ -50,22 +52,22 @@ pub struct Index {
     layout: Layout,
     path: PathBuf,
     database: Connection,
-    /// Which file the connection is to: another process may have put a new one in its place.
+    /// The inode of the file that the connection has open. Another process may have put a new file in its place.
     inode: Option<u64>,
-    /// The store was opened for reading only: what is in the index is all there is.
+    /// The store was opened for reading only: the index is used as it is, and cannot catch up.
     only_reads: bool,
 }
 
-/// What catching up did.
+/// The outcome of catching up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaughtUp {
-    /// Entries that were added.
+    /// How many entries were added.
     pub added: u64,
-    /// Sessions that were read anew, because their files are not what they were.
+    /// How many sessions were read anew, because their files are not what was read before.
     pub read_anew: u64,
-    /// Sessions that were taken out, because they are gone.
+    /// How many sessions were taken out, because they are gone.
     pub removed: u64,
-    /// Sessions that have something that was not read, because the time was over, or their files cannot be read.
+    /// How many sessions have entries that were not read, because the time was over, or their files cannot be read.
     pub behind: u64,
 }
 
@@ -74,16 +76,16 @@ pub struct CaughtUp {
 pub struct Rows {
     /// How many entries.
     pub entries: u64,
-    /// A hash over all that is known of them, in the order of session and entry.
+    /// A hash over all columns of all entries, in the order of session and entry.
     pub digest: String,
 }
 
-/// What a rebuild found.
+/// The outcome of a rebuild.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// What was in the index after catching up; absent where it could not be read.
+    /// The rows of the old index after catching up; absent where it could not be read.
     pub before: Option<Rows>,
-    /// What is in it now. Where it differs, the index was wrong.
+    /// The rows of the new index. If they differ from `before`, the old index was wrong.
     pub after: Rows,
 }
 
@@ -101,14 +103,14 @@ impl Store {
         self.index_to_search()
     }
 
-    /// Whether that is a file of the index.
+    /// Whether a path is a file of this store's index.
     pub(crate) fn is_of_index(&self, path: &Path) -> bool {
         let name = path.strip_prefix(&self.layout().root).ok().and_then(Path::to_str);
         name.is_some_and(|name| name.starts_with("index."))
     }
 
-    /// The index as it is, to search in it: one that is there and of this version is opened without a lock, so that a search
-    /// does not wait for another process that writes it.
+    /// Opens the index for a search. An index of this version is opened without a lock, so a search does not wait for another
+    /// process that writes it. A missing, older or broken one is made anew under the lock.
     pub(crate) fn index_to_search(&self) -> Result<Index, TapeError> {
         let only_reads = self.access() == Access::Read;
         let layout = self.layout().clone();
@@ -136,16 +138,16 @@ impl Store {
 }
 
 impl Index {
-    /// Reads what was appended since. Where the database turns out to be broken, it is made anew.
+    /// Reads everything that was appended since the last time. A database that turns out to be broken is made anew.
     ///
     /// # Errors
     ///
-    /// [`TapeError::Index`], also where another writes it for longer than 5 s; [`TapeError::Io`].
+    /// [`TapeError::Index`], also where another process writes the index for longer than 5 s; [`TapeError::Io`].
     pub fn catch_up(&mut self) -> Result<CaughtUp, TapeError> {
         self.catch_up_telling(&mut |_| {})
     }
 
-    /// [`Index::catch_up`]; `told` hears what was done so far, some times a second while it reads.
+    /// [`Index::catch_up`]; calls `told` with the progress after each piece that was read.
     ///
     /// # Errors
     ///
@@ -155,8 +157,8 @@ impl Index {
         self.write(&lock, &mut |database, layout| pull::pull_all(database, layout, None, told))
     }
 
-    /// Brings it up to date, as `change` does; `None` where that cannot be just now, because another writes it or the disk is full.
-    /// What is there can be read all the same.
+    /// Brings the index up to date with `change`. `None` if that cannot be done now, because another process writes the index or
+    /// the disk is full; the index can be read all the same.
     fn bring<T>(&mut self, wait: Duration, change: &mut Change<'_, T>) -> Result<Option<T>, TapeError> {
         let brought = match try_lock_index(&self.layout, wait.min(BUSY_WAIT)) {
             Ok(Some(lock)) => self.write(&lock, change).map(Some),
@@ -166,7 +168,8 @@ impl Index {
         brought.or_else(|error| if error.is_full() { Ok(None) } else { Err(error) })
     }
 
-    /// Changes it, under the lock. Where it turns out to be broken, it is made anew, and changed once more.
+    /// Changes the index; the caller shows the lock that it holds. A database that turns out to be broken is made anew, and
+    /// `change` runs once more.
     fn write<T>(&mut self, _lock: &File, change: &mut Change<'_, T>) -> Result<T, TapeError> {
         if self.only_reads {
             return Err(TapeError::ReadingOnly);
@@ -194,7 +197,7 @@ impl Index {
         self.rebuild_telling(&mut |_| {})
     }
 
-    /// [`Index::rebuild`]; `told` hears what was read so far.
+    /// [`Index::rebuild`]; calls `told` with the progress after each piece that was read.
     ///
     /// # Errors
     ///
@@ -209,7 +212,7 @@ impl Index {
         Ok(Rebuilt { before, after: self.rows()? })
     }
 
-    /// What is in it, as far as it has caught up.
+    /// How much is in the index, as far as it has caught up.
     ///
     /// # Errors
     ///
@@ -229,20 +232,20 @@ impl Index {
     }
 }
 
-/// What is done with the database; once more where it was broken.
+/// A change of the database. It runs once more where the database was broken, so it must not count on its first run.
 type Change<'c, T> = dyn FnMut(&mut Connection, &Layout) -> Result<T, Failed> + 'c;
 
-/// Why the database could not do it.
+/// Why an operation on the index failed.
 #[derive(Debug)]
 enum Failed {
-    /// It is no database, or a broken one.
+    /// The file is no database, or a broken one: making it anew helps.
     Corrupt(String),
     Database(String),
     Tape(TapeError),
 }
 
 impl Failed {
-    /// Whether only the files of the session that was read just now could not be. Every other one can be read on.
+    /// Whether only the files of the current session could not be read. All other sessions can be read on.
     fn is_of_one_session(&self) -> bool {
         matches!(self, Failed::Tape(TapeError::Io { .. }))
     }
@@ -276,7 +279,7 @@ fn inode(path: &Path) -> Option<u64> {
 }
 
 fn open(path: &Path) -> Result<Connection, Failed> {
-    // Made here, because the database would make it readable for others.
+    // Make the file here: the database would make it readable for other users.
     open_or_make(path).map_err(TapeError::io("open", path))?;
     let mut database = Connection::open(path)?;
     database.busy_timeout(BUSY_WAIT)?;
@@ -287,12 +290,12 @@ fn open(path: &Path) -> Result<Connection, Failed> {
 }
 
 fn prepare_to_write(database: &Connection) -> Result<(), Failed> {
-    // Recursive triggers: what is replaced must leave the search tables too.
+    // Recursive triggers: a row that is replaced must leave the search table too.
     database.execute_batch("pragma synchronous = normal; pragma recursive_triggers = on;")?;
     Ok(database.query_row(SECURE_DELETE, [], |_| Ok(()))?)
 }
 
-/// Opens a database that is there and of this version; changes nothing, and takes no lock.
+/// Opens a database of this version, without a lock of `index.lock` and without changing it. `None` where it is missing or older.
 fn open_as_it_is(path: &Path, only_reads: bool) -> Result<Option<Connection>, Failed> {
     if !path.exists() {
         return Ok(None);
@@ -321,13 +324,13 @@ fn delete(path: &Path) -> Result<(), TapeError> {
     })
 }
 
-/// Given back when the file is dropped.
+/// Locks `index.lock` until the file is dropped; an error where another process has it for longer than `wait`.
 fn lock_index(layout: &Layout, wait: Duration) -> Result<File, TapeError> {
     let taken = || TapeError::Index { op: "lock", message: "another process writes it".into(), is_damaged: false };
     try_lock_index(layout, wait)?.ok_or_else(taken)
 }
 
-/// `None` where another has it for longer than that.
+/// As [`lock_index`]; `None` where another process has the lock for longer than `wait`.
 fn try_lock_index(layout: &Layout, wait: Duration) -> Result<Option<File>, TapeError> {
     let path = layout.root.join("index.lock");
     let file = open_or_make(&path).map_err(TapeError::io("open", &path))?;

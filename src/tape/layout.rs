@@ -1,4 +1,4 @@
-//! Where things are in a store's folder. Names only; nothing here decides what is in them.
+//! The layout of a store's folder: the path of everything in it, and helpers that make, list, sync and lock files and folders.
 //!
 //! ```text
 //! <store>/
@@ -18,13 +18,16 @@
 //!   deleted/                                    what is being removed, and what the index may still have of it
 //!   open/<id>                                   a turn of this session is open
 //!   parked/<id>                                 this session is kept stopped, and why
-//!   protected/<id>                                 this session is never swept
+//!   protected/<id>                              this session is never swept
+//!   importing/                                  where a session is brought in before it gets its place
 //!   owners/<owner>.lock  .reserve  .spare       one of each per open store
 //!   commit/<owner>.log                          `Power`: the shared commit log
-//!   index.db                                    derived, may be deleted
+//!   index.db  index.lock                        derived, may be deleted
 //! ```
 //!
-//! Folders are made with mode 0700 and files with 0600.
+//! Every name but `index.*` is a stored format (`docs/TAPE.md`): a change needs a new layout version. Nothing here decides what is
+//! in a file. Folders are made with mode 0700 and files with 0600; a new helper must keep that. A name that a host or a file gives
+//! must pass [`plain_anchor_name`] or the parser of [`SessionId`] before it becomes part of a path.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -94,7 +97,7 @@ impl Layout {
         self.session(id).join("hidden")
     }
 
-    /// What a session came in with, from a file that is not believed.
+    /// The mark of a session that was brought in from a file that is not trusted.
     pub(super) fn imported(&self, id: &SessionId) -> PathBuf {
         self.session(id).join("imported")
     }
@@ -187,8 +190,8 @@ pub(super) fn names_in(folder: &Path) -> Result<Vec<String>, TapeError> {
     }
 }
 
-/// The number in `NNN_name`, as it is written here: three digits, or more where it has more, and at most nine, so that there is
-/// always a next one.
+/// The number in `NNN_name`, in the one form that this library writes: at least three digits, and at most nine, so that there is
+/// always a next number.
 pub(super) fn anchor_number(folder: &str) -> Option<u64> {
     let (digits, name) = folder.split_once('_')?;
     let plain = !name.is_empty() && digits.len() <= 9 && digits.bytes().all(|b| b.is_ascii_digit());
@@ -225,8 +228,8 @@ pub(super) fn folder_above(path: &Path) -> Option<&Path> {
     path.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above })
 }
 
-/// The folders that get a new name in them where this one is made with what is missing above it, nearest first; the one above it
-/// where nothing is missing.
+/// The folders that get a new name when `path` is made together with the missing folders above it, nearest first. These must be
+/// synced for `path` to survive a power cut.
 pub(super) fn folders_above(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut next = folder_above(path);
@@ -242,7 +245,7 @@ pub(super) fn make_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Makes a file that must not be there yet, and is its owner's alone.
+/// Makes a file that must not be there yet; only its owner can read it.
 pub(crate) fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
@@ -252,13 +255,13 @@ pub(super) fn open_or_make(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Hands a folder's own entries (which names are in it) to the disk.
+/// Syncs a folder: the names in it survive a power cut then.
 pub(super) fn sync_folder(path: &Path) -> Result<(), TapeError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(TapeError::io("sync", path))
 }
 
-/// Locks a file or a folder against all others, and waits for them so long at most; says whether it came to that. The lock is the
-/// system's (`flock`): it is given back with the file, however the process ends.
+/// Locks a file or a folder exclusively (`flock`), and waits for it at most `wait`; `false` where it is still locked then. Blocks
+/// the thread. The system gives the lock back with the file, however the process ends.
 pub(super) fn lock_within(file: &File, wait: Duration) -> io::Result<bool> {
     let started = Instant::now();
     loop {

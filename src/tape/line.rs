@@ -1,6 +1,12 @@
-//! The line: how one entry is written, and how the lines of a file are read back.
+//! The line: how one entry is written as bytes, and how the lines of a file are read back and checked.
 //!
-//! Pure functions of bytes; the files of a [`Store`](crate::tape::Store) and a simulated disk go through the same two.
+//! Pure functions of bytes, without I/O; the files of a [`Store`](crate::tape::Store) and a simulated disk go through the same two.
+//! [`encode_lines`] gives the same bytes for the same entries at the same place, in every run. [`decode_lines`] accepts nothing but
+//! whole appends whose chain of checksums is sound, and names the first bad line.
+//!
+//! The line is a stored format, guarded by snapshots in `line/snapshots`: a new or changed field needs a new [`VERSION`], and every
+//! later version must read version 1. `v` must stay the first field, `sum` the last, and the rule of `sum` the same in all
+//! versions, so that a newer line is never taken for damage.
 //!
 //! ```text
 //! {"v":1,"session":"s","seq":7,"id":"0193…","kind":"result","anchor":"001_session-start","time":1732000000000,
@@ -44,7 +50,7 @@ pub(crate) struct Sum([u8; 16]);
 impl Sum {
     const START: Sum = Sum(*b"0000000000000000");
 
-    /// Before anything.
+    /// The sum that the first line of a tape goes on from.
     pub(super) fn zero() -> Sum {
         Sum::START
     }
@@ -62,7 +68,7 @@ impl Sum {
         Sum(digits)
     }
 
-    /// What a line says that its own is.
+    /// The sum that stands at the end of a line. Not checked.
     pub(super) fn at_end_of(line: &[u8]) -> Option<Sum> {
         let tail = line.get(line.len().checked_sub(SUM_FIELD_BYTES)?..)?;
         let digits = tail.strip_prefix(b",\"sum\":\"")?.strip_suffix(b"\"}")?;
@@ -81,24 +87,24 @@ impl Sum {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Where a tape stands: what the next line goes on from.
+/// The place where a tape stands: everything that the next line goes on from.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     pub(super) session: SessionId,
     /// The folder that the lines are in: `NNN_name`.
     pub(super) anchor: Arc<str>,
-    /// The last entry.
+    /// The number of the last entry; 0 before the first.
     pub(super) seq: Seq,
-    /// Its checksum.
+    /// The checksum of the last entry.
     pub(super) sum: Sum,
     /// The next line is the first of its file.
     pub(super) file_is_new: bool,
-    /// `seq` and `sum` are not known; the first line of the file says them.
+    /// `seq` and `sum` are not known: the first line of the file tells them.
     unknown: bool,
 }
 
 impl Chain {
-    /// Before the first entry of a session.
+    /// The place before the first entry of a session.
     pub(crate) fn start(session: &SessionId, anchor: &str) -> Chain {
         Chain {
             session: session.clone(),
@@ -110,17 +116,17 @@ impl Chain {
         }
     }
 
-    /// Before the first line of a file whose predecessors were not read.
+    /// The place before the first line of a file whose predecessors were not read.
     pub(super) fn unknown(session: &SessionId, anchor: &str) -> Chain {
         Chain { unknown: true, ..Chain::start(session, anchor) }
     }
 
-    /// Behind an entry of another tape, which this one goes on from.
+    /// The place behind an entry of another tape, from which a fork goes on.
     pub(super) fn forked(session: &SessionId, anchor: &str, seq: Seq, sum: Sum) -> Chain {
         Chain { seq, sum, ..Chain::start(session, anchor) }
     }
 
-    /// Somewhere in a file.
+    /// A place in the middle of a file.
     #[cfg(feature = "sqlite")]
     pub(super) fn at(session: &SessionId, anchor: &str, seq: Seq, sum: Sum) -> Chain {
         Chain { seq, sum, file_is_new: false, ..Chain::start(session, anchor) }
@@ -132,7 +138,7 @@ impl Chain {
     }
 }
 
-/// The lines of one append, and the chain moved behind them. On an error the chain stays where it was.
+/// Encodes one append as lines, and moves the chain behind them. On an error the chain stays where it was.
 ///
 /// Line breaks inside of `data` (which JSON allows between its tokens) become spaces.
 pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u8>, TapeError> {
@@ -175,7 +181,7 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
             _sum: "",
         };
         serde_json::to_writer(&mut out, &line).expect("text and numbers are JSON, and a Vec takes every byte");
-        // The sum stands in front of it.
+        // Take the closing brace off: the sum goes before it.
         out.pop();
         if memchr::memchr2(b'\n', b'\r', &out[from..]).is_some() {
             out[from..].iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
@@ -231,7 +237,7 @@ struct Line<'a> {
     input: Option<&'a RawValue>,
     #[serde(borrow)]
     data: &'a RawValue,
-    /// Written by itself, over all that is before it.
+    /// Written apart, as it covers everything before it.
     #[serde(rename = "sum", borrow, skip_serializing)]
     _sum: &'a str,
 }
@@ -252,23 +258,23 @@ impl Line<'_> {
     }
 }
 
-/// What the lines of one file say.
+/// The decoded lines of one file.
 #[derive(Debug)]
 pub(crate) struct Decoded {
-    /// The sound entries, of whole appends alone: of one that was half written, or has a bad line, there are none.
+    /// The sound entries, of whole appends alone: an append that is half written, or has a bad line, is left out.
     pub(crate) entries: Vec<Entry>,
-    /// Where each entry's line begins, in bytes.
+    /// The offset of each entry's line, in bytes.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only the index asks"))]
     pub(super) offsets: Vec<usize>,
     /// How many lines of the same append follow each entry.
     pub(super) more: Vec<usize>,
-    /// What the first of them goes on from.
+    /// The entry, and its sum, that the first line goes on from.
     pub(super) began: (Seq, Sum),
-    /// Behind the last of them.
+    /// The place behind the last sound entry.
     pub(crate) chain: Chain,
-    /// Up to where in the bytes.
+    /// The length of the sound lines, in bytes.
     pub(crate) good_bytes: usize,
-    /// What stands behind.
+    /// What stands behind the sound lines.
     pub(crate) rest: Rest,
 }
 
@@ -285,13 +291,13 @@ pub(crate) enum Rest {
     },
     /// A bad line with further lines behind it.
     Bad {
-        /// Which, from 1.
+        /// The bad line, from 1.
         line: usize,
         what: String,
     },
 }
 
-/// Reads the lines of one file that goes on from `chain`. The only error is a newer format.
+/// Reads the lines of one file that goes on from `chain`. The only error is [`TapeError::Newer`]; damage is in [`Decoded::rest`].
 pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeError> {
     let (good, newer) = decode_known_lines(chain, bytes);
     let file = || Path::new(&*chain.anchor).into();
@@ -309,7 +315,7 @@ pub(super) fn decode_known_lines(chain: &Chain, bytes: &[u8]) -> (Decoded, Optio
         good_bytes: 0,
         rest: Rest::Nothing,
     };
-    // The last whole append: where to fall back to when the file ends in the middle of one, or is bad there.
+    // The end of the last whole append: the result falls back to it when the append behind it is torn or bad.
     let mut whole = (0, good.chain.clone(), 0);
     let (mut pending, mut newer) = (None, None);
     while good.good_bytes < bytes.len() {
@@ -351,7 +357,7 @@ pub(super) fn decode_known_lines(chain: &Chain, bytes: &[u8]) -> (Decoded, Optio
     let (entries, chain, good_bytes) = whole;
     if entries < good.entries.len() {
         good.rest = match good.rest {
-            // The line that is bad is named, and not the first one of its append.
+            // Name the bad line itself, and not the first line of its append.
             Rest::Bad { line, what } => Rest::Bad { line, what },
             Rest::Torn { what, .. } => Rest::Torn { line: entries + 1, what },
             Rest::Nothing => Rest::Torn { line: entries + 1, what: "lines of the last append are missing".into() },
@@ -370,7 +376,7 @@ enum Flaw {
     Bad(String),
 }
 
-/// One line without its line break. `more` is what the line before says must follow.
+/// Reads and checks one line, without its line break. `more`: how many lines of its append must follow, as the line before says.
 fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry, Sum, usize), Flaw> {
     let bad = |what: String| Err(Flaw::Bad(what));
     let Some(before_sum) = line.len().checked_sub(SUM_FIELD_BYTES).filter(|n| *n > 0) else {
@@ -415,7 +421,7 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
     }
 }
 
-/// The version says itself first, so that it can be read whatever else has changed.
+/// The version of a line. It is the first field, so it can be read whatever else has changed.
 fn version_of(line: &[u8]) -> Option<u64> {
     let digits = line.strip_prefix(b"{\"v\":")?;
     let end = digits.iter().position(|b| !b.is_ascii_digit())?;
@@ -430,7 +436,7 @@ fn prev_of(line: &[u8]) -> Option<Sum> {
     Sum::parse(serde_json::from_slice::<Prev<'_>>(line).ok()?.prev?)
 }
 
-/// The entry of a line that was found sound before.
+/// The entry of a line that was checked before. Checks nothing.
 #[cfg(feature = "sqlite")]
 pub(super) fn entry_of(line: &[u8]) -> Option<Entry> {
     serde_json::from_slice::<Line<'_>>(line).ok().map(Line::entry)

@@ -1,4 +1,7 @@
-//! Where a fork goes on from. What is read of a tape is `whole`'s business.
+//! The origin of a fork: the entry `forked` that a fork's tape begins with, and its data.
+//!
+//! [`Forked`] is a stored format: a field can only be added with a default, and none may go. What is read here is one line that
+//! nobody checked: `whole` must check that the parent has this entry with this checksum before anything of it is used.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,17 +16,17 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// The kind of the entry that a fork's tape begins with.
 const FORKED: &str = "forked";
 
-/// The most tapes that must be read to open one fork: itself, and those it goes on from up to the first anchor.
+/// The most tapes that are read to open one fork: its own, and those that it goes on from, up to the first anchor.
 pub const FORK_DEPTH_MAX: u32 = 64;
 
-/// Where a fork goes on from: the data of its first entry.
+/// The origin of a fork: the data of its first entry. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forked {
     /// The fork itself.
     pub session: SessionId,
     /// The session whose tape has what came before.
     pub parent: SessionId,
-    /// Its last entry that belongs to the fork too.
+    /// The last entry of the parent that belongs to the fork too.
     pub seq: Seq,
     /// The checksum of that entry.
     pub sum: String,
@@ -36,20 +39,19 @@ pub struct Forked {
 }
 
 impl Forked {
-    /// What the first entry of a tape says of where it goes on from; `None` of one that is no fork.
+    /// The origin of a fork, from the first entry of its tape; `None` where the tape is no fork's.
     #[must_use]
     pub fn of(first: &Entry) -> Option<Forked> {
         if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
     }
 
-    /// The entry that the fork's own tape begins with: it stands at the place after [`Forked::seq`].
+    /// The first entry of the fork's own tape; its number is [`Forked::seq`] plus 1.
     pub(super) fn entry(&self, time: Millis) -> Entry {
         Entry::plain(self.seq.next(), time, FORKED, self)
     }
 }
 
-/// Where a session goes on from, where it is a fork. Looks at one line, and only where the first file's number says that it
-/// may be one.
+/// The origin of a session that is a fork. Reads one line, and only if the number of the first file is not 1.
 pub(super) fn origin(layout: &Layout, session: &SessionId, folders: &[String]) -> Result<Option<Forked>, TapeError> {
     let first = folders.first().filter(|first| anchor_number(first) != Some(1));
     first.map_or(Ok(None), |first| Ok(first_line(&layout.entries(session, first))?.and_then(|line| forked_of(&line))))
@@ -65,5 +67,5 @@ fn forked_of(line: &[u8]) -> Option<Forked> {
     if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
 }
 
-/// The most tapes that all of a tape may be spread over, anchors or not. More are a circle.
+/// The most tapes that one whole tape may be spread over, with or without anchors. More of them must be a circle.
 pub(super) const FORKS_OF_FORKS_MAX: u32 = 10_000;

@@ -1,43 +1,43 @@
-//! What is noted of a session beside its tape, so that it is known without reading the tape: the tape may be what makes a
-//! session crash.
+//! Marks: notes about a session beside its tape, readable without the tape, because the tape may be the reason for a crash.
 //!
-//! An engine keeps a mark as a name and a text that it does not read. What the text says is this module's business, so that it
-//! says the same over every engine.
+//! An engine stores a mark as a name and a text, and does not read the text. This module alone knows the text, so that it means the
+//! same over every engine. The text of `Parked` is a stored format: unknown fields are passed over, missing ones have defaults.
+//! An engine must keep [`Mark::Protected`], [`Mark::Hidden`] and [`Mark::Fork`] atomic against an erasure of the session.
 
 use serde::{Deserialize, Serialize};
 
 use super::TapeError;
 use crate::words::ids::Millis;
 
-/// What may be noted of a session. A session has each of them once or not at all, but for [`Mark::Fork`].
+/// The marks of a session. A session has each mark once or not at all, except [`Mark::Fork`], of which it has one for each fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Mark {
-    /// A turn of it is open. Said of a session that has a tape; of any other it may be forgotten.
+    /// A turn of the session is open. Set for sessions that have a tape; an engine may forget it for any other.
     Open,
-    /// It is kept stopped. Said also of a session that is not there.
+    /// The session is kept stopped. May be set for a session that does not exist.
     Parked,
-    /// It is never swept. [`TapeError::Missing`] where it is not there, also in the moment of an erasure.
+    /// The session is never swept. [`TapeError::Missing`] where there is no such session, also at the moment of an erasure.
     Protected,
-    /// It was deleted, and is kept for the forks that go on from it. [`TapeError::Claimed`] while somebody has it open;
-    /// [`TapeError::Missing`] as above.
+    /// The session was deleted, and is kept for the forks that go on from it. [`TapeError::Claimed`] while somebody has it open;
+    /// [`TapeError::Missing`] as for `Protected`.
     Hidden,
-    /// A fork of that name may go on from it: one mark for each. [`TapeError::Missing`] as above.
+    /// A fork of this name may go on from the session: one mark for each fork. [`TapeError::Missing`] as for `Protected`.
     Fork,
-    /// It came from a file that is not believed. Said by [`Store::import`](super::Store::import), of its own sessions.
+    /// The session came from a file that is not trusted. Set only by [`Store::import`](super::Store::import).
     Imported,
-    /// Somebody has it open, through this value or from elsewhere; of a session that an engine cannot tell of, too. Nobody sets
-    /// it: the engine knows.
+    /// Somebody has the session open, through this value or from elsewhere, or the engine cannot tell. Nobody sets this mark: the
+    /// engine computes it.
     Held,
 }
 
-/// What is written of a parked session: one JSON object. Fields that are not known are passed over.
+/// The text of [`Mark::Parked`]: one JSON object. Stored format; unknown fields are passed over.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Parked {
     /// When it was parked.
     #[serde(default)]
     time: Millis,
-    /// What ended it the last time.
+    /// How it ended the last time.
     #[serde(default)]
     why: String,
 }
@@ -49,7 +49,7 @@ impl Parked {
             .map_err(|error| TapeError::engine(error.to_string()))
     }
 
-    /// Why, as the text of a mark says. That there is a mark is what counts; an empty one, after a power cut, says no more.
+    /// The reason in the text of a mark; `unknown` where the text is empty (after a power cut) or cannot be read.
     pub(super) fn why(text: &str) -> String {
         serde_json::from_str(text).map_or_else(|_| "unknown".to_owned(), |parked: Parked| parked.why)
     }

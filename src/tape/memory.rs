@@ -1,11 +1,14 @@
-//! Tapes in memory: for tests, and for hosts that want nothing kept. Gone with the last clone.
+//! [`MemoryStore`]: tapes in memory, for tests and for hosts that want nothing kept. They are gone with the last clone.
 //!
-//! Holds what [`TapeStore`] promises but for one thing: nothing survives the process. An append is always answered at once.
+//! Keeps every promise of [`TapeStore`] except one: nothing survives the process. An append is always answered at once.
 //!
-//! It takes no more than its [`MemoryLimits`], and removes nothing by itself: what is beyond is refused as
-//! [`TapeError::MemoryFull`], like a write to a full disk, until the host has removed sessions that are over
-//! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size) or allows more. A turn that is open goes on and ends for
-//! all that: for what it appends a little more is taken, as the reserve of a store of files is for.
+//! It takes no more than its [`MemoryLimits`], and removes nothing by itself. Beyond them, it refuses with
+//! [`TapeError::MemoryFull`], like a full disk, until the host removes sessions that are over
+//! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size) or allows more. A turn that is open can still end: its
+//! appends may use a small reserve, as in a store of files.
+//!
+//! One mutex guards all tapes, and async threads take it for each append. So no method may copy a tape's entries under it: entries
+//! are shared (`Arc`) and copied after the lock is given back. No disk, no thread, no stored format.
 
 mod tapes;
 
@@ -27,11 +30,10 @@ use tapes::{Memory, MemoryTape, copied};
 /// How much a [`MemoryStore`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// The most bytes of all entries together, each counted as the line of a file that it would be. 512 MiB by default. The
-    /// memory that they take is more, by some hundred bytes an entry. What turns append that are open by then may be 1 MiB more,
-    /// all together.
+    /// The most bytes of all entries together, each counted as its line in a file would be. 512 MiB by default. The memory that
+    /// they use is larger by some hundred bytes an entry. Turns that are open may append 1 MiB beyond the limit, all together.
     pub bytes_max: u64,
-    /// The most sessions, with those that were deleted and that forks go on from. 100,000 by default.
+    /// The most sessions, with those that were deleted and are kept for their forks. 100,000 by default.
     pub sessions_max: usize,
 }
 
@@ -41,21 +43,21 @@ impl Default for MemoryLimits {
     }
 }
 
-/// A store of tapes in memory. Cheap to clone; all clones are one, and each session of it has one writer at a time, also
-/// where several runtimes are over it.
+/// A store of tapes in memory. Cheap to clone; all clones are one store, and each session has one writer at a time, also where
+/// several runtimes use the store.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     inner: Arc<Lock<Memory>>,
 }
 
 impl MemoryStore {
-    /// An empty one, with the usual limits.
+    /// An empty store with the default limits.
     #[must_use]
     pub fn new() -> MemoryStore {
         MemoryStore::default()
     }
 
-    /// An empty one that takes so much.
+    /// An empty store with these limits.
     #[must_use]
     pub fn with_limits(limits: MemoryLimits) -> MemoryStore {
         let store = MemoryStore::default();
@@ -63,9 +65,9 @@ impl MemoryStore {
         store
     }
 
-    /// Sets other limits, for all clones. Nothing is removed where there is more already.
+    /// Sets other limits, for all clones. Removes nothing, even if the store holds more than the new limits.
     ///
-    /// What was refused before is not told: a session with something to record tries again twice a second.
+    /// Nobody is told that there is room again: a session with something to record tries again twice a second by itself.
     pub fn set_limits(&self, limits: MemoryLimits) {
         self.memory().limits = limits;
     }
@@ -76,7 +78,7 @@ impl MemoryStore {
         self.memory().bytes
     }
 
-    /// Closes it for all clones: from now on nothing can be written, and every session is given back.
+    /// Closes the store for all clones: from now on nothing can be written, and every session is given back.
     pub fn close(&self) {
         let mut memory = self.memory();
         memory.closed = true;
@@ -97,7 +99,7 @@ impl TapeStore for MemoryStore {
         let mut memory = self.memory();
         memory.must_be_open()?;
         match memory.tapes.get(session) {
-            // Nobody was told that it exists.
+            // A tape without an entry and without a writer: nobody was told that it exists.
             Some(tape) if tape.last_own().is_none() && tape.holder.is_none() => {}
             Some(_) => return Err(TapeError::Exists { session: session.clone() }),
             None => memory.must_have_room_for_one_more()?,
@@ -170,7 +172,7 @@ impl TapeStore for MemoryStore {
     }
 }
 
-/// A claim on one of the tapes.
+/// The claim on one tape. Dropping it gives the session back.
 #[derive(Debug)]
 struct MemoryWriter {
     store: MemoryStore,

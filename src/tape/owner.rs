@@ -1,9 +1,13 @@
-//! Who may write: one lock file per open store, one claim file per session.
+//! Who may write a session: one lock file for each open store, one claim file for each session.
 //!
-//! A store that is open for writing is an *owner*: it holds a lock on `owners/<owner>.lock` for as long as it lives, and
-//! the system gives that lock back however the process ends. A session's `claim` names its owner.
-//! A claim is stale when its owner's lock is free: a dead owner never comes back. Who takes over a stale claim locks `owners/` while
-//! doing so, so that two cannot take it over at once, and replays the dead owner's commit log first.
+//! A store that is open for writing is an *owner*: it holds a lock (`flock`) on `owners/<owner>.lock` for as long as it lives, and
+//! the system gives that lock back however the process ends. A session's `claim` names its owner. A claim is stale when its
+//! owner's lock is free: a dead owner never comes back. At most one live owner has a session's claim at a time, across processes.
+//!
+//! A change must keep: a lock file is locked before it has its name; a claim appears whole, and by a link that replaces nothing; a
+//! stale claim is taken over under the lock on the folder `owners/`, after the dead owner's commit log was replayed; that lock and
+//! the one on `sessions/` (`store/marks`) are never held together. The words of the files are a stored format: read what a later
+//! version wrote. Taking a claim may wait 10 s for `owners/`; a look ([`is_alive`]) must not wait.
 
 use std::{
     fs::{File, TryLockError},
@@ -21,28 +25,29 @@ use super::{
 };
 use crate::words::ids::SessionId;
 
-/// How long somebody may be at what a dead owner left before its sessions are called in use.
+/// How long to wait for another store that takes over what dead owners left. After that, the sessions count as in use.
 const BURIAL_WAIT: Duration = Duration::from_secs(10);
 
-/// This store as an owner. Its lock is given back when this is dropped.
+/// This store as an owner. Dropping it gives its lock back.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) identity: Identity,
-    /// Holds the lock by being open.
+    /// The open lock file. The system holds the lock for as long as it is open.
     _lock: File,
+    /// The lock file; claims are further names of it.
     path: PathBuf,
 }
 
-/// What a claim, a lock file and a `writer` file say: one JSON object.
+/// What a claim, a lock file and a `writer` file hold: one JSON object. Stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Identity {
     pub(super) owner: String,
     pub(super) pid: u32,
     pub(super) host: String,
-    /// Which start of the machine; absent where the system does not say.
+    /// The id of this start of the machine; absent where the system does not say.
     pub(super) boot: Option<String>,
     pub(super) durability: Durability,
-    /// In which namespace the process has its number; absent where the system does not say.
+    /// The namespace of `pid`; absent where the system does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pids: Option<String>,
 }
@@ -57,8 +62,8 @@ impl Identity {
         Identity { owner: format!("{pid}-{}", uuid::Uuid::now_v7().simple()), pid, host, boot, durability, pids }
     }
 
-    /// A file that a power cut emptied names nobody, and nobody is never alive. Of one that a later version wrote the name is
-    /// read all the same: its owner must not be taken for dead.
+    /// Reads such a file. A file that a power cut emptied names the owner `nobody`, which is never alive. Unknown and missing
+    /// fields are accepted: the name in a file of a later version must be read, or a live owner would be taken for dead.
     fn parse(text: &str) -> Identity {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
         let said = |field: &str| value.get(field).and_then(serde_json::Value::as_str).map(str::to_owned);
@@ -102,8 +107,8 @@ impl Owner {
     pub(super) fn new(layout: &Layout, durability: Durability) -> Result<Owner, TapeError> {
         let identity = Identity::of_this_process(durability);
         let path = layout.lock(&identity.owner);
-        // Locked before it has its name: another store that opens now would find it free, take its owner for dead, and delete
-        // it. Without an ending it is the name of no owner.
+        // Lock the file before it has its name. Else a store that opens at this moment would find it free, take its owner for dead,
+        // and delete it. A name without an ending is no owner's.
         let draft = layout.owners().join(&identity.owner);
         let made = || {
             let mut lock = new_file(&draft)?;
@@ -121,16 +126,16 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // While it is still locked: who opened it before sees that it has no name any more, and looks again.
+        // Remove the name while the file is still locked, so that nobody finds it there and free.
         let _ = remove_file(&self.path);
     }
 }
 
-/// Whether an owner lives. A look: nothing is made, taken over or kept locked.
+/// Whether an owner lives. Makes nothing, takes nothing over, does not wait, and keeps no lock.
 pub(super) fn is_alive(layout: &Layout, owner: &str) -> Result<bool, TapeError> {
     let path = layout.lock(owner);
     let Some(lock) = open_if_there(&path)? else { return Ok(false) };
-    // Shared, so that two who look see the same, and given back with the file.
+    // A shared lock, so that two looks at once see the same. It goes with the file.
     match lock.try_lock_shared() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
@@ -138,14 +143,14 @@ pub(super) fn is_alive(layout: &Layout, owner: &str) -> Result<bool, TapeError> 
     }
 }
 
-/// Keeps all others from what dead owners left, until the file is dropped; `None` where another one is at it for too long.
+/// Locks `owners/`: until the file is dropped, nobody else takes over what dead owners left. Waits 10 s at most; `None` after that.
 pub(super) fn lock_burials(layout: &Layout) -> Result<Option<File>, TapeError> {
     let path = layout.owners();
     let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
     Ok(lock_within(&folder, BURIAL_WAIT).map_err(TapeError::io("lock", &path))?.then_some(folder))
 }
 
-/// The owners of which something is there.
+/// The owners that have a file in `owners/` or `commit/`, alive or dead.
 pub(super) fn owner_names(layout: &Layout) -> Result<Vec<String>, TapeError> {
     let names = names_in(&layout.owners())?.into_iter().chain(names_in(&layout.commit())?);
     let mut names: Vec<String> =
@@ -155,12 +160,12 @@ pub(super) fn owner_names(layout: &Layout) -> Result<Vec<String>, TapeError> {
     Ok(names)
 }
 
-/// The right to write one session. It ends with [`Claim::release`] and not before, so that a claim whose session could
-/// not be brought to the disk stays, and is replayed when its owner is dead.
+/// The right to write one session. Only [`Claim::release`] ends it; a drop does not. So the claim of a session that could not be
+/// synced stays, and the commit log is replayed when this owner is dead.
 #[derive(Debug)]
 pub(super) struct Claim {
     path: PathBuf,
-    /// Who wrote the session before.
+    /// The owner that wrote the session last; absent where there was none.
     pub(super) before: Option<Identity>,
 }
 
@@ -175,10 +180,10 @@ impl Claim {
         let (path, writer) = (layout.claim(session), layout.writer(session));
         let before = Identity::read(&writer)?;
         secure(layout, owner, session, replay)?;
-        // Who wrote last stays known after the claim is gone.
+        // `writer` stays when the claim goes, and tells the next owner who wrote last.
         if before.as_ref() != Some(&owner.identity) {
             put(layout, owner, &writer, |from, to| std::fs::rename(from, to)).inspect_err(|_| {
-                // Nobody has it then, so nobody shall be told that we do.
+                // The claim was not taken: take its file away, or others would be told that this owner has the session.
                 let _ = remove_file(&path);
             })?;
         }
@@ -190,17 +195,17 @@ impl Claim {
         Ok(Identity::read(&layout.claim(session))?.map(|identity| identity.owner))
     }
 
-    /// Gives the session back.
+    /// Gives the session back: removes the claim's file, and does not wait for anybody.
     pub(super) fn release(self) {
         let _ = remove_file(&self.path);
     }
 }
 
-/// Makes a file that says who we are and gives it to `name`, which puts it in its place. What is left of it where we die meanwhile
-/// goes with all else that we leave.
+/// Makes a file with this owner's identity and passes it to `name`, which puts it in `place`. After a crash in between, the draft
+/// goes with everything else that this owner left.
 ///
-/// The file is another name of our lock file, which says so already: a file of its own costs a file system many times as much,
-/// and is made only where the lock file can have no further name.
+/// The file is a further name (hard link) of the lock file, which has the identity already: a file of its own costs the file
+/// system many times as much, and is made only where the lock file can have no further name.
 fn put(
     layout: &Layout,
     owner: &Owner,
@@ -214,11 +219,11 @@ fn put(
         name(&draft, place)
     };
     let made = made().map_err(TapeError::io("make", place));
-    // Of two names of one file a rename leaves both.
+    // A rename of one name of a file onto another name of the same file leaves both.
     made.and(remove_file(&draft))
 }
 
-/// Puts our name in the place of the session's claim.
+/// Puts this owner's name in the place of the session's claim; takes over the claim of a dead owner after `replay`.
 fn secure(
     layout: &Layout,
     owner: &Owner,
@@ -227,12 +232,12 @@ fn secure(
 ) -> Result<(), TapeError> {
     let path = layout.claim(session);
     loop {
-        // A link appears with its content or not at all, and never in the place of another.
+        // A hard link appears with its content or not at all, and never replaces a file.
         if std::fs::hard_link(&owner.path, &path).is_ok() {
             return Ok(());
         }
         let Some(holder) = Identity::read(&path)? else {
-            // Nobody's, and still no link: perhaps the lock file has as many names as it can have.
+            // Nobody has a claim, and still there is no link: the lock file may have as many names as it can have.
             match put(layout, owner, &path, |from, to| std::fs::hard_link(from, to)) {
                 Err(TapeError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => continue,
                 put => return put,
@@ -246,7 +251,7 @@ fn secure(
             return Err(TapeError::Claimed { session: session.clone(), by: holder.holder() });
         };
         fault!(layout.faults, "tape.claim.stale", session.as_str());
-        // Another may have taken it over before we had the lock.
+        // Another owner may have taken the claim over before this one had the lock on `owners/`.
         if Identity::read(&path)?.as_ref() == Some(&holder) {
             replay(&holder.owner)?;
             fault!(layout.faults, "tape.claim.replayed", session.as_str());

@@ -1,9 +1,12 @@
-//! What waits for the disk, and the thread that works it off.
+//! The jobs that wait for the disk (appends, marks, releases), and the one I/O thread of a store that does them.
 //!
-//! The queue is a value that outlives its thread: a job stays at its head until it is done and was told.
-//! A job that was being worked on when the thread panicked is done again, at the same place in the file, so nothing is
-//! lost or doubled. The thread is started when it is first needed, and lives until the queue is closed: a panic ends no more than
-//! the work at hand.
+//! Appends of one tape are done in order, and its release comes last; a mark may be done before the appends of its group.
+//! A job stays at the head of the queue until it is done and told. If the thread panics over a job, the job is tried once more at
+//! the same place in the file, so nothing is lost or doubled; after the second panic it is told as failed. The thread starts with
+//! the first job and lives until the queue is closed: a panic ends the work at hand and nothing else.
+//!
+//! A change must keep: the bound on appends (beyond it, [`Busy`](TapeError::Busy) and nothing was taken); `push` never waits, since
+//! async threads call it under `Log::state`; the lock `inner` is never held over the disk, a host's function or another lock.
 
 use std::{
     collections::VecDeque,
@@ -30,35 +33,37 @@ use crate::{
 /// How often a job is tried when the thread panics over it.
 const TRIES_MAX: u32 = 2;
 
-/// Something that the thread does for a tape.
+/// One piece of work of the thread for one tape.
 pub(super) struct Job {
     pub(super) log: Arc<Log>,
     pub(super) what: What,
-    /// The last thing that working on it sets.
+    /// Set last, after the job was done and told.
     pub(super) is_done: AtomicBool,
+    /// How often the thread panicked over the job.
     tries: AtomicU32,
 }
 
-/// What a [`Job`] is.
+/// What a [`Job`] does.
 pub(super) enum What {
+    /// Writes an append and tells its result.
     Append(Append),
-    /// Put the mark that is wanted by then: see [`State::mark`](super::handle::State).
+    /// Puts the mark that [`State::mark`](super::handle::State) wants when the thread gets there.
     Mark,
-    /// The handle is gone: give the session back.
+    /// Gives the session back: its handle is gone, or the store is closed.
     Release,
 }
 
 /// One append on its way to the tape's file.
 pub(super) struct Append {
-    /// Its lines.
+    /// The encoded lines.
     pub(super) bytes: Vec<u8>,
-    /// They are the first of this new anchor.
+    /// The folder of the new anchor that these lines begin, if they begin one.
     pub(super) begin: Option<String>,
-    /// Where the tape stands then.
+    /// Where the tape stands once these lines are on it.
     pub(super) after: Chain,
 }
 
-/// Whether a turn of a session is open, as a name in a folder.
+/// Whether a turn of a session is open: kept as an empty file in `open/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Open,
@@ -84,7 +89,7 @@ impl Job {
         if let What::Append(append) = &self.what { append.bytes.len() } else { 0 }
     }
 
-    /// Whether the thread panicked over it before.
+    /// Whether the thread panicked over this job before.
     pub(super) fn is_retried(&self) -> bool {
         self.tries.load(Ordering::SeqCst) > 0
     }
@@ -94,24 +99,27 @@ impl Job {
     }
 }
 
-/// The queue to the disk.
+/// The queue to the disk of one store.
 pub(super) struct Queue {
     writer: Arc<Writer>,
     inner: Lock<Inner>,
-    /// There is work, or the end.
+    /// Wakes the thread: there is a job, or the queue was closed.
     wake: Condvar,
-    /// Something was done.
+    /// Wakes those who wait for the thread: jobs were done, or the thread has ended.
     moved: Condvar,
-    /// Takes no further appends. Looked at without the lock by what is done in place.
+    /// The queue takes no further appends. Writes in place read it without the lock.
     pub(super) stopped: AtomicBool,
 }
 
 #[derive(Default)]
 struct Inner {
+    /// Oldest first; done jobs leave from the head.
     jobs: VecDeque<Arc<Job>>,
+    /// The bytes of all appends in `jobs`.
     bytes: usize,
-    /// Takes nothing; ends when it is empty.
+    /// The queue takes no job of any kind; the thread ends when `jobs` is empty.
     closed: bool,
+    /// The thread has ended, or there never was one and the queue is closed.
     ended: bool,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -122,7 +130,8 @@ impl Queue {
         Queue { writer, inner: Lock::default(), wake, moved, stopped }
     }
 
-    /// Takes a job, or says why not. Of [`What::Release`] and [`What::Mark`] there is one per tape at most: they are always taken.
+    /// Takes a job, without waiting. [`TapeError::Busy`] and [`TapeError::Closed`] mean that it was not taken. The bound is for
+    /// appends alone: of [`What::Release`] and [`What::Mark`] each tape has one at most.
     pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), TapeError> {
         let options = &self.writer.options;
         let mut inner = self.inner.lock();
@@ -151,12 +160,13 @@ impl Queue {
 
     /// Takes no further appends. What waits is still written.
     pub(super) fn stop_appends(&self) {
-        // Under the lock: what is taken has been taken by then.
+        // Under the lock, so that every `push` is either over or sees the change.
         let _inner = self.inner.lock();
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Takes no further appends; the thread ends when it has done what waits. Ends at once where there is no thread.
+    /// Takes no further jobs. The thread does what waits and then ends the store ([`Writer::end`]); without a thread the caller
+    /// ends it here.
     pub(super) fn close(&self) {
         let mut inner = self.inner.lock();
         self.stopped.store(true, Ordering::SeqCst);
@@ -170,12 +180,12 @@ impl Queue {
         self.moved.notify_all();
     }
 
-    /// Waits until nothing waits for the disk; says whether it came to that.
+    /// Waits until the queue is empty, at most `limit`; says whether it is.
     pub(super) fn wait_until_empty(&self, limit: Duration) -> bool {
         self.wait(limit, |inner| inner.jobs.is_empty())
     }
 
-    /// Waits until the thread has ended after [`Queue::close`]; says how many jobs were left if it did not.
+    /// Waits, at most `limit`, until the thread has ended after [`Queue::close`]. The error is the number of jobs left.
     pub(super) fn wait_until_ended(&self, limit: Duration) -> Result<(), usize> {
         if !self.wait(limit, |inner| inner.ended) {
             return Err(self.inner.lock().jobs.len());
@@ -217,7 +227,7 @@ impl Queue {
         self.moved.notify_all();
     }
 
-    /// What is worked on together next.
+    /// The jobs to work on together next; waits for the first. `None` when the queue is closed and empty.
     fn next(&self) -> Option<Vec<Arc<Job>>> {
         let (jobs_max, bytes_max) = self.writer.group_max();
         let mut inner = self.inner.lock();
@@ -228,7 +238,8 @@ impl Queue {
             inner = unspoiled(self.wake.wait(inner));
         }
         let mut bytes = 0;
-        // Whoever has the session next hears nothing of appends before: all of them are told when it is given back.
+        // A release is worked on alone, after the jobs before it: all appends are told before the session is given back, so the
+        // next holder hears nothing of them.
         let fits = |job: &&Arc<Job>| {
             bytes += job.bytes();
             bytes <= bytes_max && !matches!(job.what, What::Release)
@@ -238,13 +249,13 @@ impl Queue {
         Some(if group.is_empty() { waiting().take(1).cloned().collect() } else { group })
     }
 
-    /// Takes away what is done, from the head on.
+    /// Removes done jobs from the head, up to the first that is not done.
     fn retire(&self) {
         let mut inner = self.inner.lock();
         let count = inner.jobs.iter().take_while(|job| job.is_done()).count();
         let done: Vec<Arc<Job>> = inner.jobs.drain(..count).collect();
         inner.bytes -= done.iter().map(|job| job.bytes()).sum::<usize>();
-        // Before they are dropped: with the last one of a tape goes what is the host's.
+        // Unlock before the jobs are dropped: the last job of a tape drops the host's `notify`, which may do anything.
         drop(inner);
         self.moved.notify_all();
     }

@@ -1,4 +1,11 @@
-//! Reading a tape back: whole or from an entry on, beside its writer or in order to go on with it.
+//! Reading the files of one session: to go on writing them (with the repair of a torn tail), or beside their writer.
+//!
+//! Repair keeps every byte: a torn tail is copied to `entries.torn-NNN` and synced before it is cut off, and an anchor without a
+//! sound line is set aside as a folder. A bad line with lines behind it changes nothing and makes the tape read-only ([`Damage`]).
+//!
+//! A change must keep: only [`open_to_write`] changes files, and its caller must have the session's claim; all other functions take
+//! no lock and change nothing; a reader tries damage again ([`again_if_damaged`]) before it reports it, because a writer that cuts
+//! back a failed write looks like damage. Everything here blocks on the disk.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,35 +20,35 @@ use super::{
 };
 use crate::words::ids::{Seq, SessionId};
 
-/// A torn tail that was cut off when a tape was loaded: what was being written when the writer died.
+/// A torn tail that was cut off when a tape was loaded: the append that was being written when the writer died.
 ///
-/// Nothing that was acknowledged is in it, unless the machine lost its power or the disk its bytes.
+/// No acknowledged entry is in it, unless the machine lost its power or the disk lost bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The file that was cut.
     pub file: PathBuf,
     /// The first line that was cut off, from 1.
     pub line: usize,
-    /// What was wrong with it.
+    /// What was wrong with that line.
     pub what: String,
     /// How many bytes were cut off.
     pub bytes: u64,
-    /// Where they are now.
+    /// The file that has these bytes now.
     pub set_aside: PathBuf,
 }
 
-/// What opening a tape to write found.
+/// A session's newest readable anchor, opened to go on writing it.
 pub(super) struct Opened {
     pub(super) chain: Chain,
     pub(super) entries: Vec<Entry>,
     pub(super) anchors: Vec<String>,
-    /// How long the newest file is, after the repair.
+    /// The length of the newest file after the repair, in bytes.
     pub(super) length: u64,
     pub(super) repair: Option<Repair>,
     pub(super) damage: Option<Damage>,
 }
 
-/// Reads the newest anchor of a session that we have the claim of, and cuts off a torn tail.
+/// Reads the newest anchor of a session and cuts off a torn tail. The caller must have the session's claim.
 pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Opened, TapeError> {
     let mut anchors = layout.anchor_names(session)?;
     let (mut repair, mut damage) = (None, None);
@@ -73,8 +80,8 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
     Ok(Opened { chain, entries: Vec::new(), anchors, length: 0, repair, damage })
 }
 
-/// Reads, and once more where it looks damaged: a writer that cuts back a failed write under our hands looks like it.
-/// Damage is still there later.
+/// Reads, and reads again (four times at most) if the result is [`TapeError::Damaged`]: a live writer that cuts back a failed write
+/// looks like damage for a moment. Real damage is still there at the last try.
 pub(super) fn again_if_damaged<T>(read: impl Fn() -> Result<T, TapeError>) -> Result<T, TapeError> {
     for _ in 0..3 {
         match read() {
@@ -85,8 +92,8 @@ pub(super) fn again_if_damaged<T>(read: impl Fn() -> Result<T, TapeError>) -> Re
     read()
 }
 
-/// The newest of these anchors that begins at or before `seq`. Looks at the first lines of a few: the anchors follow each
-/// other, so it halves its way. One without a sound first line counts as not begun.
+/// The newest of these anchors that begins at or before `seq`. The anchors follow each other, so a binary search reads the first
+/// lines of a few of them. An anchor without a first line counts as not begun.
 pub(super) fn newest_at(
     layout: &Layout,
     session: &SessionId,
@@ -102,7 +109,7 @@ pub(super) fn newest_at(
             not_begun = middle;
         }
     }
-    // A bad first line may say any number: where the anchor before it has the entry, that is the one.
+    // A bad first line may have any number in it. If the anchor before has the entry, take that anchor.
     while begun > 1 && !first_is_sound(&layout.entries(session, &anchors[begun - 1]))? {
         let before = last_seen(&layout.entries(session, &anchors[begun - 2]))?;
         if before.is_none_or(|before| before.seq < seq) {
@@ -113,7 +120,7 @@ pub(super) fn newest_at(
     Ok(begun.checked_sub(1))
 }
 
-/// Whether the first line of a file fits what it says that it goes on from.
+/// Whether the checksum of a file's first line is right for the sum that the line says it goes on from.
 fn first_is_sound(path: &Path) -> Result<bool, TapeError> {
     let line = first_line(path)?;
     Ok(line.is_some_and(|line| Link::of(&line).is_some_and(|link| link.follows(link.prev()))))
@@ -133,7 +140,7 @@ pub(super) fn read_known_lines(layout: &Layout, session: &SessionId, anchor: &st
     Ok(super::line::decode_known_lines(&chain_of(session, anchor), &bytes).0)
 }
 
-/// What the lines of an anchor's file must go on from.
+/// The chain that an anchor's file goes on from: the start of a tape, or one that its first line tells.
 pub(super) fn chain_of(session: &SessionId, anchor: &str) -> Chain {
     let is_first = super::layout::anchor_number(anchor) == Some(1);
     if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
@@ -156,7 +163,8 @@ pub(super) fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
     }
 }
 
-/// A file up to the end of the append that `through` is in, by counting lines; all of it where that cannot be told.
+/// The bytes of a file up to the end of the append with the entry `through`, found by counting lines. The whole file if its first
+/// line cannot be read.
 pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(Vec::new()) };
     let mut file = BufReader::new(file);
@@ -173,7 +181,7 @@ pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeEr
             let behind_first = |first: &Glance| through.0.saturating_sub(first.seq.0);
             wanted = seen.as_ref().map_or(u64::MAX, behind_first).saturating_add(1);
         }
-        // The last line that was asked for says how many of its append follow.
+        // The last wanted line says how many lines of its append follow.
         if read == wanted {
             wanted += seen.filter(|seen| seen.seq <= through).map_or(0, |seen| seen.more);
         }
@@ -181,7 +189,8 @@ pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeEr
     Ok(bytes)
 }
 
-/// Copies the tail into a file of its own next to the tape, then cuts it off. In this order, so that it is never nowhere.
+/// Copies the tail into a file of its own next to the tape, syncs it, and then cuts it off. In this order, so that the bytes are in
+/// one of the two files at every moment.
 fn set_aside(file: &Path, line: usize, what: String, tail: &[u8], keep: u64) -> Result<Repair, TapeError> {
     let (set_aside, mut copy) = free_name(file)?;
     let copied = copy.write_all(tail).and_then(|()| copy.sync_all()).map_err(TapeError::io("write", &set_aside));
@@ -190,7 +199,7 @@ fn set_aside(file: &Path, line: usize, what: String, tail: &[u8], keep: u64) -> 
         tape.set_len(keep).map(|()| tape).map_err(TapeError::io("cut", file))
     });
     if cut.is_err() {
-        // The tape is as it was, so the copy is needed by nobody: on a full disk each try would leave another one.
+        // The tape is as it was, so remove the copy: on a full disk, each try would leave another one.
         let _ = std::fs::remove_file(&set_aside);
     }
     cut?.sync_all().map_err(TapeError::io("sync", file))?;

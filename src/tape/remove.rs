@@ -1,8 +1,11 @@
-//! Deleting a session, over any engine: at once, or, while forks go on from it, out of sight until the last of them is gone.
+//! Deleting a session over any engine: at once, or, while forks go on from it, hidden until the last of them is gone.
 //!
-//! The engine erases a session or says which mark forbids it, in one step. All else follows from that: a fork that is marked is
-//! never left without what it goes on from, and whoever protects a session in the moment of its removal either keeps it or hears that
-//! it is gone. What a crash leaves is a hidden session that no fork goes on from; [`finish`] erases it.
+//! In one step, the engine erases a session or says which mark forbids it. Two guarantees follow: a fork that is marked keeps what
+//! it goes on from; and protecting a session at the moment of its removal either keeps it, or fails because the session is gone.
+//! After a crash, a session is there as before, gone, or hidden without a fork; [`finish`] erases the last kind at the next start.
+//!
+//! A change must keep: a session with an open turn is never deleted; it is hidden before its last entry is looked at, so nobody can
+//! go on with it meanwhile; a mark of a fork is cleared only if the fork is not there. Blocks, and may wait 10 s for another owner.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +16,20 @@ use super::{
 };
 use crate::words::ids::{Seq, SessionId};
 
-/// What became of a session that was deleted.
+/// The outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// It is gone, its large outputs included.
+    /// The session is gone, with its large outputs.
     Gone,
-    /// Forks go on from it: it is not there for anybody but them, and goes with the last one.
+    /// Forks go on from the session: only they can read it, and it goes with the last of them.
     Hidden,
 }
 
-/// How often marks of forks that are gone are taken away, and the session tried again, before that is an error.
+/// How often the marks of forks that are gone are cleared and the erasure is tried again. After that the session counts as forked.
 const TRIES_MAX: u32 = 5;
 
-/// How long another may have a hidden session before it is left to the next start, and how often it is looked.
+/// How long to wait for another owner that has a hidden session open, and how often to look. After that it is an error, and the
+/// session is left to the next start.
 const WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -41,7 +45,7 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
         Some(Mark::Open) => return unfinished(),
         Some(_) => {}
     }
-    // Nobody has it, and from here on nobody gets it.
+    // To set this mark, nobody may have the session open; from here on nobody can open it.
     store.mark(session, Mark::Hidden, "")?;
     let shown_again = |error| store.unmark(session, Mark::Hidden, "").and(Err(error));
     let now = store.summary(session)?.seq;
@@ -53,7 +57,7 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
     }
     store.unmark(session, Mark::Parked, "")?;
     store.unmark(session, Mark::Protected, "")?;
-    // The last of its forks may have gone meanwhile, and whoever deleted that may be faster.
+    // The last fork may have gone meanwhile, and its deletion may have erased this session already.
     match store.summary(session).and_then(|hidden| Ok((erase_hidden(store, session)?, hidden.from))) {
         Ok((false, _)) => Ok(Deleted::Hidden),
         Ok((true, from)) => release(store, from, session.clone()).map(|()| Deleted::Gone),
@@ -76,23 +80,23 @@ pub(super) fn delete_unused<S: TapeStore + ?Sized>(
     }
 }
 
-/// Erases what was hidden and no fork goes on from: whoever deleted the last one was cut off. Says what failed; the next one is
-/// done all the same.
+/// Erases hidden sessions that no fork goes on from: the deletion of their last fork was cut off. Returns what failed; the others
+/// are erased all the same.
 pub(crate) fn finish<S: TapeStore + ?Sized>(store: &S) -> Vec<TapeError> {
     let hidden = match store.marks(Mark::Hidden, None) {
         Ok(hidden) => hidden,
         Err(error) => return vec![error],
     };
     let erased = hidden.iter().map(|(session, _)| match erase(store, session, None, &[]) {
-        // Another one was faster, or is at it.
+        // Another owner has erased it, or is erasing it.
         Err(TapeError::Missing { .. } | TapeError::Claimed { .. }) => Ok(()),
         erased => erased.map(drop),
     });
     erased.filter_map(Result::err).collect()
 }
 
-/// Erases a session that no fork goes on from, and that has none of these marks; and then what it goes on from, where that only
-/// waited for it. Says which mark forbids it.
+/// Erases a session, unless it has a fork or one of these marks; then also the hidden session that it goes on from, if this was its
+/// last fork. Returns the mark that forbids the erasure.
 fn erase<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -108,7 +112,7 @@ fn erase<S: TapeStore + ?Sized>(
     Ok(refused)
 }
 
-/// Erases what an erased fork went on from, where that only waited for it; and so on.
+/// Erases the hidden session that an erased fork went on from, if this was its last fork; and so on, parent by parent.
 fn release<S: TapeStore + ?Sized>(store: &S, from: Option<Forked>, fork: SessionId) -> Result<(), TapeError> {
     let (mut from, mut fork) = (from, fork);
     while let Some(Forked { parent, .. }) = from {
@@ -119,7 +123,7 @@ fn release<S: TapeStore + ?Sized>(store: &S, from: Option<Forked>, fork: Session
             Ok(if is_hidden && erase_hidden(store, &parent)? { from } else { None })
         };
         from = match release() {
-            // Whoever deleted another fork of it was faster.
+            // The deletion of another fork has erased the parent.
             Err(TapeError::Missing { .. }) => None,
             released => released?,
         };
@@ -128,8 +132,8 @@ fn release<S: TapeStore + ?Sized>(store: &S, from: Option<Forked>, fork: Session
     Ok(())
 }
 
-/// Erases a hidden session, unless a fork goes on from it; says whether it did. Nobody has one but whoever removes another fork of it,
-/// or is about to hear that it is hidden: that is waited for.
+/// Erases a hidden session, unless a fork goes on from it; says whether it did. Waits for another owner that has the session open:
+/// that owner is removing another fork of it, or is about to see that it is hidden.
 fn erase_hidden<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<bool, TapeError> {
     let started = Instant::now();
     loop {
@@ -140,7 +144,7 @@ fn erase_hidden<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result
     }
 }
 
-/// Erases this session alone, if nothing forbids it. Marks of forks that are gone forbid nothing.
+/// Erases this session alone, unless a mark forbids it. Marks of forks that are gone are cleared and forbid nothing.
 fn erase_one<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -156,7 +160,7 @@ fn erase_one<S: TapeStore + ?Sized>(
     Ok(Some(Mark::Fork))
 }
 
-/// Takes away the marks of forks that are not there. One that comes in between is marked again.
+/// Clears the marks of forks that are not there. Looks again after each, and marks a fork that came in between once more.
 fn forget_forks<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<(), TapeError> {
     for fork in marked(store, session)? {
         store.unmark(session, Mark::Fork, fork.as_str())?;

@@ -1,7 +1,10 @@
-//! Finding one entry in a file of any length, by halving: lines say their seq, and no line has a line break in it.
+//! Finding one entry in a file of any length by binary search: each line says its seq, and no line has a line break inside.
 //!
-//! Looks at some twenty places of a file of a gigabyte. What it finds is checked against the line before it and against
-//! nothing else; whoever loads the tape checks all of it.
+//! Reads some twenty places of a file of a gigabyte. The entry that is found is checked against the line before it, and against
+//! nothing else: loading the tape checks all of it. A line that does not fit is [`TapeError::Damaged`], never a find.
+//!
+//! Relies on the stored format: one line an entry, seqs that rise by 1, and `seq` in the first 256 bytes of a line. Takes no lock,
+//! changes nothing, and may block on the disk. The cost must stay independent of the file's length, but for the error message.
 
 use std::{
     fs::File,
@@ -16,10 +19,10 @@ use super::{
 };
 use crate::words::ids::{Millis, Seq};
 
-/// So near the halving comes.
+/// The search stops halving when this many bytes are left, and reads them line by line.
 const WINDOW: u64 = 32 * 1024;
 
-/// An entry that was looked for.
+/// The entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) seq: Seq,
@@ -44,14 +47,14 @@ pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
     }
 }
 
-/// Where a line begins that is before the one of `seq`, or the first, at most a window or a line before it.
+/// The offset of a line before that of `seq` (or of the first line), at most a window or one line before it.
 fn place_before(file: &File, seq: Seq) -> io::Result<u64> {
     let (mut from, mut to) = (0, file.metadata()?.len());
     while to - from > WINDOW {
         let middle = from + (to - from) / 2;
         match next_line(file, middle, to)? {
             Some((begins, Some(found))) if found < seq => from = begins,
-            // Behind it, or nothing that begins here, or nothing that can be read: what is before decides.
+            // The line is not before `seq`, or no line begins here, or it cannot be read: go on in the first half.
             _ => to = middle,
         }
     }
@@ -87,7 +90,7 @@ fn scan(file: &File, from: u64, seq: Seq) -> io::Result<Scanned> {
     loop {
         line.clear();
         lines.read_until(b'\n', &mut line)?;
-        // The end, or a line that is being written.
+        // The end of the file, or a line that is being written.
         if line.pop() != Some(b'\n') {
             return Ok(Scanned::NotThere);
         }
@@ -108,7 +111,7 @@ fn scan(file: &File, from: u64, seq: Seq) -> io::Result<Scanned> {
     }
 }
 
-/// Which line of the file it is, from 1. For a message; reads all of it.
+/// The number of an entry's line in its file, from 1. For an error message; reads the whole file.
 fn line_number(path: &Path, seq: Seq) -> Result<usize, TapeError> {
     let bytes = std::fs::read(path).map_err(TapeError::io("read", path))?;
     Ok(bytes.split(|b| *b == b'\n').position(|line| head_seq(line) == Some(seq)).map_or(1, |n| n + 1))

@@ -1,4 +1,13 @@
-//! A store: the folder that the tapes of many sessions are in.
+//! A store of files: one folder with the tapes of many sessions; how it is opened and closed.
+//!
+//! After [`Store::open`], what dead owners left (commit logs, half deletions) is finished, or listed in [`StoreReport::undone`].
+//! After [`Store::close`] every append that was taken is written or has failed, each is told, and every session is given back,
+//! unless the limit was over first.
+//! A store that was opened with [`Access::Read`] changes nothing and takes no lock.
+//!
+//! The folder is a stored format (`layout`, `docs/TAPE.md`); a later version of it must be refused, also for reading. Opening,
+//! closing and loading block on the disk and must not run on an async thread. `close` stops the queue before it lists the tapes:
+//! in another order, a tape that is opened in between would be written after the close.
 
 mod beside;
 mod claims;
@@ -43,7 +52,7 @@ use upkeep::{become_owner, check_version};
 
 /// A store of tapes: a folder. Cheap to clone; all clones are one owner.
 ///
-/// What can be done with its tapes is in [`TapeStoreExt`](super::TapeStoreExt).
+/// The operations on its tapes are in [`TapeStoreExt`](super::TapeStoreExt).
 ///
 /// The last clone (and the last writer of it) that is dropped lets the I/O thread finish in the background;
 /// [`Store::close`] waits for it.
@@ -79,7 +88,7 @@ pub struct Store {
     pub(super) inner: Arc<Inner>,
 }
 
-/// What the clones and the tapes of a store share.
+/// The part of a store that its clones and its tapes share. Dropping it closes the queue.
 pub(super) struct Inner {
     pub(super) writer: Arc<Writer>,
     pub(super) queue: Arc<Queue>,
@@ -151,12 +160,13 @@ impl Store {
         self.inner.writer.options.access
     }
 
-    /// What opening it found and did.
+    /// The report of opening this store: what it found and did.
     #[must_use]
     pub fn report(&self) -> &StoreReport {
         &self.inner.report
     }
 
+    /// Reads a session that this store has claimed, mends its end, and leaves its newest file ready for appends.
     fn open_claimed(&self, session: &SessionId) -> Result<(Opened, LogFile), TapeError> {
         let layout = self.layout();
         for name in names_in(&layout.anchors(session))?.iter().filter(|name| name.starts_with(".new-")) {
@@ -174,7 +184,7 @@ impl Store {
         Ok((opened, LogFile::new(path, length)))
     }
 
-    /// Whether it has a folder, and was not deleted.
+    /// [`TapeError::Missing`] where the session has no folder, or was deleted and is hidden.
     pub(super) fn must_exist(&self, session: &SessionId) -> Result<(), TapeError> {
         self.must_be_there(session)?;
         must_be_shown(self, session)
@@ -187,10 +197,10 @@ impl Store {
     ///
     /// [`TapeError::Busy`] where the disk did not keep up within `limit`; the thread goes on and ends when it can.
     pub fn close(&self, limit: Duration) -> Result<(), TapeError> {
-        // First: of what is not listed then, nothing is written any more.
+        // First stop the queue: a tape that is not in the list below can then write nothing more.
         self.inner.queue.stop_appends();
         let mut logs: Vec<Arc<Log>> = self.inner.writer.live.lock().values().filter_map(Weak::upgrade).collect();
-        // The thread waits for the one that is at the disk in place just now; nobody else shall have to.
+        // Last come the tapes that are writing in place now: the thread waits for them, and the others should not have to.
         logs.sort_by_cached_key(|log| log.state.try_lock().is_none());
         for log in logs {
             self.inner.give_back(&log);
@@ -199,8 +209,8 @@ impl Store {
         self.inner.queue.wait_until_ended(limit).map_err(|waiting| TapeError::Busy { waiting })
     }
 
-    /// `Power`: what an earlier writer may have left in the system's memory, and the claim, must be on the disk before the
-    /// first acknowledgement.
+    /// `Power`: syncs the claim, and the lines that an earlier writer may have left in the system's memory. Both must be on the
+    /// disk before the first acknowledgement.
     fn sync_session(&self, session: &SessionId, entries: &Path) -> Result<(), TapeError> {
         let layout = self.layout();
         if self.inner.writer.options.durability == Durability::Process {
@@ -213,6 +223,7 @@ impl Store {
         sync_folder(&layout.sessions())
     }
 
+    /// Whether acknowledged lines may be lost: the last writer used `Process`, and the machine was started anew since.
     fn was_rebooted(&self, before: Option<Identity>) -> bool {
         let now = self.inner.writer.owner.lock().as_ref().and_then(|owner| owner.identity.boot.clone());
         before.is_some_and(|before| {

@@ -1,4 +1,10 @@
-//! Looking a store over: every line of every tape, and nothing is changed.
+//! Verifying a store: every line of every tape is read and checked, and every flaw is reported as a [`Finding`].
+//!
+//! One finding names the first bad line of a file, and one a file that does not go on from the one before. Damage is a finding and
+//! never an `Err`, so one bad tape keeps nobody from the rest. Runs beside live writers; a torn tail may then be an append that is
+//! being written.
+//!
+//! It must change nothing and take no lock: people run it on a store that they want to rescue. Reads whole files and blocks.
 
 use std::{fmt, path::PathBuf};
 
@@ -12,22 +18,22 @@ use super::{
 };
 use crate::words::ids::SessionId;
 
-/// Something that is wrong with a tape.
+/// One flaw of a tape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which session.
+    /// The session.
     pub session: SessionId,
-    /// Which file.
+    /// The file with the flaw.
     pub file: PathBuf,
-    /// Which line of it, from 1.
+    /// The line in that file, from 1.
     pub line: usize,
-    /// What kind of wrong.
+    /// The kind of flaw.
     pub flaw: Flaw,
-    /// What exactly.
+    /// The flaw in words.
     pub what: String,
 }
 
-/// What kind of wrong a [`Finding`] is.
+/// The kind of flaw of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; beside a live writer it
@@ -35,7 +41,7 @@ pub enum Flaw {
     Torn,
     /// A line is bad, and there are lines behind it that nothing will read.
     Bad,
-    /// A file does not go on from the one before it: lines at the end of that one, or a file between them, are missing.
+    /// A file does not go on from the one before it: lines at the end of the earlier file, or a file between them, are missing.
     Break,
     /// A later version of this library wrote it.
     Newer,
@@ -47,7 +53,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why a fork has nothing to go on from, where that is so.
+/// Why a fork cannot be read before its own entries; `None` where it can.
 fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError> {
     let looked = founded(store, forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
     match looked {
@@ -62,8 +68,8 @@ fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError
 impl Store {
     /// Reads all of a session's tape and reports the first bad line of each of its files. Takes no lock.
     ///
-    /// Of a fork its own files, and whether its parent has the entry that it goes on from, with that checksum and nothing bad
-    /// between the parent's anchor and it. The rest of the parent is its own matter.
+    /// Of a fork, it reads the fork's own files, and checks that the parent has the entry that the fork goes on from, with that
+    /// checksum and nothing bad between the parent's anchor and that entry. It does not check the rest of the parent.
     ///
     /// # Errors
     ///

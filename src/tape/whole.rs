@@ -1,12 +1,17 @@
-//! All of a tape, over any engine: its own entries, and those that it goes on from.
+//! Reading whole tapes over any engine: a session's own entries, and those of the tapes that it goes on from.
 //!
 //! ```text
 //! p   1 session-start  2 phase-1 ──────────────┐ entry 40
 //! f                                  3 forked {parent p, seq 40}  4 phase-2
 //! ```
 //!
-//! The first part of a fork is no anchor: it begins with a `forked` entry, and says nothing of what came before. So what is read
-//! for `f` before its `phase-2` is `phase-1` of `p` up to entry 40, and `forked`. A fork of a fork is read likewise.
+//! The first part of a fork is no anchor: it begins with a `forked` entry, which says nothing of what came before. So to read `f`
+//! before its `phase-2`, `phase-1` of `p` is read up to entry 40, and then `forked`. A fork of a fork is read likewise.
+//!
+//! A fork's entries count only if the other tape has the very entry, by its checksum, that the fork goes on from ([`founded`]): a
+//! session that was made anew under the parent's name must not be read as the parent. Every walk from fork to parent has a bound,
+//! because tapes may say that they go on from each other in a circle. Only `load` claims and repairs; the rest changes nothing.
+//! Everything here may block.
 
 use super::{
     Anchor, Damage, Entry, FORK_DEPTH_MAX, Forked, LoadedTape, Mark, Notify, ReadTo, TapeError, TapeStore,
@@ -14,10 +19,10 @@ use super::{
 };
 use crate::words::ids::{Seq, SessionId};
 
-/// Behind every entry.
+/// A number behind every entry: "to the end".
 pub(super) const END: Seq = Seq(u64::MAX);
 
-/// Refuses a session that was deleted, and is kept for its forks.
+/// [`TapeError::Missing`] for a session that was deleted and is kept for its forks.
 pub(super) fn must_be_shown<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<(), TapeError> {
     match store.marks(Mark::Hidden, Some(session))?.is_empty() {
         true => Ok(()),
@@ -31,7 +36,7 @@ pub(super) fn load<S: TapeStore + ?Sized>(
     notify: Notify,
 ) -> Result<LoadedTape, TapeError> {
     let mut loaded = store.claim(session, notify)?;
-    // Nobody hides what somebody has.
+    // Look only with the claim: a session that somebody has cannot be hidden.
     must_be_shown(store, session)?;
     let Some(forked) = loaded.entries.first().and_then(Forked::of) else { return Ok(loaded) };
     let before = founded(store, &forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
@@ -40,7 +45,7 @@ pub(super) fn load<S: TapeStore + ?Sized>(
             let own = std::mem::replace(&mut loaded.entries, before.entries);
             loaded.entries.extend(own);
         }
-        // Without what it goes on from, it has no entry that means anything.
+        // Without the entries before, those of the fork mean nothing.
         Err(TapeError::Damaged(damage)) => {
             loaded.entries.clear();
             loaded.read_only = Some(damage);
@@ -50,7 +55,7 @@ pub(super) fn load<S: TapeStore + ?Sized>(
     Ok(loaded)
 }
 
-/// Refuses a fork of which the other tape does not have the very entry that it goes on from.
+/// [`TapeError::Damaged`] where the other tape does not have the very entry, by its checksum, that a fork goes on from.
 pub(super) fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<(), TapeError> {
     let Forked { session, parent, seq, sum, .. } = forked;
     let what = match store.place(parent, *seq) {
@@ -63,7 +68,7 @@ pub(super) fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Resu
     Err(TapeError::Damaged(Damage { file, line: 1, what, last_good: Seq::ZERO }))
 }
 
-/// The entries of a tape from one to another, both included, of those that there are.
+/// The entries `from` to `through`, both included, that a tape has, also on the tapes that it goes on from.
 pub(super) fn range<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -94,7 +99,7 @@ pub(super) fn range<S: TapeStore + ?Sized>(
 pub(super) fn read_to<S: TapeStore + ?Sized>(store: &S, session: &SessionId, seq: Seq) -> Result<ReadTo, TapeError> {
     let no_entry = |last| TapeError::NoEntry { session: session.clone(), seq, last };
     let Some((anchor, ends_append)) = anchor_at(store, session, seq)? else {
-        // What is bad is said to be bad, and not that it is not there.
+        // If the entry is lost to damage, report the damage and not a missing entry.
         let last = if seq == Seq::ZERO { seq } else { store.summary(session)?.seq };
         let part = store.parts(session)?.into_iter().rfind(|part| part.first <= seq);
         if let Some(part) = part.filter(|_| seq <= last) {
@@ -130,7 +135,7 @@ fn anchor_at<S: TapeStore + ?Sized>(
             (Some(place), from) if from.as_ref().is_none_or(|from| place.part.first != from.seq.next()) => {
                 return Ok(Some((place.part, ends_append.unwrap_or(true))));
             }
-            // It is of what the fork has from before, or of the part that is no anchor.
+            // The entry is on the tape that the fork goes on from, or in the fork's first part, which is no anchor.
             (place, Some(from)) if place.is_some() || through <= from.seq => {
                 (tape, through) = (from.parent, through.min(from.seq));
             }
@@ -165,7 +170,7 @@ pub(super) fn between_anchors<S: TapeStore + ?Sized>(
     let position = |name: &str| {
         let is_named = |anchor: &Anchor| anchor.name == name || format!("{:03}_{}", anchor.number, anchor.name) == name;
         anchors.iter().rposition(is_named).ok_or_else(|| {
-            // Of one that begins with a bad line, that is said.
+            // The anchor may be missing because its first line is bad: report that damage.
             let damage = range(store, session, Seq(1), END).err();
             damage.unwrap_or_else(|| TapeError::NoAnchor { name: name.to_owned() })
         })

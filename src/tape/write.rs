@@ -1,4 +1,15 @@
-//! How appends get to the disk: in place by the caller, or in groups by the I/O thread, in either durability.
+//! How appends get to the disk: written in place by the caller, or in groups by the store's I/O thread, in either durability.
+//!
+//! An append is told as done only when it survives what the [`Durability`] names: the session file has it (`Process`), or the
+//! commit log is synced and the session file is written (`Power`). An append that the thread panicked over is not written twice.
+//!
+//! Lock order of a store, outermost first: [`Writer::commit`] → `Log::state` → `Log::file` → the list in [`OpenFiles`]. The list's
+//! owner takes further `Log::file` with `try_lock` alone. `Queue::inner`, `live`, `owner` and [`UnderWay`] come last: no other lock
+//! is taken under them. Only `Queue::run` takes `file` before `state`, after a second panic over an append: `is_on_its_way` keeps
+//! all others from that `file` then.
+//!
+//! `commit`, `state`, `file` and `owner` may be held over the disk; `live`, `Queue::inner` and `UnderWay` must never be, because
+//! every append and every mark passes through them. The thread must not hold `state` over the disk: the tape's holder would wait.
 
 use std::{
     collections::HashMap,
@@ -25,23 +36,26 @@ use crate::{lock::Lock, words::ids::SessionId};
 /// The most appends that are written together in [`Durability::Power`].
 const GROUP_APPENDS_MAX: usize = 1024;
 
-/// What the handles, the store and the I/O thread share.
+/// The state that the handles, the store and the I/O thread of one store share.
 pub(super) struct Writer {
     pub(super) layout: Layout,
     pub(super) options: StoreOptions,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) files: OpenFiles,
+    /// This store's identity and its lock file; `None` once the store has ended, and in a store that only reads.
     pub(super) owner: Lock<Option<Arc<Owner>>>,
-    /// The tapes that are open for writing.
+    /// The tapes that are open for writing. A session whose claim is still being taken has an empty `Weak`. Never hold this lock
+    /// over the disk.
     pub(super) live: Lock<HashMap<SessionId, Weak<Log>>>,
-    /// One of them was given back.
+    /// Signalled when a tape leaves `live`.
     pub(super) released: Condvar,
-    /// One bit for each of the last eight writes, set where it was slow.
+    /// One bit for each of the last eight writes, set where the write was slow.
     pace: AtomicU8,
-    /// The one thing that is being done in place; of the thread's writes the one under way.
+    /// The one write, or mark, that a caller is doing in place.
     in_place: UnderWay,
+    /// The one write, mark or release that the I/O thread is doing.
     in_thread: UnderWay,
-    /// `Power` only, from the first append on.
+    /// The commit log: in `Power` only, from the first append on.
     commit: Lock<Option<CommitLog>>,
 }
 
@@ -62,15 +76,15 @@ impl Writer {
         }
     }
 
-    /// The right to touch the disk in place, for as long as the guard is held; `None` where it is left to the thread: the last
-    /// writes were slow, one of the thread's does not come back, or somebody else is at it in place. So a disk that stands
-    /// still holds up one caller at most, and not each of a host's few workers in turn.
+    /// The right to touch the disk in place, for as long as the guard is held. `None` leaves the work to the I/O thread: one of the
+    /// last eight writes was slow, a write of the thread does not return, or another caller is writing in place. So a disk that
+    /// stands still holds up one caller at most, and not each of a host's few async workers in turn.
     pub(super) fn in_place(&self) -> Option<Began<'_>> {
         let is_calm = self.pace.load(Ordering::Relaxed) == 0 && !self.in_thread.is_stalled(&*self.disk);
         if is_calm { self.in_place.begin() } else { None }
     }
 
-    /// Who we are, until the store is closed.
+    /// This store as an owner; [`TapeError::Closed`] once the store has ended.
     pub(super) fn owner(&self) -> Result<Arc<Owner>, TapeError> {
         self.owner.lock().clone().ok_or(TapeError::Closed)
     }
@@ -80,7 +94,7 @@ impl Writer {
         self.options.durability == Durability::Process
     }
 
-    /// Whether something that was begun on the disk does not come back.
+    /// Whether an operation on the disk, in place or of the thread, has been under way for too long.
     pub(super) fn is_stalled(&self) -> bool {
         self.in_place.is_stalled(&*self.disk) || self.in_thread.is_stalled(&*self.disk)
     }
@@ -98,7 +112,7 @@ impl Writer {
 
     /// Works on some jobs of the queue's head and [finishes](Writer::finish) them. A [`What::Release`] comes alone.
     pub(super) fn work(&self, jobs: &[Arc<Job>]) {
-        // Before the appends that were queued behind them. One that comes too early is no harm: see `Store::mark_closed`.
+        // Marks first: the appends of this group may have been queued behind them. A mark before its time does no harm.
         for job in jobs {
             if let What::Mark = job.what {
                 let _began = self.in_thread.begin();
@@ -110,7 +124,7 @@ impl Writer {
         for job in jobs {
             match &job.what {
                 What::Append(append) => {
-                    // Whoever appended it is told, and marks the turn again.
+                    // The append fails with the error of the mark. The tape's holder then marks the turn again.
                     let mark_failed = job.log.state.lock().mark_failed.take();
                     match mark_failed {
                         Some(error) => self.finish(job, Err(error)),
@@ -132,7 +146,8 @@ impl Writer {
         }
     }
 
-    /// Puts the mark that is wanted by then. Not locked meanwhile: whoever wants another one waits for no disk.
+    /// Puts the mark that `state` wants at that moment. `state` is not locked over the disk, so a caller can ask for another mark
+    /// without waiting; then the newer mark is put as well.
     fn put_mark(&self, log: &Log) {
         loop {
             let Some(mark) = log.state.lock().mark else { return };
@@ -144,14 +159,15 @@ impl Writer {
             state.mark = None;
             if let Err(error) = put {
                 tracing::warn!(session = %log.session, ?mark, %error, "failed to note whether a turn is open");
-                // A turn that nobody would find again must not begin. One mark too many does no harm.
+                // Without its mark, a restart would not find the turn: it must not begin. A mark too many does no harm.
                 state.mark_failed = (mark == Mark::Open).then_some(error);
             }
             return;
         }
     }
 
-    /// Notes how a job went, and tells that of an append.
+    /// Notes how a job ended, and tells the host's `notify` in case of an append. In `Power` that happens under [`Writer::commit`],
+    /// so `notify` must not wait for the store.
     pub(super) fn finish(&self, job: &Job, done: Result<(), TapeError>) {
         if let What::Append(append) = &job.what {
             let mut state = job.log.state.lock();
@@ -161,14 +177,14 @@ impl Writer {
             state.is_on_its_way = false;
             drop(state);
             fault!(self.options.faults, "tape.settled", job.log.session.as_str());
-            // The host's function; what goes wrong in it stays there.
+            // A function of the host: its panic must not end the thread.
             let _ = catch_unwind(AssertUnwindSafe(|| (job.log.notify)(done.map(|()| append.after.seq))));
         }
         job.is_done.store(true, Ordering::SeqCst);
     }
 
-    /// Writes a queued append. One that the thread panicked over may be in its file, where the panic came between the write and the
-    /// note of it: to write it again would put it there twice.
+    /// Writes a queued append, once. If the thread panicked between the write and the note of it, the append is in its file
+    /// already, and writing it again would put it there twice.
     fn write_once(&self, job: &Job, append: &Append, sync: bool) -> Result<(), TapeError> {
         if is_written(job, append) {
             return Ok(());
@@ -177,7 +193,7 @@ impl Writer {
         self.write(&job.log, append, sync)
     }
 
-    /// One sync for all of them, then the session files.
+    /// Writes appends in `Power`: all records to the log with one sync, then the session files, then all are told.
     fn append_with_commit_log(&self, appends: &[(&Job, &Append)]) {
         let mut commit = self.commit.lock();
         // A single append that is too large for the log is written and synced by itself.
@@ -212,14 +228,14 @@ impl Writer {
             }
             written.push((job, done));
         }
-        // Now that no other record of the group is waited for, and before anybody is told.
+        // After all session files were tried, because `withdraw` may begin the log again; and before anybody is told.
         for (session, anchor, at) in failed {
             log.withdraw(&*self.disk, &self.layout, session, anchor, at);
         }
         written.into_iter().for_each(|(job, done)| self.finish(job, done));
     }
 
-    /// Brings the appends into the log, but those that are in their files already.
+    /// Writes the appends to the log and syncs it, without those that are in their files already.
     fn commit_group<'c>(
         &self,
         commit: &'c mut Option<CommitLog>,
@@ -246,17 +262,17 @@ impl Writer {
         usize::try_from(self.options.commit_log_bytes / 4).unwrap_or(usize::MAX)
     }
 
-    /// Makes sure that the commit log has nothing of a session that could come over what is written to it from now on: by the
-    /// next who has it, who may have got it after others.
+    /// Makes the commit log's records of a session void, durably. Call it before the session is claimed: other owners may have
+    /// written the session since, and a replay of old records would overwrite their lines.
     pub(super) fn finish_with(&self, session: &SessionId) -> Result<(), TapeError> {
         self.commit.lock().as_mut().map_or(Ok(()), |log| log.finish_with(&*self.disk, &self.layout, session))
     }
 
-    /// Gives a session back. What of it is only in the commit log is brought to its files first; where that fails, the claim
-    /// stays, so that the log is replayed before anybody else writes the session.
+    /// Gives a session back. First it syncs the bytes that only the commit log has durably. If that fails, the claim stays, so that
+    /// the log is replayed before another owner writes the session. Waits for an operation in place on this tape.
     pub(super) fn release(&self, log: &Arc<Log>) {
         fault!(self.options.faults, "tape.release", log.session.as_str());
-        // What its handle is doing in place may come back late, and may write until then.
+        // An operation of its handle in place may still be writing: wait until it is done.
         drop(log.state.lock());
         let settled =
             self.commit.lock().as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &self.layout, &log.session));
@@ -277,20 +293,20 @@ impl Writer {
         }
     }
 
-    /// The queue is empty and closed.
+    /// Ends the store: removes its commit log and reserves, and lets its owner's lock go. The queue is closed and empty by then.
     pub(super) fn end(&self) {
         fault!(self.options.faults, "tape.end", "store");
         let owner = self.owner.lock().take();
         let Some(name) = owner.as_ref().map(|owner| owner.identity.owner.clone()) else { return };
         let log = self.commit.lock().take();
         if log.is_some_and(|mut log| log.cut(&*self.disk, &self.layout).is_ok()) {
-            // What cannot be deleted is replayed by the next store, which changes nothing.
+            // If the log cannot be deleted, the next store replays it, which changes nothing.
             let _ = remove_file(&self.layout.commit_log(&name)).and_then(|()| sync_folder(&self.layout.commit()));
         }
         let _ = remove_reserves(&self.layout, &name);
     }
 
-    /// How many jobs, of how many bytes, are worked on together at most.
+    /// The most jobs, and the most bytes of them, that are worked on together.
     pub(super) fn group_max(&self) -> (usize, usize) {
         match self.options.durability {
             Durability::Process => (1, usize::MAX),
@@ -299,15 +315,15 @@ impl Writer {
     }
 }
 
-/// Since when something is under way on the disk, where something is.
+/// Whether an operation is under way on the disk, and since when.
 #[derive(Default)]
 struct UnderWay(Lock<Option<Instant>>);
 
-/// Something is under way on the disk until this is dropped.
+/// An operation is under way on the disk until this is dropped.
 pub(super) struct Began<'u>(&'u UnderWay);
 
 impl UnderWay {
-    /// Begins something, unless something is under way.
+    /// Begins an operation; `None` while another one is under way. Does not wait.
     fn begin(&self) -> Option<Began<'_>> {
         let mut since = self.0.lock();
         if since.is_some() {
@@ -328,12 +344,12 @@ impl Drop for Began<'_> {
     }
 }
 
-/// Whether a job that the thread panicked over is in its file.
+/// Whether an append that the thread panicked over is in its file.
 fn is_written(job: &Job, append: &Append) -> bool {
     job.is_retried() && job.log.file.lock().last == append.after.seq
 }
 
-/// Where in its file an append goes.
+/// The offset of an append in its file, in bytes.
 fn place_of(job: &Job, append: &Append) -> u64 {
     if append.begin.is_some() { 0 } else { job.log.file.lock().length }
 }

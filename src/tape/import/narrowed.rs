@@ -1,7 +1,11 @@
-//! What takes the powers of a session that was brought in from a file, and leaves its words.
+//! The `imported` entry: it takes the powers of a session that was brought in from a file, and leaves its words.
 //!
-//! It is the last entry of what came in. Whoever goes on from before it, by a fork, would go on without it; so it is kept beside
-//! the tape too, and a fork from before begins with it. Both are written before the session has its place.
+//! The entry stands behind everything that came in. A fork from before the entry would not have it, so it is kept beside the tape
+//! as well (`sessions/<id>/imported`), and such a fork begins with it.
+//!
+//! Security rests on this. Both must be written and synced before the session has its place; the mark must never be removed; and a
+//! mark that cannot be read must be an error, never "no mark". [`ImportedFrom`] and the mark are stored formats. `kernel` decides
+//! the effect of the entry on the session's state.
 
 use std::{fs, io::Write as _, path::Path};
 
@@ -16,17 +20,17 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// The kind of that entry, and the name of what is beside the tape.
+/// The kind of the entry, and the name of the mark's file beside the tape.
 const IMPORTED: &str = "imported";
 
-/// Where a session was brought in from, and where it works since: the data of an `imported` entry.
+/// The data of an `imported` entry: where a session came from, and where it works since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedFrom {
     /// The session itself, whatever its entries called it.
     pub session: SessionId,
-    /// What the session was called in the file.
+    /// The session's id in the file.
     pub from: SessionId,
-    /// Its last entry there.
+    /// The last entry of the file.
     pub last: Seq,
     /// The folder that it works in from here on.
     pub workspace: String,
@@ -41,15 +45,16 @@ impl ImportedFrom {
     }
 }
 
-/// What is kept beside the tape.
+/// The mark beside the tape. Stored format.
 #[derive(Serialize, Deserialize)]
 struct Mark {
-    /// The entry on the tape. What goes on from before it needs one of its own.
+    /// The number of the entry on the tape. A fork from before it needs an entry of its own.
     seq: Seq,
     imported: ImportedFrom,
 }
 
-/// Writes it behind the last line of a tape that is being brought in, and beside it. Gives its number.
+/// Writes the entry behind the last line of a tape that is being brought in, and the mark beside it; syncs both. Returns the
+/// number of the entry.
 pub(super) fn write(
     session: &Path,
     entries: &Path,
@@ -65,12 +70,12 @@ pub(super) fn write(
     Ok(chain.seq)
 }
 
-/// What such an entry on a tape says.
+/// The data of an `imported` entry; `None` of any other kind.
 pub(super) fn of(entry: &Entry) -> Option<Result<ImportedFrom, serde_json::Error>> {
     (entry.kind == IMPORTED).then(|| serde_json::from_str(entry.data.get()))
 }
 
-/// Writes it beside the tape alone: the tape has it already.
+/// Writes and syncs the mark alone: the tape has the entry already.
 pub(super) fn mark(session: &Path, seq: Seq, imported: ImportedFrom) -> Result<(), TapeError> {
     let path = session.join(IMPORTED);
     let mark = Mark { seq, imported };
@@ -79,11 +84,11 @@ pub(super) fn mark(session: &Path, seq: Seq, imported: ImportedFrom) -> Result<(
     file.write_all(&text).and_then(|()| file.sync_all()).map_err(TapeError::io("write", &path))
 }
 
-/// The entry that stands behind the first one of a fork, where it goes on from before its parent was brought in: as what is kept
-/// beside that one says.
+/// The second entry of a fork that goes on from before its parent's `imported` entry; `said` is the parent's mark. `None` where the
+/// fork has that entry already.
 ///
 /// # Errors
-/// Where that cannot be read: the fork would have the powers that were taken.
+/// The mark cannot be read: without its entry, the fork would have the powers that were taken.
 pub(in crate::tape) fn of_fork(said: &str, forked: &Forked, first: &Entry) -> Result<Option<Entry>, TapeError> {
     let mark: Mark = serde_json::from_str(said)
         .map_err(|error| TapeError::engine(format!("what session {} came in with: {error}", forked.parent)))?;

@@ -1,6 +1,8 @@
-//! Index and tapes compared, row by row. Nothing is changed.
+//! Checking the index: compares it with the tapes, row by row, and names each difference.
 //!
-//! What the index has not read yet is no fault of it, and neither is what is wrong with a tape: [`Store::verify`] tells that.
+//! Entries that the index has not read yet are counted and are no fault; neither is damage of a tape ([`Store::verify`] reports
+//! that). A broken database is a finding and no error. It must change nothing and take no lock, and runs beside a writer of the
+//! index; it sees one state of the database. Reads all tapes, and blocks.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -12,35 +14,35 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// The most faults that are told one by one.
+/// The most faults that are listed one by one.
 const WRONG_MAX: usize = 100;
 
-/// What of an entry is compared.
+/// The columns of an entry that are compared.
 const COMPARED: [&str; 7] = ["kind", "time", "place", "text", "anchor", "file", "words"];
 
-/// What comparing found.
+/// The outcome of comparing the index with the tapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexCheck {
     /// There is no index yet: nothing is wrong with that.
     pub is_missing: bool,
-    /// Why it could not be looked at, where that is no fault in it: no room on the disk, another process.
+    /// Why the index could not be read, for a reason that is no fault in it: a full disk, another process.
     pub unreadable: Option<String>,
     /// Entries that were compared.
     pub entries: u64,
     /// Entries on the tapes that the index has not read yet.
     pub behind: u64,
-    /// What is wrong, the first 100. Making the index anew mends all of it.
+    /// The first 100 faults. Making the index anew mends all faults.
     pub wrong: Vec<WrongRow>,
-    /// How much is wrong in all.
+    /// The number of all faults.
     pub wrong_count: u64,
 }
 
 /// Something in which the index does not say what a tape says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongRow {
-    /// Of which session, as the index calls it.
+    /// The session, by its name in the index.
     pub session: String,
-    /// Which entry; 0 where it is not about one.
+    /// The number of the entry; 0 where the fault is not about one entry.
     pub seq: u64,
     /// What is wrong.
     pub what: String,
@@ -86,7 +88,7 @@ impl Store {
         }
         let compared = open_as_it_is(&path, true).and_then(|database| match database {
             Some(database) => self.compare(&database, session, &mut check),
-            // An older version is made anew by whoever opens it to write.
+            // An index of an older version is made anew when it is opened to write.
             None => {
                 check.is_missing = true;
                 Ok(())
@@ -126,7 +128,7 @@ impl Store {
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
             let (name, count): (String, i64) = (row.get(0)?, row.get(1)?);
-            // Read before and gone since: the next catching up takes them out.
+            // A session that was read and is gone since is no fault: the next catching up takes it out.
             if !there.contains(name.as_str()) && name.parse::<SessionId>().is_err() {
                 check.wrong(&name, 0, format!("{count} entries of what is no session"));
             }

@@ -1,4 +1,10 @@
-//! Reading the tapes into the index, from where it stopped.
+//! Reading the tapes into the index: each file from the byte where the index stopped.
+//!
+//! One piece of a session is one transaction, so a crash leaves the index behind and never half-changed. A later entry is never in
+//! the index without the earlier ones of its session. A session whose files are not what was read before is read anew to its end,
+//! without a limit of time. A session that cannot be read is counted as behind, and the others are read on.
+//!
+//! The caller holds the lock on `index.lock`. Nothing here may write a tape, or keep an append waiting.
 
 use std::time::Instant;
 
@@ -17,7 +23,7 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// Brings the index up to what the files say, or as far as it comes until then. `told` hears of each step.
+/// Brings the index up to the state of the files, or as far as it comes before `until`. Calls `told` after each piece.
 pub(super) fn pull_all(
     database: &mut Connection,
     layout: &Layout,
@@ -43,7 +49,7 @@ pub(super) fn pull_all(
             done.behind += 1;
             continue;
         }
-        // What is not what was read before is read anew in one go: half of it would be taken for that again.
+        // A session that is read anew is read to its end, without a limit of time: half-read, it would be taken for changed again.
         let (mut until, mut reading) = (until, None);
         loop {
             let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -80,7 +86,7 @@ pub(super) fn pull_all(
     Ok(done)
 }
 
-/// What the index has not read as it is in the files.
+/// The sessions whose files differ from what the index has read.
 pub(super) fn stale(database: &Connection, layout: &Layout) -> Result<Stale, Failed> {
     let known = "select session, count(*), sum(seen) from files group by session";
     Stale::of(database, layout, layout.session_ids()?, known)
@@ -93,15 +99,15 @@ pub(super) fn forget(change: &Transaction<'_>, session: &str) -> Result<(), Fail
     Ok(())
 }
 
-/// Up to where a file was read.
+/// How far the index has read a file.
 struct Mark {
     id: i64,
     place: Place,
-    /// How long it was then.
+    /// The length of the file at that time, in bytes.
     seen: u64,
 }
 
-/// What one look at a session brought.
+/// The outcome of reading one piece of a session.
 #[derive(Default)]
 struct Pulled {
     added: u64,
@@ -141,7 +147,7 @@ fn pull_session(
             return Ok(Some(pulled));
         }
     }
-    // A file that was read before and is gone, or has another name now.
+    // A file that was read before is gone, or has another name now.
     Ok((found == known).then_some(pulled))
 }
 
@@ -203,7 +209,7 @@ fn add(
             match newest.query_row([from, to], |row| row.get::<_, Option<i64>>(0))? {
                 None => break from,
                 Some(last) if last < to => break last + 1,
-                // A million entries of one millisecond: only a clock that stands still writes them.
+                // More than a million entries of one millisecond: only a clock that stands still writes them.
                 Some(_) if moment < Millis(TIME_MAX / 2) => moment = Millis(moment.0 + 1),
                 Some(_) => moment = Millis(moment.0.min(TIME_MAX) - 1),
             }

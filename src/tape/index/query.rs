@@ -1,7 +1,9 @@
-//! What is searched for, as a value, and how its words become an expression of the database.
+//! [`Query`]: a search as a value, and how its words become a search expression of the database.
 //!
-//! Nothing that is typed reaches the database as it is: words are cut into the same tokens as the texts, and a token holds
-//! neither quotes nor spaces. So there is no input that is an error of syntax, and none that means something else.
+//! No typed text reaches the database: words are cut into the same tokens as the texts ([`tokens`](super::tokens)), and a token has
+//! neither quotes nor spaces. So no input is a syntax error, and none changes the meaning of the expression. A change must keep
+//! that (it is the guard against injection), and must keep the bounds on words, kinds and bytes. Pure functions, no I/O.
+//! A [`Cursor`]'s text is handed out to hosts: read older texts, or refuse them as [`BadCursor`].
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -31,12 +33,11 @@ pub enum Order {
     /// Newest first, by the time of the entries.
     #[default]
     Newest,
-    /// Those first in which what is searched for is the larger part of what is said; of the newest 200 hits, then of the next
-    /// 200, and so on.
+    /// Best first: the newest 200 hits, ordered by how large a part of the text the words are, then the next 200, and so on.
     Best,
 }
 
-/// What is searched for. All that is given must hold.
+/// A search. A hit must meet every condition that is given.
 ///
 /// Words stand in any order: `disk full` finds entries with both. `"disk full"` finds the words one after the other, and
 /// `dis*` what begins so (at least two letters). Case and accents do not matter. In scripts without spaces between words each
@@ -45,9 +46,9 @@ pub enum Order {
 pub struct Query {
     /// Words, "phrases" and prefixes*; may be empty where something else narrows the search. At most 1,024 bytes.
     pub words: String,
-    /// Of this session only. What a fork has from its parent is found in the parent.
+    /// Entries of this session only. Entries that a fork has from its parent are found in the parent.
     pub session: Option<SessionId>,
-    /// Of one of these kinds of entry only; at most 32.
+    /// Entries of these kinds only; at most 32 kinds.
     pub kinds: Vec<String>,
     /// In this anchor only, as it was named or by its folder.
     pub anchor: Option<String>,
@@ -57,13 +58,13 @@ pub struct Query {
     pub until: Option<Millis>,
     /// In which order.
     pub order: Order,
-    /// How many hits at most: 1 to 200.
+    /// The most hits of the page: 1 to 200.
     pub limit: usize,
-    /// Where the page before ended: its [`Page::next`](super::Page::next).
+    /// The end of the page before: its [`Page::next`](super::Page::next).
     pub after: Option<Cursor>,
     /// Whether the entries come with the hits, whole.
     pub whole: bool,
-    /// How long the index may first be brought up to date.
+    /// The most time to bring the index up to date before the search.
     pub wait: Duration,
 }
 
@@ -87,9 +88,10 @@ impl Query {
     }
 }
 
-/// Where a page ended. As a text, it can be handed out and taken back; it means something for the same query only.
+/// The end of a page, from which the next one goes on. It can be handed out as a text and taken back; it is valid for the same
+/// query alone.
 ///
-/// What is added meanwhile does not move the pages that follow, as long as it is newer than they are.
+/// Entries that are added meanwhile do not move the pages that follow, as long as these entries are newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// Hits up to here; not this one itself, unless `ranked` says how many of its block were given.
@@ -126,7 +128,7 @@ impl FromStr for Cursor {
     }
 }
 
-/// One thing that must be in the text.
+/// One term that a text must contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Term {
     /// Tokens that follow each other.
@@ -158,7 +160,7 @@ impl Term {
     }
 }
 
-/// The words, taken apart.
+/// Cuts the words of a query into terms.
 pub(super) fn terms(words: &str) -> Result<Vec<Term>, TapeError> {
     let refused = |what: String| Err(TapeError::Query { what });
     if words.len() > WORDS_BYTES_MAX {
@@ -190,7 +192,7 @@ pub(super) fn terms(words: &str) -> Result<Vec<Term>, TapeError> {
     Ok(terms)
 }
 
-/// What the database looks for.
+/// The search expression for the database.
 pub(super) fn expression(query: &Query, terms: &[Term]) -> Result<String, TapeError> {
     if query.kinds.len() > KINDS_MAX {
         let what = format!("{} kinds are too many: the limit is {KINDS_MAX}", query.kinds.len());

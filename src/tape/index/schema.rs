@@ -1,4 +1,8 @@
-//! The tables of the index. An index of an older form is deleted and made anew, as it may be at any time.
+//! The tables of the index, and the ids of its rows.
+//!
+//! An entry's id is made from its time, so the order of ids is the order of time, and a range of time is a range of ids.
+//! The tables are no stored format: change them freely, and raise [`VERSION`] each time, also when only the content of a column
+//! changes (other tokens, other keys in `text`). An older index is then deleted and made anew; a newer one must be refused.
 
 use std::path::Path;
 
@@ -68,7 +72,7 @@ const TABLES: &str = "
     create index session_rows_by_parent on session_rows (parent, last) where parent is not null;
 ";
 
-/// The database's `user_version`. Tables of another form have a higher one.
+/// The database's `user_version`. Raise it with each change of the tables or of their content.
 pub(super) const VERSION: i64 = 4;
 
 /// How far an entry's time is shifted in its id: so many entries of one millisecond have ids of their own.
@@ -87,12 +91,12 @@ pub(super) fn last_id_at(time: Millis) -> i64 {
     first_id_at(time) | ((1 << TIME_SHIFT) - 1)
 }
 
-/// What an entry is found by beside its words: a token that stands for a session, a kind or an anchor.
+/// The search token of a session, a kind or an anchor: an entry is found by it as by a word.
 pub(super) fn tag(of: char, name: &str) -> String {
     format!("{of}{}", &blake3::hash(name.as_bytes()).to_hex()[..16])
 }
 
-/// Makes the tables in an empty database, in one transaction. One with older tables counts as broken: it is made anew.
+/// Makes the tables in an empty database, in one transaction. A database with older tables counts as broken, and is made anew.
 pub(super) fn make_tables(database: &mut Connection, path: &Path) -> Result<(), Failed> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match change.query_row("pragma user_version", [], |row| row.get(0))? {

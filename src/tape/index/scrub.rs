@@ -1,7 +1,11 @@
-//! Taking out what was deleted, so that nothing of it is left in the file: no text, no title, and no word of the search table.
+//! Scrubbing the index: takes deleted sessions out of its files, so that no text, title or search word of them is left there.
 //!
-//! A deletion leaves a note ([`notes`](crate::tape::store)); a search finds nothing of it from then on, and [`Store::scrub`] takes
-//! the words out of the file. That has no limit of time and may be stopped after each piece: the note stays until all is out.
+//! A deletion leaves a note (`store/notes`). A search finds nothing of the session from then on, and [`Store::scrub`] takes its
+//! words out of the file. A scrub has no limit of time and may be stopped, or killed, after each piece: it goes on the next time.
+//!
+//! A change must keep: the note goes only when the rows are out, the search table is merged, and the write-ahead log is emptied;
+//! what is deleted is overwritten (`secure_delete`); the lock on `index.lock` is held. Blocks; a search meanwhile finds what is
+//! there, and says that it may be behind.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,19 +21,19 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// So many rows are taken out in one step.
+/// How many rows are taken out in one step.
 const ROWS_AT_ONCE: u32 = 1_000;
-/// How long another may write the index before it is left to the next time.
+/// How long to wait for another writer of the index. After that, the scrub is left to the next time.
 const WRITER_WAIT: Duration = Duration::from_millis(200);
-/// So much of the search table is merged in one step, in pages.
+/// How much of the search table is merged in one step, in pages.
 const MERGE_PAGES: i64 = 256;
-/// How long another that reads may hold up that the write-ahead log is emptied.
+/// How long to wait for readers before the write-ahead log is emptied. After that, it is left to the next time.
 const READERS_WAIT: Duration = Duration::from_millis(100);
 
 impl Store {
-    /// Takes the words of all that was deleted out of the files of the index, and says whether that is done. Not where somebody
-    /// else writes or reads the index all the while, or `stop`, asked after each piece, says so: then the same again goes on. A
-    /// runtime does it by itself. Blocks on the disk.
+    /// Takes the words of deleted sessions out of the files of the index, and says whether all are out. `false` where another
+    /// process writes or reads the index all the while, or where `stop`, asked after each piece, returned true: call it again to go
+    /// on. A runtime does that by itself. Blocks on the disk.
     ///
     /// # Errors
     /// [`TapeError::Index`]; [`TapeError::Io`]; [`TapeError::ReadingOnly`].
@@ -59,7 +63,7 @@ fn scrub_once(layout: &Layout, stop: &dyn Fn() -> bool) -> Result<bool, TapeErro
         false => true,
         true => match open(&path).and_then(scrub) {
             Ok(done) => done,
-            // It is good for nothing but what can still be read in it.
+            // A broken database is of no use, but its bytes can still be read: delete it.
             Err(Failed::Corrupt(_)) => delete(&path).map(|()| true)?,
             Err(Failed::Tape(TapeError::Newer { .. })) => false,
             Err(failed) => return Err(failed.into_error("write")),
@@ -71,8 +75,8 @@ fn scrub_once(layout: &Layout, stop: &dyn Fn() -> bool) -> Result<bool, TapeErro
     Ok(done)
 }
 
-/// Takes out all rows of these, and of all that are there no more, a piece at least. Says whether all are out. One that was made anew
-/// is read anew.
+/// Takes out all rows of the `deleted` sessions, and of all that are gone, one piece at least. Says whether all are out. A session
+/// that was made anew under such a name is read anew.
 fn forget_all(
     database: &mut Connection,
     layout: &Layout,
@@ -96,7 +100,7 @@ fn forget_all(
             let is_last = removed < ROWS_AT_ONCE as usize;
             if is_last {
                 forget(&change, session)?;
-                // One that forks go on from is still asked for its title.
+                // A hidden session keeps its row: its forks take their title from it.
                 if !session.parse().is_ok_and(|id: SessionId| layout.hidden_mark(&id).exists()) {
                     change.execute("delete from session_rows where session = ?1", [session])?;
                 }
@@ -113,7 +117,7 @@ fn forget_all(
     Ok(true)
 }
 
-/// What was deleted stays in the search table until its parts are merged. Says whether they are.
+/// Merges the parts of the search table: deleted words stay in it until then. Says whether all parts are merged.
 fn merge(database: &Connection, stop: &dyn Fn() -> bool) -> Result<bool, Failed> {
     let mut pages = -MERGE_PAGES;
     loop {

@@ -1,8 +1,11 @@
-//! Searching what is on the tapes.
+//! Searching the entries of all tapes.
 //!
-//! A search first brings the index up to date, for as long as it may, and says where it could not. Every hit is looked up in
-//! its file before it is given: the index decides nothing, so what is not there any more is not found, and its session is read
-//! anew. A search that is wide costs no more than one that is narrow: hits are read newest first and only as many as are given.
+//! A search first brings the index up to date, within [`Query::wait`], and says in [`Page::behind`] what is missing. Every hit is
+//! looked up in its file before it is returned, so an entry that is gone is not found, and its session is read anew. A wide search
+//! costs no more than a narrow one: hits are read newest first, and only as many as are returned.
+//!
+//! A change must keep: no hit without its line in the file; no name from the database becomes a path before it is checked; the cost
+//! does not grow with the number of matches; a search works (with less) while another process writes the index. Blocks on the disk.
 //!
 //! | what is wrong with `index.db` | what a search does |
 //! |---|---|
@@ -34,19 +37,19 @@ use crate::{
 };
 use rusqlite::{Connection, OptionalExtension, Statement, ToSql, TransactionBehavior};
 
-/// [`Order::Best`]: of so many hits the best are given first.
+/// [`Order::Best`]: how many hits are ranked at a time.
 const BLOCK_HITS: usize = 200;
-/// [`Order::Best`]: and of no more than so many bytes of what they say.
+/// [`Order::Best`]: the most bytes of text that are ranked at a time.
 const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How often a search begins anew, because what it found was not in the files.
+/// How often a search begins anew because a hit was not in its file.
 const AGAIN_MAX: usize = 2;
 
-/// What was found.
+/// One page of hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// In the order that was asked for.
     pub hits: Vec<Hit>,
-    /// Where to go on; absent on the last page.
+    /// The place where the next page goes on; absent on the last page.
     pub next: Option<Cursor>,
     /// Whether entries may be missing, because the index has not read them.
     pub behind: Behind,
@@ -65,14 +68,14 @@ pub struct Hit {
     pub anchor: String,
     /// When it was written.
     pub time: Millis,
-    /// The place in what it says.
+    /// The part of its text around the hit.
     pub snippet: Snippet,
-    /// All of it, where the query asked for that: as it stands in the file.
+    /// The whole entry as it stands in the file, if the query asked for it.
     pub entry: Option<Entry>,
 }
 
 impl Store {
-    /// Finds entries by what they say. Blocks on the disk; not for an async thread.
+    /// Finds entries by their words. Blocks on the disk; not for an async thread.
     ///
     /// Opens the index for this one search; [`Index::search`] keeps it open.
     ///
@@ -81,7 +84,7 @@ impl Store {
     /// [`TapeError::Query`] where nothing, or too much, is searched for; [`TapeError::Newer`]; [`TapeError::Index`];
     /// [`TapeError::Io`].
     pub fn search(&self, query: &Query) -> Result<Page, TapeError> {
-        // What is wrong with the query is said before anything is done.
+        // Refuse a bad query before the index is opened or made.
         expression(query, &terms(&query.words)?)?;
         self.index_to_search()?.search(query)
     }
@@ -133,7 +136,7 @@ impl Index {
         Ok(Behind::of(behind))
     }
 
-    /// Makes a damaged database anew, empty.
+    /// Replaces a damaged database by an empty one, under the lock on `index.lock`.
     pub(crate) fn heal(&mut self) -> Result<(), TapeError> {
         let _lock = super::lock_index(&self.layout, super::BUSY_WAIT)?;
         self.make_anew()
@@ -168,7 +171,7 @@ struct Row {
 struct Found {
     hits: Vec<Hit>,
     next: Option<Cursor>,
-    /// Sessions of which something that was found is not in the files.
+    /// The sessions of hits that are not in their files.
     gone: Vec<String>,
 }
 

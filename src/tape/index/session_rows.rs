@@ -1,10 +1,11 @@
-//! One row for each session, for lists: what somebody above sums up of its entries, and when it was used last.
+//! One row for each session, for lists: a digest of its entries, its parent, and when it was used last.
 //!
-//! This layer does not know what entries mean, so the sum is a text to it, made by a [`Fold`] that is handed in and goes on from
-//! the text that it made before. As with the entries, for each session is remembered up to where its files were read; what was
-//! appended since is read when somebody asks.
+//! This layer does not know what entries mean. The digest is a text that a [`Fold`] of the caller makes, going on from the text
+//! that it made before. For each session the row remembers how far its files were read; new entries are read when a list asks, so
+//! no entry is folded twice. Lists and searches are independent: neither waits for the other's table.
 //!
-//! It has nothing to do with searching: a list does not wait for words to be indexed, nor a search for sums.
+//! A change must keep: rows never form a circle of parents, whatever tapes say; another [`Fold::form`] reads a session anew;
+//! nothing from the database is trusted (names are parsed again); writing needs the lock on `index.lock`, reading needs none.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,12 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// So many sessions are read before it is written down.
+/// How many sessions are read in one transaction.
 const BATCH_SESSIONS: u64 = 256;
 
 /// Sums up entries.
 pub(crate) struct Fold<'f> {
-    /// Its form. What was summed up in another one is read anew.
+    /// The number of the digest's form. A session with a digest of another form is read anew.
     pub(crate) form: u32,
     /// From what it said before, to what it says after these entries of the session.
     pub(crate) take: &'f dyn Fn(Option<&str>, &[Entry]) -> Folded,
@@ -38,7 +39,7 @@ pub(crate) struct Folded {
     pub(crate) parent: Option<(SessionId, bool)>,
 }
 
-/// What bringing the rows up to date took.
+/// The cost of bringing the rows up to date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Brought {
     /// Sessions whose folder and files were looked at.
@@ -59,23 +60,23 @@ pub(crate) struct SessionRow {
     pub(crate) created: Millis,
     pub(crate) last: Millis,
     pub(crate) seq: Seq,
-    /// Entries of its own: a fork's begin where it was forked.
+    /// How many entries it has of its own; a fork's begin where it was forked.
     pub(crate) entries: u64,
-    /// How long its files were together, as far as they were read: a torn tail was not, so it is looked at again.
+    /// The length of its files together, in bytes, as far as they were read. A torn tail is not counted, so it is looked at again.
     pub(crate) bytes: u64,
     form: u32,
     files: u64,
-    /// Up to where they were read: the newest file, its offset, and the sum of the entry before.
+    /// How far the files were read: the newest file, the offset in it in bytes, and the checksum of the entry before.
     anchor: String,
     offset: u64,
     sum: String,
 }
 
 impl Index {
-    /// Reads what was appended since, of all sessions, for as long as it may.
+    /// Reads what was appended to all sessions since the last time, for `wait` at most.
     ///
     /// # Errors
-    /// As catching up.
+    /// As [`Index::catch_up`].
     pub(crate) fn bring_rows(&mut self, fold: &Fold<'_>, wait: Duration) -> Result<(Brought, Behind), TapeError> {
         let until = Instant::now() + wait;
         let brought = match self.only_reads {
@@ -101,7 +102,7 @@ pub(crate) struct SessionRows<'i> {
     at_once: Transaction<'i>,
 }
 
-/// A session and its row; `None` of a name that is none: what is in the database is not believed.
+/// A session and its row; `None` where the name is no session id: content of the database is not trusted.
 fn read_row(columns: &Row<'_>) -> rusqlite::Result<Option<(SessionId, SessionRow)>> {
     let number = |column: &str| columns.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
     let (parent, is_fork): (Option<String>, bool) = (columns.get("parent")?, columns.get("is_fork")?);
@@ -130,23 +131,21 @@ const NEWEST_FIRST: &str = "select * from session_rows where (last, session) < (
 pub(crate) type Named = (SessionId, SessionRow);
 
 impl SessionRows<'_> {
-    /// The rows behind that place, those that were used last first, so many at most; of a tree those at its top, which belong to
-    /// nobody who is there.
+    /// The rows behind the place `after`, last used first, `limit` at most. With `top_only`, only those whose parent has no row.
     pub(crate) fn newest_first(
         &self,
         after: Option<(Millis, &str)>,
         limit: usize,
         top_only: bool,
     ) -> Result<Vec<Named>, TapeError> {
-        // Behind every name that there can be: the last time of all is one that an entry may have.
+        // A place before the newest row: the latest possible time, and a name behind every session id.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
         let mut query = self.at_once.prepare(NEWEST_FIRST).map_err(failed)?;
         let rows = query.query_map(params![last, session, signed(limit as u64), top_only], read_row).map_err(failed)?;
         rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// All that is below a session, each right behind the one that it belongs to, those that were used last first; and how far
-    /// below. So many at most.
+    /// The sessions below a session, each with its depth: children right behind their parent, last used first; `limit` at most.
     pub(crate) fn below(&self, top: &SessionId, limit: usize) -> Result<Vec<(u32, Named)>, TapeError> {
         let read = || -> rusqlite::Result<Vec<_>> {
             let mut query = self.at_once.prepare(
@@ -191,7 +190,7 @@ pub(super) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// What is not in the rows as it is in the files, in that form. The deleted ones that forks go on from are there too.
+/// The sessions whose rows differ from their files, or have another form. Hidden sessions that forks go on from are included.
 fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<(u64, Stale), Failed> {
     let there = layout.all_session_ids()?;
     let known = format!("select session, iif(form = {form}, files, -1), bytes from session_rows");
@@ -244,12 +243,12 @@ fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &
         None => read(SessionRow::default())?.unwrap_or_default(),
     };
     if row.bytes == 0 {
-        // Nobody was told that it exists.
+        // A session without an entry: nobody was told that it exists.
         change.execute("delete from session_rows where session = ?1", [session.as_str()])?;
         return Ok(read_bytes);
     }
     let parent = match &row.parent {
-        // It was brought in, and goes on from nobody here: who has that name now is another.
+        // The fork was brought in whole, and goes on from no session of this store: one with its parent's name is another.
         Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != *named) => None,
         Some((named, _)) if is_above(change, session, named)? => None,
         parent => parent.clone(),
@@ -280,8 +279,8 @@ fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &
     Ok(read_bytes)
 }
 
-/// Whether the one stands above the other already, or is it. Files may say that sessions belong to each other in a circle: the one
-/// that would close it belongs to nobody, so there is none in the rows.
+/// Whether one session is the other, or stands above it already. Files may say that sessions belong to each other in a circle. The
+/// row that would close the circle gets no parent, so there is no circle in the rows.
 fn is_above(change: &Transaction<'_>, session: &SessionId, other: &SessionId) -> rusqlite::Result<bool> {
     let mut query = change.prepare(
         "with recursive above (session) as (
@@ -334,7 +333,7 @@ fn read_on(
             }
             let end = piece.end();
             (row.offset, row.sum) = (end.offset, end.sum.clone());
-            // A newer line is not for us, and no reason not to list what is before it.
+            // A line of a later version ends what can be read; the entries before it are listed all the same.
             if piece.is_over() {
                 break tail.length;
             }

@@ -1,4 +1,7 @@
-//! The place of a text where the hit is, and how much of the text it is.
+//! [`Snippet`]: the part of a text around a hit; and the rank of a hit in its text. Pure functions of texts, no I/O.
+//!
+//! Positions are byte offsets on character borders and never overlap, so a caller may cut the text there. The words are not made
+//! safe for a terminal: the caller must do that.
 
 use std::ops::Range;
 
@@ -7,9 +10,9 @@ use super::{
     tokens::{Token, tokens},
 };
 
-/// Characters of a snippet.
+/// How many characters a snippet has.
 const SNIPPET_CHARS: usize = 160;
-/// Characters of it that stand before the hit.
+/// How many characters of a snippet stand before the hit.
 const CHARS_BEFORE: usize = 40;
 
 /// A piece of what an entry says, on one line: around the first hit, or its beginning.
@@ -17,7 +20,7 @@ const CHARS_BEFORE: usize = 40;
 pub struct Snippet {
     /// The words; spaces and line breaks are single spaces. Not made safe for a terminal.
     pub text: String,
-    /// Where in it what was searched for stands, in bytes, in order.
+    /// The places of the hits in the words, as ranges of bytes, in order.
     pub hits: Vec<Range<usize>>,
     /// Something stands before it.
     pub cut_before: bool,
@@ -41,7 +44,7 @@ impl Snippet {
     }
 }
 
-/// Where the terms stand in a text, in bytes: in order, and none over another.
+/// The places of the terms in a text, as ranges of bytes, in order and without overlap.
 fn places(tokens: &[Token], terms: &[Term]) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     let mut at = 0;
@@ -64,8 +67,8 @@ fn stands_at(term: &Term, tokens: &[Token]) -> bool {
         })
 }
 
-/// How much of a text is what was searched for: the larger, the more. Each further hit counts less, and so does each hit of a
-/// longer text.
+/// The rank of a text for these terms: the larger a part of the text they are, the higher. Each further hit counts less, and so
+/// does each hit in a longer text.
 pub(super) fn weight(text: &str, terms: &[Term]) -> u64 {
     let tokens = tokens(text);
     let length = 100 + tokens.len() as u64;

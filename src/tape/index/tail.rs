@@ -1,5 +1,10 @@
-//! Which sessions were appended to, and reading a file of a tape on from where it was read to before: for the words of the index, and
-//! for its rows.
+//! Reading on: which sessions were appended to, and the next piece of a tape's file from the place where it was read to before.
+//!
+//! Used for both parts of the index, the words and the session rows. A piece has whole appends alone. A file that does not go on
+//! from the remembered place, by the checksum of the line before it, is reported as another file (`None`) and is never read on. A
+//! look at an unchanged session costs the names in its folder and the lengths of its files.
+//!
+//! Runs beside live writers; takes no lock and must change nothing. Memory must stay bounded by a piece or one append.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +30,7 @@ use crate::{
 /// How much of a file is read at a time. An append that is larger is read whole.
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Up to where a file was read: the bytes, the last entry before it, and its checksum.
+/// How far a file was read: the offset in bytes, the last entry before it, and the checksum of that entry.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) offset: u64,
@@ -40,12 +45,12 @@ pub(super) struct Tail {
     pub(super) length: u64,
 }
 
-/// What was read of it in one go.
+/// A piece of a file that was read at once.
 pub(super) struct Piece {
-    /// Where it begins.
+    /// The offset of its first byte in the file.
     pub(super) offset: u64,
     pub(super) decoded: Decoded,
-    /// How many bytes were read for it.
+    /// How many bytes were read to get the piece.
     pub(super) bytes: u64,
     /// The file ends with it.
     pub(super) ends: bool,
@@ -65,7 +70,7 @@ impl Piece {
         matches!(self.decoded.rest, Rest::Bad { .. })
     }
 
-    /// No more of the file can be read: it need not be looked at again while it is as long.
+    /// No more of the file can be read now: it need not be looked at again until its length changes.
     pub(super) fn is_over(&self) -> bool {
         self.is_newer || self.is_bad()
     }
@@ -79,8 +84,8 @@ impl Tail {
         Ok(Some(Tail { path: path.into(), file, length }))
     }
 
-    /// What stands behind that place, or the file's beginning: one append at least where one is there. `None` where the file is not
-    /// the one that was read before.
+    /// The next piece behind a place, or from the beginning of the file: one append at least, if there is one. `None` where the
+    /// file is not the one that was read before.
     pub(super) fn read(
         &mut self,
         session: &SessionId,
@@ -93,7 +98,7 @@ impl Tail {
     fn piece(&mut self, session: &SessionId, anchor: &str, from: Option<&Place>) -> io::Result<Option<Piece>> {
         let from = from.filter(|from| from.offset > 0);
         let offset = from.map_or(0, |from| from.offset);
-        // What was read ends with its checksum, which says all that was before it. Else it is another file by the same name.
+        // The line before the place must have the remembered checksum, which covers everything before it. Else it is another file.
         if let Some(from) = from
             && (self.length < offset || !self.ends_with_sum(from)?)
         {
@@ -106,7 +111,7 @@ impl Tail {
             (&mut self.file).take(wanted).read_to_end(&mut bytes)?;
             #[cfg(test)]
             READ_BYTES.with(|read| read.set(read.get() + bytes.len()));
-            // Also where the file was cut meanwhile.
+            // The file may have been cut meanwhile.
             let ends = offset + bytes.len() as u64 >= self.length || (bytes.len() as u64) < wanted;
             let chain = match from {
                 Some(from) => match Sum::parse(&from.sum) {
@@ -138,16 +143,16 @@ impl Tail {
     }
 }
 
-/// Sessions whose files are not as they were when they were read.
+/// The sessions whose files changed since they were read.
 pub(super) struct Stale {
     pub(super) sessions: Vec<SessionId>,
-    /// Those that are known and not there.
+    /// The sessions that the index knows and that are gone.
     pub(super) gone: Vec<String>,
 }
 
 impl Stale {
-    /// Of these sessions. `known` selects a session, how many files of it were read, and how long they were together. A look at what
-    /// has not changed is the names in a folder and the lengths of files.
+    /// The stale ones of these sessions. `known` is a query for a session, how many of its files were read, and their length
+    /// together. A look at an unchanged session costs the names in a folder and the lengths of files.
     pub(super) fn of(
         database: &Connection,
         layout: &Layout,
@@ -161,7 +166,7 @@ impl Stale {
         let mut sessions = there;
         sessions.retain(|session| {
             let known = known.remove(session.as_str());
-            // One that cannot be read is found out when it is read.
+            // A file that cannot be read is found out later, when it is read.
             !files_of(layout, session).is_ok_and(|found| known.map_or(found.1 == 0, |known| known == found))
         });
         Ok(Stale { sessions, gone: known.into_keys().collect() })
@@ -184,7 +189,7 @@ fn files_of(layout: &Layout, session: &SessionId) -> Result<(u64, u64), TapeErro
     Ok((files, bytes))
 }
 
-/// What the lines of a file must go on from that is read from its beginning.
+/// The chain that the lines of a file go on from when it is read from its beginning.
 fn chain_of_start(session: &SessionId, anchor: &str, bytes: &[u8]) -> Chain {
     // The first file of a tape that goes on from another one does not begin with 1.
     let first_line = memchr::memchr(b'\n', bytes).and_then(|end| glance(&bytes[..end]));

@@ -1,8 +1,11 @@
-//! Which words of an entry can be searched for.
+//! The searchable text of an entry: the strings under a few known keys of its data, at most 64 KiB. A pure function of JSON.
+//!
+//! This layer does not know the kinds of entries. So the keys are a guess that only decides what a search can find, and nothing
+//! else may depend on it. A change of the keys or of the bound changes the index, and needs a new `schema::VERSION`.
 
 use serde_json::Value;
 
-/// What is said stands under these keys; the rest is ids, numbers and names of things.
+/// The keys of speech. Strings under other keys are ids, numbers and names.
 const KEYS: &[&str] = &[
     "text",
     "content",

@@ -1,5 +1,8 @@
-//! How a text falls into what can be searched for. Texts and queries go through the same function, so what is typed as it
-//! stands in a text is found.
+//! Tokens: how a text is cut into the units that can be searched for. A pure function of texts.
+//!
+//! Texts and queries go through the same function, so words that are typed as they stand in a text are found. A token never has a
+//! space or a quote in it: the query language rests on that. Another way of cutting needs a new `schema::VERSION`, or old rows and
+//! new queries do not meet.
 //!
 //! A run of letters and digits is one token. In scripts that are written without spaces between words (Chinese, Japanese,
 //! Thai, …) each character is one, and so is each emoji. Tokens are folded: no case, no accents, one form for each letter.
@@ -8,7 +11,7 @@ use std::ops::Range;
 
 use icu_normalizer::DecomposingNormalizerBorrowed;
 
-/// Characters of a token that count. What is longer (encoded data) is told apart by its beginning alone.
+/// How many characters of a token count. Longer ones (encoded data) are told apart by their beginning alone.
 const TOKEN_CHARS_MAX: usize = 64;
 
 /// One token of a text.
@@ -18,7 +21,7 @@ pub(super) struct Token {
     pub(super) range: Range<usize>,
     /// ASCII letters and digits, and anything that is not ASCII: never a space or a quote.
     pub(super) folded: String,
-    /// It is one character of a script without spaces.
+    /// Whether it is one character of a script without spaces.
     pub(super) is_character: bool,
 }
 
@@ -83,7 +86,7 @@ fn stands_alone(c: char) -> bool {
         | '\u{20000}'..='\u{3ffff}')
 }
 
-/// What the search tables hold of a text.
+/// The content of the search table for one text.
 pub(super) struct Searchable {
     /// All tokens, with spaces between them.
     pub(super) words: String,

@@ -1,13 +1,15 @@
-//! One line looked at by itself, without the lines before it: to find one's way in a file that is not read whole.
+//! Reading a few fields of one line by itself, to find the way in a file that is not read whole.
 //!
-//! Nothing here says that a line is sound: only the chain does, from the first line of a file on.
+//! Nothing here proves that a line is sound: only [`decode_lines`](super::decode_lines) does, from the first line of a file on. So
+//! nothing read here may become an entry. [`head_seq`] relies on the order of the first fields (`v`, `session`, `seq`), which is
+//! part of the stored format. Pure functions, no I/O.
 
 use serde::Deserialize;
 
 use super::{SUM_FIELD_BYTES, Sum, prev_of};
 use crate::words::ids::{Millis, Seq};
 
-/// What a line says of itself. The chain is not checked.
+/// A few fields of a line. The chain is not checked.
 #[derive(Deserialize)]
 pub(in crate::tape) struct Glance {
     pub(in crate::tape) seq: Seq,
@@ -17,7 +19,7 @@ pub(in crate::tape) struct Glance {
     pub(in crate::tape) more: u64,
 }
 
-/// A line as a link of the chain, looked at by itself.
+/// A line as one link of the chain: it can be checked against the sum before it, and against nothing else.
 pub(in crate::tape) struct Link<'a> {
     pub(in crate::tape) sum: Sum,
     pub(in crate::tape) time: Millis,
@@ -31,7 +33,7 @@ impl<'a> Link<'a> {
         Some(Link { sum, time: seen.time, more: seen.more, line })
     }
 
-    /// What the first line of a file says that it goes on from.
+    /// The sum that the first line of a file goes on from, as the line says.
     pub(in crate::tape) fn prev(&self) -> Sum {
         prev_of(self.line).unwrap_or(Sum::START)
     }
@@ -41,7 +43,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// The seq that a line says, from its beginning alone: it stands behind the version and the session.
+/// The seq of a line, from its first bytes alone: it stands behind the version and the session.
 pub(in crate::tape) fn head_seq(line: &[u8]) -> Option<Seq> {
     let behind_version = line.strip_prefix(b"{\"v\":")?;
     let digits = behind_version.iter().position(|b| !b.is_ascii_digit())?;
@@ -52,7 +54,7 @@ pub(in crate::tape) fn head_seq(line: &[u8]) -> Option<Seq> {
     std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
 }
 
-/// Looks at a line that is complete in itself: to list, and to find one's way.
+/// The fields of a complete line; `None` where it is not one.
 pub(in crate::tape) fn glance(line: &[u8]) -> Option<Glance> {
     serde_json::from_slice(line).ok()
 }

@@ -1,4 +1,10 @@
-//! The tapes of a memory store as values: one for each session, and the marks beside them.
+//! The tapes of a memory store as plain values: one for each session, and the marks beside them. No lock and no I/O here.
+//!
+//! Entries are checked and counted as the lines that they would be in a file ([`encode_lines`]), so gaps and lines that are too
+//! large are refused as in a store of files. A failed append leaves everything as it was.
+//!
+//! All of it runs under the one mutex of [`super::MemoryStore`]: nothing here may block, or copy the entries of a tape. `bytes`
+//! must stay the sum over all tapes, and a handle must act only while it is the tape's `holder`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,42 +18,44 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// So much more is taken of turns that are open, so that they end.
+/// How many bytes beyond the limit open turns may append, all together, so that they can end.
 const RESERVE_BYTES: u64 = 1024 * 1024;
 
-/// All tapes, and what is noted of sessions.
+/// All tapes, and the marks of sessions.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) tapes: BTreeMap<SessionId, MemoryTape>,
-    /// By what is noted of whom, and, of forks, by their names; with what is said.
+    /// The texts of marks, by mark, session, and (of [`Mark::Fork`]) the fork's name. `Open` and `Held` are kept in the tapes.
     marks: BTreeMap<(Mark, SessionId, String), String>,
     pub(super) closed: bool,
     pub(super) limits: MemoryLimits,
-    /// How long all lines would be, in bytes.
+    /// The size of all lines together, as they would be in files, in bytes.
     pub(super) bytes: u64,
-    /// Counts the handles, so that one that was outlived by a close gives nothing back.
+    /// The number of the newest handle. Each handle has its own, so a handle from before a close gives nothing back.
     handles: u64,
 }
 
 /// One tape.
 #[derive(Debug)]
 pub(super) struct MemoryTape {
-    /// Its entries, by their seqs without a gap.
+    /// Its entries in the order of their seqs, without a gap.
     lines: Vec<Line>,
-    /// The first is there with the first entry.
+    /// Its parts; the first is added with the first entry.
     pub(super) parts: Vec<Anchor>,
-    /// What the first part is called, and its number.
+    /// The name and the number of the first part.
     first_part: (&'static str, u64),
-    /// How long its lines would be, in bytes.
+    /// The size of its lines, as they would be in files, in bytes.
     pub(super) bytes: u64,
-    /// What the next line would go on from.
+    /// The place that the next line would go on from.
     chain: Chain,
+    /// The handle that has the tape open.
     pub(super) holder: Option<u64>,
-    /// The last entry when the turn that is open was marked. What comes behind the next one is of this turn.
+    /// The last entry when the open turn was marked. An append belongs to the turn, and may use the reserve, once there is an entry
+    /// behind this one.
     open: Option<Seq>,
 }
 
-/// An entry. Shared, so that whoever reads copies it when the lock is given back.
+/// An entry. Shared, so that a reader copies it after the lock is given back.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     entry: Arc<Entry>,
@@ -55,7 +63,7 @@ pub(super) struct Line {
     end: Option<Sum>,
 }
 
-/// The entries themselves, copied. Not under the lock: a long tape would hold up all appends.
+/// Copies the entries. Call it without the lock: the copy of a long tape would hold up all appends.
 pub(super) fn copied(lines: Vec<Line>) -> Vec<Entry> {
     lines.into_iter().map(|line| Arc::unwrap_or_clone(line.entry)).collect()
 }
@@ -72,12 +80,12 @@ impl MemoryTape {
         MemoryTape { lines: Vec::new(), parts: Vec::new(), first_part, bytes: 0, chain, holder: None, open: None }
     }
 
-    /// Its last entry, where it has one.
+    /// Its last entry; `None` where it has none.
     pub(super) fn last_own(&self) -> Option<Seq> {
         self.lines.last().map(|line| line.entry.seq)
     }
 
-    /// Its entries from one to another, of those that there are.
+    /// The entries `from` to `through`, both included, that the tape has.
     pub(super) fn lines(&self, from: Seq, through: Seq) -> Vec<Line> {
         let from = self.lines.partition_point(|line| line.entry.seq < from);
         let end = self.lines.partition_point(|line| line.entry.seq <= through);
@@ -109,7 +117,7 @@ impl MemoryTape {
         }
     }
 
-    /// Takes entries, where all tapes have so many bytes by now.
+    /// Appends entries. `taken`: the bytes of all tapes by now; `max`: their limit.
     fn append(&mut self, anchor: Option<&str>, entries: &[Entry], taken: u64, max: u64) -> Result<Seq, TapeError> {
         let Some(first) = entries.first() else { return Ok(self.chain.seq) };
         let mut chain = self.chain.clone();
@@ -174,7 +182,7 @@ impl Memory {
         if self.closed { Err(TapeError::Closed) } else { Ok(()) }
     }
 
-    /// Refuses where there is no such session, or somebody has it.
+    /// Fails where there is no such session, somebody has it open, or the store is closed.
     pub(super) fn must_be_claimable(&self, session: &SessionId) -> Result<(), TapeError> {
         self.must_be_open()?;
         if self.tape(session)?.holder.is_none() {
@@ -192,7 +200,7 @@ impl Memory {
         Ok(handle)
     }
 
-    /// Removes a tape, and what is noted of it.
+    /// Removes a tape and its marks.
     pub(super) fn erase(&mut self, session: &SessionId) {
         self.bytes -= self.tapes.remove(session).map_or(0, |tape| tape.bytes);
         self.marks.retain(|(_, of, _), _| of != session);
@@ -206,7 +214,7 @@ impl Memory {
                 self.tapes.entry(session.clone()).and_modify(open);
                 return Ok(());
             }
-            // Also of sessions that are not there, but not of any number of them.
+            // May be set for sessions that do not exist, so their number needs a bound.
             Mark::Parked => {
                 let parked = self.marked(Mark::Parked, None);
                 if parked.len() >= self.limits.sessions_max && !parked.iter().any(|(of, _)| of == session) {

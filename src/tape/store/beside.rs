@@ -1,11 +1,14 @@
-//! What a store keeps beside the tapes: folders for others, and the room that is kept for a full disk.
+//! The parts of a store beside its tapes: the large outputs (`spill/`), and the room that is reserved for a full disk.
+//!
+//! A tape is whole without both. Tidying removes outputs and never a tape, and must not make a session's folder: a deleted session
+//! would come back. The reserve belongs to this owner; the smaller `spare` is given up only by a store that opens after its death.
 
 use super::{Store, upkeep::make_reserve};
 use crate::tape::{TapeError, TapeStoreExt as _};
 
 impl Store {
-    /// Removes the outputs of all sessions that were kept too long or are too many, until `stop` says so. Blocks on the disk.
-    /// Gives back how many; what cannot be looked at is passed over.
+    /// Removes the large outputs that were kept too long or are too many, of all sessions, until `stop` returns true. Blocks on the
+    /// disk. Returns how many were removed; folders that cannot be read are passed over.
     pub fn tidy_spills(&self, retention: crate::tool::truncate::Retention, stop: impl Fn() -> bool) -> usize {
         let sessions = self.layout().all_session_ids().unwrap_or_default();
         let now = std::time::SystemTime::now();
@@ -13,7 +16,7 @@ impl Store {
         folders.filter_map(|folder| crate::tool::truncate::tidy_spills(&folder, now, retention).ok()).sum()
     }
 
-    /// Gives the reserved room back to the disk, to close what is open when it is full. Says whether there was any.
+    /// Gives the reserved room back to the full disk, so that open work can be ended. Says whether there was a reserve.
     #[must_use]
     pub fn release_reserve(&self) -> bool {
         let owner = self.inner.writer.owner.lock();

@@ -1,4 +1,11 @@
-//! Who has which session: claims on their way to a handle, and back.
+//! Claims of sessions within one store: how a session gets from its claim to a handle, and back.
+//!
+//! `Writer::live` decides between the handles of this store, the claim's file between owners. A session is in `live` before its
+//! claim is taken and until the claim is given back, so no two handles of a store race for the file. [`Claiming`] gives the claim
+//! back if it does not reach a handle, also after a panic.
+//!
+//! Claiming may wait: 10 s for the last handle of this store, 10 s for another store that takes over what dead owners left, and for
+//! the disk. `live` must not be locked meanwhile: each mark of an open turn takes it on an async thread. Giving back must not wait.
 
 use std::{
     io::ErrorKind,
@@ -23,7 +30,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How long loading a session waits for its last handle of this store, which was dropped, to be written out.
+/// How long a claim waits until this store's last handle of the session, which was dropped, is written out.
 const GIVE_BACK_WAIT: Duration = Duration::from_secs(10);
 
 impl Store {
@@ -33,7 +40,7 @@ impl Store {
         let mut live = writer.live.lock();
         let started = Instant::now();
         while let Some(log) = live.get(session).cloned() {
-            // All that are awake mark their turns through it: nothing that may wait for the disk is waited for meanwhile.
+            // Unlock before anything that may wait for the disk: all sessions that are awake mark their turns through `live`.
             drop(live);
             let about_to_be_free = log.upgrade().is_some_and(|log| log.given_back.load(Ordering::Acquire));
             let left = GIVE_BACK_WAIT.saturating_sub(started.elapsed());
@@ -46,7 +53,7 @@ impl Store {
                 live = unspoiled(writer.released.wait_timeout(live, left)).0;
             }
         }
-        // The place is taken from now on, though there is no log in it yet.
+        // From here on the session is taken, though it has no log yet.
         live.insert(session.clone(), Weak::new());
         drop(live);
         let mut claiming = Claiming { store: self, session, claim: None, is_kept: false };
@@ -54,11 +61,11 @@ impl Store {
             let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
             failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
         };
-        // Not locked meanwhile: there may be megabytes to replay.
+        // Without the lock on `live`: there may be megabytes to replay.
         let owner = writer.finish_with(session).and_then(|()| writer.owner());
         let claimed = owner.and_then(|owner| Claim::take(&writer.layout, &owner, session, replay));
         claiming.claim = Some(claimed.map_err(|error| match error {
-            // A removal takes the folder away under a claim that is just being made.
+            // A removal may take the folder away while the claim is being made.
             TapeError::Io { source, .. }
                 if source.kind() == ErrorKind::NotFound && !writer.layout.session(session).exists() =>
             {
@@ -96,12 +103,12 @@ impl Store {
     }
 }
 
-/// A claim on its way to a handle. Given back where it does not get there, also by a panic: else nobody could open the
-/// session until the process ends.
+/// A claim on its way to a handle. Dropped before it gets there, also by a panic, it gives the session back: else nobody could
+/// open the session until the process ends.
 pub(super) struct Claiming<'s> {
     store: &'s Store,
     session: &'s SessionId,
-    /// Absent where the claim's file is gone already, or not there yet.
+    /// The claim; `None` where its file is gone already, or not there yet.
     pub(super) claim: Option<Claim>,
     is_kept: bool,
 }
@@ -126,13 +133,13 @@ impl Drop for Claiming<'_> {
 }
 
 impl Inner {
-    /// Gives a session back: at once where nothing is on its way and the disk does not stand still, else by the I/O thread
-    /// behind its last append. Never waits for what is done in place.
+    /// Gives a session back, once: in place where nothing is queued for it and the disk does not stand still, else by the I/O
+    /// thread behind its last append. Does not wait for a write in place, unless the queue takes nothing more (closed).
     pub(in crate::tape) fn give_back(&self, log: &Arc<Log>) {
         if log.given_back.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Does not wait for what is being written.
+        // `try_lock`: a write in place holds `state`, and must not be waited for.
         let is_idle = || log.state.try_lock().is_some_and(|state| state.is_idle());
         let is_now = self.writer.needs_no_sync() && !self.writer.is_stalled() && is_idle();
         if is_now || self.queue.push(Job::new(log, What::Release)).is_err() {

@@ -1,12 +1,18 @@
-//! Marks as files, so that they are known without reading a tape. The tape may be what makes a session crash.
+//! Marks of sessions as small files, known without reading a tape: the tape may be the reason why a session crashes.
 //!
 //! ```text
-//! open/<id>  parked/<id>  protected/<id>    one small file each
-//! sessions/<id>/hidden   hidden/<id>     the first counts, and goes with the session; the second is where to look
-//! sessions/<id>/forks/<fork>             goes with the session
-//! sessions/<id>/imported                 what came in, and from where
-//! sessions/<id>/claim                    who has it
+//! open/<id>  parked/<id>  protected/<id>  one small file each
+//! sessions/<id>/hidden   hidden/<id>      the first counts, and goes with the session; the second is where to look
+//! sessions/<id>/forks/<fork>              goes with the session
+//! sessions/<id>/imported                  what came in, and from where
+//! sessions/<id>/claim                     the owner that has it
 //! ```
+//!
+//! A mark is there or not; a file that a crash emptied still counts. The names are a stored format.
+//!
+//! A change must keep: a removal, and the marks `Protected`, `Hidden` and `Fork`, lock the folder `sessions/` ([`Store::decide`])
+//! while they look and act, and never while `owners/` is locked; the mark of an open turn does not queue behind a slow disk where
+//! this store has the session open, and is put before the appends that follow it. All other marks may block.
 
 use std::{
     fs::File,
@@ -26,7 +32,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How long it is waited for another one who decides whether a session stays.
+/// How long to wait for another owner that is deciding whether a session stays.
 const DECISION_WAIT: Duration = Duration::from_secs(10);
 
 type Marked = Vec<(SessionId, String)>;
@@ -121,7 +127,7 @@ impl Store {
                 Mark::Imported => match std::fs::read_to_string(layout.imported(&session)) {
                     Ok(said) => marked.push((session, said)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    // What cannot be read is not passed over: a fork would have the powers that were taken.
+                    // An unreadable mark must not be passed over: a fork would get the powers that the import took away.
                     Err(error) => return Err(TapeError::io("read", layout.imported(&session))(error)),
                 },
                 Mark::Held if self.is_held(&session) => marked.push((session, String::new())),
@@ -131,7 +137,7 @@ impl Store {
         Ok(marked)
     }
 
-    /// Whether somebody who lives has claimed it. A claim that cannot be read is somebody's, for all that is known.
+    /// Whether a live owner has claimed the session. A claim that cannot be read counts as a live owner's.
     fn is_held(&self, session: &SessionId) -> bool {
         match Claim::owner_of(self.layout(), session) {
             Ok(None) => false,
@@ -143,21 +149,21 @@ impl Store {
         }
     }
 
-    /// Where this store has the session open and may not touch the disk in place just now, the I/O thread does it, before what
-    /// is appended from here on.
+    /// Puts the mark of an open or closed turn. Where this store has the session open and may not touch the disk in place, the I/O
+    /// thread puts it, before the appends that are queued from here on.
     fn mark_turn(&self, session: &SessionId, mark: TurnMark) -> Result<(), TapeError> {
         let writer = &self.inner.writer;
         let log = writer.live.lock().get(session).and_then(Weak::upgrade);
         let Some(log) = log else { return mark.put(&writer.layout, session) };
         let mut state = log.state.lock();
-        // What was wanted before does not count any more.
+        // This request replaces the earlier one, and its failure.
         state.mark_failed = None;
         if state.is_idle()
             && let Some(_began) = writer.in_place()
         {
             return mark.put(&writer.layout, session);
         }
-        // Of one that waits already the last word counts: a session that is refused again and again queues nothing more.
+        // A mark that is queued already takes the newest request, so a session that is refused again and again queues no more.
         if state.mark.is_none() {
             self.inner.queue.push(Job::new(&log, What::Mark))?;
         }
@@ -165,12 +171,12 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the mark of a parked session, a line with that text.
+    /// Writes the mark of a parked session: one line with that text, synced.
     fn put_parked(&self, session: &SessionId, text: &str) -> Result<(), TapeError> {
         let folder = self.layout().parked();
         make_folder(&folder)?;
         let path = folder.join(session.as_str());
-        // That there is a mark is what counts: where it is cut off, it says less.
+        // The file counts as the mark: text that a crash cuts off loses only the reason.
         let written = open_or_make(&path).and_then(|mut file| {
             file.set_len(0)?;
             file.write_all(format!("{text}\n").as_bytes())?;
@@ -179,9 +185,9 @@ impl Store {
         written.map_err(TapeError::io("write", path))
     }
 
-    /// Keeps all others from deciding whether a session stays, until the file is dropped. [`TapeError::Missing`] where it is not
-    /// there by then. A removal and a protection of the same session agree on it like that: both lock the folder of the sessions
-    /// while they look and act, so the removal sees the protection, or who protects hears that the session is gone.
+    /// Locks the folder `sessions/`: until the file is dropped, nobody else decides whether a session stays. Waits 10 s at most.
+    /// [`TapeError::Missing`] where the session is gone by then. A removal and a protection both hold this lock while they look and
+    /// act, so the removal sees the protection, or the protection fails because the session is gone.
     pub(super) fn decide(&self, session: &SessionId) -> Result<File, TapeError> {
         let path = self.layout().sessions();
         let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
@@ -205,7 +211,7 @@ fn touch(path: std::path::PathBuf) -> Result<(), TapeError> {
     open_or_make(&path).map(drop).map_err(TapeError::io("make", path))
 }
 
-/// What a file of one line says; nothing where it cannot be read.
+/// The line in a file of one line; empty where the file cannot be read.
 fn read_line(path: &std::path::Path) -> String {
     let line = std::fs::read_to_string(path).unwrap_or_default();
     line.strip_suffix('\n').map(str::to_owned).unwrap_or(line)

@@ -1,9 +1,12 @@
-//! That the index may still have something of what was deleted: a note of its name, made before a deletion takes a session away and
-//! once more behind that, and gone when the index is known to have nothing of it.
+//! Notes of deleted sessions that the index may still have words of: what `Store::scrub` has to take out.
+//!
+//! A deletion writes the session's name before it takes the session away and again afterwards, because a scrub that is under way
+//! may have taken the first note. The note goes only when the index is known to have nothing of the session. After a crash at any
+//! point the note is still there. A full disk drops the note: the deletion must go on, and the log says so.
 //!
 //! ```text
 //! deleted/index         the names of what was deleted since the newest scrub began
-//! deleted/index.taken   those that a scrub is at, or was when it died
+//! deleted/index.taken   the names that a scrub is taking out, or was taking out when it died
 //! ```
 
 use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf};
@@ -28,12 +31,13 @@ fn taken(layout: &Layout) -> PathBuf {
     layout.deleted().join(TAKEN)
 }
 
-/// Whether a name in that folder is no session's. A session may be called `index`; what is removed of it ends with a long number.
+/// Whether a name in `deleted/` is a note, and not a session that is being removed. A session may be called `index`; the name of
+/// its removed folder ends with a long number.
 pub(super) fn is_note(name: &str) -> bool {
     name == NOTE || name == TAKEN
 }
 
-/// Notes that the index may have something of it. Nothing where there is no index.
+/// Notes that the index may have words of a session. Does nothing where there is no index.
 pub(super) fn put(layout: &Layout, session: &SessionId) {
     if !layout.root.join("index.db").exists() {
         return;
@@ -44,7 +48,7 @@ pub(super) fn put(layout: &Layout, session: &SessionId) {
         let written = opened.and_then(|mut file| file.write_all(format!("{session}\n").as_bytes()));
         written.map_err(TapeError::io("write", path))
     });
-    // There is no room for it on a full disk. A search finds nothing of it all the same; its words stay until another note.
+    // A full disk has no room for the note. A search finds nothing of the session all the same; its words stay until another note.
     if let Err(error) = made {
         tracing::warn!(%session, %error, "what was deleted stays in the index for now");
     }
@@ -56,11 +60,11 @@ pub(in crate::tape) fn is_due(layout: &Layout) -> bool {
     note(layout).exists() || taken(layout).exists()
 }
 
-/// What was deleted, as far as it was noted. One scrubs at a time.
+/// Takes the noted names for a scrub. The caller holds the lock of the index, so there is one scrub at a time.
 #[cfg(feature = "sqlite")]
 pub(in crate::tape) fn take(layout: &Layout) -> Result<Vec<String>, TapeError> {
     let (note, taken) = (note(layout), taken(layout));
-    // Whoever died at it left the one; then that is done first.
+    // A scrub that died left its `taken` file: its names are done first.
     if !taken.exists() {
         match std::fs::rename(&note, &taken) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(TapeError::io("take", &note)(error))?,
@@ -71,7 +75,7 @@ pub(in crate::tape) fn take(layout: &Layout) -> Result<Vec<String>, TapeError> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// The index has nothing of that any more.
+/// Forgets the names that were taken: the index has nothing of these sessions any more.
 #[cfg(feature = "sqlite")]
 pub(in crate::tape) fn done(layout: &Layout) -> Result<(), TapeError> {
     crate::tape::layout::remove_file(&taken(layout))

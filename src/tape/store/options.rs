@@ -1,4 +1,6 @@
-//! How a store is opened, and what it reports.
+//! How a store is opened ([`StoreOptions`]), and what it reports about itself and its sessions.
+//!
+//! Plain values, no I/O. [`Durability`] is written into lock files and claims, so its names are a stored format.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +21,7 @@ pub enum Durability {
     Power,
 }
 
-/// Whether a store is opened to write.
+/// Whether a store is opened to write or to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// To write: makes what is missing, holds an owner's lock, replays what dead owners left.
@@ -34,17 +36,17 @@ pub enum Access {
 pub struct StoreOptions {
     /// What an acknowledged entry survives.
     pub durability: Durability,
-    /// Whether to write.
+    /// Whether to write or to read.
     pub access: Access,
-    /// The most session files that are open at once; the one written longest ago is closed for the next.
+    /// The most session files that are open at once; the file written longest ago is closed for the next one.
     pub open_files_max: usize,
-    /// The most appends that wait for the disk. Beyond, they are refused as [`TapeError::Busy`].
+    /// The most jobs that wait for the disk; beyond it, appends are refused as [`TapeError::Busy`].
     pub queue_appends_max: usize,
-    /// The most bytes that wait for the disk; one append alone may be larger.
+    /// The most bytes of appends that wait for the disk; an append that waits alone may be larger.
     pub queue_bytes_max: usize,
-    /// The room that is kept to close what is open when the disk is full; 0 for none.
+    /// The room that is reserved to end open work when the disk is full, in bytes; 0 for none.
     pub reserve_bytes: u64,
-    /// The size of the shared commit log of [`Durability::Power`].
+    /// The size of the shared commit log of [`Durability::Power`], in bytes. An append of more than a quarter is synced by itself.
     pub commit_log_bytes: u64,
     /// What happens at the crash points of the store and its index.
     #[cfg(feature = "fault-injection")]
@@ -70,14 +72,14 @@ impl Default for StoreOptions {
 /// What opening a store found and did.
 #[derive(Clone, Debug, Default)]
 pub struct StoreReport {
-    /// Owners that died without closing, of which nothing is left to do now.
+    /// How many owners had died without closing, and are cleared away completely now.
     pub dead_owners: usize,
     /// Sessions into which a dead owner's commit log was replayed. They are marked as open.
     pub replayed: Vec<SessionId>,
     /// Whether the reserve could be made.
     pub has_reserve: bool,
-    /// What of dead owners and of deletions could not be finished. It is tried again when the store is opened the next time, and
-    /// when a session that it is about is loaded; all other sessions are there.
+    /// Why leftovers of dead owners and of deletions could not be finished. They are tried again when the store is opened the next
+    /// time, and when a session of theirs is loaded. All other sessions can be used.
     pub undone: Vec<TapeError>,
 }
 
@@ -87,20 +89,20 @@ pub struct StoreReport {
 pub struct SessionSummary {
     /// Which.
     pub id: SessionId,
-    /// Where it goes on from, where it is a fork.
+    /// The place that it goes on from, if it is a fork.
     pub from: Option<Forked>,
     /// The time of its first entry; absent where it has none.
     pub created: Option<Millis>,
-    /// The time of its last entry.
+    /// The time of its last entry; absent where it has none.
     pub last: Option<Millis>,
-    /// Its last entry.
+    /// The number of its last entry; 0 where it has none.
     pub seq: Seq,
     /// The size of its entries, in bytes.
     pub bytes: u64,
 }
 
 impl SessionSummary {
-    /// Of a session that cannot be read. What is empty may be swept; of this one nobody knows.
+    /// The summary of a session that cannot be read. Its size is not 0: an empty session may be swept, and this one must not.
     pub(crate) fn unread(id: SessionId) -> SessionSummary {
         SessionSummary { id, from: None, created: None, last: None, seq: Seq::ZERO, bytes: 1 }
     }

@@ -1,4 +1,11 @@
-//! What an engine owes, over files: see [`TapeStore`]. All of it is about a session's own files.
+//! [`TapeStore`] over files: the fourteen primitives. Each reads a session's own files alone, not those that a fork goes on from.
+//!
+//! After a crash in `begin`, the session has no entry, and a later `begin` can make it anew. After a crash in `erase`, the session
+//! is there as before, or gone: one rename to `deleted/` decides, and the next store removes the rest.
+//!
+//! A change must keep: `begin`, `claim` and `erase` look at the folder again once they have the claim; `erase` looks at the marks
+//! and acts under [`Store::decide`], with the claim; once a folder was moved or removed, its claim is never released by name, for
+//! the name may be another session's by then. Everything here may block, except `folder` and the marks of an open turn.
 
 use std::{
     io,
@@ -25,7 +32,7 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// What the first part of a fork is called, behind its number.
+/// The name of a fork's first part, behind its number. Stored format.
 const FORKED: &str = "forked";
 
 impl TapeStore for Store {
@@ -41,7 +48,7 @@ impl TapeStore for Store {
         self.inner.must_write()?;
         match make_new_folder(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // Somebody died between making a session and its first entry: nobody was told that it exists.
+                // A session without an entry: its maker died before the first one, so nobody was told that it exists.
                 if summary(layout, session.clone())?.seq > Seq::ZERO {
                     return Err(exists());
                 }
@@ -53,7 +60,7 @@ impl TapeStore for Store {
             Ok(claiming) => claiming,
             Err(TapeError::Claimed { .. }) => return Err(exists()),
             Err(error) => {
-                // Not where somebody else has put something into it.
+                // Removes the folder only while it is empty: another maker may be using it.
                 let _ = std::fs::remove_dir(&folder);
                 return Err(error);
             }
@@ -68,14 +75,14 @@ impl TapeStore for Store {
                 (anchor, chain)
             }
         };
-        // Another one may have been faster, and is through with it.
+        // Another maker may have had the claim before, made the session, and given it back.
         let is_empty = summary(layout, session.clone())?.seq == Seq::ZERO;
         let made = if is_empty { self.make_empty(session, &anchor) } else { Err(exists()) };
         match made {
             Ok(file) => Ok(Box::new(self.hand_out(session, notify, chain, vec![anchor], file, claiming.keep(), None))),
             Err(error @ TapeError::Exists { .. }) => Err(error),
             Err(error) => {
-                // The claim goes with the folder. Given back by its name, it might be that of another who came meanwhile.
+                // The claim went with the folder. Releasing it by name could remove the claim of a later maker.
                 if std::fs::remove_dir_all(&folder).is_ok() {
                     claiming.claim = None;
                 }
@@ -88,7 +95,7 @@ impl TapeStore for Store {
         self.inner.must_write()?;
         self.must_be_there(session)?;
         let claiming = self.claim_session(session)?;
-        // It may have been deleted before the claim was ours.
+        // The session may have been deleted before this store had the claim.
         self.must_be_there(session)?;
         fault!(self.faults(), "tape.load.claimed", session.as_str());
         let (opened, file) = self.open_claimed(session)?;
@@ -136,9 +143,9 @@ impl TapeStore for Store {
         self.must_be_there(session)?;
         let layout = self.layout();
         let mut claiming = self.claim_session(session)?;
-        // Only now nobody else can begin a turn.
+        // With the claim, nobody else can begin a turn: look again.
         self.must_be_there(session)?;
-        // Nor keep it from going, without being told that it has.
+        // With this lock, nobody can protect or fork the session without hearing that it is gone.
         let decided = self.decide(session)?;
         fault!(self.faults(), "tape.delete.claimed", session.as_str());
         for mark in unless {
@@ -157,11 +164,10 @@ impl TapeStore for Store {
         }
         notes::put(layout, session);
         let moved = move_away(layout, session)?;
-        // A scrub that was under way may have taken the first one.
+        // A scrub that was under way may have taken the first note.
         notes::put(layout, session);
         drop(decided);
-        // The claim went with the folder, also where the rest of it fails. By its name it may be another's by now, who made a
-        // session of this id anew.
+        // The claim went with the folder, also if the removal below fails. Its name may belong to a new session of this id by now.
         claiming.claim = None;
         remove_moved(layout, session, &moved)?;
         Ok(None)
@@ -189,7 +195,7 @@ impl TapeStore for Store {
 }
 
 impl Store {
-    /// Makes the first file of a session that has no entry.
+    /// Makes the empty first file of a session that has no entry, in place of any files that are there.
     fn make_empty(&self, session: &SessionId, anchor: &str) -> Result<LogFile, TapeError> {
         let anchors = self.layout().anchors(session);
         match std::fs::remove_dir_all(&anchors) {
@@ -201,7 +207,7 @@ impl Store {
         Ok(LogFile::new(path, 0))
     }
 
-    /// Whether it has a folder, deleted or not.
+    /// [`TapeError::Missing`] where the session has no folder. A hidden session has one.
     pub(super) fn must_be_there(&self, session: &SessionId) -> Result<(), TapeError> {
         match self.layout().session(session).is_dir() {
             true => Ok(()),
@@ -218,7 +224,7 @@ fn place(layout: &Layout, session: &SessionId, seq: Seq) -> Result<Option<Place>
     Ok(part.map(|part| Place { seq, time: found.time, more: found.more, sum, part }))
 }
 
-/// The part that a folder is; none where its first entry is not there.
+/// The part in a folder; `None` where its first entry is not on the tape yet.
 fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anchor>, TapeError> {
     let first = first_line(&layout.entries(session, folder))?.and_then(|line| glance(&line));
     Ok(first.map(|first| Anchor {
@@ -229,7 +235,7 @@ fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anc
     }))
 }
 
-/// Reads the ends of a session's files.
+/// Summarizes a session from the first and the last line of its files. Checks no sums.
 fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> {
     let folders = layout.anchor_names(&id)?;
     let from = origin(layout, &id, &folders)?;
@@ -252,7 +258,7 @@ fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> 
     })
 }
 
-/// Takes a session's folder out of sight, in one go.
+/// Moves a session's folder to `deleted/`, with one rename. From then on the session does not exist.
 fn move_away(layout: &Layout, session: &SessionId) -> Result<PathBuf, TapeError> {
     make_folder(&layout.deleted())?;
     let from = layout.session(session);
@@ -269,7 +275,7 @@ fn move_away(layout: &Layout, session: &SessionId) -> Result<PathBuf, TapeError>
 
 /// Removes a session that was moved away.
 pub(super) fn remove_moved(layout: &Layout, session: &SessionId, moved: &Path) -> Result<(), TapeError> {
-    // Where to look for a hidden one. Not of another that was made, and hidden, under this name since.
+    // Remove the name in `hidden/`, unless a session that was made under this name since is hidden too.
     if !layout.hidden_mark(session).exists() {
         remove_file(&layout.hidden().join(session.as_str()))?;
     }

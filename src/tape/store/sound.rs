@@ -1,12 +1,15 @@
-//! Up to where a tape can be gone on from: the place of the fork that a damaged session is rescued with.
+//! The sound end of a tape: the last entry that a fork can go on from, so that a damaged session can be rescued.
 //!
 //! ```text
 //! 10  11 12 13  14 15  16      appends; the line of 15 is bad, and 16 stands behind it
 //!            ^ the sound end: 14 and 15 were decided together, so the session never stood at 14
 //! ```
 //!
-//! Looks at what opening the session would read. Only where nothing of that is sound, it goes on to the anchor before, and of
-//! a fork to what it goes on from.
+//! The search begins with what opening the session would read. Only if nothing of that is sound, it goes on to the anchor before,
+//! and of a fork to the tape that it goes on from.
+//!
+//! The end is always the end of an append, and every line up to it is checked. This module takes no lock and must change nothing:
+//! the damaged session stays as it is. What a bad line says is not trusted: the entry that it names must exist with its checksum.
 
 use crate::{
     tape::{
@@ -21,23 +24,23 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// Up to where a session can be read, and gone on from.
+/// The last entry up to which a session can be read, and from which a fork can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoundEnd {
-    /// The session whose own that entry is: this one, or one that it goes on from.
+    /// The session that has the entry on its own tape: this session, or one that it goes on from.
     pub session: SessionId,
-    /// Its last sound entry; it ends an append. 0 where there is none.
+    /// The last sound entry; it ends an append. 0 where there is none.
     pub seq: Seq,
-    /// What is bad behind it; `None` where the session can be opened to write. What is being written just now, or was torn when
-    /// its writer died, is not.
+    /// The damage behind it; `None` where the session can be opened to write. A tail that is being written just now, or that was
+    /// torn when its writer died, is no damage.
     pub damage: Option<Damage>,
 }
 
-/// The last whole append of a session where it is sound, else the last one before what is damaged. Of a fork without an anchor of
-/// its own that may be an entry of what it goes on from. Takes no lock and changes nothing.
+/// The end of a session's last whole append; of a damaged session, of the last one before the damage. Of a fork without an anchor
+/// of its own, the entry may be on the tape that it goes on from. Takes no lock and changes nothing.
 pub(super) fn sound_end(layout: &Layout, session: &SessionId) -> Result<SoundEnd, TapeError> {
     let mut end = end_through(layout, session, END, 0)?;
-    // As `again_if_damaged`: what is being cut back looks like damage.
+    // As in `again_if_damaged`: a failed write that a live writer is cutting back looks like damage.
     for _ in 0..3 {
         if end.damage.is_some() {
             end = end_through(layout, session, END, 0)?;
@@ -66,7 +69,7 @@ struct End {
     damage: Option<Damage>,
 }
 
-/// The sound end of what a session says through that entry.
+/// The sound end of a session's entries through `through`.
 fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) -> Result<End, TapeError> {
     if deep > FORK_DEPTH_MAX {
         return Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX });
@@ -101,7 +104,7 @@ fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) ->
         let before = end_through(layout, &forked.parent, forked.seq, deep + 1)?;
         let stands_at = before.last.as_ref().map(|last| (last.seq, last.sum));
         if last.is_none() {
-            // What a bad line says of where it goes on from is believed only if that has the very entry which it names.
+            // The first line of the fork is bad. Its origin counts only if the tape named there has that entry with that checksum.
             let is_it = stands_at.is_some_and(|(seq, sum)| seq == forked.seq && sum.as_str() == forked.sum);
             return Ok(End { last: before.last.filter(|_| is_it), damage });
         }
@@ -115,7 +118,7 @@ fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) ->
     Ok(End { last: None, damage })
 }
 
-/// The last sound entry of a file through that one, and its checksum.
+/// The last sound entry of a file through `through` that ends an append, and its checksum.
 fn last_of(read: &Decoded, bytes: &[u8], through: Seq) -> Option<(Seq, Sum)> {
     let kept = read.entries.iter().take_while(|entry| entry.seq <= through).count();
     let newest = read.more.iter().take(kept).rposition(|more| *more == 0)?;

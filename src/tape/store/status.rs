@@ -1,7 +1,9 @@
-//! How sessions stand: who has them, which are parked, deleted, protected or in a turn.
+//! The status of sessions: live, passive, parked or hidden; and whether a session is protected or in a turn.
 //!
-//! All of it is known from a handful of marks, each read once for any number of sessions; only who has a session is looked up for
-//! each. No tape is read.
+//! Four kinds of marks are read once for any number of sessions; only [`Mark::Held`] is looked up for each session. A status is a
+//! look: it may be old when it is used, so a decision must look again under the session's claim.
+//!
+//! No tape is read here: a list must work for sessions whose tapes are damaged. May block on the disk.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +17,18 @@ use crate::{
 /// Whether the index has read everything that is on the tapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// It has.
+    /// The index has read everything.
     No,
-    /// So many sessions have something that it has not read: the time was over, or their files cannot be read. The next look
+    /// This many sessions have entries that the index has not read: the time was over, or their files cannot be read. The next look
     /// reads on.
     Sessions(u64),
-    /// Another process writes it just now.
+    /// Another process is writing the index.
     Unknown,
 }
 
 #[cfg(feature = "sqlite")]
 impl Behind {
-    /// Of so many sessions something was not read; `None` where that is not known.
+    /// From the number of sessions that were not read completely; `None` where that is not known.
     pub(in crate::tape) fn of(count: Option<u64>) -> Behind {
         match count {
             None => Behind::Unknown,
@@ -36,21 +38,21 @@ impl Behind {
     }
 }
 
-/// How a session stands.
+/// The status of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// Somebody has it open: this process or another one.
+    /// The session is open, in this process or another one.
     Live,
-    /// It sleeps; the next message to it wakes it.
+    /// The session sleeps; the next message to it wakes it.
     Passive,
-    /// It is kept stopped, because it crashed again and again.
+    /// The session is kept stopped, because it crashed again and again.
     Parked,
-    /// It was deleted, and is kept out of sight for the forks that go on from it.
+    /// The session was deleted, and is kept out of sight for the forks that go on from it.
     Hidden,
 }
 
-/// How the sessions of a store stand, as they were looked at.
+/// The marks of all sessions of a store, as they were read at one moment.
 #[derive(Debug)]
 pub(crate) struct SessionStatuses<'s> {
     store: &'s dyn TapeStore,
@@ -67,7 +69,7 @@ impl<'s> SessionStatuses<'s> {
         Ok(SessionStatuses { store, marked })
     }
 
-    /// How a session stands. Looks up who has it.
+    /// The status of a session. Looks up whether somebody has it open.
     pub(crate) fn of(&self, session: &SessionId) -> SessionStatus {
         match () {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,
@@ -77,12 +79,12 @@ impl<'s> SessionStatuses<'s> {
         }
     }
 
-    /// Whether that is noted of it: that it is parked, deleted, never swept, or in a turn.
+    /// Whether the session has this mark: `Parked`, `Hidden`, `Protected` or `Open`.
     pub(crate) fn has(&self, mark: Mark, session: &SessionId) -> bool {
         self.marked.contains(&(mark, session.clone()))
     }
 
-    /// Of what cannot be told somebody has it, for all that is known.
+    /// Whether somebody has the session open. An engine that cannot tell counts as yes.
     fn is_held(&self, session: &SessionId) -> bool {
         self.store.marks(Mark::Held, Some(session)).map_or(true, |held| !held.is_empty())
     }

@@ -1,4 +1,11 @@
-//! The parts of a store that are not tapes: its version, its reserve, what dead owners left.
+//! The upkeep of a store's folder: its version, its reserves, and clearing away what dead owners left.
+//!
+//! Opening to write makes this store an owner and finishes what others left undone. A leftover that cannot be finished is reported,
+//! kept for the next time, and keeps nobody from the other sessions.
+//!
+//! A change must keep this order: version checked → `owners/` locked → reserves of dead owners removed, so that a store which died
+//! on a full disk can be opened → own lock file made → dead logs replayed. [`bury`] needs the lock on `owners/`, and must leave a
+//! dead owner's lock file until its log is gone: the file says who the owner was. All of it may block.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -15,14 +22,14 @@ use crate::tape::{
 };
 use crate::words::ids::SessionId;
 
-/// What is kept for whoever opens the store when the disk is full and its owner is dead: a lock file, a folder and some names.
+/// The size of the `spare`: room for a store that opens on a full disk after this owner's death (a lock file, a folder, names).
 const SPARE_BYTES_MAX: u64 = 16 * 1024;
 
-/// The version of the folder's layout that is written, and the newest that is understood.
+/// The layout version of the folder that is written, and the newest that is understood.
 const LAYOUT_VERSION: u64 = 1;
 
-/// Becomes an owner of this store, and does what others left undone. What of that cannot be done is reported and kept for the
-/// next time: it concerns the sessions that it is about, and no others.
+/// Makes this store an owner, and finishes what others left undone. A leftover that cannot be finished is reported and kept for
+/// the next time; it concerns its own sessions alone.
 pub(in crate::tape) fn become_owner(
     disk: &dyn Disk,
     layout: &Layout,
@@ -35,12 +42,12 @@ pub(in crate::tape) fn become_owner(
     }
     check_version(layout, true)?;
     if options.durability == Durability::Power {
-        // Else a loss of power may take the folders, and with them what is synced in them.
+        // Without these syncs, a loss of power may take the folders, and with them the files that are synced in them.
         sync_folder(&layout.root)?;
         above.iter().try_for_each(|folder| sync_folder(folder))?;
     }
     fault!(options.faults, "tape.open.folders", "store");
-    // What another store is at just now is done, and its sessions are marked, when this one is open.
+    // Waits for another store that is burying: its sessions are replayed and marked when this store is open.
     let burials = lock_burials(layout)?;
     if burials.is_some() {
         report.undone.extend(remove_drafts(layout).err());
@@ -54,7 +61,7 @@ pub(in crate::tape) fn become_owner(
             Err(error) => report.undone.push(error),
         }
     }
-    // First of all, so that there is room for us on a full disk: this is what it was kept for.
+    // First, so that a full disk has room for this owner's lock file: the reserves were kept for that.
     for name in &dead {
         report.undone.extend(remove_reserves(layout, name).err());
     }
@@ -76,13 +83,14 @@ pub(in crate::tape) fn become_owner(
     Ok(owner)
 }
 
-/// Removes lock files that never got their name: who makes one keeps others from what the dead left, so whoever began these is dead.
+/// Removes lock files that never got their name. The caller holds the lock on `owners/`, and so does a live maker of such a file
+/// (unless it waited 10 s for the lock in vain): the makers of these are dead.
 fn remove_drafts(layout: &Layout) -> Result<(), TapeError> {
     let drafts = names_in(&layout.owners())?.into_iter().filter(|name| !name.contains('.'));
     drafts.map(|name| layout.owners().join(name)).try_for_each(|draft| remove_file(&draft))
 }
 
-/// Removes what deletions that were cut off had moved out of sight. Says what failed; the next one is done all the same.
+/// Removes the folders that unfinished deletions had moved to `deleted/`. Returns what failed; the others are removed all the same.
 fn remove_deleted(layout: &Layout) -> Vec<TapeError> {
     let names = match names_in(&layout.deleted()) {
         Ok(names) => names,
@@ -93,8 +101,8 @@ fn remove_deleted(layout: &Layout) -> Vec<TapeError> {
     moved.filter_map(|(name, id)| remove_moved(layout, &id, &layout.deleted().join(name)).err()).collect()
 }
 
-/// Does what a dead owner left undone. The caller [locks burials](lock_burials). The lock file stays as long as the log: it says who
-/// that was.
+/// Finishes what a dead owner left undone. The caller holds the lock of [`lock_burials`]. The owner's lock file stays as long as
+/// its log: it says who the owner was.
 pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Result<Replayed, TapeError> {
     remove_reserves(layout, name)?;
     let replayed = commit::replay(disk, layout, name)?;
@@ -107,16 +115,16 @@ pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Res
     Ok(replayed)
 }
 
-/// Keeps room on the disk, where it is not kept already: to close what is open, and a little of it (`spare`) that nobody gives up
-/// but who opens the store when its owner is dead.
+/// Reserves room on the disk, where it is missing: the reserve, to end open work on a full disk; and the `spare`, given up only by
+/// a store that opens when this owner is dead.
 pub(in crate::tape) fn make_reserve(layout: &Layout, owner: &str, bytes: u64) -> Result<(), TapeError> {
-    // A smaller one opens a store as well, where the disk is nearly full.
+    // On a disk that is nearly full, a smaller spare is enough to open a store.
     let sizes = [SPARE_BYTES_MAX, SPARE_BYTES_MAX / 2, SPARE_BYTES_MAX / 4].map(|size| size.min(bytes));
     let _ = sizes.into_iter().any(|bytes| keep_room(&layout.spare(owner), bytes).is_ok());
     keep_room(&layout.reserve(owner), bytes)
 }
 
-/// Gives back what an owner kept.
+/// Removes the reserve and the spare of an owner.
 pub(in crate::tape) fn remove_reserves(layout: &Layout, owner: &str) -> Result<(), TapeError> {
     remove_file(&layout.reserve(owner)).and(remove_file(&layout.spare(owner)))
 }
@@ -135,7 +143,7 @@ fn keep_room(path: &Path, bytes: u64) -> Result<(), TapeError> {
     })
 }
 
-/// Refuses the folder of a later version; writes ours into a new one.
+/// Refuses the folder of a later version; with `make`, writes the version into a new folder.
 pub(in crate::tape) fn check_version(layout: &Layout, make: bool) -> Result<(), TapeError> {
     let file = layout.root.join("version");
     let text = match std::fs::read_to_string(&file) {
@@ -152,7 +160,7 @@ pub(in crate::tape) fn check_version(layout: &Layout, make: bool) -> Result<(), 
     };
     match text.trim().parse() {
         Ok(found) if found > LAYOUT_VERSION => Err(TapeError::Newer { file, found, known: LAYOUT_VERSION }),
-        // An unreadable number says nothing; the lines have their own.
+        // An unreadable number is no reason to refuse: each line has its own version.
         _ => Ok(()),
     }
 }
