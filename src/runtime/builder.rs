@@ -77,7 +77,7 @@ impl Builder {
     /// |---|---|
     /// | an output that is too large for the model is kept in a file | what is cut off is lost; the result says so |
     /// | what files held before calls changed them is kept | it is not, so they cannot be put back; a plan names each |
-    /// | a ledger lets the next runtime end processes of a killed host | the watcher alone ends them, at once; see `Builder::watch` |
+    /// | a ledger lets the next runtime end processes of a killed host | only the watcher ends them, at once: `Builder::watch` |
     /// | `Runtime::search` | [`TapeError::NoIndex`] |
     ///
     /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed
