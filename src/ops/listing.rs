@@ -4,7 +4,7 @@
 //! Over files the list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only
 //! entries that were appended since the last list are read from tapes ([`ListCost`] counts them). No tape is folded twice. The
 //! index decides nothing: without one, and over any other engine, the sessions of the page are read from their tapes
-//! ([`SessionPage::indexed`]), and the page shows the same, but no children.
+//! ([`SessionPage::indexed`]), and then children are not counted and a tree is a flat list.
 //!
 //! A change must keep this: a list takes no claim, writes to no tape and asks no actor; and one damaged session does not spoil the
 //! page.
