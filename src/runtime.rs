@@ -113,7 +113,7 @@ impl std::fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Starts a tree with what it is given. Nothing is read from the environment.
+    /// A builder that collects the parts of a runtime. Nothing is read from the environment.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()

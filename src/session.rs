@@ -79,8 +79,8 @@ impl Session {
         &self.slot.id
     }
 
-    /// Sends a message. The receipt means that the message is on the tape: from then on no crash loses it. Dropping the future does
-    /// not take the message back.
+    /// Sends a message. The receipt means that the message is on the tape: from then on no crash loses it. Once the input
+    /// hooks have passed the message, dropping the future does not take it back.
     ///
     /// # Errors
     /// See [`SendError`]. The message was not accepted, with one exception: after [`SendError::Unsettled`] nobody knows whether it

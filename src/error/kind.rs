@@ -1,7 +1,7 @@
 //! What a caller can do about an error: one short list of kinds, and the kind of each error of each operation.
 //!
 //! An error that wraps another has the kind of its cause, however deep. A change must keep that, and keep every `match` here
-//! without a catch-all arm, so that a new variant cannot be forgotten.
+//! without a bare `_` arm, so that a new variant cannot be forgotten.
 
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ pub enum Kind {
     Closed,
     /// The disk, or an engine of the host, refused.
     Storage,
-    /// What is stored cannot be understood: it is damaged, or of a later version.
+    /// The stored data cannot be understood: it is damaged, or of a later version.
     Damaged,
     /// Nobody knows whether it was done: ask again under the same id.
     Unsettled,

@@ -172,18 +172,19 @@ pub(crate) fn without_secrets(url: &str) -> String {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// To make a connection: 10 s.
+    /// The longest time to make a connection; 10 s by default.
     pub connect_timeout: Duration,
-    /// Between two events of the answer, and before the first: 120 s. Comments and pings do not count as events.
+    /// The longest time between two events of the answer, and before the first; 120 s by default. Comments and pings do not count
+    /// as events.
     pub idle_timeout: Duration,
-    /// For the whole request: 30 min.
+    /// The longest time of the whole request; 30 min by default.
     pub total_timeout: Duration,
-    /// How long to wait for the end mark and the usage after the model has said why it stopped: 10 s. Then the answer counts
-    /// as complete.
+    /// The longest wait for the end mark and the usage, after the model has said why it stopped; 10 s by default. Then the answer
+    /// counts as complete.
     pub end_timeout: Duration,
-    /// Bytes of one event, at most: 8 MiB.
+    /// The most bytes of one event; 8 MiB by default.
     pub event_bytes_max: usize,
-    /// Bytes of one answer, at most: 64 MiB.
+    /// The most bytes of one answer; 64 MiB by default.
     pub answer_bytes_max: usize,
     /// The proxy for all requests, such as `http://user:password@host:3128`. No proxy is taken from the environment.
     pub proxy: Option<Secret>,

@@ -123,7 +123,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A count of tokens as a provider gives it: below zero is 0, and what is no number is 0.
+/// A count of tokens from a provider. A negative count, and a value that is no number, become 0.
 pub(crate) fn tokens(value: Option<&Value>) -> u64 {
     let Some(value) = value else { return 0 };
     match (value.as_u64(), value.as_f64()) {

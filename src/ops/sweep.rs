@@ -79,7 +79,7 @@ pub struct SweptSession {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SweepReason {
-    /// It was not used for so many milliseconds.
+    /// It was not used for longer than the limit.
     Unused {
         /// How long.
         ms: u64,

@@ -3,8 +3,8 @@
 //! The first wish closes the admission at once, before any task runs, so senders are told even where the tokio runtime is gone.
 //! Each wait has a bound; the [`Leftover`] names what did not stop in time.
 //!
-//! A change must keep the order: actors, activations, workers, observers, OS processes, and the store last, because all of them may
-//! still write. Callers that still wait for a stuck actor are told only after that.
+//! A change must keep the order: actors, activations, workers, observers, OS processes, and the store last, because actors and
+//! workers may still write. Callers that still wait for a stuck actor are told only after that.
 
 use std::{sync::Arc, time::Duration};
 

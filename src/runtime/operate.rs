@@ -317,7 +317,7 @@ pub enum OperateError {
         "there is no {id} in the tree: `tree` lists what there is, and `resume` brings back a session of the store"
     )]
     Unknown {
-        /// What was named.
+        /// The id or path that was named.
         id: String,
     },
     /// It is the root.
@@ -331,7 +331,7 @@ pub enum OperateError {
     IsTask {
         /// Which.
         id: String,
-        /// What it works for.
+        /// The actor that it is a task of.
         owner: String,
     },
     /// The lever works on sessions only.
@@ -339,7 +339,7 @@ pub enum OperateError {
     NotASession {
         /// Which.
         id: String,
-        /// What it is.
+        /// The kind of the node.
         kind: &'static str,
     },
     /// The node is kept stopped.
@@ -353,7 +353,7 @@ pub enum OperateError {
     NotParked {
         /// Which.
         id: String,
-        /// What it is.
+        /// The status that it has instead.
         status: Status,
     },
     /// The session has something to do.

@@ -1,4 +1,4 @@
-//! What the tape says of a conversation: its entries, its messages oldest or newest first, and what its model requests cost.
+//! Reads a conversation from its tape: its entries, its messages oldest or newest first, and the cost of its model requests.
 //!
 //! Everything is read from the tape on a thread of its own, never by the session's actor: a sleeping session stays asleep, and a
 //! working one is not held up. A message of a running turn is given as far as the tape has it. Each call reads the whole tape.

@@ -64,7 +64,7 @@ const GROQ: Option<&str> = Some("https://smithery.ai/skills/jeremylongshore/groq
 /// A copy of Google's list.
 const FLASH: Option<&str> = Some("https://computeprices.com/models/gemini-2-5-flash");
 
-/// The same.
+/// The same of Gemini 2.5 Flash-Lite.
 const FLASH_LITE: Option<&str> = Some("https://awesomeagents.ai/models/gemini-2-5-flash-lite");
 
 /// Thousandths of a dollar for a million tokens.
@@ -72,7 +72,7 @@ const fn milli(milli: u64) -> MicroUsd {
     MicroUsd(milli * 1_000)
 }
 
-/// One that is written to its cache for the price of input.
+/// A price with one for reading from the cache. Writing to the cache costs as much as input.
 const fn cached(
     provider: &'static str,
     model: &'static str,

@@ -15,7 +15,7 @@ use crate::{
     words::ids::Seq,
 };
 
-/// The longest that one side of a difference is shown, in bytes.
+/// The most bytes of one side of a difference that are shown.
 const SHOWN_BYTES_MAX: usize = 160;
 /// How much is shown before the first character that differs, in bytes.
 const BEFORE_BYTES: usize = 40;

@@ -13,7 +13,7 @@ use crate::{
     words::ids::Seq,
 };
 
-/// The first place where two tapes are not the same.
+/// The first place where two tapes differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
     /// The seq of the entry, on both tapes.

@@ -14,7 +14,7 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// What is known of a session.
+/// The facts about a session that the plan needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) session: SessionId,
