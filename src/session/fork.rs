@@ -4,9 +4,9 @@
 //! copied, and the parent does not notice. A merge is one entry on the tape that is merged into: recorded whole, or not at all. It
 //! changes nothing on the fork. Tapes are read on a thread of their own, and no actor waits for it.
 //!
-//! A change must keep this: neither reads or forks beyond the entry that was published (`published`), because entries behind it may
-//! still be cut back; a merge is refused if the conversation decided anything since it was worked out; and a fork is deleted only
-//! after the tape has its words.
+//! A change must keep this: no fork and no merge keeps an entry beyond the newest published one (`published`), because entries
+//! behind it may still be cut back; a merge is refused if the conversation decided anything since it was worked out; and a fork is
+//! deleted only after the tape has its words.
 
 use std::sync::Arc;
 
