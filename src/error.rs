@@ -126,7 +126,7 @@ pub enum OpenError {
     /// The tape is damaged in the middle: it can be read up to the damage, but the session cannot go on.
     #[error("session {session} is damaged: {damage}")]
     Damaged {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
         /// Where, and what is wrong.
         damage: String,
@@ -146,14 +146,14 @@ pub enum OpenError {
     /// The session crashed again and again, or an operator parked it, and it is kept stopped until it is unparked.
     #[error("session {session} is parked: unpark it first")]
     Parked {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
     },
     /// An operator stops the session, and its actor is not down yet. Once the actor is down, the next message or
     /// [`Runtime::open`](crate::Runtime::open) wakes the session; see [`SendError::Stopped`].
     #[error("an operator is stopping session {session}: try again when it has stopped, and it wakes")]
     Stopped {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
     },
     /// The runtime's tape store crashed too often and is kept stopped. It starts again by itself, within half a minute. Sessions
@@ -165,7 +165,7 @@ pub enum OpenError {
     /// The session, or its parent, has not answered for a while. The session may still come up.
     #[error("session {session} has not answered, try again later: {why}")]
     NoAnswer {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
         /// For how long, or why not.
         why: String,
@@ -179,9 +179,9 @@ pub enum OpenError {
     /// The session's actor did not start.
     #[error("failed to start session {session}: {why}")]
     NotStarted {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
-        /// Why.
+        /// The reason, in words.
         why: String,
     },
 }

@@ -62,7 +62,7 @@ impl Sweep {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SweptSession {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
     /// When it was used last. The present where its clock was ahead, or where that is not known.
     pub last: Millis,
@@ -116,7 +116,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KeptSession {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
     /// Why it stays.
     pub why: KeptReason,

@@ -323,13 +323,13 @@ pub enum OperateError {
     /// It is the root.
     #[error("{id} is the root: `drain` and then `shutdown` the runtime, or name a node below it")]
     IsRoot {
-        /// Which.
+        /// The id of the node.
         id: String,
     },
     /// The node is a task of an actor, and has no supervisor of its own.
     #[error("{id} is a task of {owner} and ends with it: abort the turn of {owner}, or stop it")]
     IsTask {
-        /// Which.
+        /// The id of the node.
         id: String,
         /// The actor that it is a task of.
         owner: String,
@@ -337,7 +337,7 @@ pub enum OperateError {
     /// The lever works on sessions only.
     #[error("{id} is a {kind}, not a session: `stop` and `restart` work on it")]
     NotASession {
-        /// Which.
+        /// The id of the node.
         id: String,
         /// The kind of the node.
         kind: &'static str,
@@ -345,13 +345,13 @@ pub enum OperateError {
     /// The node is kept stopped.
     #[error("{id} is parked: `inspect` shows why, `unpark` starts it again")]
     Parked {
-        /// Which.
+        /// The id of the node.
         id: String,
     },
     /// The node is not kept stopped, so there is nothing to unpark.
     #[error("{id} is not parked, it is {status}: `restart` starts it afresh")]
     NotParked {
-        /// Which.
+        /// The id of the node.
         id: String,
         /// The status that it has instead.
         status: Status,
@@ -359,7 +359,7 @@ pub enum OperateError {
     /// The session has something to do.
     #[error("{id} is busy ({why}): wait for it, or `stop` it")]
     Busy {
-        /// Which.
+        /// The id of the node.
         id: String,
         /// What keeps it awake.
         why: &'static str,
@@ -371,7 +371,7 @@ pub enum OperateError {
         since.as_secs()
     )]
     NoAnswer {
-        /// Which.
+        /// The id of the node.
         id: String,
         /// The work that the session has in hand.
         with: &'static str,
@@ -381,9 +381,9 @@ pub enum OperateError {
     /// The node did not come up.
     #[error("{id} did not come up: {reason}: `inspect` shows its crash reports")]
     NotStarted {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// Why.
+        /// The reason.
         reason: ExitReason,
     },
     /// The node was killed, and is still there.
@@ -392,24 +392,24 @@ pub enum OperateError {
          code, or of the process, ends it"
     )]
     Unkillable {
-        /// Which.
+        /// The id of the node.
         id: String,
     },
     /// The session refused.
     #[error("{id} refused: {error}")]
     Refused {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// Why.
+        /// The reason.
         #[source]
         error: SendError,
     },
     /// The node's supervisor refused.
     #[error("the supervisor of {id} refused: {error}: `inspect` shows its state")]
     Supervisor {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// Why.
+        /// The reason.
         #[source]
         error: AdminError,
     },

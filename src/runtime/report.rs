@@ -45,7 +45,7 @@ impl std::fmt::Display for Tree {
 /// A session that was in a turn when its process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
     /// Why the session could not be resumed; `None` where it was.
     pub error: Option<String>,
@@ -55,7 +55,7 @@ pub struct Recovered {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Parked {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
     /// What ended it the last time.
     pub why: String,

@@ -55,7 +55,7 @@ pub enum BranchError {
         "{waiting} messages or children of fork {fork} are not done, and would be lost with it: wait, or withdraw them"
     )]
     Waiting {
-        /// Which fork.
+        /// The id of the fork.
         fork: SessionId,
         /// How many messages of the fork wait, and children work.
         waiting: usize,
@@ -63,11 +63,11 @@ pub enum BranchError {
     /// The fork is merged, but could not be deleted. The same call again deletes it.
     #[error("fork {fork} is merged, and could not be deleted: {why}")]
     Kept {
-        /// Which fork.
+        /// The id of the fork.
         fork: SessionId,
         /// The entry that records the merge; `None` where nothing was left to merge.
         entry: Option<Seq>,
-        /// Why.
+        /// The reason, in words.
         why: String,
     },
 }

@@ -63,7 +63,7 @@ pub enum CheckError {
     /// The file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// Which file.
+        /// The path of the file.
         path: String,
         /// What the system said.
         #[source]
@@ -72,7 +72,7 @@ pub enum CheckError {
     /// The file is not a recorded tape, or a later version wrote it.
     #[error("{path}: {why}")]
     NotATest {
-        /// Which file.
+        /// The path of the file.
         path: String,
         /// What is wrong with it.
         why: String,
@@ -85,7 +85,7 @@ pub enum CheckError {
     Differs {
         /// Whose tape.
         session: SessionId,
-        /// Where.
+        /// The first difference.
         difference: Box<Difference>,
     },
 }

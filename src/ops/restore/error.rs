@@ -31,7 +31,7 @@ pub enum RestoreError {
     /// A turn is running, and may change files. Nothing was done.
     #[error("turn {turn} is running: wait for its end, or abort it")]
     Busy {
-        /// Which.
+        /// The id of the running turn.
         turn: Seq,
     },
     /// Some files have to be refused, and the restore was to be all or nothing. Nothing was done; the plan names the files.

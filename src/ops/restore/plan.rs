@@ -71,7 +71,7 @@ pub enum Step {
     },
     /// It cannot be put back.
     NotRestorable {
-        /// Why.
+        /// The reason, in words.
         why: String,
     },
 }
