@@ -1,8 +1,11 @@
 //! An agent: a persona with a prompt, a model, tools, permission and limits. Data, not a process.
 //!
-//! A session's settings may come from one ([`SessionOptions::from_agent`](crate::SessionOptions::from_agent)), and the runtime
-//! itself uses one: the hidden agent that sums conversations up. An agent that is read from a file or a request is checked
-//! before it is used ([`Agent::from_json`]): a wrong word is an error, never silently another agent.
+//! A session's settings may come from an agent ([`SessionOptions::from_agent`](crate::SessionOptions::from_agent)). The runtime
+//! itself uses one: the hidden agent that sums conversations up. An agent from a file or a request is checked before it is used
+//! ([`Agent::from_json`]): an unknown field or a bad value is an error, and never silently another agent.
+//!
+//! A change must keep this: an agent's rules can only be a layer under the host's, so an agent never gets rights that the host does
+//! not give; and the JSON form is stored in hosts' files, so a field may be added with a default, and none renamed or removed.
 
 use std::collections::BTreeSet;
 
@@ -28,31 +31,32 @@ const PROMPT_MAX: usize = 200_000;
 pub struct Agent {
     /// Its name: small letters, digits, `-` and `_`.
     pub name: String,
-    /// What it is for, for whoever chooses among agents. A hidden one needs none.
+    /// What the agent is for, in words for the person or model that chooses an agent. A hidden agent needs none.
     #[serde(default)]
     pub description: String,
-    /// Its system prompt, whole; the default one where there is none.
+    /// The whole system prompt; the default prompt where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// The model that answers; the runtime's default where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// The tools that it is told of, by names and patterns such as `mcp_files_*`; all where this is left out, none where it is
-    /// empty.
+    /// The tools that are offered to the model, by names and patterns such as `mcp_files_*`. All tools where this is left out, none
+    /// where it is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
-    /// What it may do, the last rule that matches counts; where there is none, what the session's host says.
+    /// The agent's permission rules; the last rule that matches counts. Where there are none, the rules of the session's options
+    /// hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permission: Vec<Rule>,
     /// Its limits.
     #[serde(default)]
     pub limits: AgentLimits,
-    /// Whether it is left out where agents are listed, and cannot be chosen by a person or a model.
+    /// Whether lists leave the agent out, and neither a person nor a model can choose it.
     #[serde(default)]
     pub hidden: bool,
 }
 
-/// The limits of an agent. What is left out is what a session has without one.
+/// The limits of an agent. A limit that is left out is that of a session without an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -65,14 +69,14 @@ pub struct AgentLimits {
     pub output_max: Option<u64>,
 }
 
-/// Why something is no agent.
+/// Why an agent cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadAgent {
-    /// It is no JSON object of an agent.
+    /// The text is not the JSON form of an agent.
     #[error("not an agent: {0}")]
     Unreadable(#[from] serde_json::Error),
-    /// A field says what it may not.
+    /// A field has a value that is not allowed.
     #[error("agent {name:?}: {field} {problem}")]
     Field {
         /// Which agent.
@@ -85,7 +89,7 @@ pub enum BadAgent {
 }
 
 impl Agent {
-    /// An agent of that name with all else left open.
+    /// An agent of that name, with everything else left to defaults.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Agent {
         Agent {
@@ -100,7 +104,7 @@ impl Agent {
         }
     }
 
-    /// The one that sums conversations up (J-13): hidden, with a prompt of its own and no tools, and nothing that it may do.
+    /// The agent that sums conversations up (J-13): hidden, with a prompt of its own, no tools, and every permission denied.
     #[must_use]
     pub fn compaction() -> Agent {
         Agent {
@@ -123,10 +127,10 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Whether it can be used.
+    /// Checks whether the agent can be used.
     ///
     /// # Errors
-    /// [`BadAgent::Field`] names the first field that cannot be as it is.
+    /// [`BadAgent::Field`] names the first field that is wrong.
     pub fn check(&self) -> Result<(), BadAgent> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
         let is_empty = |rule: &Rule| rule.permission.trim().is_empty() || rule.pattern.is_empty();
@@ -156,7 +160,7 @@ impl Agent {
         Err(BadAgent::Field { name: self.name.clone(), field, problem })
     }
 
-    /// Its rules as a layer under the host's; `None` where it has none.
+    /// The agent's rules as a layer under the host's; `None` where the agent has none.
     #[must_use]
     pub fn ruleset(&self) -> Option<Ruleset> {
         let rules = Ruleset { name: format!("agent {}", self.name), rules: self.permission.clone() };

@@ -1,4 +1,9 @@
-//! The errors of a host's calls, one type for each operation.
+//! The errors of a host's calls, one type for each operation, and what a caller can do about each ([`Kind`]).
+//!
+//! An error means that nothing was recorded, unless its variant says otherwise. Each text says what happened and what to do next.
+//!
+//! A change must keep this: one refusal has one text, whoever passes it on; causes are kept as sources; and no type of another
+//! crate's (ractor, reqwest, rusqlite) stands in a variant.
 
 mod kind;
 
@@ -39,24 +44,25 @@ pub enum SendError {
     /// The runtime is shut down.
     #[error("the runtime is shut down: start another one on the same tapes, and the session is there")]
     Closed,
-    /// An operator stops the session, and its actor is not down yet. The next message wakes it once it is. Where the stop says
-    /// [`OperateError::Unkillable`](crate::runtime::OperateError::Unkillable) that is when the code that it is in ends, or never.
+    /// An operator stops the session, and its actor is not down yet. Once the actor is down, the next message wakes the session.
+    /// Where the stop says [`OperateError::Unkillable`](crate::runtime::OperateError::Unkillable), the actor goes down when the
+    /// code that it runs ends, or never.
     #[error("an operator is stopping the session: send again when it has stopped, and it wakes")]
     Stopped,
-    /// The runtime ended, or the session was stopped or crashed, while what was asked for was on its way to the tape, and nobody could
-    /// say within some seconds whether it came there: the disk did not answer, or somebody had woken the session again.
+    /// The runtime ended, or the session was stopped or crashed, while the command was on its way to the tape. Within some seconds
+    /// nobody could tell whether the tape has it: the disk did not answer, or somebody had woken the session again.
     ///
-    /// A message is to be sent again under the same id: where the tape has it that gives its receipt, and it is never taken twice.
+    /// Send a message again under the same id: if the tape has it, the answer is its receipt, and it is never taken twice.
     #[error(
         "whether {} is not known: {}",
         match message { Some(id) => format!("message {id} is on the tape"), None => "it was recorded".to_owned() },
         match message { Some(_) => "send it again under the same id", None => "look at the session's state when it is awake" }
     )]
     Unsettled {
-        /// Which message, where it was one.
+        /// The id of the message; `None` where the command was no message.
         message: Option<MessageId>,
     },
-    /// The session crashed twice over it, so it is not decided about again. Nothing of it takes effect.
+    /// The session crashed twice while it decided about this input, so the input was given up. Nothing of it takes effect.
     #[error("the session crashed twice on this input, so it was given up: `inspect` shows why")]
     Crashed,
     /// The session was asleep and could not be woken, or it crashed and its tape cannot be read just now.
@@ -65,7 +71,7 @@ pub enum SendError {
     /// The tape could not be written. The message was not accepted; it is safe to send it again under the same id.
     #[error("failed to write the tape: {0}")]
     Storage(#[source] TapeError),
-    /// The session refused it: it is busy with a turn, too many messages wait, it has ended for good, and others.
+    /// The session refused the command: it is busy with a turn, too many messages wait, it has ended for good, and others.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -110,15 +116,15 @@ pub enum SpawnError {
     /// [`SendError::Refused`], or an error of its own.
     #[error(transparent)]
     Parent(#[from] SendError),
-    /// The child would work where its parent may not.
+    /// The child's workspace is outside of its parent's.
     #[error("the workspace {workspace} is outside of its parent's, {parent}")]
     OutsideWorkspace {
-        /// The child's.
+        /// The child's workspace.
         workspace: String,
-        /// The parent's.
+        /// The parent's workspace.
         parent: String,
     },
-    /// The child did not come up. If its parent has the task, it tries on, and its DOWN comes all the same.
+    /// The child did not come up. If the parent's tape has the task, the parent tries on, and the DOWN comes all the same.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -130,10 +136,10 @@ pub enum OpenError {
     /// The tape could not be made, claimed or read.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// The tape is damaged in the middle: it can be read up to there, and not gone on with.
+    /// The tape is damaged in the middle: it can be read up to the damage, but the session cannot go on.
     #[error("session {session} is damaged: {damage}")]
     Damaged {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
         /// Where, and what is wrong.
         damage: String,
@@ -153,26 +159,26 @@ pub enum OpenError {
     /// The session crashed again and again, or an operator parked it, and it is kept stopped until it is unparked.
     #[error("session {session} is parked: unpark it first")]
     Parked {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
     },
-    /// An operator stops the session, and its actor is not down yet. The next message, or the next
-    /// [`Runtime::open`](crate::Runtime::open), wakes it once it is; see [`SendError::Stopped`].
+    /// An operator stops the session, and its actor is not down yet. Once the actor is down, the next message or
+    /// [`Runtime::open`](crate::Runtime::open) wakes the session; see [`SendError::Stopped`].
     #[error("an operator is stopping session {session}: try again when it has stopped, and it wakes")]
     Stopped {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
     },
-    /// The runtime's tape store crashed too often and is kept stopped. It starts again by itself, within half a minute. Sessions that
-    /// are awake work on.
+    /// The runtime's tape store crashed too often and is kept stopped. It starts again by itself, within half a minute. Sessions
+    /// that are awake work on.
     #[error(
         "the tape store crashed too often and is kept stopped for half a minute: try again then, `inspect` shows why"
     )]
     Unavailable,
-    /// The session, or its parent, has not answered for a while. It may still come up.
+    /// The session, or its parent, has not answered for a while. The session may still come up.
     #[error("session {session} has not answered, try again later: {why}")]
     NoAnswer {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
         /// For how long, or why not.
         why: String,
@@ -186,15 +192,15 @@ pub enum OpenError {
     /// The session's actor did not start.
     #[error("failed to start session {session}: {why}")]
     NotStarted {
-        /// Which.
+        /// The id of the session.
         session: SessionId,
-        /// Why.
+        /// The reason, in words.
         why: String,
     },
 }
 
 impl OpenError {
-    /// What the tape says cannot be understood.
+    /// The tape of the session cannot be understood.
     pub(crate) fn damaged(session: &SessionId, damage: impl std::fmt::Display) -> OpenError {
         OpenError::Damaged { session: session.clone(), damage: damage.to_string() }
     }
@@ -204,7 +210,7 @@ impl OpenError {
         OpenError::NotStarted { session: session.clone(), why: why.to_string() }
     }
 
-    /// Whether the same may go well a moment later, by itself.
+    /// Whether the same call may succeed a moment later, without help.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             OpenError::Unavailable => true,
@@ -214,7 +220,7 @@ impl OpenError {
         }
     }
 
-    /// Whether it never gets better by itself.
+    /// Whether the cause never goes away by itself.
     pub(crate) fn is_for_good(&self) -> bool {
         match self {
             OpenError::Tape(error) => error.is_for_good(),
@@ -228,13 +234,13 @@ impl OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassivateError {
-    /// It has something to do. Wait for it, or abort its turn.
+    /// The session has something to do. Wait for it, or abort its turn.
     #[error("the session is busy ({why}): wait for it, or abort its turn")]
     Busy {
         /// What keeps it awake.
         why: &'static str,
     },
-    /// It is parked, and has no actor.
+    /// The session is parked, and has no actor.
     #[error("the session is parked: it has no actor that could sleep")]
     Parked,
 }

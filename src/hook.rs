@@ -7,10 +7,13 @@
 //! | [`Hook::on_result`] | pipe | the result goes on as it was |
 //! | [`Hook::on_event`] | observer | nothing; it falls behind, and is told how many events it missed |
 //!
-//! Hooks run in the order they were added. A pipe's output is the next one's input; the first gate that refuses stands, and
-//! the later ones are not asked. None of them runs in a session's handler: input hooks run in the sender's task, gates and
-//! result pipes in the worker of their call, and each observer on a thread of its own, so that a hook that hangs holds up its own
-//! call, or itself, and nothing else.
+//! Hooks run in the order they were added. A pipe's output is the next pipe's input. The first gate that refuses decides, and the
+//! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
+//! its next `await`; one that blocks its thread without awaiting cannot be cut off.
+//!
+//! A change must keep this: no hook runs in a session's handler. Input hooks run in the sender's task, gates and result pipes in
+//! the worker of their call, and each observer on a thread of its own. So a hook that hangs holds up its own call, or itself, and
+//! nothing else.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -25,10 +28,10 @@ use crate::{
     words::message::Message,
 };
 
-/// How long one callback may take.
+/// How long one callback of a gate or a pipe may take, and how long observers may take at the end of the runtime.
 pub const HOOK_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a gate says.
+/// The verdict of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Go on.
@@ -37,12 +40,12 @@ pub enum Verdict {
     Block(String),
 }
 
-/// What an input pipe makes of a message.
+/// The result of an input pipe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// It goes on, changed or as it was.
+    /// The message goes on, changed or as it was.
     Pass(Box<Message>),
-    /// The hook has dealt with it: it is not sent.
+    /// The hook has dealt with the message: it is not sent, and the sender gets [`SendError::Handled`](crate::SendError::Handled).
     Handled,
 }
 
@@ -50,19 +53,19 @@ pub enum Input {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HookCall {
-    /// Which session.
+    /// The session that makes the call.
     pub session: SessionId,
     /// The id that the model gave to the call.
     pub call: CallId,
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the call.
     pub arguments: Value,
 }
 
 /// Code of the host at fixed points. Every callback is optional.
 pub trait Hook: Send + Sync + 'static {
-    /// Its name, for errors and refusals.
+    /// The name of the hook, for errors and refusals.
     fn name(&self) -> &str;
 
     /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long: a hook that takes secrets out of
@@ -86,13 +89,13 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async move { result })
     }
 
-    /// Sees every event of every session, one at a time, in the order in which they were made, some time after. It may wait: that
-    /// holds up nobody, and up to 4,096 events or 32 MiB wait meanwhile. What comes beyond that it never sees; what of it is on a
-    /// tape can be read again ([`Session::events_after`](crate::Session::events_after)). At the end of the runtime it is shown
-    /// what waits still, for five seconds at most.
+    /// Sees every event of every session, one at a time, in the order in which they were made, some time after. The callback may
+    /// block: that holds up nobody, and up to 4,096 events or 32 MiB wait meanwhile. Events beyond that are lost to this hook;
+    /// those that are on a tape can be read again ([`Session::events_after`](crate::Session::events_after)). At the end of the
+    /// runtime the hook is shown the waiting events, for at most five seconds.
     fn on_event(&self, _event: &Event) {}
 
-    /// It was too slow: so many events are missing here, before the next one that it is shown.
+    /// Called when the hook was too slow: `missed` events are missing before the next event that it is shown.
     fn on_missed(&self, _missed: u64) {}
 }
 
@@ -131,7 +134,7 @@ impl Hooks {
         Ok(Some(message))
     }
 
-    /// Asks the gates: the text for the model where one refuses or fails.
+    /// Asks the gates. Where a gate refuses or fails, returns the text for the model.
     pub(crate) async fn before_call(&self, call: &HookCall, failed: &(dyn Fn(HookFailure) + Sync)) -> Option<String> {
         for hook in self.0.iter() {
             match isolated(hook.name(), "before_call", || hook.before_call(call)).await {
@@ -180,7 +183,7 @@ async fn isolated<'a, T>(
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())

@@ -1,8 +1,8 @@
 //! Tamtam: an in-process, OTP-style supervised runtime for AI agents.
 //!
 //! A [`Runtime`] holds a supervision tree inside your own service. Every conversation in it is an actor behind a [`Session`],
-//! a handle that never dies: you send [`Message`]s, with a choice of what becomes of the calls that are running, and you get
-//! a [`Receipt`] that means "on the tape". What happens shows as [`Event`]s, and in [`Runtime::tree`].
+//! a handle that outlives every crash of the actor. You send [`Message`]s, and choose what becomes of the running calls. You get
+//! a [`Receipt`], which means that the message is on the tape. [`Event`]s and [`Runtime::tree`] show what happens.
 //!
 //! # Five lines
 //!
@@ -25,14 +25,14 @@
 //! # The tour
 //!
 //! - [`runtime`]: the builder, the tree and the operator's levers, sweeps by the clock, agents that a host defines.
-//! - [`session`]: the handle of a conversation, and the values that it gives and takes: ids, messages, events, receipts, outcomes,
-//!   budgets, the state and the entries that a tape is made of.
-//! - [`tape`]: the record that everything is recovered from; a store of files, of memory, or of your own.
-//! - [`ops`]: what is done to a store beside the sessions: list, sweep, restore files, replay.
-//! - [`model`]: what a model is, what it costs; the wires; the scripted model for tests.
-//! - [`tool`]: what a tool is. With the feature `tools`, seven of them come along.
-//! - [`hook`] and [`permission`]: what a host can refuse, rewrite and watch, and who is asked.
-//! - [`supervisor`]: children, restarts, parking; hosts may put actors of their own under the same tree.
+//! - [`session`]: the handle of a conversation, and the values of its methods: ids, messages, events, receipts, outcomes, budgets,
+//!   the state, and the entries of a tape.
+//! - [`tape`]: the append-only record that everything is recovered from; a store of files, in memory, or of your own.
+//! - [`ops`]: operations on a store beside the sessions: list, sweep, restore files, replay.
+//! - [`model`]: the contract of a model, and prices; the wires; the scripted model for tests.
+//! - [`tool`]: the contract of a tool. The feature `tools` brings seven tools along.
+//! - [`hook`] and [`permission`]: what a host can refuse, rewrite and watch, and which calls a person is asked about.
+//! - [`supervisor`]: children, restarts, parking; a host may put actors of its own under the same tree.
 //!
 //! # What a host must give
 //!

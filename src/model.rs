@@ -1,12 +1,15 @@
-//! A model, as the runtime sees one: a request goes in, deltas come out as they arrive, and one answer at the end.
+//! The contract of a model: a request goes in, deltas come out as they arrive, and one answer at the end.
 //!
-//! The trait is all that a host needs to plug in a provider of its own. An implementation never retries, never waits between
-//! tries and never keeps a conversation: the session decides about retries, and each request carries all that it needs.
+//! A host implements [`Model`] to plug in a provider of its own. An implementation never retries, never waits between tries and
+//! never keeps a conversation: the session decides about retries, and each request carries all that it needs.
 //!
-//! **Cancellation.** Dropping the future of [`Model::stream`] closes the connection. What had arrived by then is kept by the
-//! worker that drives it, because every piece passed through [`Deltas`] first.
+//! **Cancellation.** Dropping the future of [`Model::stream`] must end the request; the wires here close the connection. The worker
+//! keeps the pieces that had arrived, because every piece passes through [`Deltas`] first.
 //!
 //! **Failure.** A stream that ends without the provider's own end mark is [`ErrorKind::Truncated`], never an answer.
+//!
+//! A change must keep this: no type of a provider or of the HTTP client stands in a public signature, and nothing in this room
+//! knows an actor or reads the environment.
 
 mod assembly;
 mod error;
@@ -73,7 +76,7 @@ use crate::words::message::ModelRef;
 /// A future on the heap that may be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a model can take.
+/// The bounds of a model's requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -82,35 +85,36 @@ pub struct ModelLimits {
     pub context: u64,
     /// Tokens of one answer.
     pub output: u64,
-    /// Whether images may be sent. Where not, each is replaced by a line that names it.
+    /// Whether images may be sent. If not, a line that names the image stands in for it.
     pub images: bool,
 }
 
 impl Default for ModelLimits {
     fn default() -> Self {
-        // What the smallest of the current tool-capable models take.
+        // The limits of the smallest of the current models that can call tools.
         ModelLimits { context: 128_000, output: 8_192, images: true }
     }
 }
 
-/// Where a model request is answered.
+/// A model that answers requests. Shared by all sessions that use it.
 pub trait Model: Send + Sync + 'static {
-    /// Which provider and model.
+    /// The name of the provider and the model.
     fn id(&self) -> &ModelRef;
 
-    /// What it can take.
+    /// The bounds of its requests and answers. Answers at once.
     fn limits(&self) -> ModelLimits {
         ModelLimits::default()
     }
 
-    /// What its tokens cost; `None` where that is not known.
+    /// The price of its tokens; `None` where it is not known. Answers at once.
     fn price(&self) -> Option<Price> {
         None
     }
 
     /// Makes one request and reads its answer to the end.
     ///
-    /// Each piece is handed to `deltas` as soon as it is there; the answer repeats them, complete.
+    /// Hands each piece to `deltas` as soon as it arrives. The answer holds all pieces again, complete. Dropping the future must
+    /// end the request. A panic counts as [`ErrorKind::Crashed`].
     fn stream<'a>(
         &'a self,
         request: &'a Request,
@@ -120,20 +124,21 @@ pub trait Model: Send + Sync + 'static {
 
 /// Finds a model by its name, for messages and settings that name one.
 ///
-/// Called from a worker, never from the session's handler.
+/// [`Models::find`] is called from a worker, never from a session's handler. The other two methods are called from the handler, so
+/// they must answer at once.
 pub trait Models: Send + Sync + 'static {
-    /// The model of that name, or why it cannot be had (unknown provider, missing key).
+    /// The model of that name, or why there is none (unknown provider, missing key).
     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError>;
 
-    /// What the model of that name can take. Answers at once, from what is known; the default where nothing is.
+    /// The bounds of the model of that name. Must answer at once, without I/O; the default where nothing is known.
     ///
-    /// Called from the session's handler before each step, so that a context is made smaller before it is refused.
+    /// Called from the session's handler before each step, so that a context is compacted before a provider refuses it.
     fn limits_of(&self, name: &ModelRef) -> ModelLimits {
         let _ = name;
         ModelLimits::default()
     }
 
-    /// What the tokens of that model cost; `None` where that is not known. Answers at once, and the same for one runtime.
+    /// The price of that model's tokens; `None` where it is not known. Must answer at once, and always the same within one runtime.
     ///
     /// Called from the session's handler before each request, whose entry keeps the answer.
     fn price_of(&self, name: &ModelRef) -> Option<Price> {
@@ -142,7 +147,7 @@ pub trait Models: Send + Sync + 'static {
     }
 }
 
-/// A piece of an answer, as it arrives. Provisional: what counts is the [`Answer`].
+/// A piece of an answer, as it arrives. Provisional: only the [`Answer`] counts.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delta {
@@ -160,7 +165,7 @@ pub enum Delta {
         index: u32,
         /// The id that the model gave to it.
         id: crate::words::ids::CallId,
-        /// Which tool.
+        /// The name of the tool.
         name: String,
     },
     /// More of the arguments of a call. For display only: arguments are used when they are complete.
@@ -172,9 +177,9 @@ pub enum Delta {
     },
 }
 
-/// Where the pieces of an answer go.
+/// Takes the pieces of an answer.
 pub trait Deltas: Send {
-    /// Takes one piece. Never waits.
+    /// Takes one piece. Must not block: the model calls it while it reads the stream.
     fn delta(&mut self, delta: Delta);
 }
 

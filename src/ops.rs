@@ -1,6 +1,8 @@
-//! What is done to a store beside its sessions: list them, sweep them, restore the files that they changed, replay their decisions.
+//! Operations on a store beside its sessions: list them, sweep them, restore the files that they changed, replay their decisions.
 //!
-//! Nothing here needs a runtime; a runtime offers most of it as methods of its own. All of it blocks on the disk.
+//! None of them needs a runtime; a runtime offers most of them as methods of its own. All of them block on the disk, so they do not
+//! belong on an async thread. A change must keep this room free of actors: it may read tapes beside a working session, and write to
+//! one only under the session's claim.
 
 pub(crate) mod listing;
 pub mod replay;

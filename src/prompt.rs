@@ -1,9 +1,12 @@
-//! The default system prompt (P-08). Stable over a session: no clock, no file list, nothing that changes (C-25).
+//! The default system prompt (P-08), for sessions whose host gives no prompt.
+//!
+//! The same workspace and date give the same bytes. A change must keep the prompt stable over a session: no clock, no file list,
+//! nothing that changes, because providers cache by prefix (C-25).
 
-/// What a model is told about itself and its surroundings, where the host gives no prompt of its own.
+/// The system prompt for a workspace.
 ///
-/// `date` is a day such as `2026-11-21`; the library asks no clock, so without one none is named. The platform is the one that
-/// this program was built for.
+/// `date` is a day such as `2026-11-21`. The library reads no clock, so without a date the prompt names none. The platform is the
+/// one that this program was built for.
 #[must_use]
 pub(crate) fn system(workspace: &str, date: Option<&str>) -> String {
     let platform = std::env::consts::OS;

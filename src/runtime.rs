@@ -1,4 +1,11 @@
-//! A runtime: one supervised tree inside a host. A value, never a global; two of them in one process do not see each other.
+//! A runtime: starts, holds and ends one supervised tree of sessions inside a host's process.
+//!
+//! [`Runtime`] makes, opens, forks, lists, sweeps and passivates sessions. A runtime is a value, never a global: two runtimes in
+//! one process do not see each other. Dropping a future of a method stops the wait, and takes back nothing that the method began.
+//!
+//! A change must keep this: a method decides nothing about a turn (the kernel does); a method that touches the store does so
+//! through `Host::blocking` or on a blocking task; nothing new is made or swept once the admission is closed (`is_open`); and the
+//! end of the runtime begins in `ending.rs` alone, whether a caller asks for the end or drops the last clone.
 
 mod builder;
 mod children;
@@ -53,9 +60,9 @@ pub use crate::{
 
 /// A running tree. Cheap to clone: all clones are one runtime.
 ///
-/// Dropping the last clone without [`Runtime::shutdown`] begins the same end in the background, where the tokio runtime is
-/// still there to carry it out: handles answer `Closed` from then on, and what is on the tape is safe. `shutdown` is the orderly
-/// way: it waits, and says what was left.
+/// Dropping the last clone without [`Runtime::shutdown`] begins the same end in the background, as long as the tokio runtime still
+/// runs. Handles answer `Closed` from that moment on, and everything on the tapes is safe. `shutdown` is the orderly way: it waits
+/// for the end, and reports what could not be stopped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -79,11 +86,17 @@ pub struct Runtime {
 
 pub(crate) struct Inner {
     pub(crate) host: Arc<Host>,
+    /// The root of the tree; its end is the end of the runtime.
     root: SupervisorHandle,
+    /// The supervisor of the sessions' actors.
     sessions: SupervisorHandle,
+    /// The supervisor of the host's own children.
     hosts: SupervisorHandle,
+    /// Settings of new sessions, where their options are silent.
     settings: options::Defaults,
+    /// The sessions that the start found interrupted. Empty until the start has tried to resume all of them.
     recovered: std::sync::OnceLock<Vec<Recovered>>,
+    /// The one end of the runtime, shared by all callers.
     ending: Ending,
 }
 
@@ -100,16 +113,17 @@ impl std::fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Starts a tree with what it is given. Nothing is read from the environment.
+    /// A builder that collects the parts of a runtime. Nothing is read from the environment.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Begins a new conversation. Dropping the future does not take it back.
+    /// Begins a new conversation, and returns when the session is awake. Dropping the future does not take the session back.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where its id is taken or the tape cannot be made; [`OpenError::Workspace`]; [`OpenError::Closed`].
+    /// [`OpenError::Tape`] where the id is taken or the tape cannot be made; [`OpenError::Workspace`] where the workspace is not a
+    /// folder; [`OpenError::Closed`] where the runtime drains or ends.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
         let workspace = canonical(&options.workspace).await?;
@@ -117,35 +131,35 @@ impl Runtime {
         let mut settings = self.inner.settings.of(options, &workspace);
         settings.read_roots.extend(self.inner.host.store.spill_path(&id).map(|folder| folder.display().to_string()));
         let slot = self.inner.host.slot(&id);
-        // Whoever sends to it from now on waits until it is made.
+        // From here on, a message to this id waits until the session is made.
         let exists = || OpenError::Tape(TapeError::Exists { session: id.clone() });
         let flight = slot.begin_activation().ok_or_else(exists)?;
         let now = self.inner.host.clock.now();
         let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
-        // A task of its own: others may wait for what is begun here, also where this future is dropped.
+        // A task of its own: other callers may wait for this activation, even if this future is dropped.
         let making = flight.make(First { entries, state });
         let tasks = &self.inner.host.tasks;
         tasks.spawn_on(making, &self.inner.host.tokio).await.map_err(|_| OpenError::Closed)??;
         Ok(Session { host: self.inner.host.clone(), slot })
     }
 
-    /// Opens a conversation that the store has: wakes it, and returns when it is awake. Many callers may open it at once: there
-    /// is one actor and one claim. A turn that was cut off goes on.
+    /// Opens a conversation of the store: wakes the session, and returns when it is awake. Many callers may open one session at
+    /// the same time: there is one actor and one claim. A turn that was cut off goes on.
     ///
-    /// Nobody listens by this alone: what a turn that goes on has to ask before somebody does is denied at once.
-    /// [`Runtime::open_heard`] listens first.
+    /// Opening does not listen to events. While nobody listens, an ask of a resumed turn is denied at once;
+    /// [`Runtime::open_heard`] listens before the turn goes on.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where there is none, or another process has claimed it; [`OpenError::Damaged`] where its tape is
-    /// damaged in the middle; [`OpenError::Parked`].
+    /// [`OpenError::Tape`] where the store has no such session, or another process has claimed it; [`OpenError::Damaged`] where the
+    /// tape is damaged in the middle; [`OpenError::Parked`] where the session is kept stopped.
     pub async fn open(&self, id: &SessionId) -> Result<Session, OpenError> {
         let session = self.session(id);
         self.wake(&session).await?;
         Ok(session)
     }
 
-    /// [`Runtime::open`] with the events of the session from before its first step on: so somebody listens already when a
-    /// turn that was cut off goes on, and asks about its calls.
+    /// Opens a conversation like [`Runtime::open`], and listens to its events before it wakes. So a resumed turn is heard from its
+    /// first step on, and its asks reach the caller.
     ///
     /// # Errors
     /// As [`Runtime::open`].
@@ -163,15 +177,15 @@ impl Runtime {
         session.slot.up().await
     }
 
-    /// Makes a new conversation that goes on from an entry of another one, and starts it: from the newest that was decided, or
-    /// from `at`, which must end an append ([`TapeError::InsideAppend`] names those beside it).
+    /// Makes a new conversation that goes on from an entry of another one, and wakes it. The entry is the newest that was
+    /// published, or `at`, which must end an append ([`TapeError::InsideAppend`] names the nearest entries that do).
     ///
-    /// The other one, live or not, does not notice. Nothing is copied, so it costs the same however long the conversation is.
-    /// The fork has the history, the settings and the context of that point; its turn, its waiting messages, its tasks and the
-    /// grants for that session stay behind, and tokens are counted from 0.
+    /// The parent, awake or not, does not notice. Nothing is copied, so a fork costs the same however long the conversation is.
+    /// The fork has the history, the settings and the context of that point. The parent's turn, waiting messages, tasks and session
+    /// grants stay behind, and the fork counts tokens from 0.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where there is no such session or entry, and with [`TapeError::Busy`] where what was decided last does not
+    /// [`OpenError::Tape`] where there is no such session or entry, and with [`TapeError::Busy`] where the newest decision does not
     /// come to the tape within half a minute; [`OpenError::Closed`].
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
@@ -179,10 +193,11 @@ impl Runtime {
         wake_fork(&self.inner.host, fork).await
     }
 
-    /// The handle of a conversation. It never dies: the conversation may sleep, crash or be restarted behind it.
+    /// The handle of a conversation. The handle stays valid while the conversation sleeps, crashes or is restarted behind it.
     ///
-    /// A handle is little more than an id, and nothing is looked up here: the first message wakes the conversation, and says
-    /// [`SendError::Unavailable`](crate::SendError::Unavailable) where there is none of that id. [`Runtime::open`] looks first.
+    /// A handle is little more than an id, and this method looks nothing up. The first message wakes the conversation, and fails
+    /// with [`SendError::Unavailable`](crate::SendError::Unavailable) where the store has no such id. [`Runtime::open`] checks
+    /// first.
     #[must_use]
     pub fn session(&self, id: &SessionId) -> Session {
         Session { host: self.inner.host.clone(), slot: self.inner.host.slot(id) }
@@ -194,35 +209,36 @@ impl Runtime {
         self.inner.host.slots.all_awake().iter().map(|slot| slot.id.clone()).collect()
     }
 
-    /// The conversations that are kept stopped until they are unparked, by id. That they are outlives the runtime.
+    /// The conversations that are kept stopped until somebody unparks them, by id. Parking outlives the runtime.
     #[must_use]
     pub fn parked(&self) -> Vec<Parked> {
         let parked = self.inner.host.slots.parked().into_iter();
         parked.map(|(session, why)| Parked { session, why }).collect()
     }
 
-    /// Puts a session to sleep now, and returns when it has given up its actor, its tape and its state: by then it is no more in
-    /// the tree, lists show it as passive, a sweep may take it and another process may open it. The next message wakes it, also
-    /// one that comes meanwhile. One that sleeps already is fine.
+    /// Puts a session to sleep now, and returns when it has given up its actor, its tape and its state. By then the session is no
+    /// longer in the tree, lists show it as passive, a sweep may remove it and another process may open it. The next message wakes
+    /// it, even a message that arrives meanwhile. A session that sleeps already is no error.
     ///
-    /// A tape is given back behind what waits for the disk; while that stands still, so does this. Dropping the future stops
-    /// waiting, and nothing else.
+    /// The tape is given back after its waiting appends are written, so a stuck disk holds this call up. Dropping the future stops
+    /// the wait, and nothing else.
     ///
     /// # Errors
-    /// [`PassivateError::Busy`] where it has something to do; [`PassivateError::Parked`].
+    /// [`PassivateError::Busy`] where the session has something to do; [`PassivateError::Parked`].
     pub async fn passivate(&self, id: &SessionId) -> Result<(), PassivateError> {
         put_to_sleep(&self.inner.host, id).await
     }
 
-    /// Asks idle sessions to sleep, those first that were used longest ago, until so many are left awake: for a host that is
-    /// short of memory. Does not wait for them. Gives how many were asked; busy ones never are.
+    /// Asks idle sessions to sleep, least recently used first, until `keep` are left awake: for a host that is short of memory.
+    /// Does not wait for them, and never asks a busy session. Returns how many sessions it asked.
     #[allow(clippy::must_use_candidate, reason = "asking is what it is for")]
     pub fn shed(&self, keep: usize) -> usize {
         shed(&self.inner.host, keep)
     }
 
-    /// Conversations as people want to see them, a page at a time: newest first, with title, age, size, cost and standing. Comes
-    /// from the index, which is first brought up to date for as long as the query waits; see [`SessionPage`].
+    /// Conversations as people want to see them, a page at a time: newest first, with title, age, size, cost and status. Over files
+    /// the page comes from the index, which is first brought up to date for at most [`SessionQuery::wait`]. Over any other engine,
+    /// and where there is no index, the page is read from the tapes; see [`SessionPage`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -244,7 +260,7 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// Where too much is looked for; where the store or its index cannot be read.
+    /// Where the query's text is too long; where the store or its index cannot be read.
     pub async fn sessions(&self, query: SessionQuery) -> Result<SessionPage, OpenError> {
         let list = move |host: &Host| match host.store.files() {
             Some(files) => Ok(listing::sessions(files, &query)?),
@@ -253,7 +269,7 @@ impl Runtime {
         self.inner.host.blocking(list).await
     }
 
-    /// What [`Runtime::sweep`] would remove, and why; and what stays though a limit takes it. Changes nothing.
+    /// What [`Runtime::sweep`] would remove, and why; and which sessions stay although a limit selects them. Changes nothing.
     ///
     /// # Errors
     /// Where the store cannot be read.
@@ -262,9 +278,9 @@ impl Runtime {
         self.inner.host.blocking(plan).await
     }
 
-    /// Removes the conversations that a policy does not keep, for good, with all that is beside them; see
-    /// [`ops::sweep`](crate::ops::sweep()) for what is never removed. It works beside the sessions and holds up none of them, and stops
-    /// between two removals when the runtime ends. Dropping the future lets it finish.
+    /// Removes for good the conversations that a policy does not keep, with everything stored beside their tapes; see
+    /// [`ops::sweep`](crate::ops::sweep()) for what is never removed. The sweep holds up no session, and stops between two removals
+    /// when the runtime ends. Dropping the future lets the sweep finish.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
@@ -287,7 +303,7 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// Where the store cannot be read or written. What cannot be removed is named in [`Sweep::kept`].
+    /// Where the store cannot be read or written. A session that cannot be removed is named in [`Sweep::kept`].
     pub async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         self.is_open()?;
         let host = self.inner.host.clone();
@@ -296,7 +312,7 @@ impl Runtime {
         Ok(swept.map_err(|_| OpenError::Closed)??)
     }
 
-    /// What came of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
+    /// The report of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
     #[must_use]
     pub fn last_sweep(&self) -> Option<Arc<SweepReport>> {
         self.inner.host.sweeper.newest.lock().clone()
@@ -305,7 +321,7 @@ impl Runtime {
     /// Keeps a conversation from being swept, however long it is not used.
     ///
     /// # Errors
-    /// Where there is none of that id; where the store cannot be written.
+    /// Where the store has no such session; where the store cannot be written.
     pub async fn protect(&self, id: &SessionId) -> Result<(), OpenError> {
         let id = id.clone();
         self.inner.host.blocking(move |host| Ok(host.store.protect(&id)?)).await
@@ -328,37 +344,37 @@ impl Runtime {
         self.inner.host.blocking(|host| Ok(host.store.list()?)).await
     }
 
-    /// Finds entries of all conversations by what they say. The index is first brought up to date, for at most as long as the
-    /// query waits; [`Page::behind`](crate::tape::Page::behind) says where that was not enough. What a session is saying just now
-    /// is found once it is on its tape.
+    /// Finds entries of all conversations by their words. The index is first brought up to date, for at most as long as the query
+    /// waits; [`Page::behind`](crate::tape::Page::behind) reports where that was not enough. The words of a running answer are
+    /// found once they are on the tape.
     ///
     /// # Errors
-    /// Where nothing, or too much, is searched for; where the index cannot be used.
+    /// Where the query is empty or too long; where the index cannot be used; [`TapeError::NoIndex`] over an engine without one.
     #[cfg(feature = "sqlite")]
     pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
         let search = move |host: &Host| Ok(host.store.files().ok_or(TapeError::NoIndex)?.search(&query)?);
         self.inner.host.blocking(search).await
     }
 
-    /// What was left behind by runtimes that died, and could not be cleaned up when this one opened the store; empty is the rule.
-    /// It concerns the sessions that it names, and no others. The tree shows it at the tape store. An engine of the host's own
-    /// tells its host.
+    /// Leftovers of runtimes that died, which could not be cleaned up when this runtime opened the store; empty is the rule. Each
+    /// concerns the sessions that it names, and no others. The tree shows them at the tape store. An engine of the host's own
+    /// reports to its host instead.
     #[must_use]
     pub fn left_undone(&self) -> Vec<LeftUndone> {
         left_undone(&self.inner.host).collect()
     }
 
-    /// What was found interrupted when the runtime started, and what became of it.
+    /// The sessions that were found interrupted when the runtime started, and whether each could be resumed.
     #[must_use]
     pub fn recovered(&self) -> &[Recovered] {
         self.inner.recovered.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Stops a session's actor and starts it again from its tape. Running calls are ended and answered as after a crash. One
-    /// that sleeps is woken; one that is parked is unparked.
+    /// Stops a session's actor and starts it again from its tape. Running calls are ended and answered as after a crash. A sleeping
+    /// session is woken; a parked session is unparked.
     ///
     /// # Errors
-    /// As [`Runtime::open`]; [`OpenError::NotStarted`] where it does not come up.
+    /// As [`Runtime::open`]; [`OpenError::NotStarted`] where the actor does not come up.
     pub async fn restart(&self, id: &SessionId) -> Result<(), OpenError> {
         self.inner.host.unpark(id).await;
         match self.inner.sessions.recycle_child(id.as_str()).await {
@@ -368,47 +384,45 @@ impl Runtime {
         }
     }
 
-    /// Lets a parked session start again, also one that was parked in an earlier life of the runtime, and returns when it is
-    /// awake.
+    /// Lets a parked session start again, even one that an earlier runtime parked, and returns when the session is awake.
     ///
     /// # Errors
-    /// [`OpenError::NotStarted`] where it is not parked; as [`Runtime::open`].
+    /// [`OpenError::NotStarted`] where the session is not parked; as [`Runtime::open`].
     pub async fn unpark(&self, id: &SessionId) -> Result<(), OpenError> {
         let was_parked = self.inner.host.unpark(id).await;
         match self.inner.sessions.unpark(id.as_str()).await {
             Ok(_) => Ok(()),
-            // It was parked before this runtime began, or before its supervisor did.
+            // The session was parked before this runtime, or its sessions' supervisor, started.
             Err(AdminError::NotFound | AdminError::Gone) if was_parked => self.open(id).await.map(drop),
             Err(error) => Err(OpenError::not_started(id, error)),
         }
     }
 
-    /// Finishes the running turns and takes no new messages. Open asks do not hold it up. After the deadline the turns that
-    /// still run are left as they are: they go on at the next start. Sessions that sleep are left asleep.
+    /// Takes no new messages, and waits until the running turns are over. Open asks do not hold the drain up. Turns that still run
+    /// at the deadline are left as they are: they go on at the next start. Sleeping sessions are left asleep.
     ///
-    /// Returns the sessions that did not become idle, those among them whose actor is stuck and does not say. It returns when the
-    /// deadline is over; a shorter one than a second gives each session that long to answer. After the runtime's end it changes
-    /// nothing.
+    /// Returns the sessions that did not come to rest, including those whose actor is stuck and does not answer. The call returns
+    /// at the deadline at the latest; each session still has a second to answer where the deadline is shorter. After the runtime's
+    /// end it changes nothing.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
         report::drain(&self.inner.host, deadline).await
     }
 
-    /// Ends the tree: actors, workers, processes, locks. Turns that run are cut off where they are, and go on at the next
-    /// start. May be called many times and side by side: there is one end, and all are told the same of it.
+    /// Ends the tree: actors, workers, processes, locks. Running turns are cut off where they are, and go on at the next start.
+    /// The method may be called many times and concurrently: there is one end, and all callers get the same report.
     ///
-    /// It may be called from within: by a tool, a hook or a child of the host's. Whoever is part of the tree is ended with it
-    /// while it waits here (a child when its shutdown time is over), and the end goes on without it. Dropping the future
-    /// changes nothing.
+    /// A tool, a hook or a child of the host may call it from inside the tree. Such a caller is ended with the tree while it waits
+    /// here (a child when its shutdown time is over), and the end goes on without it. Dropping the future changes nothing.
     pub async fn shutdown(&self) -> Leftover {
         let mut ends = self.inner.ending.begin(&self.inner.host, &self.inner.root);
         let ended = ends.wait_for(Option::is_some).await;
-        // An error means that the tokio runtime went first, and took all with it.
+        // An error means that the tokio runtime ended first, and all tasks with it.
         ended.ok().and_then(|ended| ended.clone()).unwrap_or_default()
     }
 
-    /// Returns when the tree has ended, and how: by [`Runtime::shutdown`], or by itself, because children of the root crashed
-    /// too often. Then handles answer [`Closed`](crate::SendError::Closed), and the host decides what follows; a new runtime on
-    /// the same store is one answer.
+    /// Waits until the tree has ended, and reports how: by [`Runtime::shutdown`], or by itself because children of the root crashed
+    /// too often. From then on handles answer [`Closed`](crate::SendError::Closed). The host decides what follows; it may start a
+    /// new runtime on the same store.
     pub async fn ended(&self) -> Down {
         self.inner.root.ended().await
     }

@@ -1,8 +1,12 @@
-//! A conversation as its host holds it: the handle, and every command on it.
+//! The handle of a conversation, and the commands that a host gives through it.
 //!
-//! A [`Session`] is cheap to clone and never dead. It outlives every crash of the actor behind it, and the first call that needs a
-//! sleeping conversation wakes it. Calls are cancel-safe in this sense: dropping the future of `send` does not take the message
-//! back, and a message that is sent again under the same id is the same message.
+//! A [`Session`] is cheap to clone, outlives every crash of the actor behind it, and wakes a sleeping conversation with the first
+//! call that needs it. Once a command is handed over, dropping its future does not take it back: the conversation decides about it,
+//! and the answer is lost. A message that is sent again under the same id is the same message.
+//!
+//! A change must keep this: the handle holds no state of the conversation and decides nothing; a command goes to the slot and
+//! becomes an input of the kernel; hooks and tape reads run outside of the session's actor; and ids of the host are checked here
+//! (`of_host`), before a decision, so that old tapes replay as they were.
 
 mod back;
 mod context;
@@ -54,10 +58,10 @@ use crate::{
     words::usage::Usage,
 };
 
-/// How often a change of settings is made anew where somebody else changed them in between.
+/// How often [`Session::configure`] tries, where others change the settings at the same time.
 const CONFIGURE_TRIES_MAX: u32 = 32;
 
-/// A conversation.
+/// The handle of a conversation. Dropping it changes nothing about the conversation.
 #[derive(Clone)]
 pub struct Session {
     pub(crate) host: Arc<Host>,
@@ -71,29 +75,30 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Which conversation.
+    /// The id of the conversation.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.slot.id
     }
 
-    /// Sends a message. The receipt means that it is on the tape: no crash loses it any more.
+    /// Sends a message. The receipt means that the message is on the tape: from then on no crash loses it. Once the input
+    /// hooks have passed the message, dropping the future does not take it back.
     ///
     /// # Errors
-    /// See [`SendError`]. Nothing was accepted then, but for [`SendError::Unsettled`], which nobody can know of: sent again under
-    /// the id that it names, the message is accepted once.
+    /// See [`SendError`]. The message was not accepted, with one exception: after [`SendError::Unsettled`] nobody knows whether it
+    /// was. Sent again under the id that the error names, the message is accepted once.
     pub async fn send(&self, message: impl Into<Message>, delivery: Delivery) -> Result<Receipt, SendError> {
         self.send_to_turn(message, delivery, None).await
     }
 
-    /// Sends a message that is meant for one turn only: [`Refusal::TurnMismatch`] where another runs, or none, and for a message
-    /// that steers also where the turn is being ended or makes no further step, and so would not read it.
+    /// Sends a message that is meant for one turn only; `None` means any turn.
     ///
-    /// What was accepted is never dropped in silence: where the turn ends before it reads the message (an abort, a failure), that
-    /// waits like any other, and [`Session::withdraw`] takes it back.
+    /// An accepted message is never dropped in silence. Where the turn ends before it reads the message (an abort, a failure), the
+    /// message waits like any other, and [`Session::withdraw`] takes it back.
     ///
     /// # Errors
-    /// As [`Session::send`].
+    /// [`Refusal::TurnMismatch`] where another turn runs, or none; and, for a message that steers, where the turn is being ended or
+    /// makes no further step, and so would not read it. Others as [`Session::send`].
     pub async fn send_to_turn(
         &self,
         message: impl Into<Message>,
@@ -117,6 +122,7 @@ impl Session {
         }
     }
 
+    /// What the input hooks make of a message. A failed hook that guards refuses it.
     async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
         let (host, slot) = (self.host.clone(), self.slot.clone());
         let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
@@ -127,7 +133,7 @@ impl Session {
         }
     }
 
-    /// Sends a message that becomes a turn of its own, now or after what runs and waits.
+    /// Sends a message that becomes a turn of its own: now, or after the running turn and the messages that wait.
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -135,7 +141,7 @@ impl Session {
         self.send(message, Delivery::Queue).await
     }
 
-    /// Sends a message into the running turn; the calls that were not started are answered as skipped.
+    /// Sends a message into the running turn. The calls that have not started are answered as skipped.
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -143,7 +149,7 @@ impl Session {
         self.send(message, Delivery::Steer(Steering::default())).await
     }
 
-    /// Sends a message that is read when the running turn is over; another word for [`Session::prompt`].
+    /// Sends a message that is read when the running turn is over. The same as [`Session::prompt`].
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -151,16 +157,16 @@ impl Session {
         self.prompt(message).await
     }
 
-    /// Ends the running turn: every open call gets a result, no process of it is left, queued messages stay and are held
-    /// until the next send or [`Session::go_on`]. Returns when what ran is down; [`Session::wait`] waits for the end of the turn.
+    /// Ends the running turn: every open call gets a result, none of its processes is left, and queued messages are held until the
+    /// next send or [`Session::go_on`]. Returns when the turn's workers are down; [`Session::wait`] waits for the end of the turn.
     ///
-    /// What runs is told to stop before this function first waits: where the disk is full, slow, or does not answer, the workers are
-    /// gone as quickly, and [`Aborted::recorded`] says that the tape does not have the wish yet. It stays, and is recorded when the
-    /// disk takes it; nothing starts before that. A wish that is not recorded dies with the process: the turn then goes on when
-    /// the session comes up again. Whoever stops waiting takes nothing back. Of the reason, the first 64 KiB are kept.
+    /// The workers are told to stop before this function first waits, so a full, slow or stuck disk does not delay them. In that
+    /// case [`Aborted::recorded`] is `false`: the tape does not have the abort yet. The abort stays in the inbox, is recorded when
+    /// the disk takes it, and nothing starts before that. An abort that is not recorded dies with the process: the turn then goes
+    /// on when the session wakes again. Dropping the future takes nothing back. The first 64 KiB of the reason are kept.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand wait for the disk.
+    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand inputs wait for the disk.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
         let reason = kept(reason.into());
         let (_, mut answer) = self.slot.command(Abort { reason })?;
@@ -171,25 +177,25 @@ impl Session {
                     answer.map_err(|_| SendError::Unsettled { message: None })??;
                     return Ok(Aborted { recorded: true });
                 }
-                // One that is on its way up hears of it there.
+                // A session that is just waking takes the abort as its actor starts, so the answer still comes.
                 None if self.slot.phase() == Phase::Activating => {}
                 None => return Ok(Aborted { recorded: false }),
             }
         }
     }
 
-    /// Answers an ask.
+    /// Answers an ask. Returns when the answer is on the tape.
     ///
     /// # Errors
-    /// [`Refusal::AskClosed`] where it was answered, expired or withdrawn before.
+    /// [`Refusal::AskClosed`] where the ask was answered, expired or withdrawn before.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
         self.ask(AnswerAsk { ask, grant }).await.map(drop)
     }
 
-    /// Changes a message that still waits; its id says which.
+    /// Replaces the waiting message that has the same id.
     ///
     /// # Errors
-    /// [`Refusal::NotWaiting`] where it does not wait any more.
+    /// [`Refusal::NotWaiting`] where no message of that id waits.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
         self.ask(EditMessage { message }).await.map(drop)
     }
@@ -197,16 +203,17 @@ impl Session {
     /// Takes back a message that still waits.
     ///
     /// # Errors
-    /// [`Refusal::NotWaiting`] where it does not wait any more.
+    /// [`Refusal::NotWaiting`] where no message of that id waits.
     pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
         self.ask(WithdrawMessage { id }).await.map(drop)
     }
 
-    /// Takes back all messages that wait and gives them to the caller, steering first: an editor puts the text back where it was
-    /// typed, for example after an [abort](Session::abort). A message that a turn has read by then is not among them.
+    /// Takes back all waiting messages and returns them, steering messages first. An editor can so put the text back where it was
+    /// typed, for example after an [abort](Session::abort). Messages that a turn has read by then are not among them.
     ///
     /// # Errors
-    /// As [`Session::send`]. Nothing was taken back then, but for [`SendError::Unsettled`]: [`Session::queue`] says what still waits.
+    /// As [`Session::send`]. Nothing was taken back, except perhaps after [`SendError::Unsettled`]: [`Session::queue`] shows what
+    /// still waits.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -232,7 +239,7 @@ impl Session {
         Ok(messages.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
-    /// Lets held messages, and an interrupted turn, go on.
+    /// Lets an interrupted turn and held messages go on.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
@@ -240,7 +247,7 @@ impl Session {
         self.ask(GoOn).await.map(drop)
     }
 
-    /// Starts nothing new from here on: what runs, finishes.
+    /// Pauses the session: it starts nothing new, and finishes what runs.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
@@ -256,29 +263,30 @@ impl Session {
         self.ask(Resume).await.map(drop)
     }
 
-    /// Begins an anchor of that name: a new file of the tape, from which alone the session is opened from now on, linked to the
-    /// one before it. With a summary, that takes the place of the conversation so far, and the host's own words and the files
-    /// that were touched are carried on with it; nothing leaves the tape. Gives the anchor's first entry.
+    /// Begins an anchor of that name: a new file of the tape, linked to the file before it. From now on the session is opened from
+    /// the new file alone. A summary, where one is given, takes the place of the conversation so far; the host's own words and the
+    /// names of touched files are carried on with it. Nothing leaves the tape. Returns the anchor's first entry.
     ///
-    /// Of the name, letters, digits, `.`, `_` and `-` are kept, and at most 64 bytes; the rest becomes `-`.
+    /// The name keeps its letters, digits, `.`, `_` and `-`, and at most 64 bytes; every other character becomes `-`.
     ///
     /// # Errors
     /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
-    /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has one of
-    /// that name.
+    /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has an anchor
+    /// of that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
         let (name, summary) = (name.into(), summary.map(Into::into));
         self.record(HandOff { name, summary }).await
     }
 
-    /// Changes the settings; they hold from the next step on.
+    /// Changes the settings. The new settings hold from the next step on.
     ///
-    /// Where somebody else changes them at the same time, `change` is asked again, with what they are then: nobody's change is
-    /// lost. The rules of the host and those of a child's ancestors are out of its reach: what it does to
-    /// [`Settings::host`] and [`Settings::above`] is passed over.
+    /// Where somebody else changes the settings at the same time, `change` is called again with the newer settings, so no change is
+    /// lost. `change` cannot reach the rules of the host or those of a child's ancestors: its changes to [`Settings::host`] and
+    /// [`Settings::above`] are ignored.
     ///
     /// # Errors
-    /// [`SendError::Storage`] where they could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) where they were changed at every try.
+    /// [`SendError::Storage`] where the settings could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) where
+    /// somebody else changed them during each of 32 tries.
     pub async fn configure(&self, change: impl Fn(&mut Settings)) -> Result<(), SendError> {
         let mut tries = 0;
         loop {
@@ -294,7 +302,7 @@ impl Session {
         }
     }
 
-    /// Calls it something in lists; `None` for the words that its first message begins with.
+    /// Sets the title that lists show; `None` for the first words of the first message.
     ///
     /// # Errors
     /// As [`Session::configure`].
@@ -302,7 +310,7 @@ impl Session {
         self.configure(|settings| settings.title.clone_from(&title)).await
     }
 
-    /// The messages that wait, next first.
+    /// The messages that wait, in the order in which they will be read: steering messages first.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
@@ -319,7 +327,7 @@ impl Session {
         self.slot.ask_state(Question::Idle).await
     }
 
-    /// The state as it is now: a picture, taken between two decisions.
+    /// A snapshot of the state, taken between two decisions.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
@@ -327,13 +335,14 @@ impl Session {
         self.slot.ask_state(Question::State).await
     }
 
-    /// The events of the session from now on. Whoever listens can be asked: see [`Session::answer`].
+    /// The events of the session from now on. As long as a stream is held, the session may ask its listener: see
+    /// [`Session::answer`].
     #[must_use]
     pub fn events(&self) -> EventStream {
         self.slot.listen()
     }
 
-    /// The durable events after that entry, and then all events as they come, with none missing between.
+    /// The durable events after that entry, then all events as they come, without a gap.
     ///
     /// # Errors
     /// Where the tape cannot be read.
@@ -357,7 +366,7 @@ impl Session {
         self.slot.ask(command).await
     }
 
-    /// Asks for what is one entry, and gives that.
+    /// Hands over a command that is recorded as one entry, and returns that entry.
     pub(crate) async fn record(&self, command: impl Into<Command>) -> Result<Seq, SendError> {
         match self.ask(command).await? {
             Held::Done(entry) => Ok(entry),
@@ -366,20 +375,20 @@ impl Session {
     }
 }
 
-/// What ran is down.
+/// The result of [`Session::abort`]: the workers of the turn are down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Aborted {
-    /// Whether the tape has the wish. Where it has not, the disk did not answer within a second; the wish stays, and is recorded when
-    /// it does.
+    /// Whether the tape has the abort. If not, the disk did not answer within a second: the abort stays in the inbox, and is
+    /// recorded when the disk answers.
     pub recorded: bool,
 }
 
-/// How long an abort waits for the tape once what ran is down.
+/// How long an abort waits for the tape once the workers are down.
 const ABORT_RECORD_WAIT: Duration = Duration::from_secs(1);
 
-/// A message that a host may send: under an id that is not the runtime's own. Refused before it is decided, so that tapes on
-/// which a host had such an id are still decided again as they were.
+/// Refuses a host's message whose id is reserved for the runtime. The kernel does not check this: tapes on which a host used such
+/// an id must still replay as they were.
 pub(crate) fn of_host(message: Message) -> Result<Message, SendError> {
     match message.id.is_reserved() {
         true => Err(Refusal::ReservedId { id: message.id }.into()),
@@ -387,12 +396,12 @@ pub(crate) fn of_host(message: Message) -> Result<Message, SendError> {
     }
 }
 
-/// A message was accepted: it is on the tape, and this is what becomes of it.
+/// Proof that a message was accepted: it is on the tape. Dropping the receipt changes nothing.
 #[derive(Clone, Debug)]
 pub struct Receipt {
-    /// Which message.
+    /// The id of the message.
     pub message: MessageId,
-    /// Where on the tape.
+    /// The entry that recorded the message.
     pub seq: Seq,
     /// What becomes of it.
     pub disposition: Disposition,
@@ -403,7 +412,7 @@ impl Receipt {
     /// Waits for the end of the turn that the message was delivered to.
     ///
     /// # Errors
-    /// [`SendError::Refused`] where the message was withdrawn, or its turn is longer ago than the session remembers.
+    /// [`SendError::Refused`] where the message was withdrawn, or where the session no longer remembers the turn.
     pub async fn wait(&self) -> Result<Answer, SendError> {
         let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
         let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);
@@ -415,11 +424,11 @@ impl Receipt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// Which turn.
+    /// The id of the turn.
     pub turn: Seq,
     /// How it ended.
     pub outcome: Outcome,
-    /// The newest text of the model in it; empty where it said nothing.
+    /// The newest text of the model in this turn; empty where the model wrote none.
     pub text: String,
     /// How many steps it took.
     pub steps: u32,

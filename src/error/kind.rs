@@ -1,4 +1,7 @@
-//! What a caller can do about an error: one table for all operations.
+//! What a caller can do about an error: one short list of kinds, and the kind of each error of each operation.
+//!
+//! An error that wraps another has the kind of its cause, however deep. A change must keep that, and keep every `match` here
+//! without a bare `_` arm, so that a new variant cannot be forgotten.
 
 use serde::Serialize;
 
@@ -9,8 +12,8 @@ use crate::{
     tape::TapeError,
 };
 
-/// What a caller can do about an error. Every error of an operation has one (`kind()`), so that a host decides by a short list, and
-/// shows people the text.
+/// What a caller can do about an error. Every error of an operation has a kind (`kind()`): a host decides by this short list, and
+/// shows the error's text to people.
 ///
 /// ```
 /// use tamtam::{SendError, runtime::Kind};
@@ -23,29 +26,29 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Kind {
-    /// What was named is not there: name something else.
+    /// The named thing does not exist: name something else.
     NotFound,
     /// The name is taken.
     Exists,
-    /// Something is under way that has to end first, or somebody else has it: wait for that, or abort it.
+    /// Other work has to end first, or somebody else has the session: wait for that, or abort it.
     Busy,
-    /// It passes by itself: ask again in a moment.
+    /// The obstacle passes by itself: ask again in a moment.
     Retry,
     /// A limit is reached: make room, or raise it.
     Limit,
-    /// It has gone on since the caller looked: look again, then ask again.
+    /// The session has gone on since the caller looked: look again, then ask again.
     Stale,
-    /// It can never be done as it was asked: ask for something else.
+    /// The request can never succeed as it is: ask for something else.
     Invalid,
-    /// It is kept stopped: an operator lets it go.
+    /// The session or node is kept stopped: an operator has to unpark it.
     Parked,
-    /// It is over: a session that has ended, a runtime that drains or is shut down.
+    /// The session has ended, or the runtime drains or is shut down.
     Closed,
-    /// The disk, or an engine of the host's, refused.
+    /// The disk, or an engine of the host, refused.
     Storage,
-    /// What is stored cannot be understood: it is damaged, or of a later version.
+    /// The stored data cannot be understood: it is damaged, or of a later version.
     Damaged,
-    /// It may have been done or not: ask again under the same id.
+    /// Nobody knows whether it was done: ask again under the same id.
     Unsettled,
     /// Something crashed, or did not start. `inspect` shows what.
     Failed,

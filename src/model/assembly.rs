@@ -1,5 +1,10 @@
-//! An answer while it arrives: the wires and the scripted model put its pieces together here, and every piece goes to the
-//! deltas first.
+//! Puts the pieces of an answer together while it arrives. Both wires and the scripted model use it.
+//!
+//! Every piece goes to the deltas first, so a cut-off answer loses none. Each call gets an id that is unique in the conversation,
+//! and an answer has at most 1,024 calls.
+//!
+//! A change must keep this: the ids that are made up depend on the history alone, and a thought that is not complete is always the
+//! last part.
 
 use std::collections::HashSet;
 
@@ -9,7 +14,7 @@ use crate::{
     words::message::{Extra, Span},
 };
 
-/// Calls of one answer, at most. A model that asks for more has lost its way.
+/// The most calls of one answer. A model that asks for more is out of control.
 pub(crate) const CALLS_MAX: usize = 1024;
 
 /// The parts that have arrived.
@@ -19,13 +24,13 @@ pub(crate) struct Assembly<'a> {
     deltas: &'a mut dyn Deltas,
     ids: CallIds,
     calls: u32,
-    /// The thought that is not complete yet: always the last part.
+    /// Whether a thought is not complete yet. It is always the last part.
     thinking: bool,
 }
 
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the scripted model needs less than the wires"))]
 impl<'a> Assembly<'a> {
-    /// Nothing yet. The history is that of the request: call ids are made unique within it.
+    /// An empty answer. `history` is that of the request; call ids are made unique within it.
     pub(crate) fn new(history: &History, deltas: &'a mut dyn Deltas) -> Assembly<'a> {
         Assembly { parts: Vec::new(), deltas, ids: CallIds::new(history), calls: 0, thinking: false }
     }
@@ -43,7 +48,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Begins a thought, unless one is being thought.
+    /// Begins a thought, unless one has begun.
     pub(crate) fn start_reasoning(&mut self) {
         if !self.thinking {
             self.thinking = true;
@@ -53,7 +58,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// More of a thought; begins one where none is being thought.
+    /// More of a thought; begins one where none has begun.
     pub(crate) fn reasoning(&mut self, more: &str) {
         if more.is_empty() {
             return;
@@ -83,7 +88,7 @@ impl<'a> Assembly<'a> {
         self.parts.push(AnswerPart::Reasoning { text: String::new(), time, extra: Some(extra) });
     }
 
-    /// Begins a call and gives its place among the parts.
+    /// Begins a call and returns its place among the parts.
     pub(crate) fn start_call(&mut self, given_id: &str, name: &str) -> Result<usize, ModelError> {
         if self.calls as usize >= CALLS_MAX {
             return Err(ModelError::new(ErrorKind::Protocol, format!("one answer has more than {CALLS_MAX} calls")));
@@ -118,8 +123,8 @@ impl<'a> Assembly<'a> {
 
 /// Gives each call an id that no other call of the conversation has.
 ///
-/// Providers differ: some give no id, some give the same id to each call, some count from 0 in every answer. Where the id is
-/// missing it is `call_<n>`, n counting the calls of the history; one that is taken gets `_2`, `_3` … behind it.
+/// Providers differ: some give no id, some give the same id to each call, some count from 0 in every answer. A missing id becomes
+/// `call_<n>`, where n counts the calls of the history. An id that is taken gets a suffix: `_2`, `_3` …
 struct CallIds {
     /// Read only when the answer has a call.
     history: Option<History>,

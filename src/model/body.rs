@@ -1,5 +1,9 @@
-//! What the request bodies of both wires share: their beginning, the host's options, and which parts of an answer go back to
-//! which provider.
+//! What the request bodies of both wires share: their beginning, the host's options, and which extras of an answer go back to which
+//! provider.
+//!
+//! Pure functions of values. The fields stand in a fixed order, so that equal requests have equal bytes and providers' caches hit.
+//! A change must keep this: options never replace the fields of `OWN_FIELDS`, and an extra goes only to the provider and API that
+//! it came from.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -7,11 +11,12 @@ use serde_json::Value;
 use super::{Endpoint, Params, pieces::write_json};
 use crate::words::message::Extra;
 
-/// Fields that are ours alone: options cannot set them.
+/// Fields that the library sets alone: options cannot replace them.
 const OWN_FIELDS: &[&str] = &["model", "messages", "stream", "tools", "system"];
 
-/// The beginning of a body: the model, that it streams, and the plain fields in a fixed order: those given, temperature and the
-/// like, which both APIs call the same, then the options by name. An option replaces a field of ours of its name.
+/// The beginning of a body: the model, `stream`, and the plain fields in a fixed order. First the given fields, then the sampling
+/// parameters that both APIs name alike, then the options by name. An option replaces a field of the same name, except
+/// `OWN_FIELDS`.
 pub(crate) fn begin(model: &str, params: &Params, mut fields: Vec<(String, Value)>) -> Vec<u8> {
     let sampling = [("temperature", params.temperature), ("top_p", params.top_p)];
     fields.extend(sampling.into_iter().filter_map(|(name, value)| Some((name.to_owned(), short_float(value?)))));
@@ -35,7 +40,7 @@ pub(crate) fn to_json(value: &impl serde::Serialize) -> Bytes {
     out.into()
 }
 
-/// 0.7 as 0.7, and not as the nearest double of the nearest float.
+/// An `f32` in its shortest form: 0.7 as 0.7, and not as 0.699999988079071.
 fn short_float(value: f32) -> Value {
     value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
@@ -53,12 +58,12 @@ fn with_options(mut fields: Vec<(String, Value)>, options: &Value) -> Vec<(Strin
 }
 
 impl Endpoint {
-    /// Something that this provider wants back.
+    /// Wraps a value that this provider wants back.
     pub(crate) fn extra(&self, value: Value) -> Extra {
         Extra { provider: self.provider.clone(), api: self.api.name().to_owned(), value }
     }
 
-    /// What this provider wants back, where the extra is its own: same provider, same API.
+    /// The value of an extra, where it came from this provider and this API.
     pub(crate) fn own<'a>(&self, extra: &'a Option<Extra>) -> Option<&'a Value> {
         let extra = extra.as_ref().filter(|extra| extra.provider == self.provider && extra.api == self.api.name())?;
         Some(&extra.value)

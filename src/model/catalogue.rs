@@ -1,7 +1,7 @@
-//! The catalogue of providers and models: data, no code.
+//! The catalogue of known providers and the limits of known models: data, no code.
 //!
-//! The names of environment variables stand here for the binary, which reads them; nothing in the library does. A host that
-//! knows better hands in its own [`Provider`](super::Provider) or its own limits.
+//! The names of environment variables stand here for the binary, which reads them; nothing in the library does, and a change must
+//! keep that. A host that knows better gives its own [`Provider`](super::Provider) or its own limits.
 
 use super::{Api, MaxTokensField, ModelLimits, Price, Quirks, ReasoningBack, SchemaDialect, known_price};
 
@@ -13,15 +13,15 @@ pub struct KnownProvider {
     pub name: &'static str,
     /// The wire format.
     pub api: Api,
-    /// Where it is reached by default.
+    /// Its default address.
     pub base_url: &'static str,
-    /// The variables that usually hold the key; the first one is named in errors.
+    /// The environment variables that usually hold the key. Errors name the first one.
     pub key_variables: &'static [&'static str],
-    /// The variable that usually holds another base URL.
+    /// The environment variable that usually holds another base URL.
     pub base_url_variable: &'static str,
     /// Whether it answers without a key.
     pub needs_key: bool,
-    /// What is particular.
+    /// The peculiarities of its server.
     pub quirks: Quirks,
 }
 
@@ -41,7 +41,7 @@ impl KnownProvider {
     }
 }
 
-/// A provider that gets its model's reasoning back.
+/// The quirks of a provider that wants its model's reasoning back.
 const fn reasoning(reasoning: ReasoningBack) -> Quirks {
     Quirks { reasoning, ..Quirks::NONE }
 }
@@ -88,7 +88,7 @@ pub const PROVIDERS: &[KnownProvider] = &[
     },
 ];
 
-/// What a model takes, by the beginning of its name; the longest beginning that fits wins (W-06).
+/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins (W-06).
 const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("gpt-4o", 128_000, 16_384, true),
     ("gpt-4.1", 1_047_576, 32_768, true),
@@ -123,7 +123,7 @@ const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("gemini-3", 1_048_576, 65_536, true),
 ];
 
-/// What that model takes; the default limits where it is not known. A leading `vendor/` (OpenRouter) is not looked at.
+/// The limits of that model; default limits where it is not known. A leading `vendor/` (OpenRouter) is ignored.
 #[must_use]
 pub fn known_limits(model: &str) -> ModelLimits {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -134,11 +134,11 @@ pub fn known_limits(model: &str) -> ModelLimits {
     }
 }
 
-/// What a model is taken for of which nothing is known: with the least reserve left free, 100,000 tokens may be used (C-11).
+/// The context of an unknown model, in tokens. With the smallest reserve kept free, 100,000 tokens may be used (C-11).
 const UNKNOWN_CONTEXT: u64 = 116_384;
 
-/// What that model costs at that address: the provider's own price at the provider's own address, and nothing is known of a
-/// proxy or a server of somebody's own.
+/// The price of that model at that address: the provider's own price at the provider's own address. The price at any other address
+/// (a proxy, a server of one's own) is unknown.
 pub(super) fn price_at(provider: &str, base_url: &str, model: &str) -> Option<Price> {
     let same = |known: &&KnownProvider| {
         known.name == provider && known.base_url.trim_end_matches('/') == base_url.trim().trim_end_matches('/')
@@ -182,7 +182,8 @@ mod tests {
         assert_eq!(sees, [true, true, true, false]);
     }
 
-    /// J-04, C-11, CONFIG-ERR-001 (as C-11 has it): 100,000 tokens are where a model is summed up of which nothing is known, and no other one.
+    /// J-04, C-11, CONFIG-ERR-001 (as C-11 has it): 100,000 tokens are where a model is summed up of which nothing is known, and no
+    /// other one.
     #[test]
     fn a_model_of_which_nothing_is_known_has_room_for_100_000_tokens() {
         let usable = |model| {

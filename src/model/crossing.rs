@@ -1,7 +1,7 @@
 //! Tests: a conversation that was begun with one provider goes on with another.
 //!
-//! Nothing is converted, and so nothing has to be converted back: the history is the runtime's own, and each wire renders it in
-//! its words, without what only another provider understands.
+//! No item is converted, so none has to be converted back: the history is the runtime's own, and each wire renders it in its own
+//! format, and leaves out what only another provider understands.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -22,7 +22,7 @@ fn endpoint(provider: &str) -> Endpoint {
     endpoint
 }
 
-/// What that provider is told of a conversation.
+/// The messages that a provider gets for a conversation.
 fn told(provider: &str, items: &[Item]) -> Value {
     let endpoint = endpoint(provider);
     let request = Request::new(items.iter().cloned().collect());

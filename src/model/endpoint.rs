@@ -1,7 +1,10 @@
-//! The address of a model's provider, and the peculiarities of its server.
+//! The address of a model's provider, the peculiarities of its server, and the limits of connections.
 //!
-//! Everything is handed in: the library reads no environment and no file. The two wire formats reach every provider of
-//! [`PROVIDERS`](super::PROVIDERS); where "OpenAI-compatible" servers differ from OpenAI, a [`Quirks`] record says so.
+//! Everything is given by the host: the library reads no environment and no file. The two wire formats reach every provider of
+//! [`PROVIDERS`](super::PROVIDERS); where an "OpenAI-compatible" server differs from OpenAI, a [`Quirks`] record says so.
+//!
+//! A change must keep this: a difference between servers is a field of [`Quirks`] and never a test for a provider's name, and no
+//! key or password shows in `Debug` or in an error.
 
 use std::{fmt, time::Duration};
 
@@ -28,24 +31,24 @@ impl Api {
     }
 }
 
-/// How a provider differs from the one that its wire format is named after.
+/// How a provider's server differs from the original of its wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirks {
-    /// Under which name the limit of output tokens is sent (Chat Completions).
+    /// The name of the field for the limit of output tokens (Chat Completions).
     pub max_tokens: MaxTokensField,
     /// Whether usage must be asked for with `stream_options` (Chat Completions). A few servers refuse that field.
     pub stream_options: bool,
-    /// Whether the model's reasoning goes back to it (Chat Completions).
+    /// Whether, and how, earlier reasoning is sent back (Chat Completions).
     pub reasoning: ReasoningBack,
-    /// Which JSON schema the provider takes for the arguments of tools (E-03).
+    /// The dialect of JSON schema for the arguments of tools (E-03).
     pub schema: SchemaDialect,
-    /// Whether to mark how far the provider is to keep the prefix for the next request (Messages).
+    /// Whether to mark the prefix that the provider should cache for the next request (Messages).
     pub auto_cache: bool,
 }
 
 impl Quirks {
-    /// Nothing is particular.
+    /// No peculiarities.
     pub(crate) const NONE: Quirks = Quirks {
         max_tokens: MaxTokensField::MaxTokens,
         stream_options: true,
@@ -70,22 +73,22 @@ pub enum MaxTokensField {
     MaxCompletionTokens,
 }
 
-/// Whether reasoning goes back, and how. It only ever goes back to the provider that it came from.
+/// Whether, and how, reasoning is sent back. It goes only to the provider that it came from.
 ///
-/// What is sent for an answer never depends on what came after it: a rule such as "only in the current turn" would change
-/// the prefix of later requests and lose the provider's cache (promise 12).
+/// The rendering of an answer never depends on what came after it. Rejected: a rule such as "only in the current turn", which would
+/// change the prefix of later requests and lose the provider's cache (promise 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningBack {
-    /// It does not.
+    /// Reasoning is not sent back.
     Never,
-    /// Every answer with calls carries `reasoning_content`, empty where nothing was thought. DeepSeek refuses a tool loop
-    /// without it, and one where an answer lacks the field.
+    /// Every answer with calls carries `reasoning_content`, empty where there was no reasoning. DeepSeek refuses a conversation in
+    /// which an answer with calls lacks the field.
     WithCalls,
     /// An answer carries the `reasoning_details` that came with it, unchanged (OpenRouter).
     Details,
 }
 
-/// Which JSON schema a provider takes.
+/// The dialect of JSON schema that a provider takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaDialect {
     /// JSON schema as the tools give it, with `type` and `properties` always present.
@@ -107,9 +110,9 @@ pub struct Endpoint {
     pub key: Option<Secret>,
     /// The model, by the provider's name for it.
     pub model: String,
-    /// What the model takes.
+    /// The bounds of the model's requests and answers.
     pub limits: ModelLimits,
-    /// What is particular.
+    /// The peculiarities of the server.
     pub quirks: Quirks,
 }
 
@@ -166,18 +169,19 @@ pub(crate) fn without_secrets(url: &str) -> String {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// To make a connection: 10 s.
+    /// The longest time to make a connection; 10 s by default.
     pub connect_timeout: Duration,
-    /// Between two events of the answer, and before the first: 120 s. Comments and pings do not count as events.
+    /// The longest time between two events of the answer, and before the first; 120 s by default. Comments and pings do not count
+    /// as events.
     pub idle_timeout: Duration,
-    /// For the whole request: 30 min.
+    /// The longest time of the whole request; 30 min by default.
     pub total_timeout: Duration,
-    /// How long to wait for the end mark and the usage after the model has said why it stopped: 10 s. Then the answer counts
-    /// as complete.
+    /// The longest wait for the end mark and the usage, after the model has said why it stopped; 10 s by default. Then the answer
+    /// counts as complete.
     pub end_timeout: Duration,
-    /// Bytes of one event, at most: 8 MiB.
+    /// The most bytes of one event; 8 MiB by default.
     pub event_bytes_max: usize,
-    /// Bytes of one answer, at most: 64 MiB.
+    /// The most bytes of one answer; 64 MiB by default.
     pub answer_bytes_max: usize,
     /// The proxy for all requests, such as `http://user:password@host:3128`. No proxy is taken from the environment.
     pub proxy: Option<Secret>,

@@ -1,4 +1,7 @@
 //! The errors of a model request, and whether a retry may help.
+//!
+//! The message is one line without secrets: it goes to people, logs and tapes. [`ModelError`] and its kinds are stored on tapes; a
+//! change may add a kind, and must not rename one.
 
 use std::time::Duration;
 
@@ -8,9 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: ErrorKind,
-    /// What happened, in one line, with no secret in it.
+    /// What happened, in one line without secrets.
     pub message: String,
     /// The HTTP status, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,14 +50,14 @@ impl ModelError {
         self.kind.class()
     }
 
-    /// Whether the provider had read the request: then its tokens were paid for, though nobody says how many.
+    /// Whether the provider may have read the request. Then its tokens were paid for, though the provider gave no count.
     #[must_use]
     pub fn was_read(&self) -> bool {
         matches!(self.kind, ErrorKind::Truncated | ErrorKind::Timeout)
     }
 }
 
-/// What kind of failure.
+/// The kind of a failed model request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -65,11 +68,11 @@ pub enum ErrorKind {
     NotFound,
     /// The provider refuses the request as it is (400, 422).
     InvalidRequest,
-    /// The request does not fit the model's context. Compaction's business; never retried as it is.
+    /// The request does not fit the model's context. The session compacts and never retries it as it is.
     ContextOverflow,
     /// The provider refuses the content.
     ContentPolicy,
-    /// Too many requests (429). Waited for; never a reason to compact.
+    /// Too many requests (429). The session waits and retries; never a reason to compact.
     RateLimited,
     /// The server asks for a longer wait than is allowed (60 s).
     RetryAfterTooLong,
@@ -83,7 +86,7 @@ pub enum ErrorKind {
     Timeout,
     /// The stream ended before the provider said that it was complete.
     Truncated,
-    /// What came is not what the protocol says.
+    /// The provider's answer does not follow the protocol.
     Protocol,
     /// The model client itself crashed.
     Crashed,

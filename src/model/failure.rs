@@ -1,7 +1,10 @@
-//! A provider's error response, as one of our errors.
+//! Turns a provider's error response into a [`ModelError`].
 //!
-//! The order (`loop.md` §3.1): a code or type that is unmistakable, then the status, then patterns in the text. A status of
-//! 429 is never a context overflow. The message is one line of at most 500 characters of what the server said, without keys.
+//! The order of evidence (`loop.md` §3.1): a code or type that is unmistakable, then the status, then patterns in the text. The
+//! message is one line of at most 500 characters of the server's words, without keys.
+//!
+//! A change must keep this: a status of 429 is never a context overflow, because a session would compact instead of wait; and every
+//! word of the server goes through `quote`.
 
 use std::{
     fmt::Display,
@@ -12,22 +15,22 @@ use serde_json::Value;
 
 use super::{Endpoint, ErrorKind, ModelError, redact::redact};
 
-/// Characters of the server's own words that an error repeats.
+/// The most characters of the server's words that an error repeats.
 const DETAIL_CHARS_MAX: usize = 500;
 
 impl Endpoint {
-    /// An error of this provider: what it did follows its name.
+    /// An error of this provider. The message is the provider's name, and then `what`.
     pub(crate) fn error(&self, kind: ErrorKind, what: impl Display) -> ModelError {
         ModelError::new(kind, format!("{} {what}", self.provider))
     }
 
-    /// Words of the other side as they may be repeated: one line of bounded length, without keys.
+    /// Makes the server's words safe to repeat: one line of bounded length, without keys.
     pub(crate) fn quote(&self, text: &str) -> String {
         one_line(&redact(text, self.key.as_ref()))
     }
 
-    /// The error that a refusal is: a body with its status, or an error inside a stream that began well. `wait` is what a header
-    /// asks for.
+    /// The error for a refusal: a body with its status, or an error inside a stream that began well. `wait` is the wait that a
+    /// header asks for.
     pub(crate) fn refusal(&self, status: Option<u16>, body: &str, wait: Option<Duration>) -> ModelError {
         let said = Said::read(body);
         let known_status = status.or(said.status);
@@ -48,7 +51,7 @@ impl Endpoint {
     }
 }
 
-/// What the body says, whichever of the usual shapes it has.
+/// The facts in an error body, from any of the usual shapes.
 #[derive(Debug, Default)]
 struct Said {
     /// `code`, `type` and `status`, lower case, in that order: the code is the more precise.
@@ -88,7 +91,7 @@ fn is_status(status: &u16) -> bool {
 
 fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
     if let Some(kind) = said.names.iter().find_map(|name| kind_of_name(name)) {
-        // Too many requests is never too long a context, whatever it is called.
+        // A 429 is never a context overflow, whatever name it carries.
         if !(status == Some(429) && kind == ErrorKind::ContextOverflow) {
             return kind;
         }
@@ -105,7 +108,7 @@ fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
     }
 }
 
-/// Names that many kinds of refusal share.
+/// Names that many kinds of refusal share, so that they say little.
 const INVALID_NAMES: &[&str] = &["invalid_request_error", "invalid_request", "invalid_argument", "bad_request"];
 
 /// The codes and types that say for certain what went wrong.
@@ -167,7 +170,7 @@ fn is_overflow_text(text: &str) -> bool {
         || has(&["range of input length"])
 }
 
-/// The words that tell what an error was which has neither a known name nor a status. The first row that fits counts.
+/// Words in the text of an error that has neither a known name nor a status. The first row that fits counts.
 const WORDS: &[(ErrorKind, &[&str])] = &[
     (ErrorKind::RateLimited, &["429", "rate limit", "too many requests", "exhausted"]),
     (ErrorKind::Overloaded, &["overloaded", "503", "529", "temporar", "unavailable", "try again"]),
@@ -177,8 +180,8 @@ const WORDS: &[(ErrorKind, &[&str])] = &[
     (ErrorKind::ContentPolicy, &["content_policy", "content policy"]),
 ];
 
-/// The last resort (K-05). An error in a stream that began well, and that says nothing known, is one of the server: it had
-/// accepted the request.
+/// The last resort (K-05): the kind by words in the text. An unknown error in a stream that began well is an error of the server,
+/// because the server had accepted the request.
 fn kind_of_text(text: &str) -> ErrorKind {
     let text = text.to_ascii_lowercase();
     let fits = |row: &&(ErrorKind, &[&str])| row.1.iter().any(|word| text.contains(word));
@@ -197,7 +200,7 @@ fn one_line(text: &str) -> String {
 
 /// The wait that the headers ask for (K-01): `Retry-After-Ms`, then `Retry-After` in seconds or as a date.
 ///
-/// It is reported as it is, however long: the session decides what is too long. A date in the past is no wait at all.
+/// The wait is reported as it is, however long: the session decides what is too long. A date in the past means no wait.
 pub(crate) fn retry_after(ms: Option<&str>, after: Option<&str>, now: SystemTime) -> Option<Duration> {
     if let Some(ms) = ms.and_then(|text| text.trim().parse::<f64>().ok()).and_then(|ms| seconds(ms / 1000.0)) {
         return Some(ms);

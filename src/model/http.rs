@@ -1,10 +1,11 @@
 //! Models that are reached over HTTP.
 //!
-//! [`HttpModel`] makes one POST per request and reads the event stream of its answer. It never retries, never follows a
-//! redirect (the key would go elsewhere) and takes no proxy from the environment. Every wait has a bound, and what the
-//! server sends is bounded too: see [`HttpOptions`]. Dropping the future of a request closes its connection.
+//! [`HttpModel`] makes one POST per request and reads the event stream of its answer. Every wait has a bound, and so has everything
+//! that the server sends: see [`HttpOptions`]. Dropping the future of a request closes its connection. Errors repeat at most 500
+//! characters of the server's words, on one line and without keys.
 //!
-//! Errors repeat at most 500 characters of what the server said, on one line and without keys.
+//! A change must keep this: a model never retries, never follows a redirect (the key would go elsewhere), and takes no proxy from
+//! the environment.
 
 mod client;
 
@@ -29,7 +30,7 @@ use crate::words::message::ModelRef;
 
 pub use client::HttpClient;
 
-/// Bytes of an error body that are read, and how long to wait for them.
+/// The most bytes of an error body that are read, and the longest wait for them.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -72,7 +73,7 @@ impl HttpModel {
                 format!("bad base url {shown:?} of {}: {what}", endpoint.provider),
             )
         };
-        // The base alone is looked at: with a path behind it, `http://` would become a host called "chat".
+        // Only the base is checked: with a path behind it, `http://` would become a host called "chat".
         let base: reqwest::Url = endpoint.base_url.trim().parse().map_err(|_| bad("not a url"))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err(bad("use http://HOST or https://HOST"));
@@ -136,13 +137,13 @@ impl HttpModel {
         let mut reading = Reading::new(&self.endpoint, request, deltas);
         let mut decoder = Decoder::new(options.event_bytes_max);
         let mut bytes_read = 0_usize;
-        // What has arrived, until it is clear what it is the beginning of.
+        // The bytes so far, until it is clear whether they begin a stream of events.
         let mut start = Some(Vec::new());
         loop {
             let chunk = match timeout_at(clock.until(), response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => break,
-                // What the model said is whole; only bookkeeping is lost.
+                // The model's words are complete; only bookkeeping is lost.
                 Ok(Err(_)) | Err(_) if reading.draft.is_complete => return reading.finish(),
                 Ok(Err(error)) => return Err(self.broken(&error)),
                 Err(_) => return Err(self.timed_out(clock)),
@@ -259,7 +260,7 @@ impl Model for HttpModel {
     }
 }
 
-/// The rest of a short body as text; what is over the bound, late or broken is left out.
+/// The rest of a short body as text. Bytes beyond the bound, or that come too late, are left out.
 async fn rest_of(mut body: Vec<u8>, mut response: reqwest::Response) -> String {
     let read = async {
         while let Ok(Some(chunk)) = response.chunk().await {
@@ -274,7 +275,7 @@ async fn rest_of(mut body: Vec<u8>, mut response: reqwest::Response) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// When to give up: the nearer of "no event for so long" and "so long altogether".
+/// When to give up: at the idle limit or at the total limit, whichever is nearer.
 struct Clock {
     total: Instant,
     idle: Instant,
@@ -293,13 +294,13 @@ impl Clock {
         self.idle = after(options.idle_timeout);
     }
 
-    /// From here on only the end mark is awaited. A server that goes on without an end does not move the limit.
+    /// From here on only the end mark is awaited. A server that keeps sending does not move the limit.
     fn answer_is_whole(&mut self, options: &HttpOptions) {
         self.idle = self.idle.min(after(options.end_timeout));
     }
 }
 
-/// So long from now. A limit that is beyond the clock, such as `Duration::MAX` for "none", is a day that never comes.
+/// The moment `time` from now. A limit beyond the clock's range, such as `Duration::MAX` for "none", becomes ten years.
 fn after(time: Duration) -> Instant {
     const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
     Instant::now() + time.min(NEVER)

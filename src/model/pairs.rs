@@ -1,25 +1,28 @@
-//! Calls and results in the order that strict servers insist on.
+//! Puts calls and results into the order that strict servers insist on.
 //!
-//! A provider refuses a request in which a call has no result, a result has no call, or something stands between them. The
-//! session keeps pairs together (promise 2), so nothing of this should ever be needed; but a refused request can never be
-//! sent again with success, so whatever the history holds is put right here, the same way each time.
+//! A provider refuses a request in which a call has no result, a result has no call, or something stands between them. The session
+//! keeps pairs together (promise 2), so this should never have to repair anything. It is here because a session could never go on
+//! after such a refusal.
+//!
+//! A change must keep the repair a function of the history alone: the same history must give the same bytes each time, for the
+//! providers' caches.
 
 use super::{Answer, History, Item, ToolResultItem, UserItem, assembly::calls};
 use crate::words::ids::CallId;
 
-/// What the model is told about a call whose result is not in the history.
+/// The result that is sent for a call whose result is not in the history.
 pub(crate) const NO_RESULT: &str =
     "No result of this call was recorded. Its outcome is unknown: check before you rely on it.";
 
-/// One thing to render. The item is where its fragment is kept.
+/// One thing to render. The item keeps its fragment.
 #[derive(Debug)]
 pub(crate) enum Said<'a> {
     User(&'a Item, &'a UserItem),
     Answer(&'a Item, &'a Answer),
     Result(&'a Item, &'a ToolResultItem),
-    /// A call without a result: one is made up, saying so.
+    /// A call without a result: `NO_RESULT` stands in for it.
     NoResult(&'a CallId),
-    /// A result without a call: told as a user's text.
+    /// A result without a call: sent as a user's text.
     Stray(&'a ToolResultItem),
 }
 
@@ -27,7 +30,7 @@ pub(crate) enum Said<'a> {
 pub(crate) fn paired(history: &History) -> Vec<Said<'_>> {
     let items: Vec<&Item> = history.iter().map(AsRef::as_ref).collect();
     let mut said = Vec::with_capacity(items.len());
-    // What stands before the first answer, then each answer with all that follows it.
+    // Groups: the items before the first answer, then each answer with the items that follow it.
     for group in items.chunk_by(|_, next| !matches!(next, Item::Assistant(_))) {
         let mut others = group.to_vec();
         if let Item::Assistant(answer) = group[0] {
@@ -49,7 +52,7 @@ pub(crate) fn paired(history: &History) -> Vec<Said<'_>> {
     said
 }
 
-/// How a result without a call is told.
+/// The user's text for a result without a call.
 pub(crate) fn stray_text(result: &ToolResultItem) -> String {
     format!("[Result of an earlier call of {}]\n{}", result.name, result.content)
 }

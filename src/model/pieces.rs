@@ -1,4 +1,8 @@
 //! The pieces that both wires render items from: texts and images of parts, and ids, names and arguments that no server refuses.
+//!
+//! A file that a model cannot be shown becomes a line that names it, and is never dropped in silence. Pure functions of values.
+//!
+//! A change must keep this: the same item renders to the same bytes each time, and two different call ids never become one.
 
 use std::borrow::Cow;
 
@@ -18,7 +22,7 @@ pub(crate) enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Its text, where it is one.
+    /// The text, where the piece is a text.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Piece::Text(text) => Some(text),
@@ -37,7 +41,7 @@ pub(crate) struct Takes {
 /// The images that every provider with images takes.
 const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// The pieces of a user's message. What the model cannot be shown becomes a line that names it.
+/// The pieces of a user's message. A line stands in for a part that the model cannot be shown.
 pub(crate) fn pieces(parts: &[Part], takes: Takes) -> Vec<Piece<'_>> {
     let pieces = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(Piece::Text(text.text.as_str().into())),
@@ -81,13 +85,13 @@ fn text_of(file: &FilePart) -> Option<String> {
     String::from_utf8(base64::engine::general_purpose::STANDARD.decode(data).ok()?).ok()
 }
 
-/// What stands where a result has no text: some servers refuse an empty one.
+/// The text of a result that has none: some servers refuse an empty one.
 pub(crate) const NO_OUTPUT: &str = "(no output)";
 
 /// The arguments of a call as every server takes them: a JSON object.
 ///
-/// Text that is one goes back unchanged. Nothing at all is `{}`. Anything else, such as arguments that were cut off, is kept
-/// as a string in an object, so that the model still sees what it wrote.
+/// A JSON object goes back unchanged. Empty arguments become `{}`. Any other text, such as arguments that were cut off, becomes a
+/// string in an object, so that the model still sees what it wrote.
 pub(crate) fn arguments(input: &str) -> Cow<'_, str> {
     let text = input.trim();
     if text.is_empty() || text == "null" {
@@ -108,12 +112,12 @@ pub(crate) fn short_id(id: &CallId) -> Cow<'_, str> {
     id_or_hash(id, id.as_str().len() <= CALL_ID_BYTES_MAX)
 }
 
-/// A call id of the characters that Messages takes. Another provider's may have a colon or a dot.
+/// A call id with only the characters that Messages takes. An id of another provider may have a colon or a dot.
 pub(crate) fn plain_id(id: &CallId) -> Cow<'_, str> {
     id_or_hash(id, id.as_str().bytes().all(is_plain))
 }
 
-/// The id where it can be sent. Another one is hashed and not replaced, so that two ids never become one.
+/// The id, where it can be sent. Otherwise its hash: so two ids never become one.
 fn id_or_hash(id: &CallId, can_go: bool) -> Cow<'_, str> {
     if can_go && !id.as_str().is_empty() {
         return id.as_str().into();
@@ -121,7 +125,7 @@ fn id_or_hash(id: &CallId, can_go: bool) -> Cow<'_, str> {
     format!("call_{}", &blake3::hash(id.as_str().as_bytes()).to_hex()[..24]).into()
 }
 
-/// A tool's name as both APIs take it: models sometimes call tools that cannot exist.
+/// A tool's name as both APIs take it. Models sometimes call tools whose names no API takes.
 pub(crate) fn plain_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return "unnamed".into();

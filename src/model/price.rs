@@ -1,8 +1,8 @@
 //! The price of tokens, and the prices that a host gives.
 //!
-//! A price is a fact of one model at one provider. Where nobody knows it, it is `None`, and never zero: whoever adds up what
-//! was spent must be able to say what is missing. What the host says wins over what a provider of its own says, and that
-//! over the table of [`known_price`].
+//! A price is a fact about one model at one provider. An unknown price is `None`, and never zero, so that a sum can say what it
+//! lacks; a change must keep that, and must count in integers. The host's prices win over those of a provider of the host's own,
+//! and those over the table of [`known_price`].
 
 mod table;
 
@@ -19,35 +19,35 @@ use crate::{
 
 /// The price of a model's tokens: millionths of a US dollar for a million of each kind, so $0.25 are 250,000.
 ///
-/// The same numbers are picodollars for one token, and that is how sums are made: exactly.
+/// The same number is the price of one token in picodollars. Sums are made in these, so they are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
-    /// Tokens read that came from no cache.
+    /// Price of input tokens that came from no cache.
     pub input: MicroUsd,
-    /// Tokens written.
+    /// Price of output tokens.
     pub output: MicroUsd,
-    /// Tokens written as reasoning; as output where it is not said.
+    /// Price of reasoning tokens; that of output where it is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<MicroUsd>,
-    /// Tokens read from the provider's cache; as input where it is not said.
+    /// Price of tokens read from the provider's cache; that of input where it is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<MicroUsd>,
-    /// Tokens written to the provider's cache; as input where it is not said.
+    /// Price of tokens written to the provider's cache; that of input where it is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<MicroUsd>,
-    /// Requests that read more tokens than so many cost something else, which is not known.
+    /// The most tokens that a request may read at this price. A request that reads more has another price, which is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_max: Option<u64>,
 }
 
 impl Price {
-    /// A price without anything particular.
+    /// A price of input and output alone.
     #[must_use]
     pub const fn new(input: MicroUsd, output: MicroUsd) -> Price {
         Price { input, output, reasoning: None, cache_read: None, cache_write: None, input_max: None }
     }
 
-    /// What that costs; `None` where it is more than this is the price of.
+    /// The cost of that usage; `None` where it reads more tokens than this price holds for.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<PicoUsd> {
         let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
@@ -65,7 +65,8 @@ impl Price {
         Some(PicoUsd(sum.fold(0, u64::saturating_add)))
     }
 
-    /// The most that a request can cost which reads and writes so many tokens, whatever kinds they turn out to be.
+    /// The most that a request with this many tokens can cost, whatever kinds the tokens turn out to be. `None` as in
+    /// [`Price::cost`].
     #[must_use]
     pub fn most(&self, input: u64, output: u64) -> Option<PicoUsd> {
         if self.input_max.is_some_and(|max| input > max) {
@@ -75,13 +76,13 @@ impl Price {
         Some(PicoUsd(input.saturating_mul(read.0).saturating_add(output.saturating_mul(written.0))))
     }
 
-    /// What a token costs at most that is read.
+    /// The highest price of an input token of any kind.
     #[must_use]
     pub fn dearest_input(&self) -> MicroUsd {
         [self.cache_read, self.cache_write].into_iter().flatten().fold(self.input, MicroUsd::max)
     }
 
-    /// What a token costs at most that is written.
+    /// The highest price of an output token of any kind.
     #[must_use]
     pub fn dearest_output(&self) -> MicroUsd {
         self.reasoning.map_or(self.output, |reasoning| reasoning.max(self.output))
@@ -93,13 +94,13 @@ impl Price {
 pub struct Prices(BTreeMap<ModelRef, Price>);
 
 impl Prices {
-    /// The price that the host gives for that model.
+    /// The host's price for that model.
     #[must_use]
     pub fn get(&self, model: &ModelRef) -> Option<Price> {
         self.0.get(model).copied()
     }
 
-    /// Sets one more.
+    /// Sets the price of one model.
     pub fn set(&mut self, model: ModelRef, price: Price) {
         self.0.insert(model, price);
     }

@@ -1,22 +1,25 @@
-//! Takes keys out of texts that come from outside, such as the body of a refused request that repeats the key (K02).
+//! Takes keys out of texts from outside, such as the body of a refused request that repeats the key (K02).
+//!
+//! The given key is always masked. Other keys are found by their known prefixes, and by the word before them. A change may mask
+//! more, and must never mask less: these texts go to people, logs and tapes.
 
 use super::Secret;
 
-/// What stands where a key stood.
+/// The text that replaces a key.
 const MASK: &str = "[redacted]";
 
 /// How the keys of the known providers and forges begin.
 const KEY_PREFIXES: &[&str] =
     &["sk-", "sk_", "pk-", "gsk_", "xai-", "AIza", "hf_", "ghp_", "github_pat_", "AKIA", "eyJ"];
 
-/// The words after which a key stands: in a header that is repeated, in a URL, in JSON.
+/// Words that a key follows: in a repeated header, in a URL, in JSON.
 const KEY_NAMES: &[&str] =
     &["bearer", "api-key", "api_key", "apikey", "x-api-key", "access_token", "token", "key", "authorization"];
 
-/// Fewer characters than this after a known prefix are a word, not a key.
+/// The fewest characters of a key after its prefix. Fewer make a word, not a key.
 const KEY_REST_MIN: usize = 6;
 
-/// Takes keys out of a text: the one handed in, and anything shaped like one.
+/// Masks the keys in a text: the given key, and anything shaped like one.
 #[must_use]
 pub(crate) fn redact(text: &str, key: Option<&Secret>) -> String {
     let text = match key.filter(|key| !key.is_empty()) {
@@ -25,14 +28,14 @@ pub(crate) fn redact(text: &str, key: Option<&Secret>) -> String {
     };
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_str();
-    // The last word before the current one, to know a value that follows `Authorization: Bearer` or `?key=`.
+    // Whether the word before the current one names a key, as in `Authorization: Bearer` or `?key=`.
     let mut named = false;
     while !rest.is_empty() {
         let word_len = rest.find(|c: char| !is_key_char(c)).unwrap_or(rest.len());
         if word_len == 0 {
             let c_len = rest.chars().next().map_or(1, char::len_utf8);
             out.push_str(&rest[..c_len]);
-            // A name stays in force over `: "` and `=`, but not over the end of a sentence or of a field.
+            // The effect of such a word reaches over `: "` and `=`, but not over the end of a sentence or of a field.
             named &= matches!(rest.as_bytes()[0], b' ' | b':' | b'=' | b'"' | b'\'');
             rest = &rest[c_len..];
             continue;

@@ -1,7 +1,11 @@
 //! A model request and its answer, in a form that belongs to no provider.
 //!
-//! The history is provider-neutral. Each item can keep the fragment of request body that a wire made of it, so that a long
-//! conversation is serialised once and not once per step.
+//! A [`Request`] is complete: with nothing else it can be made, or made again. A [`History`] shares its items, so that cloning a
+//! long conversation is cheap. Each item keeps the fragment of request body that a wire made of it, so that a conversation is
+//! serialised once and not once per step.
+//!
+//! A change must keep this: items never change once they are in a history; these types stand on tapes, so a field is added with a
+//! default and never renamed; a fragment is never stored or compared.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,13 +27,13 @@ pub struct Request {
     pub system: Arc<str>,
     /// The tools on offer, in a stable order; none on the last step of a turn.
     pub tools: Arc<[ToolSpec]>,
-    /// What was said so far.
+    /// The conversation so far.
     pub history: History,
     /// A reminder for this request only, put after the history as a user's text.
     pub reminder: Option<Arc<str>>,
     /// Sampling and limits.
     pub params: Params,
-    /// Names this request on the tape; the same after a crash. Scripted models use it to tell a repeated request.
+    /// The name of this request on the tape; the same after a crash. Scripted models recognise a repeated request by it.
     pub key: String,
 }
 
@@ -52,7 +56,7 @@ pub struct Params {
     /// Nucleus sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
-    /// Tokens of the answer, at most.
+    /// The most tokens of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
     /// Further options, put into the request body as they are.
@@ -60,7 +64,7 @@ pub struct Params {
     pub options: Value,
 }
 
-/// A tool as the model is told of it.
+/// A tool as it is described to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Its name.
@@ -73,10 +77,10 @@ pub struct ToolSpec {
 
 /// The conversation as a model sees it: items in order, shared and never changed.
 ///
-/// Cloning costs the same however long it is; pushing never copies an item.
+/// Cloning costs the same however long the history is. Pushing never copies an item.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Shared whole; copied (as pointers) only when a chunk is full and a clone is still about.
+    /// Full chunks, shared between clones. The list of pointers is copied only when a chunk gets full while a clone exists.
     full: Arc<Vec<Arc<[Arc<Item>]>>>,
     tail: Vec<Arc<Item>>,
 }
@@ -123,7 +127,7 @@ impl History {
         self.full.is_empty() && self.tail.is_empty()
     }
 
-    /// The first so many items; all of them where there are no more. Whole chunks are shared.
+    /// The first `items` items, or all where there are fewer. Whole chunks are shared.
     #[must_use]
     pub fn first(&self, items: usize) -> History {
         let chunks = (items / CHUNK).min(self.full.len());
@@ -133,7 +137,7 @@ impl History {
         first
     }
 
-    /// How many items both begin with.
+    /// How many items at the beginning both histories have in common.
     #[must_use]
     pub fn common(&self, other: &History) -> usize {
         self.iter().zip(other.iter()).take_while(|(a, b)| Arc::ptr_eq(a, b) || a == b).count()
@@ -186,9 +190,10 @@ pub enum Item {
 }
 
 impl Item {
-    /// The fragment of request body that a wire made of this item, made by `render` the first time and kept.
+    /// The fragment of request body that a wire makes of this item. `render` makes it the first time; then it is kept.
     ///
-    /// `wire` names the format and everything that its rendering depends on. One fragment is kept; another wire renders anew.
+    /// `wire` names the format and everything that its rendering depends on. Only the first wire's fragment is kept; another wire
+    /// renders each time.
     pub fn fragment(&self, wire: &str, render: impl Fn() -> Bytes) -> Bytes {
         let cell = match self {
             Item::User(item) => &item.fragment,
@@ -213,7 +218,7 @@ impl PartialEq for Fragment {
 /// A message of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserItem {
-    /// Which message.
+    /// The id of the message.
     pub id: crate::words::ids::MessageId,
     /// Text and files.
     pub parts: Vec<Part>,
@@ -229,7 +234,7 @@ pub struct Answer {
     pub parts: Vec<AnswerPart>,
     /// How it ended.
     pub finish: Finish,
-    /// What the provider says it used; all zero where it says nothing.
+    /// The usage that the provider reported; all zero where it reported none.
     #[serde(default)]
     pub usage: Usage,
     /// The model that answered, by the provider's own name for it.
@@ -304,16 +309,16 @@ pub enum AnswerPart {
     },
 }
 
-/// The result of one call, as the model is told of it.
+/// The result of one call, as it is told to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResultItem {
     /// The id that the model gave to the call.
     pub call: CallId,
     /// Which tool.
     pub name: String,
-    /// What came of it.
+    /// The text of the result.
     pub content: String,
-    /// Whether it went wrong.
+    /// Whether the call failed.
     #[serde(default)]
     pub is_error: bool,
     /// Images and files that go with it.
@@ -322,7 +327,7 @@ pub struct ToolResultItem {
     /// When it was recorded.
     #[serde(default)]
     pub time: Millis,
-    /// The entry that opened the call; none (0) where it came from elsewhere.
+    /// The entry that opened the call; 0 where the result came from elsewhere.
     #[serde(default, skip_serializing_if = "is_none")]
     pub seq: Seq,
     /// Kept rendering.

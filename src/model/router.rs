@@ -1,7 +1,7 @@
-//! Finds the model of a name: `provider/model` to an [`HttpModel`] of that provider.
+//! Finds a model by its name: `provider/model` becomes an [`HttpModel`] of that provider.
 //!
-//! A router is a value that the host fills with keys and addresses; it reads neither environment nor files. All its models
-//! share one pool of connections.
+//! A router is a value that the host fills with keys and addresses. All its models share one pool of connections. A change must
+//! keep this: a router reads neither environment nor files, finding a model opens no connection, and no error shows a key.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,17 +18,17 @@ pub struct Provider {
     pub name: String,
     /// The wire format.
     pub api: Api,
-    /// Where it is reached.
+    /// Its address.
     pub base_url: String,
     /// The key, if there is one.
     pub key: Option<Secret>,
-    /// Where the host takes the key from, such as `OPENAI_API_KEY`: the error about a missing key names it.
+    /// Where the host takes the key from, such as `OPENAI_API_KEY`. The error about a missing key names it.
     pub key_from: String,
     /// Whether it answers without a key.
     pub needs_key: bool,
-    /// What all its models take; `None` for what is known of each.
+    /// The limits of all its models; `None` for the known limits of each.
     pub limits: Option<ModelLimits>,
-    /// What is particular.
+    /// The peculiarities of its server.
     pub quirks: Quirks,
 }
 
@@ -65,7 +65,7 @@ impl Provider {
         self
     }
 
-    /// The same provider at another address. What is reached there may be a proxy or a local server, so it needs no key.
+    /// The same provider at another address. A proxy or a local server may answer there, so no key is needed.
     #[must_use]
     pub fn with_base_url(mut self, base_url: impl Into<String>) -> Provider {
         self.base_url = base_url.into();
@@ -123,7 +123,7 @@ impl Router {
         }
     }
 
-    /// The same router with that provider, in the place of one of the same name.
+    /// The same router with that provider. It replaces a provider of the same name.
     #[must_use]
     pub fn with(mut self, provider: Provider) -> Router {
         self.providers.insert(provider.name.clone(), provider);

@@ -1,4 +1,4 @@
-//! Pieces of conversations for the tests of both wires.
+//! Samples of conversations, for the tests of both wires. Test code only.
 
 use super::{Answer, AnswerPart, Endpoint, Item, ToolResultItem, UserItem};
 use crate::words::message::{Extra, Finish, Part, Span};

@@ -1,10 +1,14 @@
-//! The schema of a tool's arguments as a provider takes it (E-03).
+//! Renders the schema of a tool's arguments in a provider's dialect (E-03).
+//!
+//! The result always is an object schema with `type` and `properties`. A keyword that the dialect lacks is dropped. Then the
+//! provider's schema allows more than the tool's own, and only the tool can refuse what is left. A change must keep the bound on
+//! depth, because a schema may contain itself.
 
 use serde_json::{Map, Value, json};
 
 use super::SchemaDialect;
 
-/// Nested schemas deeper than this are replaced by "anything": only a schema that contains itself gets there.
+/// The deepest nesting. Deeper schemas become "anything": only a schema that contains itself gets there.
 const DEPTH_MAX: usize = 32;
 
 /// The schema in the provider's dialect.

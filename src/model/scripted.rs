@@ -4,11 +4,13 @@
 //! It takes part in everything a real model does: it streams, waits (on tokio's clock, so virtual time works), fails, hangs
 //! and panics. It keeps the requests it has seen, and a test can hold it at a [`Barrier`] and let it go.
 //!
-//! **Which reply.** [`By::Order`]: the next one of the list. [`By::Answers`]: the one that follows as many answers as the
-//! request's history holds, so that a process that resumes a session finds its place; replies that give no answer (errors,
-//! hangs without text) stand before the answer they delay, and each is given once per process. Replies with a condition
-//! ([`Reply::when`]) are outside the sequence and win over it. A request whose `key` was seen before gets the reply that it
-//! got before: that is how a recovered session asks again.
+//! **Which reply.** [`By::Order`]: the next one of the list. [`By::Answers`]: the reply that follows as many answers as the
+//! request's history holds, so that a process that resumes a session finds its place. Replies that give no answer (errors, hangs
+//! without text) stand before the answer that they delay, and each is given once per process. Replies with a condition
+//! ([`Reply::when`]) are outside of the sequence and win over it.
+//!
+//! A change must keep this: a request whose `key` was seen before gets the same reply again, because a recovered session asks again
+//! so; and the host's function is not called under the script's lock.
 //!
 //! ```
 //! use tamtam::model::{Reply, Scripted};
@@ -48,21 +50,21 @@ pub use reply::Reply;
 
 use reply::{Beat, End};
 
-/// Requests that are kept, at most; the oldest go first.
+/// The most requests that are kept; the oldest are dropped first.
 pub const REQUESTS_MAX: usize = 10_000;
 
-/// How a list of replies is gone through.
+/// How a script chooses the next reply of its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// One after the other, whatever is asked.
+    /// One after the other, whatever the request is.
     Order,
     /// By the number of answers in the history of the request. The default of files.
     #[default]
     Answers,
 }
 
-/// A model that plays a script. Cloning shares the script and all that it has seen.
+/// A model that plays a script. Clones share the script, its position and the requests it has seen.
 #[derive(Clone)]
 pub struct Scripted {
     id: ModelRef,
@@ -74,7 +76,7 @@ pub struct Scripted {
 struct Shared {
     choice: Choice,
     state: Lock<State>,
-    /// Shared with each request as long as its future lives.
+    /// Counts the running requests: each holds a clone as long as its future lives.
     streaming: Arc<()>,
 }
 
@@ -86,11 +88,11 @@ enum Choice {
 #[derive(Default)]
 struct State {
     requests: VecDeque<Request>,
-    /// The reply that the request of a key got.
+    /// The reply that each request got, by the request's key.
     given: HashMap<String, Arc<Reply>>,
-    /// By order: the next reply.
+    /// Under [`By::Order`]: the index of the next reply.
     next: usize,
-    /// By answers: how many requests came with that many answers.
+    /// Under [`By::Answers`]: how many requests came, by the number of answers in their history.
     attempts: BTreeMap<usize, usize>,
     barriers: BTreeMap<String, Barrier>,
 }
@@ -102,7 +104,7 @@ impl Scripted {
         Scripted::from_list(replies, By::Order)
     }
 
-    /// Plays the replies, each in its turn.
+    /// Plays a list of replies, in the way that `by` says.
     #[must_use]
     pub fn from_list(replies: impl IntoIterator<Item = Reply>, by: By) -> Scripted {
         Scripted::of(Choice::List { replies: replies.into_iter().map(Arc::new).collect(), by })
@@ -142,7 +144,7 @@ impl Scripted {
         self
     }
 
-    /// The same script with a price for the model of that name, which may be another than its own: it answers to all names.
+    /// The same script with a price for the model of that name. The name may be any, because a script answers to all names.
     #[must_use]
     pub fn with_price(mut self, model: ModelRef, price: Price) -> Scripted {
         Arc::make_mut(&mut self.prices).set(model, price);
@@ -155,7 +157,7 @@ impl Scripted {
         self.shared.state.lock().requests.iter().cloned().collect()
     }
 
-    /// How many requests are being answered now. A request that was cut off is none of them.
+    /// How many requests are being answered now. A request whose future was dropped no longer counts.
     #[must_use]
     pub fn streaming(&self) -> usize {
         Arc::strong_count(&self.shared.streaming) - 1
@@ -181,7 +183,7 @@ impl Scripted {
         }
         let reply = match &self.shared.choice {
             Choice::Function(function) => {
-                // Not under the lock: the function is the host's and may look at the script.
+                // Without the lock: the function belongs to the host and may look at the script.
                 drop(state);
                 let reply = Arc::new(function(request));
                 state = self.shared.state.lock();
@@ -221,7 +223,7 @@ impl Scripted {
         }
         let mut parts = assembly.finish();
         for part in &mut parts {
-            // A script says the same each time it is played, so it has no times.
+            // A script gives the same answer each time, so its thoughts have no times.
             if let AnswerPart::Reasoning { time, .. } = part {
                 *time = Span::default();
             }
@@ -250,7 +252,7 @@ fn from_list(replies: &[Arc<Reply>], by: By, request: &Request, state: &mut Stat
         By::Answers => {
             let attempt = state.attempts.entry(answers).or_default();
             *attempt += 1;
-            // The replies that may be given after that many answers: those behind the answer before, up to the next one.
+            // The replies for this number of answers: those behind the answer before, up to and including the next answer.
             let replies: Vec<&Arc<Reply>> = sequence().collect();
             let turn = replies.split_inclusive(|reply| reply.leaves_an_answer()).nth(answers).unwrap_or_default();
             turn.get(*attempt - 1).or(turn.last()).copied()
@@ -305,8 +307,8 @@ impl Models for Scripted {
     }
 }
 
-/// A request as one text, in which the conditions of replies are looked for: a line for the system prompt, then one for
-/// each thing said (`user: …`, `assistant: …`, `call NAME INPUT`, `result NAME: …`), then the reminder.
+/// A request as one text, which the conditions of replies are matched against: a line for the system prompt, then a line for each
+/// part of the conversation (`user: …`, `assistant: …`, `call NAME INPUT`, `result NAME: …`), then the reminder.
 #[must_use]
 pub fn transcript(request: &Request) -> String {
     let mut lines = vec![format!("system: {}", request.system)];

@@ -1,4 +1,6 @@
 //! Keys of providers. A [`Secret`] never shows its text: not in `Debug`, in a log or in an error.
+//!
+//! A change must not give it `Display` or `Serialize`, and `reveal` belongs in the code that sends the key, and nowhere else.
 
 use std::{fmt, sync::Arc};
 
@@ -18,13 +20,13 @@ impl Secret {
         Secret(key.as_ref().trim().into())
     }
 
-    /// The key itself, for the one who sends it.
+    /// The key itself, for the code that sends it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is no key in it.
+    /// Whether the key is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -3,9 +3,9 @@
 //! The decoder follows the HTML standard's rules for event streams: lines end with CR, LF or CRLF, a byte order mark at the
 //! start is dropped, `data` lines of one event are joined with LF, comments and unknown fields are ignored. It works on
 //! whole lines of bytes, so a character that is split over two chunks is never broken. What is kept of an unfinished event
-//! is bounded. It does no I/O and never panics.
+//! is bounded. The fields `id` and `retry` are ignored: no model API resumes a stream.
 //!
-//! The fields `id` and `retry` are ignored: no model API resumes a stream.
+//! A change must keep the decoder free of I/O and panics, and its result independent of how the bytes are split into chunks.
 
 use memchr::memchr2;
 
@@ -34,11 +34,11 @@ pub(crate) struct Decoder {
     line: Vec<u8>,
     /// The event that is not complete yet.
     event: Event,
-    /// Whether it has a `data` line; an event without one is not an event, an empty one is.
+    /// Whether the event has a `data` line. Without one it is no event; with an empty one it is.
     has_data: bool,
-    /// The last byte was a CR: a LF that follows belongs to it, even in the next chunk.
+    /// Whether the last byte was a CR. An LF that follows belongs to the same line end, even in the next chunk.
     after_cr: bool,
-    /// A line was complete: only before the first one may stand a byte order mark.
+    /// Whether the first line is complete. Only the first line may begin with a byte order mark.
     has_begun: bool,
 }
 
@@ -49,7 +49,7 @@ impl Decoder {
         Decoder { bytes_max, ..Decoder::default() }
     }
 
-    /// Takes the next bytes and gives the events that they complete.
+    /// Takes the next bytes and returns the events that they complete.
     ///
     /// After an error the stream is of no further use.
     pub(crate) fn push(&mut self, mut chunk: &[u8]) -> Result<Vec<Event>, EventTooLarge> {
@@ -71,7 +71,7 @@ impl Decoder {
         Ok(events)
     }
 
-    /// The stream is over. Gives the event that no empty line has completed, if there is one.
+    /// Ends the stream. Returns the event that no empty line has completed, if there is one.
     ///
     /// The standard drops such an event. Some servers end their last event without the empty line, so the caller gets it and
     /// decides: it may also be half an event of a stream that was cut off.

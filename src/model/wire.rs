@@ -1,4 +1,8 @@
-//! What the two wires share: the meaning of an event of the stream, and the choice between the wires.
+//! What the two wires share: the choice between them, the draft of an answer, and the meaning of an event of the stream.
+//!
+//! An answer is complete only where the provider said so; any other end of the stream is [`ErrorKind::Truncated`]. A change must
+//! keep that, and must name everything that the rendering of an item depends on in `rendering`, or a kept fragment of another
+//! rendering is sent.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -9,14 +13,14 @@ use super::{
 };
 use crate::words::{message::Finish, usage::Usage};
 
-/// What an event was.
+/// The meaning of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It says nothing but that the connection lives; the wait goes on.
+    /// The event only shows that the connection lives. It does not restart the idle limit.
     Nothing,
-    /// It is part of the answer.
+    /// The event is part of the answer.
     Something,
-    /// It is the end mark.
+    /// The event is the end mark.
     End,
 }
 
@@ -34,20 +38,20 @@ pub(crate) fn body(endpoint: &Endpoint, rendering: &str, request: &Request) -> B
     }
 }
 
-/// An answer that is being read: what both wires fill in.
+/// An answer that is being read. Both wires fill it in.
 pub(crate) struct Draft<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) assembly: Assembly<'a>,
-    /// Why the model stopped, once it said so.
+    /// Why the model stopped; `None` until the provider says so.
     pub(crate) finish: Option<Finish>,
-    /// Whether the answer is whole already, though the end mark may be missing.
+    /// Whether the answer is complete. The end mark may still be missing.
     pub(crate) is_complete: bool,
     pub(crate) usage: Usage,
     pub(crate) model: String,
 }
 
 impl Draft<'_> {
-    /// The data of an event.
+    /// The data of an event as JSON.
     pub(crate) fn parse(&self, event: &Event) -> Result<Value, ModelError> {
         serde_json::from_str(event.data.trim()).map_err(|_| {
             let start = self.endpoint.quote(&event.data);
@@ -56,16 +60,16 @@ impl Draft<'_> {
     }
 }
 
-/// What one wire makes of the events of a stream.
+/// The reading half of one wire: takes events into a draft.
 pub(crate) trait Wire: Send {
     /// Takes one event that has data.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError>;
 
-    /// Puts the last pieces in their places, at the end of a stream that is complete; `false` where something is cut off.
+    /// Puts the last pieces in their places at the end of a complete stream. `false` where part of the answer was cut off.
     fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError>;
 }
 
-/// One stream being read.
+/// The reading of one stream.
 pub(crate) struct Reading<'a> {
     pub(crate) draft: Draft<'a>,
     wire: Box<dyn Wire>,
@@ -88,7 +92,7 @@ impl<'a> Reading<'a> {
         Reading { draft, wire }
     }
 
-    /// Takes one event; every piece of the answer in it goes to the deltas.
+    /// Takes one event. Every piece of the answer in it goes to the deltas.
     pub(crate) fn event(&mut self, event: &Event) -> Result<Step, ModelError> {
         match event.data.trim() {
             "" => Ok(Step::Nothing),
@@ -106,7 +110,7 @@ impl<'a> Reading<'a> {
         let Draft { assembly, finish, usage, model, .. } = self.draft;
         let mut answer = Answer::new(assembly.finish(), finish.unwrap_or(Finish::Unknown));
         for part in &mut answer.parts {
-            // The stream is whole, so no arguments at all means that there are none. Cut ones stay as they are.
+            // The stream is complete, so empty arguments mean none. At the output limit they may be cut, and stay as they are.
             if let AnswerPart::Call { input, .. } = part
                 && input.trim().is_empty()
                 && answer.finish != Finish::Length
@@ -119,7 +123,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A count of tokens as a provider gives it: below zero is 0, and what is no number is 0.
+/// A count of tokens from a provider. A negative count, and a value that is no number, become 0.
 pub(crate) fn tokens(value: Option<&Value>) -> u64 {
     let Some(value) = value else { return 0 };
     match (value.as_u64(), value.as_f64()) {

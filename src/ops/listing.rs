@@ -1,9 +1,13 @@
 //! The sessions of a store, as people want to see them: newest first, with title, age, size, cost and status, a page at a
 //! time, as a list or as a tree of forks and children.
 //!
-//! The list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only entries that
-//! were appended since the last list are read from tapes ([`ListCost`] counts them). No tape is folded twice. The index decides
-//! nothing: if there is no index and none can be made, the sessions of the page are read from their tapes ([`SessionPage::indexed`]).
+//! Over files the list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only
+//! entries that were appended since the last list are read from tapes ([`ListCost`] counts them). No tape is folded twice. The
+//! index decides nothing: without one, and over any other engine, the sessions of the page are read from their tapes
+//! ([`SessionPage::indexed`]), and then children are not counted and a tree is a flat list.
+//!
+//! A change must keep this: a list takes no claim, writes to no tape and asks no actor; and one damaged session does not spoil the
+//! page.
 
 mod query;
 #[cfg(feature = "sqlite")]
@@ -29,32 +33,32 @@ pub use query::{BadSessionCursor, SessionCursor, SessionQuery, Shape};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SessionPage {
-    /// Those that were used last first; in a tree, each is followed by what is below it.
+    /// The sessions, most recently used first. In a tree, each root is followed by the sessions below it.
     pub sessions: Vec<ListedSession>,
-    /// Where to go on; absent on the last page.
+    /// Where the next page begins; `None` on the last page.
     pub next: Option<SessionCursor>,
-    /// Whether what was done last may be missing, because the index has not read it.
+    /// Whether the newest entries may be missing, because the index has not read them.
     pub behind: Behind,
-    /// Whether it comes from the index. If not, there is none and none could be made, or the tapes are not kept in files: all
-    /// sessions were looked at, those of the page were read, and all is known of them but who their children are.
+    /// Whether the page comes from the index. If not, the store has no index and none could be made, or the tapes are not kept in
+    /// files. Then all sessions were looked at and the tapes of the page were read; the page lacks only the children of sessions.
     pub indexed: bool,
-    /// In a tree, more is below a session of this page than is shown: at most 1,000 sessions are.
+    /// Whether a tree was cut: a page shows at most 1,000 sessions, and more are below its roots.
     pub cut: bool,
-    /// What it took.
+    /// The work that the page took.
     pub cost: ListCost,
 }
 
-/// What a list took, in things that were looked at and not in time.
+/// The work that a list took: counts of things that were looked at, not time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListCost {
     /// Sessions whose folder was listed and whose files' lengths were asked for.
     pub folders: u64,
-    /// Sessions of which something was read, because it was appended since.
+    /// Sessions whose tapes were read, because entries were appended since the last list.
     pub tapes: u64,
     /// Bytes of tapes that were read.
     pub bytes: u64,
-    /// Rows of the index that were read; without an index, sessions whose files' ends were.
+    /// Rows of the index that were read; without an index, sessions whose ends of files were read.
     pub rows: u64,
 }
 
@@ -62,14 +66,14 @@ pub struct ListCost {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ListedSession {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
-    /// What its host called it, else the words that its first message begins with; a fork's until it has its own are its
-    /// parent's. Absent where nothing was said yet.
+    /// The title that its host gave it, else the first words of its first message. A fork has its parent's title until it has one
+    /// of its own. `None` where nothing was said yet.
     pub title: Option<String>,
-    /// Its agent.
+    /// The name of its agent.
     pub agent: Option<String>,
-    /// Its model.
+    /// The model that it uses.
     pub model: Option<ModelRef>,
     /// The folder that it works in.
     pub workspace: Option<String>,
@@ -79,43 +83,43 @@ pub struct ListedSession {
     pub last: Option<Millis>,
     /// Its last entry.
     pub seq: Seq,
-    /// Entries of its own: without those that a fork has from its parent.
+    /// How many entries of its own it has. A fork's count leaves out the entries of its parent.
     pub entries: Option<u64>,
     /// The size of its own entries, in bytes.
     pub bytes: u64,
-    /// The size of what is kept beside them, in bytes: large outputs, and what files held before they were changed.
+    /// The size of the files beside its tape, in bytes: large outputs, and old contents of changed files.
     pub beside_bytes: u64,
-    /// Model requests that it made itself; unknown where its tape cannot be read.
+    /// How many model requests it made itself; `None` where its tape cannot be read.
     pub requests: Option<u64>,
-    /// How many of those gave no figures, so that ours are counted.
+    /// How many of these requests came without usage figures, so that estimates are counted.
     pub estimated: u64,
     /// Tokens that it used itself, without its children.
     pub usage: Option<Usage>,
-    /// What that cost. What is unknown is no zero: see [`Cost::exact`].
+    /// The cost of that usage. An unknown cost is not zero: see [`Cost::exact`].
     pub cost: Option<Cost>,
     /// Whether it is awake, asleep, parked or deleted.
     pub status: SessionStatus,
-    /// A turn of it is not over.
+    /// Whether a turn of it is not over.
     pub open: bool,
-    /// It is never swept.
+    /// Whether it is protected from sweeps.
     pub protected: bool,
-    /// It has ended for good.
+    /// Whether it has ended for good.
     pub ended: bool,
-    /// The session that it belongs to.
+    /// The session that it is a fork or a child of.
     pub parent: Option<Parent>,
-    /// Forks that go on from it.
+    /// How many forks go on from it.
     pub forks: u64,
-    /// Children that do tasks of it.
+    /// How many children do tasks of it; 0 without an index, where they are not known.
     pub children: u64,
     /// In a tree, how far below its root it stands.
     pub depth: u32,
 }
 
-/// Lists sessions of a store. Blocks on the disk; not for an async thread. Takes no claim, and may run beside whatever else is
-/// done with the store.
+/// Lists sessions of a store of files. Blocks on the disk, so do not call it on an async thread. Takes no claim, and may run beside
+/// any other work on the store.
 ///
 /// # Errors
-/// [`TapeError::Query`] where too much is looked for; [`TapeError::Newer`] where a later version of this library made the index;
+/// [`TapeError::Query`] where the text is too long; [`TapeError::Newer`] where a later version of this library made the index;
 /// [`TapeError::Index`]; [`TapeError::Io`].
 pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     #[cfg(feature = "sqlite")]
@@ -125,11 +129,11 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
     sessions_of(store, query)
 }
 
-/// Lists the sessions of any engine, without an index: those that are shown, and those that a filter passes over, are read from
-/// their tapes.
+/// Lists the sessions of any engine, without an index. Reads the tapes of the sessions on the page, and of those that a filter
+/// passes over. Blocks on the engine.
 ///
 /// # Errors
-/// [`TapeError::Query`] where too much is looked for; as the engine's own.
+/// [`TapeError::Query`] where the text is too long; errors of the engine.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     query.check()?;
     let statuses = SessionStatuses::of_all(store)?;
@@ -141,7 +145,7 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
     let (mut sessions, mut next) = (Vec::new(), None);
     for summary in &all {
         let mut listed = match read(store, summary, &statuses) {
-            // It is listed all the same, as what is known beside its tape.
+            // The session is listed all the same, with what is known without its tape.
             Err(TapeError::Damaged(_) | TapeError::Missing { .. } | TapeError::Newer { .. }) => {
                 ListedSession::of(summary, &statuses, None, None)
             }
@@ -160,7 +164,7 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
     Ok(SessionPage { sessions, next, behind: Behind::No, indexed: false, cut: false, cost })
 }
 
-/// A session as its tape shows it.
+/// A session of a list, read from its tape.
 fn read(
     store: &dyn TapeStore,
     summary: &SessionSummary,
@@ -180,15 +184,15 @@ fn read(
     Ok(listed)
 }
 
-/// Where a page ended: behind its last session at the top.
+/// Where a page ended: behind its last root.
 fn cursor_behind(sessions: &[ListedSession]) -> Option<SessionCursor> {
     let last = sessions.iter().rfind(|listed| listed.depth == 0)?;
     Some(SessionCursor { last: last.last.unwrap_or_default(), session: last.session.clone() })
 }
 
 impl ListedSession {
-    /// What its files show, and what its own entries say where they can be read. A fork goes on from `here`: one that was brought
-    /// in goes on from nobody here, whoever has that name now.
+    /// A session of a list, from its summary, and from the digest of its own entries where they could be read. `here` is the
+    /// session of this store that a fork goes on from. An imported fork has no parent here, even if a session of that name exists.
     fn of(
         summary: &SessionSummary,
         statuses: &SessionStatuses<'_>,
@@ -228,7 +232,7 @@ impl ListedSession {
         }
     }
 
-    /// What it has from the session that it goes on from, as long as it has nothing of its own.
+    /// Fills missing fields from the digest of the parent.
     fn inherit(&mut self, digest: &Digest) {
         self.title = self.title.take().or_else(|| digest.title().map(str::to_owned));
         self.agent = self.agent.take().or_else(|| digest.agent.clone());
@@ -241,7 +245,7 @@ impl ListedSession {
     }
 }
 
-/// How large the folders beside a tape are. What cannot be looked at counts nothing.
+/// The size of the folders beside a tape, in bytes. A file that cannot be looked at counts as 0.
 pub(crate) fn beside(store: &dyn TapeStore, session: &SessionId) -> u64 {
     let folders = [store.spill_path(session), store.files_path(session)];
     folders.iter().flatten().map(|folder| folder_bytes(folder)).sum()

@@ -1,13 +1,15 @@
-//! Replay: a session again from its tape, with no network and no tool.
+//! Replays a session from its tape: makes every decision again, with no network and no tool, and compares the outcomes.
 //!
-//! Every append of a tape is one decision of the core, and says which inputs it was made for and what it looked at. A replay
-//! walks through them: it reads the inputs back (`decision.rs`), decides again, and compares what comes out with what stands
-//! there, entry by entry: kind, data, cause, turn, step, ticket, and what is said of the input. Requests are built anew from the
-//! folded history, so that their hashes are compared too. The state that the next decision starts from is the fold of what
-//! stands on the tape.
+//! Every append of a tape is one decision of the core, and records its inputs and everything the core looked at. A replay reads the
+//! inputs back (`decision.rs`), decides again, and compares each new entry with the recorded one: kind, data, cause, turn, step,
+//! ticket, and the recorded input. Requests are built again from the folded history, so their hashes are compared too. The next
+//! decision starts from the fold of the recorded entries.
 //!
-//! It starts nothing, writes nothing and asks nobody. Calls are judged again by what the tape says that they wanted; where
-//! tools are given, by what those say ([`Replay::toolbox`]).
+//! A replay starts nothing, writes nothing, takes no claim and asks nobody. Calls are judged again by their recorded facts, or by
+//! the facts that given tools state ([`Replay::toolbox`]).
+//!
+//! A change must keep this: a replay infers nothing that the tape does not say. If the core comes to look at something new, the
+//! tape must record it first.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -58,13 +60,13 @@ pub use diverge::{Divergence, diverge};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// It cannot be read.
+    /// The tape cannot be read.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// An entry is of a kind that is not known here, or has another shape.
+    /// An entry has a kind that this version does not know, or a shape that it cannot read.
     #[error(transparent)]
     Entry(#[from] BadRecord),
-    /// An entry does not say what it followed from, or says what cannot be: no decision of this library wrote it so.
+    /// An entry names no input, or an input that cannot have written it: no decision of this library wrote it.
     #[error("{} line {line}: entry {seq} cannot be replayed: {why}", .file.display())]
     NoInput {
         /// The entry.
@@ -76,7 +78,7 @@ pub enum ReplayError {
         /// What is wrong with it.
         why: String,
     },
-    /// There is nothing on it, or it does not begin with a state.
+    /// The tape is empty, or does not begin with a state.
     #[error("there is nothing to replay: a tape begins with an entry of the kind state")]
     NoBeginning,
 }
@@ -93,13 +95,13 @@ impl ReplayError {
     }
 }
 
-/// What is handed in, in place of what the tape says.
+/// Values that the caller gives in place of the recorded ones.
 #[derive(Clone, Debug, Default)]
 struct Given {
     prompt: Option<Arc<str>>,
     settings: Option<Arc<Settings>>,
     toolbox: Option<Toolbox>,
-    /// What a decision sees of the toolbox.
+    /// The hash and size of the toolbox, as a decision sees them.
     seen: EnvSeen,
 }
 
@@ -108,7 +110,7 @@ impl Given {
         self.prompt.is_none() && self.settings.is_none() && self.toolbox.is_none()
     }
 
-    /// Puts what is handed in over what the tape says.
+    /// Puts the given values over the recorded state.
     fn put_into(&self, state: &mut State) {
         if let Some(settings) = &self.settings {
             state.settings = settings.clone();
@@ -121,15 +123,15 @@ impl Given {
 
 /// A replay of one tape: an iterator over its decisions, in order.
 ///
-/// After a difference it goes on from what stands on the tape, so that later decisions are judged by themselves.
+/// After a difference the replay goes on from the recorded entries, so that later decisions are judged by themselves.
 #[derive(Debug)]
 pub struct Replay {
     decisions: Vec<Recorded>,
     given: Given,
     globs: Globs,
-    /// The append that is next.
+    /// The index of the next append.
     next: usize,
-    /// What the append before it left on the tape, with what was handed in; nothing before the first.
+    /// The fold of all appends before it, with the given values; `None` before the first.
     state: Option<State>,
 }
 
@@ -139,17 +141,17 @@ pub struct Replay {
 pub struct Step {
     /// Its number among the decisions of the tape, from 1.
     pub number: usize,
-    /// What the decision answered, in a few words.
+    /// The inputs of the decision, in a few words.
     pub signal: String,
     /// The file that its entries stand in.
     pub file: PathBuf,
-    /// The line of the first of them, from 1.
+    /// The line of the first of these entries, from 1.
     pub line: usize,
     /// When it was made.
     pub time: Millis,
-    /// The entries that stand on the tape, by seq and kind. Never empty.
+    /// The recorded entries, by seq and kind. Never empty.
     pub recorded: Vec<(Seq, String)>,
-    /// Where what was decided is not what stands there.
+    /// The first difference between the new decision and the recorded one; `None` where they are the same.
     pub difference: Option<Difference>,
 }
 
@@ -170,7 +172,7 @@ impl Replay {
         Replay::of(store.appends(session)?)
     }
 
-    /// A replay of a tape that was read before.
+    /// A replay of appends that the caller has read.
     ///
     /// # Errors
     /// [`ReplayError::Entry`], [`ReplayError::NoInput`], [`ReplayError::NoBeginning`].
@@ -181,30 +183,30 @@ impl Replay {
         Ok(Replay { decisions, given: Given::default(), globs: Globs::default(), next: 0, state: None })
     }
 
-    /// Begins at the newest anchor, as a session does that is opened: what was before it is not looked at.
+    /// Begins at the newest anchor, as an opened session does. Entries before the anchor are not looked at.
     #[must_use]
     pub fn from_newest_anchor(mut self) -> Replay {
         self.next = self.decisions.iter().rposition(|recorded| recorded.begins().is_some()).unwrap_or(0);
         self
     }
 
-    /// With another system prompt. The first request that it changes is the first difference.
+    /// Replays with another system prompt. The first request that it changes is the first difference.
     #[must_use]
     pub fn prompt(mut self, prompt: impl Into<Arc<str>>) -> Replay {
         self.given.prompt = Some(prompt.into());
         self
     }
 
-    /// With other settings, which hold for the whole tape.
+    /// Replays with other settings, which hold for the whole tape.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Replay {
         self.given.settings = Some(Arc::new(settings));
         self
     }
 
-    /// With these tools: calls are judged anew by what they say that they want. None of them runs.
+    /// Replays with these tools: calls are judged again by the facts that these tools state. None of them runs.
     ///
-    /// Where they are not those of the tape, the first request that offers them is the first difference.
+    /// Where the tools are not those of the tape, the first request that offers them is the first difference.
     #[must_use]
     pub fn toolbox(mut self, toolbox: Toolbox) -> Replay {
         self.given.seen.tools = Some(ToolsSeen { hash: toolbox.hash(), tokens: tools_tokens(&toolbox) });
@@ -218,7 +220,7 @@ impl Replay {
         self.decisions.len()
     }
 
-    /// Goes on up to the first difference.
+    /// Goes on to the first difference, and returns it.
     pub fn first_difference(&mut self) -> Option<Difference> {
         self.find_map(|step| step.difference)
     }
@@ -232,7 +234,7 @@ impl Iterator for Replay {
         let Recorded { append, entries, .. } = recorded;
         let decided = match &self.state {
             Some(state) if !recorded.inputs.is_empty() => recorded.again(state, &self.given, &self.globs).entries,
-            // What no decision wrote follows from nothing before it; what is read must still be what was written.
+            // No decision wrote this append. It is only checked that reading it back gives what was written.
             _ => entries.clone(),
         };
         let step = Step {
@@ -242,7 +244,7 @@ impl Iterator for Replay {
             line: append.line,
             time: entries.first()?.time,
             recorded: append.entries.iter().map(|entry| (entry.seq, entry.kind.clone())).collect(),
-            // With other tools a decision looks at other things; what follows from them is what counts.
+            // With given values a decision looks at other things. So only its outcome is compared, and not its inputs.
             difference: difference::first(append, &decided, self.given.is_nothing()),
         };
         self.state = self.state.take().or_else(|| recorded.begins().cloned());

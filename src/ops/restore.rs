@@ -1,12 +1,12 @@
-//! Restoring files: from the changes that a tape records to a plan, and from the plan to the files.
+//! Restores files: from the changes that a tape records to a plan, and from the plan to the files.
 //!
-//! Three separate steps: `plan` is a function of values, `look` reads how the files are now, `act` carries the plan out. Nothing is
-//! changed that the plan did not name, and nothing outside of the workspace. A file that somebody else changed since the session
-//! did is refused by name, and so is a file whose old content nobody has. Content is kept before it is replaced or deleted, so
-//! another restore can undo this one.
-//!
-//! The results on a tape say which files a session changed. For a call that a crash cut off, the notes say it that the call made
+//! Three separate steps: `plan` is a function of values, `look` reads how the files are now, `act` carries the plan out. The
+//! results on a tape say which files a session changed. For a call that a crash cut off, the notes say it that the call wrote
 //! before each change. A call that ran without saying what it changes is named in the plan.
+//!
+//! What a change must not break: no file is changed that the plan did not name, and none outside of the workspace. A file that
+//! somebody else changed since the session did is refused by name, and so is a file whose old content nobody has. Content is kept
+//! before it is replaced or deleted, so another restore can undo this one.
 
 mod act;
 mod error;
@@ -36,27 +36,28 @@ pub use error::{RestoreError, Restored};
 pub use offline::offline;
 pub use plan::{FilePlan, PlannedFile, Step};
 
-/// What is to be done about files that cannot simply be put back.
+/// How a restore treats files that cannot simply be put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Restore {
-    /// Nothing at all is done where a single file has to be refused.
+    /// All or nothing: where a single file has to be refused, no file is changed.
     #[default]
     Whole,
-    /// What has to be refused is left as it is; the rest is put back.
+    /// Files that have to be refused are left as they are; the rest is put back.
     Rest,
-    /// As [`Restore::Rest`], but a file that somebody else changed is put back too. What they wrote is kept first.
+    /// As [`Restore::Rest`], but a file that somebody else changed is put back too. The content that it has now is kept first, if
+    /// it can be.
     Over,
 }
 
-/// What a restore works with.
+/// The folders, locks and vaults that a restore works with.
 pub(crate) struct Bench {
     workspace: Workspace,
     files: Files,
     vault: Vault,
-    /// The session itself first, then those that it was forked from, or that were merged into it.
+    /// Where old contents are looked for: in the vault of the session, then of its parents, then of the forks merged into it.
     vaults: Vec<Vault>,
-    /// Names this restore.
+    /// The name of this restore, in its notes and its entry.
     key: String,
     /// What happens at the crash points.
     #[cfg(feature = "fault-injection")]
@@ -65,14 +66,14 @@ pub(crate) struct Bench {
 
 #[cfg(feature = "fault-injection")]
 impl Bench {
-    /// The same, with those crash points.
+    /// The same bench with these crash points.
     pub(crate) fn with_faults(self, faults: &crate::fault::Faults) -> Bench {
         Bench { faults: faults.clone(), ..self }
     }
 }
 
-/// What calls of a session changed after that entry, and what putting it back would do. Reads only; blocks on the disk, and
-/// may run beside whatever else is done with the store.
+/// The files that calls of a session changed after that entry, and what a restore would do to them. Only reads. Blocks on the disk,
+/// and may run beside any other work on the store.
 ///
 /// # Errors
 /// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
@@ -80,8 +81,8 @@ pub fn changes(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result
     prepare(store, session, since, Files::default()).map(|(plan, _)| plan)
 }
 
-/// What calls of a session changed after one entry and up to another, in the order in which they did, and what ran without
-/// saying so: for whoever records it elsewhere.
+/// The file changes of a session after one entry and up to another, in order, and the calls that ran without saying what they
+/// change. For a merge, which records them on another tape.
 pub(crate) fn changed(
     store: &dyn TapeStore,
     session: &SessionId,
@@ -95,8 +96,8 @@ pub(crate) fn changed(
     Ok((history.changes.into_iter().map(|made| made.change).collect(), history.silent))
 }
 
-/// Keeps for one session the contents that another one kept: those that these changes speak of. What cannot be kept is missing
-/// where it is asked for, and said there.
+/// Copies the kept contents that these changes name from one session's vault to another's. A content that cannot be copied is
+/// missing later: a plan that needs it says so.
 pub(crate) fn hand_over(
     store: &dyn TapeStore,
     files: &Files,
@@ -115,7 +116,7 @@ pub(crate) fn hand_over(
     }
 }
 
-/// The plan, and what is needed to carry it out.
+/// Makes the plan, and the bench to carry it out with. Blocks on the disk, and changes nothing.
 pub(crate) fn prepare(
     store: &dyn TapeStore,
     session: &SessionId,
@@ -127,8 +128,8 @@ pub(crate) fn prepare(
     prepare_from(&entries, &parents, &|session| store.files_path(session), session, since, files)
 }
 
-/// The sessions that a tape goes on from, nearest first, and the last entry that it has of each. Of one that was brought in the
-/// entries name sessions of another store: only those count of which this store, too, knows that it goes on from them.
+/// The sessions that a tape is forked from, nearest first, and the last entry that it has of each. The entries of an imported
+/// session name sessions of another store; so only parents that this store knows as parents count.
 fn parents(store: &dyn TapeStore, session: &SessionId, entries: &[Entry]) -> Result<Vec<(SessionId, Seq)>, OpenError> {
     let mut parents = history::forked_from(entries);
     parents.retain(|(parent, _)| parent != session);
@@ -137,7 +138,7 @@ fn parents(store: &dyn TapeStore, session: &SessionId, entries: &[Entry]) -> Res
     Ok(parents.into_iter().zip(are_here?).filter_map(|(parent, is_here)| is_here.then_some(parent)).collect())
 }
 
-/// What is kept for a session.
+/// The vault of a session.
 fn at(files: &Files, store: &dyn TapeStore, session: &SessionId) -> Vault {
     files.vaults.at(store.files_path(session).as_deref())
 }
@@ -178,10 +179,10 @@ fn prepare_from(
     Ok((plan, bench))
 }
 
-/// Does what a plan says, and says what came of each file. Blocks on the disk.
+/// Carries a plan out, and returns the result for each file. Blocks on the disk.
 ///
 /// # Errors
-/// [`RestoreError::Refused`] where it is to be all or nothing, and the plan refuses a file.
+/// [`RestoreError::Refused`] with [`Restore::Whole`] where the plan refuses a file. Nothing was changed then.
 pub(crate) fn carry_out(plan: FilePlan, bench: &Bench, how: Restore) -> Result<RestoredFiles, RestoreError> {
     if how == Restore::Whole && plan.refused().next().is_some() {
         return Err(RestoreError::Refused { plan: Box::new(plan) });
@@ -189,15 +190,15 @@ pub(crate) fn carry_out(plan: FilePlan, bench: &Bench, how: Restore) -> Result<R
     Ok(act::act(&plan, bench, how))
 }
 
-/// Puts back what a restore replaced, for whoever finds that it was not to be. Only files that are still as the restore left
-/// them; what is refused is named.
+/// Undoes a restore, for a rollback that the session did not take. Changes only files that are still as the restore left them; the
+/// others are named as refused.
 pub(crate) fn take_back(done: &RestoredFiles, upto: Seq, bench: Bench) -> RestoredFiles {
     let bench = Bench { key: uuid::Uuid::now_v7().to_string(), ..bench };
     let plan = plan::back(done, upto, &|path| look::one(&bench.workspace, path));
     act::act(&plan, &bench, Restore::Rest)
 }
 
-/// The entries from the newest anchor at or before that one, to the end.
+/// The entries from the newest anchor at or before `since`, to the end of the tape.
 fn entries(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<Vec<Entry>, OpenError> {
     let before = if since == Seq::ZERO { Vec::new() } else { store.read_to(session, since)?.entries };
     taped::entries(session, before.iter().chain(&store.read(session, since)?))

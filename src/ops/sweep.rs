@@ -1,13 +1,15 @@
-//! Sweeping: which sessions a store need not keep, and their removal, with their large outputs and the kept contents of files.
+//! Sweeps a store: finds the sessions that a policy does not keep, and removes them with their large outputs and kept file
+//! contents.
 //!
-//! Three steps: a look at the store, a plan that is a function of values (`plan`), and the removal, one session after the
-//! other. The sweep asks the tapes and the marks beside them, never the index.
+//! Three steps: a look at the store, a plan that is a function of values (`plan`), and the removal, one session after the other.
+//! The sweep asks the tapes and the marks beside them, never the index. A sweep that is killed half-way leaves each session whole
+//! or gone; the next sweep continues.
 //!
-//! A session is never removed while one of these holds: a process has it open; it has an open turn or task; it is parked or
-//! protected; a remaining session is a fork of it; it does a task of a session that is at work; none of its entries can be read; a
-//! later version wrote some of them. A session without an entry belongs to nobody, and any limit takes it. Each session is looked
-//! at once more when it has been claimed for removal: a session that was used since the plan was made stays. A sweep that is killed
-//! half-way leaves each session whole or gone; the next sweep continues.
+//! What a change must not break: a session is never removed while one of these holds: a process has it open; it has an open turn or
+//! task; it is parked or protected; a remaining session is a fork of it; it does a task of a session that is at work; none of its
+//! entries can be read; a later version wrote some of them. Each session is looked at once more when it has been claimed for
+//! removal: a session that was used since the plan was made stays. Only a session without an entry belongs to nobody, and any limit
+//! takes it.
 
 mod plan;
 
@@ -24,31 +26,32 @@ use crate::{
 
 use plan::{Candidate, plan};
 
-/// What is not kept. Whatever one of these takes goes, unless it is protected; what is left out takes nothing.
+/// Which sessions a store need not keep. A session that any of these limits takes goes, unless something protects it. A limit that
+/// is left out takes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SweepPolicy {
-    /// Sessions that were not used for so long go.
+    /// Takes sessions that were not used for longer than this.
     pub older_than: Option<Duration>,
-    /// So many sessions stay, those that were used last; the others go.
+    /// Takes all sessions but this many, the most recently used.
     pub keep_newest: Option<usize>,
-    /// All sessions together take at most so many bytes, with what is kept beside them: those that were used longest ago go
-    /// until they do.
+    /// The most bytes of all sessions together, with the files beside their tapes. Takes the least recently used sessions until the
+    /// rest is within the limit.
     pub bytes_max: Option<u64>,
 }
 
-/// What a sweep removes, or has removed.
+/// The sessions that a sweep removes, or has removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Sweep {
-    /// The sessions that go, in the order in which they do: a fork before what it goes on from.
+    /// The sessions that go, in the order of their removal: a fork before its parent.
     pub gone: Vec<SweptSession>,
-    /// The sessions that a limit takes, and that stay all the same.
+    /// The sessions that stay although a limit takes them.
     pub kept: Vec<KeptSession>,
 }
 
 impl Sweep {
-    /// How many bytes it gives back.
+    /// How many bytes the removals free.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.gone.iter().fold(0, |sum, gone| sum.saturating_add(gone.bytes))
@@ -59,13 +62,13 @@ impl Sweep {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SweptSession {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
-    /// When it was used last; now where its clock was ahead, or nothing says it.
+    /// When it was used last. The present where its clock was ahead, or where that is not known.
     pub last: Millis,
     /// Its last entry.
     pub seq: Seq,
-    /// The size of its entries and of what is beside them.
+    /// The size of its entries and of the files beside its tape, in bytes.
     pub bytes: u64,
     /// Why it goes.
     pub why: SweepReason,
@@ -76,22 +79,22 @@ pub struct SweptSession {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SweepReason {
-    /// It was not used for so many milliseconds.
+    /// It was not used for longer than the limit.
     Unused {
         /// How long.
         ms: u64,
     },
-    /// So many others were used later.
+    /// It is not among the most recently used sessions.
     NotAmongNewest {
         /// How many stay.
         keep: usize,
     },
-    /// All together take more than is allowed.
+    /// All sessions together take more bytes than the limit.
     TooManyBytes {
-        /// How many are.
+        /// The limit, in bytes.
         max: u64,
     },
-    /// It has no entry: whoever made it could not go on. Any limit takes it.
+    /// It has no entry: the process that made it did not get further. Any limit takes it.
     Empty,
 }
 
@@ -109,11 +112,11 @@ impl fmt::Display for SweepReason {
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A session that stays though a limit takes it.
+/// A session that stays although a limit takes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KeptSession {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
     /// Why it stays.
     pub why: KeptReason,
@@ -124,7 +127,7 @@ pub struct KeptSession {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum KeptReason {
-    /// Somebody has it open.
+    /// A process has it open.
     Live,
     /// A turn or a task of it is open.
     AtWork,
@@ -132,13 +135,13 @@ pub enum KeptReason {
     Parked,
     /// It is protected.
     Protected,
-    /// That session goes on from it, and stays.
+    /// This fork of it stays.
     ForkStays(SessionId),
-    /// It does a task of that session, which is at work.
+    /// It does a task of this session, which is at work.
     ParentAtWork(SessionId),
-    /// It was used since it was looked at.
+    /// It was used after the plan was made.
     Used,
-    /// It could not be removed.
+    /// It could not be looked at or removed, for this reason.
     Failed(String),
 }
 
@@ -157,17 +160,17 @@ impl fmt::Display for KeptReason {
     }
 }
 
-/// What [`sweep`] would remove, and why. Changes nothing. Blocks on the disk; reads the ends of all tapes, and of those that would
-/// go what opening them would read.
+/// What [`sweep`] would remove, and why. Changes nothing. Blocks on the disk: reads the ends of all tapes, and for each session
+/// that would go, as much as opening it would read.
 ///
 /// # Errors
-/// [`TapeError::Io`], where the store itself cannot be read. One session that cannot be is named in [`Sweep::kept`], or is passed
-/// over where nothing of it can be read.
+/// [`TapeError::Io`], where the store itself cannot be read. A session that cannot be read is named in [`Sweep::kept`]; a session
+/// of which no entry can be read is left out.
 pub fn sweep_plan(store: &dyn TapeStore, policy: SweepPolicy, now: Millis) -> Result<Sweep, TapeError> {
     plan_some(store, policy, now, usize::MAX, &|| false)
 }
 
-/// The plan of so many removals at most. Stopped in the middle it names what was found by then.
+/// The plan of at most `removed_max` removals. Where `stop` ends it early, the plan has what was found by then.
 pub(crate) fn plan_some(
     store: &dyn TapeStore,
     policy: SweepPolicy,
@@ -185,7 +188,7 @@ pub(crate) fn plan_some(
         }
         let why = match task_of(store, &one.session, one.seq) {
             Ok(parent) => parent.filter(|parent| working.contains(parent)).map(KeptReason::ParentAtWork),
-            // It concerns nobody else. What a later version wrote is that version's to remove.
+            // Only this session stays. Entries of a later version are that version's to remove.
             Err(error) => Some(KeptReason::Failed(error.to_string())),
         };
         room -= usize::from(why.is_none());
@@ -194,12 +197,12 @@ pub(crate) fn plan_some(
     Ok(swept)
 }
 
-/// Removes what a policy does not keep, one session after the other. Blocks on the disk. `stop` is asked before each: what was
-/// not removed then goes with the next sweep, and is not in the answer.
+/// Removes the sessions that a policy does not keep, one after the other. Blocks on the disk. `stop` is asked before each removal;
+/// sessions that were not reached go with the next sweep, and are not in the answer.
 ///
 /// # Errors
-/// [`TapeError::ReadingOnly`] where something is to go; [`TapeError::Io`] of the look. What cannot be removed is named in
-/// [`Sweep::kept`].
+/// [`TapeError::ReadingOnly`] where a session is to go and the store is open for reading; [`TapeError::Io`] where the store cannot
+/// be read. A session that cannot be removed is named in [`Sweep::kept`].
 pub fn sweep(
     store: &dyn TapeStore,
     policy: SweepPolicy,
@@ -209,17 +212,18 @@ pub fn sweep(
     sweep_planned(store, sweep_plan(store, policy, now)?, stop)
 }
 
-/// Removes what a plan names and nothing else, however long ago it was made: a session that was used, parked, protected or forked
-/// since then stays. For whoever shows a plan and asks first. Blocks on the disk, and stops as [`sweep`] does.
-/// Over files, what was removed is still in the index until somebody calls `Store::scrub`.
+/// Removes the sessions that a plan names and nothing else, however old the plan is: a session that was used, parked, protected or
+/// forked since then stays. For a host that shows the plan and asks a person first. Blocks on the disk, and stops as [`sweep`]
+/// does. Over files, the index still has a removed session until somebody calls `Store::scrub`.
 ///
 /// # Errors
-/// [`TapeError::ReadingOnly`] where something is to go. What cannot be removed is named in [`Sweep::kept`].
+/// [`TapeError::ReadingOnly`] where a session is to go and the store is open for reading. A session that cannot be removed is named
+/// in [`Sweep::kept`].
 pub fn sweep_planned(store: &dyn TapeStore, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
     sweep_through(planned, &stop, |session, seq| store.delete_unused(session, seq))
 }
 
-/// The same, where somebody else does the removing.
+/// Carries out a plan as [`sweep_planned`] does. The caller gives the function that removes a session if it was not used since.
 pub(crate) fn sweep_through(
     planned: Sweep,
     stop: impl Fn() -> bool,
@@ -238,7 +242,7 @@ pub(crate) fn sweep_through(
             Ok(false) => KeptReason::Used,
             Err(TapeError::Claimed { .. }) => KeptReason::Live,
             Err(TapeError::Unfinished { .. }) => KeptReason::AtWork,
-            // Another one has removed it.
+            // Somebody else has removed it.
             Err(TapeError::Missing { .. }) => continue,
             Err(error @ TapeError::ReadingOnly) => return Err(error),
             Err(error) => KeptReason::Failed(error.to_string()),
@@ -248,7 +252,7 @@ pub(crate) fn sweep_through(
     Ok(done)
 }
 
-/// What is known of each session, those that were used last first.
+/// The candidates of a sweep, most recently used first. Ends early where `stop` says so.
 fn look(
     store: &dyn TapeStore,
     policy: SweepPolicy,
@@ -258,11 +262,11 @@ fn look(
     let statuses = SessionStatuses::of_all(store)?;
     let mut candidates = Vec::new();
     for SessionSummary { id: session, last, bytes, seq, .. } in store.list()? {
-        // Stopped, none of them goes.
+        // The plan asks `stop` again before each session, so a partial list removes nothing.
         if stop() {
             break;
         }
-        // Of one with an entry that cannot be read, nobody knows what it was.
+        // The session has bytes but no readable entry. Nobody knows what it was, so it is never swept.
         if last.is_none() && bytes > 0 {
             continue;
         }
@@ -270,20 +274,20 @@ fn look(
             Ok(forks) => (forks, None),
             Err(error) => (Vec::new(), Some(KeptReason::Failed(error.to_string()))),
         };
-        // Somebody who may remove it has looked at its claim by then.
+        // What the marks and claims say now. The removal itself takes the claim first, and that decides.
         let protected = match statuses.of(&session) {
-            // First what also keeps those that do its tasks.
+            // This comes first, because it also protects the children that do its tasks.
             _ if statuses.has(Mark::Open, &session) => Some(KeptReason::AtWork),
             SessionStatus::Live => Some(KeptReason::Live),
             _ if statuses.has(Mark::Protected, &session) => Some(KeptReason::Protected),
             SessionStatus::Parked => Some(KeptReason::Parked),
             SessionStatus::Passive | SessionStatus::Hidden => failed,
         };
-        // One whose first entry is just being written is somebody's, and nobody asked for it.
+        // A session without an entry that is protected is just being made. It is not part of the plan at all.
         if last.is_none() && protected.is_some() {
             continue;
         }
-        // The files beside it are looked at where that matters, or where it may go.
+        // The files beside the tape are counted only where the limit of bytes needs it, or where the session may go.
         let counts = policy.bytes_max.is_some() || protected.is_none();
         let bytes = bytes.saturating_add(if counts { beside(store, &session) } else { 0 });
         let last = last.unwrap_or(now).min(now);
@@ -293,10 +297,10 @@ fn look(
     Ok(candidates)
 }
 
-/// The session whose task it does and has not finished, as its newest anchor says.
+/// The parent whose task the session does and has not finished, as its newest anchor says.
 fn task_of(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<Option<SessionId>, TapeError> {
     let lines = match store.read_to(session, seq) {
-        // What is damaged does nothing.
+        // A damaged or missing session does no task.
         Err(TapeError::Damaged(_) | TapeError::NoEntry { .. } | TapeError::Missing { .. }) => return Ok(None),
         read => read?.entries,
     };

@@ -1,4 +1,10 @@
-//! What the tape of a session says, read beside its actor; and one entry more on the tape of a session that nobody has open.
+//! Reads a session's tape beside its actor, and appends one entry to the tape of a session that nobody has open.
+//!
+//! Reading takes no claim and may run beside a working session. Writing needs a [`Claimed`], which gives the claim back when it is
+//! dropped.
+//!
+//! A change must keep this: nothing is appended without the claim, and an entry that is appended here names its input, or the tape
+//! could not be replayed.
 
 use std::sync::{
     Arc,
@@ -12,7 +18,7 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// The entries that lines of a session's tape hold.
+/// Decodes lines of a session's tape.
 pub(crate) fn entries<'l>(
     session: &SessionId,
     lines: impl IntoIterator<Item = &'l tape::Entry>,
@@ -21,17 +27,17 @@ pub(crate) fn entries<'l>(
     entries.map_err(|bad| OpenError::damaged(session, bad))
 }
 
-/// The state that they make.
+/// Folds lines of a session's tape into its state.
 pub(crate) fn state(session: &SessionId, lines: &[tape::Entry]) -> Result<State, OpenError> {
     let begins = "a tape begins with a state";
     State::fold(entries(session, lines)?).ok_or_else(|| OpenError::damaged(session, begins))
 }
 
-/// A session that is claimed for one entry. Dropped, it is given back.
+/// A session that is claimed for one entry. Dropping it gives the claim back.
 pub(crate) struct Claimed {
     tape: Box<dyn TapeWriter>,
     settled: Receiver<Result<Seq, TapeError>>,
-    /// What its entries make.
+    /// The state that its entries make.
     pub(crate) state: State,
 }
 
@@ -39,7 +45,7 @@ impl Claimed {
     /// Claims and reads a session that nobody has open. Blocks on the disk.
     pub(crate) fn of(store: &dyn TapeStore, session: &SessionId) -> Result<Claimed, OpenError> {
         let (settle, settled) = channel();
-        // Nobody waits where the append was answered at once.
+        // Nobody receives where the append was answered at once.
         let loaded = store.load(session, Arc::new(move |result| drop(settle.send(result))))?;
         if let Some(damage) = loaded.read_only {
             return Err(TapeError::Damaged(damage).into());
@@ -47,7 +53,7 @@ impl Claimed {
         Ok(Claimed { state: state(session, &loaded.entries)?, tape: loaded.tape, settled })
     }
 
-    /// Appends what was done to it, as an input of that kind would have, and gives the entry once the tape has it.
+    /// Appends one record, as an input of that name would have, and returns the entry once the tape has it. Blocks on the disk.
     pub(crate) fn record(mut self, now: Millis, input: &'static str, record: Record) -> Result<Seq, TapeError> {
         let entry = Entry {
             seq: self.state.seq.next(),

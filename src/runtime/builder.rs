@@ -1,4 +1,11 @@
-//! How a runtime is configured and started.
+//! Configures a runtime and starts it.
+//!
+//! A [`Builder`] only collects values: nothing is opened or started before [`Builder::start`], and nothing is read from the
+//! environment. Where `start` fails, it leaves nothing running.
+//!
+//! A change must keep the order in `start`: the store is opened and its marks are read; processes that dead runtimes left running
+//! are ended; parked sessions are marked in their slots; the tree comes up; only then do interrupted sessions go on, and their
+//! listeners hear them before the first step.
 
 use std::{
     path::PathBuf,
@@ -29,7 +36,7 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// Collects what a runtime is started with. Only a place for the tapes and a model are needed.
+/// Collects the parts of a runtime. Only a place for the tapes and a model are required.
 #[derive(Default)]
 pub struct Builder {
     place: Option<Place>,
@@ -63,20 +70,20 @@ impl Builder {
 
     /// Keeps the tapes in memory: the runtime writes nothing to a disk, and nothing outlives it.
     ///
-    /// A session crashes, sleeps, is parked, forked, merged, rolled back, compacted and budgeted as over files. What needs a
-    /// folder is not there, and whoever would have used it is told:
+    /// A session crashes, sleeps, is parked, forked, merged, rolled back, compacted and budgeted as over files. Features that need
+    /// a folder are missing, and say so where they would have been used:
     ///
     /// | over files | in memory |
     /// |---|---|
     /// | an output that is too large for the model is kept in a file | what is cut off is lost; the result says so |
     /// | what files held before calls changed them is kept | it is not, so they cannot be put back; a plan names each |
-    /// | a ledger lets the next runtime end what a killed host left running | the watcher alone does, at once; see `Builder::watch` |
+    /// | a ledger lets the next runtime end processes of a killed host | only the watcher ends them, at once: `Builder::watch` |
     /// | `Runtime::search` | [`TapeError::NoIndex`] |
     ///
     /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed
-    /// ([`Runtime::sweep`]), 512 MiB and 100,000 sessions at most; beyond, what is new is refused as
-    /// [`TapeError::MemoryFull`], and turns that are open end. The store is the runtime's own here, and its limits cannot be
-    /// changed: for other ones, or to allow more later, make a [`MemoryStore`], keep a clone, and give it to [`Builder::tapes`].
+    /// ([`Runtime::sweep`]), 512 MiB and 100,000 sessions at most. Beyond that, new entries and sessions are refused as
+    /// [`TapeError::MemoryFull`], and open turns end. The store belongs to the runtime, and its limits cannot be changed. For other
+    /// limits, or to raise them later, make a [`MemoryStore`], keep a clone, and give it to [`Builder::tapes`].
     #[must_use]
     pub fn in_memory(self) -> Builder {
         self.tapes(Arc::new(MemoryStore::new()))
@@ -84,9 +91,9 @@ impl Builder {
 
     /// Keeps the tapes in an engine of the host's: a database, or a [`MemoryStore`] that outlives the runtime. The same value
     /// may be given to several runtimes, one after the other or side by side: each session has one writer. The end of a runtime
-    /// gives back what it has open, and leaves the engine as it is.
+    /// gives back the tapes that it has open. It does not close the engine; the host does.
     ///
-    /// What is said of a missing folder at [`Builder::in_memory`] holds for an engine that names none.
+    /// An engine that names no folder lacks the features that [`Builder::in_memory`] lists.
     #[must_use]
     pub fn tapes(mut self, engine: Arc<dyn TapeStore>) -> Builder {
         self.place = Some(Box::new(|_options| {
@@ -99,7 +106,8 @@ impl Builder {
         self
     }
 
-    /// What an acknowledged entry survives; the end of the process by default. An engine of the host's decides that itself.
+    /// Which failure an acknowledged entry survives; the end of the process by default. Holds for [`Builder::store`] only: an
+    /// engine of the host decides about its own durability.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.options.durability = durability;
@@ -114,7 +122,7 @@ impl Builder {
         self
     }
 
-    /// Where models are found by name, and the one that sessions use unless they name another.
+    /// Where models are found by name, and the default model of sessions that name none.
     #[must_use]
     pub fn models(mut self, models: Arc<dyn Models>, default: ModelRef) -> Builder {
         self.models = Some(models);
@@ -122,8 +130,8 @@ impl Builder {
         self
     }
 
-    /// What models cost, by their exact names: more, or other, than is known by itself. A price that nobody gives is unknown,
-    /// and never zero.
+    /// Prices of models, by their exact names. They add to the prices that the models themselves know, and override them. A price
+    /// that nobody gives is unknown, and never zero.
     ///
     /// ```
     /// use tamtam::{Runtime, model::{Price, MicroUsd}};
@@ -161,9 +169,9 @@ impl Builder {
 
     /// Rules of the host, above those of every session: what they deny, no session can allow.
     ///
-    /// They hold for all that the runtime does, also in sessions that were made under other rules, in their forks and in their
-    /// children: each session goes by them, and has them on its tape, before it does anything else. A runtime without rules
-    /// takes those of another host away.
+    /// The rules hold in every session of the runtime: also in sessions that were made under other rules, in forks and in children.
+    /// Each session records them on its tape before it does anything else. A runtime without host rules removes those that an
+    /// earlier host left on a session's tape.
     #[must_use]
     pub fn rules(mut self, mut rules: Ruleset) -> Builder {
         if rules.name.is_empty() {
@@ -173,7 +181,7 @@ impl Builder {
         self
     }
 
-    /// A child of the host's own, under the same tree; started with the runtime, see [`Runtime::host`]. Where its start fails
+    /// A child of the host's own, under the same tree. It starts with the runtime; see [`Runtime::host`]. Where its start fails,
     /// the runtime does not start.
     #[must_use]
     pub fn child(mut self, child: ChildSpec) -> Builder {
@@ -197,14 +205,14 @@ impl Builder {
         self
     }
 
-    /// Who listens to the sessions that go on at the start. It is handed the events of all that were in a turn, before any of them
-    /// takes a step, on the task that starts the runtime; it must not wait for anything, and a panic in it is logged.
+    /// Listens to the sessions that go on at the start. The closure gets the event stream of each session that was in a turn,
+    /// before any of them takes a step. It runs on the task that starts the runtime and must not block; a panic in it is logged.
     ///
-    /// A child that was ordered and not made when the process ended is not among them: its parent makes it. And a session that one
-    /// of the host's own children ([`child`](Builder::child)) writes to may be up before.
+    /// A child that was ordered but not yet made when the process ended is not among these sessions: its parent makes it. A session
+    /// that one of the host's own children ([`child`](Builder::child)) writes to may be awake before.
     ///
-    /// Where nobody listens, what a call has to ask for is denied at once; so a host whose people answer asks keeps these streams.
-    /// The answer is given by [`Session::answer`](crate::Session::answer) once the runtime is there; an ask waits that long.
+    /// Where nobody listens to a session, its asks are denied at once; so a host whose people answer asks keeps these streams.
+    /// [`Session::answer`](crate::Session::answer) gives the answer once the runtime is there; an ask waits that long.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -227,8 +235,8 @@ impl Builder {
         self
     }
 
-    /// Who ends the processes of calls when this process is killed; a script of `/bin/sh` by default. A host that can start its
-    /// own program as a watcher names that: it finds more.
+    /// Which program ends the processes of calls when this process is killed; a script of `/bin/sh` by default. A host that can
+    /// start its own program as a watcher should name that program: it finds more of them.
     #[cfg(all(unix, feature = "tools"))]
     #[must_use]
     pub fn watch(mut self, watch: crate::process::Watch) -> Builder {
@@ -236,7 +244,7 @@ impl Builder {
         self
     }
 
-    /// When sessions are put to sleep; see [`Passivation`] for what it is by default.
+    /// When sessions are put to sleep; see [`Passivation`] for the defaults.
     ///
     /// ```
     /// use std::time::Duration;
@@ -254,18 +262,18 @@ impl Builder {
         self
     }
 
-    /// Removes now and then, by itself, what a policy does not keep; off by default. See [`Sweeps`], and
-    /// [`Runtime::last_sweep`] for what came of it.
+    /// Lets the runtime sweep by itself from time to time; off by default. See [`Sweeps`] for the policy, and
+    /// [`Runtime::last_sweep`] for the newest report.
     #[must_use]
     pub fn sweeps(mut self, sweeps: Sweeps) -> Builder {
         self.sweeps = Some(sweeps);
         self
     }
 
-    /// Breaks promise 1 on purpose: acknowledges and starts what was decided at once, and writes it that much later.
+    /// Breaks promise 1 on purpose: acknowledges and starts each decision at once, and writes its entries later by this time.
     ///
-    /// For the test that shows that a process killed without tape-first loses messages and runs commands twice, and that
-    /// this is noticed. `None` changes nothing. Only with the feature `fault-injection`.
+    /// For one test. It shows that a process killed without tape-first loses messages and runs commands twice, and that the checks
+    /// notice it. `None` changes nothing. Only with the feature `fault-injection`.
     #[cfg(feature = "fault-injection")]
     #[must_use]
     pub fn hold_back_appends(mut self, by: Option<Duration>) -> Builder {
@@ -281,7 +289,8 @@ impl Builder {
         self
     }
 
-    /// Starts the tree, and the sessions that were interrupted in a turn.
+    /// Starts the tree, and resumes the sessions that were interrupted in a turn. Returns when each of them is awake or has failed
+    /// to wake; one that fails does not fail the start ([`Runtime::recovered`]).
     ///
     /// # Errors
     /// See [`StartError`]. Nothing is left running then.
@@ -299,7 +308,7 @@ impl Builder {
         let opened = tokio::task::spawn_blocking(move || {
             let store = place(options)?;
             let parked = store.parked_sessions()?;
-            // Before anything runs: one that cannot be found here would lose its turn in silence.
+            // Before anything runs: a session that is missed here would lose its turn in silence.
             let interrupted = if resumes { store.open_sessions()? } else { Vec::new() };
             Ok::<_, TapeError>((store, parked, interrupted))
         });
@@ -347,8 +356,8 @@ impl Builder {
     }
 }
 
-/// The processes of a runtime, after those that dead runtimes left running on this store are gone: so nothing works on the
-/// files of a session that goes on.
+/// The processes of a runtime. First ends the processes that dead runtimes left running on this store, so that none of them works
+/// on the files of a session that goes on.
 #[cfg(all(unix, feature = "tools"))]
 async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::process::Processes {
     let Some(ledger) = store.processes_path() else { return crate::process::Processes::new(watch, None) };
@@ -367,8 +376,8 @@ async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::proces
 /// Opens the tapes, where they are kept. Blocks on the disk.
 type Place = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;
 
-/// The path from the root, where the system can tell: tools are given folders below it, and those must not depend on where the
-/// process stands.
+/// The absolute path, where the system can tell it. Tools get folders below it, and these must not depend on the current directory
+/// of the process.
 fn whole(path: PathBuf) -> PathBuf {
     if let Ok(whole) = path.canonicalize() {
         return whole;
@@ -377,12 +386,12 @@ fn whole(path: PathBuf) -> PathBuf {
     let parent = parent.unwrap_or(std::path::Path::new(".")).canonicalize();
     match (parent, path.file_name()) {
         (Ok(parent), Some(name)) => parent.join(name),
-        // Opening it will say what is wrong.
+        // Opening the store reports what is wrong.
         _ => path,
     }
 }
 
-/// The one model, whatever it is called by.
+/// Answers every model name with the one model.
 struct OneModel(Arc<dyn Model>);
 
 impl Models for OneModel {

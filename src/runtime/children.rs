@@ -1,4 +1,10 @@
-//! Child sessions, as a host sees them: spawning, adopting, ending, and the DOWN that always comes.
+//! Child sessions, as a host uses them: spawn, adopt and end a child, and wait for its DOWN.
+//!
+//! A parent gets exactly one DOWN for each task that its tape has, whatever crashes: the link lives on the two tapes, and a
+//! [`Child`] value is only a way to ask for it. Dropping a `Child`, or a future of these methods, changes nothing about the task.
+//!
+//! A change must keep this: no right of a child goes beyond its parent's (the workspace is checked here, before anything is
+//! written; the core narrows the rest), and the order goes to the parent's tape first, before the child is brought up.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,16 +23,17 @@ use crate::{
     words::message::Message,
 };
 
-/// A child and the ticket of its task. Dropping it changes nothing.
+/// A child and the ticket of its task. Dropping the value changes nothing about the task.
 #[derive(Clone, Debug)]
 pub struct Child {
     session: Session,
     parent: Session,
+    /// The entry of the parent's tape that opened the task.
     ticket: Seq,
 }
 
 impl Child {
-    /// The child: a session like any other, to be listened to, steered, asked and stopped.
+    /// The child: a session like any other. A host may listen to it, steer it, answer its asks and stop it.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
@@ -38,11 +45,11 @@ impl Child {
         self.ticket
     }
 
-    /// Waits for the child's DOWN: until its parent's tape has it. The newest 32 are remembered.
+    /// Waits until the parent's tape has the child's DOWN. A parent remembers the newest 32.
     ///
     /// # Errors
-    /// [`Refusal::Ended`] where none comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
-    /// or [`SendError::Parked`] where the parent is not there to say.
+    /// [`Refusal::Ended`] where no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
+    /// or [`SendError::Parked`] where the parent cannot answer.
     pub async fn down(&self) -> Result<Arc<Down>, SendError> {
         let down = self.parent.slot.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
         down.ok_or(SendError::Refused(Refusal::Ended))
@@ -51,14 +58,14 @@ impl Child {
 
 impl Session {
     /// Gives a task to a new child: a session of its own that begins with `prompt`. Returns when the parent's tape has the
-    /// task and the child is up. Whatever happens from then on, also to this process, the parent gets one DOWN for it.
+    /// task and the child is up. Whatever happens from then on, even to this process, the parent gets one DOWN for the task.
     ///
     /// Agent, system prompt, model, tools and rules that the options leave out are those of the parent; the title is not. The
-    /// child's rights are the parent's or less: it works in the parent's workspace or below, has no tool that the parent has
-    /// not, and each of its calls must be allowed by the parent's rules and by its own. Depth and width are
-    /// [`Settings::task_depth_max`] and [`Settings::task_width_max`] of the parent.
+    /// child has the parent's rights or fewer: it works in the parent's workspace or below, has no tool that the parent lacks,
+    /// and each of its calls must be allowed by the parent's rules and by its own. The parent's [`Settings::task_depth_max`] and
+    /// [`Settings::task_width_max`] bound depth and width.
     ///
-    /// Dropping the future does not take the task back. The same id in the options again is the same task.
+    /// Dropping the future does not take the task back. Calling again with the same id in the options means the same task.
     ///
     /// # Errors
     /// See [`SpawnError`].
@@ -87,11 +94,11 @@ impl Session {
         self.child(child, ticket).await
     }
 
-    /// Takes over an orphan: a child whose parent has ended. Returns when both tapes have it. Its DOWN comes here, at once where its task is over already. Its
-    /// rights narrow to those of this session.
+    /// Takes over an orphan: a child whose parent has ended. Returns when both tapes record the adoption. The orphan's DOWN comes
+    /// to this session, at once where its task is over already. The orphan's rights narrow to those of this session.
     ///
     /// # Errors
-    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where it has a parent, or never had one.
+    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where the session has a parent, or never had one.
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;
@@ -102,7 +109,7 @@ impl Session {
         is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
         let ticket = self.record(Adopt { child: child.clone(), link }).await?;
         let adopted = self.child(child.clone(), ticket).await?;
-        // The watch over it says so too, and again after a crash; said here, it is so when this returns.
+        // The child's watcher tells it too, and again after a crash. Telling it here means that it knows when this returns.
         let state = self.state().await?;
         let (parent, depth) = (self.id().clone(), state.depth() + 1);
         let grant = match state.open.get(&ticket) {
@@ -114,9 +121,9 @@ impl Session {
         Ok(adopted)
     }
 
-    /// Ends the session for good: its turn is aborted, waiting messages are taken back, children that end with it end, and the
-    /// others become orphans. Returns when the end is on the tape; [`Session::wait`] waits for all of it. The tape stays. Of the
-    /// reason, the first 64 KiB are kept.
+    /// Ends the session for good: its turn is aborted, waiting messages are taken back, linked children end, and the other
+    /// children become orphans. Returns when the end is on the tape; [`Session::wait`] waits until all of that is done. The tape
+    /// stays. The first 64 KiB of the reason are kept.
     ///
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Parked`], [`SendError::Storage`].
@@ -155,7 +162,7 @@ impl Session {
     }
 }
 
-/// A child works where its parent does, or below.
+/// Refuses a child's workspace that is not its parent's or below.
 fn is_beneath(workspace: &str, parent: &Settings) -> Result<(), SpawnError> {
     match Path::new(workspace).starts_with(&parent.workspace) {
         true => Ok(()),
@@ -165,9 +172,9 @@ fn is_beneath(workspace: &str, parent: &Settings) -> Result<(), SpawnError> {
     }
 }
 
-/// The settings of a child: those of its parent, where its options say nothing. The core narrows them.
+/// The settings of a child: those of its parent where its options are silent (see `SessionOptions::over`). The core narrows them.
 fn of_child(parent: &Settings, mut options: SessionOptions, workspace: String, toolbox: &Toolbox) -> Settings {
-    // By name, for two sets of patterns have no pattern for what both mean. A tool that the parent lacks is none of the child's.
+    // The names are written out: two sets of patterns have no common pattern. The child gets no tool that the parent lacks.
     options.tools = options.tools.map(|tools| {
         let both = |name: &&str| toolset::has(Some(&tools), name) && parent.has_tool(name);
         toolbox.names().filter(both).map(str::to_owned).collect()
@@ -179,7 +186,7 @@ fn of_child(parent: &Settings, mut options: SessionOptions, workspace: String, t
     options.over(settings)
 }
 
-/// Children that were brought back, and whose parent cannot be: it is gone for good, and they are orphans.
+/// Makes orphans of the recovered children whose parent is lost for good: its tape is damaged or missing.
 pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovered]) {
     for recovered in recovered.iter().filter(|recovered| recovered.error.is_none()) {
         let child = runtime.session(&recovered.session);
@@ -191,7 +198,7 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
         };
         let (parent, ticket) = (origin.parent.clone(), origin.ticket);
         tracing::warn!(session = %child.id(), %parent, why, "a child lost its parent and is an orphan");
-        // It is not told where it goes down again just now; the next start tries anew.
+        // The child may go down before it hears of this; the next start tries again.
         drop(child.ask(Orphan { parent, ticket, why }).await);
     }
 }

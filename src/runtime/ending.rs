@@ -1,4 +1,10 @@
-//! How a runtime ends: once, in a task that no caller can cancel, however many ask for it and from wherever.
+//! How a runtime ends: once, in a task that no caller can cancel, however many callers ask for the end.
+//!
+//! The first wish closes the admission at once, before any task runs, so senders are told even where the tokio runtime is gone.
+//! Each wait has a bound; the [`Leftover`] names what did not stop in time.
+//!
+//! A change must keep the order: actors, activations, workers, observers, OS processes, and the store last, because actors and
+//! workers may still write. Callers that still wait for a stuck actor are told only after that.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,10 +21,10 @@ use crate::{
 /// How long the store may take to write what is left at the end.
 const STORE_CLOSE: Duration = Duration::from_secs(10);
 
-/// How long those that are waking up may take to be told that there is nothing to wake up for.
+/// How long activations may take to notice that the supervisor is gone.
 const ACTIVATIONS_WAIT: Duration = Duration::from_secs(20);
 
-/// The end of a runtime, from the first wish for it on.
+/// The end of a runtime: empty until somebody asks for the end, then a channel that carries its one report.
 #[derive(Default)]
 pub(super) struct Ending(Lock<Option<watch::Receiver<Option<Leftover>>>>);
 
@@ -29,14 +35,14 @@ impl Ending {
         if let Some(ends) = &*ending {
             return ends.clone();
         }
-        // At once, so that whoever sends now is told, also where the tokio runtime is gone and nothing runs any more.
+        // Done here and not in the task: senders are told at once, even where the tokio runtime is gone and no task runs.
         host.close();
         let (ended, ends) = watch::channel(None);
         let (host, root) = (host.clone(), root.clone());
         let tokio = host.tokio.clone();
         tokio.spawn(async move {
             let leftover = end(&host, &root).await;
-            // Nobody has to wait for it.
+            // It is no error if no caller waits for the report.
             drop(ended.send(Some(leftover)));
         });
         *ending = Some(ends.clone());
@@ -49,7 +55,7 @@ async fn end(host: &Arc<Host>, root: &SupervisorHandle) -> Leftover {
     let mut leftover = Leftover::default();
     leftover.actors = down.leftover.iter().map(ToString::to_string).collect();
     host.tasks.close();
-    // Each of them ends when it sees that the supervisor is not there any more.
+    // Each activation ends when it finds the supervisor gone.
     drop(tokio::time::timeout(ACTIVATIONS_WAIT, host.tasks.wait()).await);
     let slots = host.close();
     let left = host.slots.take_left().into_iter();
@@ -61,7 +67,7 @@ async fn end(host: &Arc<Host>, root: &SupervisorHandle) -> Leftover {
             leftover.tasks.push((session, tasks.len()));
         }
     }
-    // All that happened has been shown to them by now; and what they cannot take they have a thread of their own for.
+    // All events are in the observers' queues by now. The wait blocks a thread, so it has a thread of its own.
     let watched = host.clone();
     let late = host.tokio.spawn_blocking(move || watched.observers.close(HOOK_LIMIT)).await;
     leftover.hooks.extend(late.unwrap_or_default());
@@ -73,7 +79,7 @@ async fn end(host: &Arc<Host>, root: &SupervisorHandle) -> Leftover {
     if let Ok(Err(error)) = closed {
         tracing::warn!(%error, "the store did not close in time");
     }
-    // Nobody waits for an actor that did not end.
+    // Callers that still wait for an actor that did not end are told that it is gone.
     slots.iter().for_each(|slot| slot.give_up());
     leftover
 }

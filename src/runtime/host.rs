@@ -1,7 +1,8 @@
-//! The host's own children (connectors, schedulers, pollers), under the same tree as the sessions.
+//! Runs the host's own children (connectors, schedulers, pollers) under the same tree as the sessions.
 //!
-//! They have a supervisor of their own, so that none of their failures reaches a session. A child that keeps crashing is parked
-//! alone, and is tried again after a while. At a shutdown they are stopped before the sessions are.
+//! The children have a supervisor of their own, so none of their failures reaches a session. A child that keeps crashing is parked
+//! alone, and is tried again five minutes later. At a shutdown the children stop before the sessions do, so they may use sessions
+//! to their end; a change must keep that order (`tree.rs`).
 
 use std::time::Duration;
 
@@ -14,10 +15,10 @@ use crate::{
 /// How often a host's child may crash; the next crash parks it.
 const RESTARTS: Intensity = Intensity::new(5, Duration::from_secs(60));
 
-/// When a parked one tries again.
+/// How long a child stays parked before it is started again.
 const PARK_FOR: Duration = Duration::from_secs(300);
 
-/// The supervisor of the host's children, with those that the runtime starts with.
+/// The supervisor of the host's children. `children` start with the runtime.
 pub(super) fn supervisor(children: Vec<ChildSpec>) -> Result<(ChildSpec, SupervisorHandle), StartError> {
     let spec = SupervisorSpec::dynamic("host")
         .intensity(RESTARTS)
@@ -32,9 +33,9 @@ impl Runtime {
     /// The supervisor of the host's own children, to start, stop and look at them while the runtime runs.
     ///
     /// Each child stands alone: it is restarted after 200 ms to 30 s, parked when it crashed more than five times in a minute
-    /// (its spec may say otherwise), and tries again five minutes later. Children that depend on each other, or have an
-    /// order, go under a supervisor of their own: [`ChildSpec::supervisor`]. What is added here ends with the runtime, and
-    /// before its sessions do.
+    /// (its spec may say otherwise), and started again five minutes later. Children that depend on each other, or need an
+    /// order, go under a supervisor of their own: [`ChildSpec::supervisor`]. A child that is added here ends with the runtime,
+    /// before the sessions do.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};

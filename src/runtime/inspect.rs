@@ -1,5 +1,7 @@
-//! What an operator can read of a running tree. It comes from nodes and crash reports: no actor is asked, so a stuck one is seen
-//! too.
+//! What an operator can read of a running tree: the tree, one node, counts, crash reports, traces, and a live watch.
+//!
+//! Everything comes from the nodes' states and the kept crash reports. No method asks an actor, waits, or touches a disk, so a
+//! stuck actor is shown too; a change must keep that. A reading is a snapshot, and may be a moment old.
 
 use std::fmt;
 
@@ -19,7 +21,7 @@ use crate::{
 const CRASHES_SHOWN: usize = 5;
 
 impl Runtime {
-    /// The supervision tree at this moment. Asks no actor, so a stuck one is seen too.
+    /// The supervision tree at this moment. Asks no actor, so a stuck actor is shown too.
     #[must_use]
     pub fn tree(&self) -> Tree {
         Tree { roots: self.inner.host.registry.snapshot() }
@@ -38,7 +40,7 @@ impl Runtime {
         Some(Inspection { trace: state.trace(), node, crashes })
     }
 
-    /// How many there are of what.
+    /// Counts of processes, sessions, requests and calls in the whole tree.
     #[must_use]
     pub fn count(&self) -> Count {
         let mut count = Count::default();
@@ -54,14 +56,14 @@ impl Runtime {
 
     /// The last things that happened to a node, oldest first; at most 32. `None` where there is no such node.
     ///
-    /// Kinds and numbers, nothing of what was said, unless [`Operator::trace_in_full`](crate::runtime::Operator::trace_in_full)
-    /// asked for that.
+    /// A trace has kinds and numbers, and no words of the conversation unless
+    /// [`Operator::trace_in_full`](crate::runtime::Operator::trace_in_full) asked for them.
     #[must_use]
     pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
         self.inner.host.registry.trace(id)
     }
 
-    /// The nodes that have most of something, most first. Those that have none of it are left out.
+    /// At most `most` nodes, those with the largest value of `by` first. Nodes with a value of 0 are left out.
     #[must_use]
     pub fn top(&self, by: By, most: usize) -> Top {
         let nodes = self.inner.host.registry.nodes();
@@ -71,8 +73,8 @@ impl Runtime {
         Top { by, nodes }
     }
 
-    /// What happens from now on to one node, by its id or its path. What it is now comes first, and at once; where there is no
-    /// such node the answer is [`Happening::Unknown`](crate::supervisor::Happening::Unknown), and then the end.
+    /// What happens from now on to one node, named by its id or its path. The node's present state comes first, at once. Where
+    /// there is no such node the watch says [`Happening::Unknown`](crate::supervisor::Happening::Unknown), and ends.
     #[must_use]
     pub fn watch(&self, id: &str) -> Watch {
         self.inner.host.registry.watch(Some(id))
@@ -126,7 +128,7 @@ impl fmt::Display for Inspection {
     }
 }
 
-/// What an operator can do about it.
+/// What an operator can do about the node's condition.
 fn next(node: &Node) -> Option<&'static str> {
     Some(match (node.status, node.reading, node.phase) {
         (Status::Parked, ..) => {
@@ -150,17 +152,17 @@ fn next(node: &Node) -> Option<&'static str> {
     })
 }
 
-/// How many there are of what, in the whole tree.
+/// Counts over the whole tree at one moment. As text through `Display`, as JSON through `Serialize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Count {
-    /// Processes: all that supervisors know, those that are down included.
+    /// Supervised processes, including those that are down.
     pub specs: usize,
-    /// Those of them that are up.
+    /// Processes that are up.
     pub active: usize,
-    /// Those of them that are supervisors.
+    /// Processes that are supervisors.
     pub supervisors: usize,
-    /// Those of them that are not.
+    /// Processes that are not supervisors.
     pub workers: usize,
     /// Sessions that are live, parked or waiting for their restart.
     pub sessions: usize,
@@ -219,15 +221,15 @@ impl fmt::Display for Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// What waits in the queue.
+    /// Messages that wait in the node's queue.
     Queue,
-    /// How long the message in hand has been there.
+    /// How long the node has handled its present message, in milliseconds.
     Busy,
     /// Restarts after crashes.
     Restarts,
     /// Tokens used.
     Tokens,
-    /// How old the present incarnation is.
+    /// The age of the present incarnation, in milliseconds.
     Age,
 }
 
@@ -243,13 +245,13 @@ impl By {
     }
 }
 
-/// The nodes that have most of something. As text through `Display`, as JSON through `Serialize`.
+/// The nodes with the largest values of one kind. As text through `Display`, as JSON through `Serialize`.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Top {
-    /// Of what.
+    /// What the nodes are sorted by.
     pub by: By,
-    /// The nodes, most first, without their children.
+    /// The nodes, largest value first, without their children.
     pub nodes: Vec<Node>,
 }
 

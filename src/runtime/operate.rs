@@ -1,7 +1,11 @@
 //! The operator's levers: commands on one node of a running tree, or on the whole tree.
 //!
-//! A lever takes the id or the path of a node. It never waits for a stuck actor longer than it says, and its error says what to do
-//! next. Everyone who watches the tree ([`Runtime::watch`]) sees a lever: once when it is pulled, and once more if it did nothing.
+//! A lever takes the id or the path of a node. Each lever has a bound on how long it waits for a stuck actor, and its error says
+//! what to do next. Dropping a lever's future does not take the lever back. Watchers of the tree ([`Runtime::watch`]) see each
+//! lever: once when it is pulled, and once more if it did nothing.
+//!
+//! A change must keep this: every lever goes through `pull` (or `pulled` and `done`), so that none is silent; no lever asks an
+//! actor without a limit; and a session that an operator parks is marked in the store, so that the parking outlives the runtime.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +18,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How long a session may take to answer a lever before that is called no answer.
+/// How long a session may take to answer a lever. Then the lever fails with [`OperateError::NoAnswer`].
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 impl Runtime {
@@ -25,13 +29,13 @@ impl Runtime {
     }
 }
 
-/// The levers of an operator. Cheap to clone; dropping a future of it does not take the lever back.
+/// The levers of an operator. Cheap to clone. Dropping the future of a lever does not take the lever back.
 #[derive(Clone, Debug)]
 pub struct Operator {
     runtime: Runtime,
 }
 
-/// What a lever works on.
+/// The node that a lever works on, its supervisor, and its session where it is one.
 struct Target {
     node: Arc<NodeState>,
     supervisor: SupervisorHandle,
@@ -39,11 +43,11 @@ struct Target {
 }
 
 impl Operator {
-    /// Stops a node, with all that it runs, and returns when it is down. It is not started again by itself.
+    /// Stops a node with everything that it runs, and returns when it is down. Its supervisor does not start it again.
     ///
-    /// A session's turn is cut off where it is; what is on its tape stays, and the next message, or [`Runtime::open`], goes on
-    /// with it. Messages that come before it is down are told [`SendError::Stopped`]. Takes as long as the node's shutdown time
-    /// (5 s for a session) and a second more at most.
+    /// A session's turn is cut off where it is. The tape stays, and the next message, or [`Runtime::open`], goes on with the turn.
+    /// Messages that come before the session is down fail with [`SendError::Stopped`]. The lever takes at most the node's shutdown
+    /// time (5 s for a session) and a second more.
     ///
     /// # Errors
     /// See [`OperateError`].
@@ -62,8 +66,8 @@ impl Operator {
         .await
     }
 
-    /// Stops a node and starts it again, and returns when it is up: a session from its tape, its running calls answered as after
-    /// a crash. Its crashes are forgotten where it was parked or waited for a restart.
+    /// Stops a node and starts it again, and returns when it is up. A session starts from its tape, with its running calls answered
+    /// as after a crash. A node that was parked, or that waited for a restart, has its crashes forgotten.
     ///
     /// # Errors
     /// See [`OperateError`].
@@ -82,7 +86,7 @@ impl Operator {
     /// Puts a session to sleep now, and returns when it sleeps; the next message wakes it. See [`Runtime::passivate`].
     ///
     /// # Errors
-    /// [`OperateError::Busy`] where it has something to do, and the others.
+    /// [`OperateError::Busy`] where the session has something to do; others of [`OperateError`].
     pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
         self.pull("passivate", id, async {
             let (_, session) = self.session(id)?;
@@ -95,7 +99,8 @@ impl Operator {
         .await
     }
 
-    /// Stops a session and keeps it stopped until [`Operator::unpark`]; senders are told [`SendError::Parked`].
+    /// Stops a node and keeps it stopped until [`Operator::unpark`]. A message to a parked session fails with
+    /// [`SendError::Parked`].
     ///
     /// # Errors
     /// See [`OperateError`].
@@ -114,20 +119,20 @@ impl Operator {
         .await
     }
 
-    /// Starts a parked node again, with its crashes forgotten.
+    /// Starts a parked node again, with its crashes forgotten, also a session that an earlier runtime parked.
     ///
     /// # Errors
-    /// [`OperateError::NotParked`] and the others.
+    /// [`OperateError::NotParked`]; others of [`OperateError`].
     pub async fn unpark(&self, id: &str) -> Result<(), OperateError> {
         self.pull("unpark", id, self.do_unpark(id)).await
     }
 
-    /// A drill: makes a session's actor panic with these words, as a bug in it would, after what it has in hand. It is a crash
-    /// like any other: reported, counted, followed by a restart, and by parking at the third one. A session that sleeps is
-    /// woken for it.
+    /// A drill: makes a session's actor panic with these words, as a bug would, after its present piece of work. The crash is a
+    /// real one: it is reported, counted and followed by a restart; the third one parks the session. A sleeping session is woken
+    /// for it.
     ///
     /// # Errors
-    /// [`OperateError::Refused`] where it takes nothing; [`OperateError::Unknown`] for one that is not in the tree.
+    /// [`OperateError::Refused`] where the session takes no input; [`OperateError::Unknown`] where it is not in the tree.
     pub fn crash(&self, id: &str, words: &str) -> Result<(), OperateError> {
         self.pulled("crash", id);
         let done = self.session(id).and_then(|(node, session)| {
@@ -137,10 +142,10 @@ impl Operator {
         self.done("crash", id, done)
     }
 
-    /// Lets a session start nothing new: what runs, finishes.
+    /// Pauses a session: it starts nothing new, and finishes what runs.
     ///
     /// # Errors
-    /// [`OperateError::NoAnswer`] after two seconds: the wish stays noted, and holds as soon as the session answers.
+    /// [`OperateError::NoAnswer`] after two seconds: the request stays noted, and takes effect as soon as the session answers.
     pub async fn pause(&self, id: &str) -> Result<(), OperateError> {
         self.pull("pause", id, async {
             let (node, session) = self.session(id)?;
@@ -161,15 +166,15 @@ impl Operator {
         .await
     }
 
-    /// Finishes the running turns and takes no new messages, see [`Runtime::drain`]. Returns the sessions that were not done
-    /// by the deadline.
+    /// Takes no new messages and waits for the running turns, see [`Runtime::drain`]. Returns the sessions that were not at rest at
+    /// the deadline.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
         self.pulled("drain", ROOT);
         self.runtime.drain(deadline).await
     }
 
-    /// Whether the trace of a node keeps what is said to it, cut short: off until it is asked for. Where it is turned off
-    /// again, what was kept is forgotten.
+    /// Sets whether a node's trace keeps the words of its messages, cut short. Off by default; turning it off again forgets the
+    /// words that were kept.
     ///
     /// # Errors
     /// [`OperateError::Unknown`].
@@ -180,7 +185,7 @@ impl Operator {
         self.done(lever, id, done)
     }
 
-    /// Pulls a lever: those who watch the tree are told, and once more where it does nothing.
+    /// Pulls a lever: tells the watchers of the tree, and tells them once more where the lever did nothing.
     async fn pull(
         &self,
         lever: &'static str,
@@ -192,7 +197,7 @@ impl Operator {
     }
 
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
-        // One that was parked in an earlier life of the runtime has no place in this tree.
+        // A session that an earlier runtime parked has no place in this tree.
         let host = &self.runtime.inner.host;
         let parked = id.parse::<SessionId>().ok().filter(|session| host.slots.why_parked(session).is_some());
         if let (Some(session), None) = (parked, host.registry.find(id)) {
@@ -265,13 +270,13 @@ impl Operator {
 /// The id of the root.
 const ROOT: &str = "runtime";
 
-/// What a supervisor made of a lever.
+/// The result of a lever that a supervisor carried out.
 async fn carried_out(
     node: &NodeState,
     supervisor: &SupervisorHandle,
     done: Result<Done, AdminError>,
 ) -> Result<(), OperateError> {
-    // Its next answer comes when it has written down on the nodes what it did for this one.
+    // By the time the supervisor answers again, the nodes show what it did.
     drop(supervisor.ping().await);
     done.map(drop).map_err(|error| refused(node, error))
 }
@@ -312,103 +317,103 @@ pub enum OperateError {
         "there is no {id} in the tree: `tree` lists what there is, and `resume` brings back a session of the store"
     )]
     Unknown {
-        /// What was named.
+        /// The id or path that was named.
         id: String,
     },
     /// It is the root.
     #[error("{id} is the root: `drain` and then `shutdown` the runtime, or name a node below it")]
     IsRoot {
-        /// Which.
+        /// The id of the node.
         id: String,
     },
-    /// It is a task of an actor, and not supervised by itself.
+    /// The node is a task of an actor, and has no supervisor of its own.
     #[error("{id} is a task of {owner} and ends with it: abort the turn of {owner}, or stop it")]
     IsTask {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// What it works for.
+        /// The actor that it is a task of.
         owner: String,
     },
-    /// Only sessions can do that.
+    /// The lever works on sessions only.
     #[error("{id} is a {kind}, not a session: `stop` and `restart` work on it")]
     NotASession {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// What it is.
+        /// The kind of the node.
         kind: &'static str,
     },
-    /// It is kept stopped.
+    /// The node is kept stopped.
     #[error("{id} is parked: `inspect` shows why, `unpark` starts it again")]
     Parked {
-        /// Which.
+        /// The id of the node.
         id: String,
     },
-    /// It is not kept stopped, so it cannot be let go.
+    /// The node is not kept stopped, so there is nothing to unpark.
     #[error("{id} is not parked, it is {status}: `restart` starts it afresh")]
     NotParked {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// What it is.
+        /// The status that it has instead.
         status: Status,
     },
-    /// It has something to do.
+    /// The session has something to do.
     #[error("{id} is busy ({why}): wait for it, or `stop` it")]
     Busy {
-        /// Which.
+        /// The id of the node.
         id: String,
         /// What keeps it awake.
         why: &'static str,
     },
-    /// It did not answer in two seconds. The wish stays noted.
+    /// The session did not answer in two seconds. The request stays noted, and takes effect as soon as the session answers.
     #[error(
         "{id} has not answered for 2 s: it has been handling {with} for {} s; the request takes effect as soon as it answers, `inspect` \
          shows its state, `stop` ends it",
         since.as_secs()
     )]
     NoAnswer {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// What is in its hand.
+        /// The work that the session has in hand.
         with: &'static str,
-        /// How long that has been there.
+        /// How long it has had that work in hand.
         since: Duration,
     },
-    /// It did not come up.
+    /// The node did not come up.
     #[error("{id} did not come up: {reason}: `inspect` shows its crash reports")]
     NotStarted {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// Why.
+        /// The reason.
         reason: ExitReason,
     },
-    /// It was killed, and is still there.
+    /// The node was killed, and is still there.
     #[error(
         "{id} was killed and is still there: it is in code that never awaits; `inspect` shows in what, and only the end of that \
          code, or of the process, ends it"
     )]
     Unkillable {
-        /// Which.
+        /// The id of the node.
         id: String,
     },
     /// The session refused.
     #[error("{id} refused: {error}")]
     Refused {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// Why.
+        /// The reason.
         #[source]
         error: SendError,
     },
-    /// Its supervisor refused.
+    /// The node's supervisor refused.
     #[error("the supervisor of {id} refused: {error}: `inspect` shows its state")]
     Supervisor {
-        /// Which.
+        /// The id of the node.
         id: String,
-        /// Why.
+        /// The reason.
         #[source]
         error: AdminError,
     },
-    /// The runtime, or that part of it, goes down.
+    /// The runtime, or this part of its tree, is going down.
     #[error("the runtime is shutting down: nothing can be started or changed")]
     Closing,
 }

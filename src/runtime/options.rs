@@ -1,4 +1,9 @@
-//! The options of a new session, and their defaults.
+//! The options of a new session, and how they become its settings.
+//!
+//! A host sets [`SessionOptions`]; [`Defaults`] and, for a child, the parent's settings fill in what the options leave out. All of
+//! it is a function of values: nothing here checks a path, reads a clock or touches a disk.
+//!
+//! A change must keep this: agent rules stand before the session's rules, and the host's rules are never part of the options.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -11,7 +16,7 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// What sessions are set to where their options say nothing.
+/// The runtime's settings of sessions whose options are silent.
 pub(super) struct Defaults {
     pub(super) model: ModelRef,
     pub(super) host_rules: Option<Ruleset>,
@@ -31,7 +36,7 @@ impl Defaults {
     }
 }
 
-/// What a session is made with. Only the workspace is needed.
+/// The options of a new session. Only the workspace is required.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionOptions {
@@ -41,7 +46,7 @@ pub struct SessionOptions {
     pub workspace: PathBuf,
     /// The model that answers; the runtime's default.
     pub model: Option<ModelRef>,
-    /// What it is called in lists; the words that its first message begins with by default.
+    /// The title in lists; the first words of the first message by default.
     pub title: Option<String>,
     /// The agent's name, for people; `build` by default.
     pub agent: Option<String>,
@@ -49,7 +54,8 @@ pub struct SessionOptions {
     pub system: Option<String>,
     /// The date that the default system prompt names, such as `2026-11-21`; none by default, for the library asks no clock.
     pub date: Option<String>,
-    /// The tools that it is told of and may use, by names and patterns such as `mcp_files_*`; all of the runtime's by default.
+    /// The tools that the session offers to its model and may use, by names and patterns such as `mcp_files_*`; all of the
+    /// runtime's tools by default.
     pub tools: Option<BTreeSet<String>>,
     /// Sampling and limits.
     pub params: Params,
@@ -61,21 +67,23 @@ pub struct SessionOptions {
     pub queue_mode: Mode,
     /// How long an ask may stay unanswered; 10 minutes by default.
     pub ask_limit: Duration,
-    /// The rules of its agent; none by default. They stand before `rules`, which may loosen what they ask and not what they deny.
+    /// The rules of its agent; none by default. They stand before `rules`, which may allow what the agent's rules ask about, and
+    /// not what they deny.
     pub agent_rules: Option<Ruleset>,
-    /// The rules of permission; those of [`Profile::Strict`] by default, where there are none of its agent.
+    /// The permission rules of the session. With no rules here and none of an agent: those of [`Profile::Strict`], and of a child
+    /// the parent's.
     pub rules: Option<Ruleset>,
-    /// What it may use, with its children, and what happens when that is not enough; no limit by default. Of a child the
-    /// session's limits are what its parent grants to it; where they say nothing, a share of what is left.
+    /// What the session and its children may use together, and what happens at a breach; no limit by default. A child's limits are
+    /// what its parent grants to it; where they are silent, the parent grants a share of what it has left.
     pub budget: Budget,
-    /// How deep children may stand below the session at the top; the runtime's, which is 1 by default.
+    /// How deep children may stand below the session at the top; the runtime's limit, which is 1 by default.
     pub task_depth_max: Option<u32>,
-    /// How many children it may have open at the same time; the runtime's, which is 8 by default.
+    /// How many open children the session may have at the same time; the runtime's limit, which is 8 by default.
     pub task_width_max: Option<usize>,
 }
 
 impl SessionOptions {
-    /// What an agent says, for a workspace; all that it leaves open is as in [`SessionOptions::new`].
+    /// The options that an agent describes, for a workspace. What the agent leaves out is as in [`SessionOptions::new`].
     ///
     /// # Errors
     /// [`BadAgent`] where the agent cannot be used.
@@ -117,7 +125,8 @@ impl SessionOptions {
         }
     }
 
-    /// What these options say, and where they say nothing what it was before.
+    /// The settings that these options make of `settings`. An option that is `None` keeps what `settings` has; the title, the
+    /// budget, the parameters, the step limit, the delivery modes and the ask limit always come from the options.
     pub(super) fn over(self, settings: Settings) -> Settings {
         let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().collect();
         Settings {
@@ -139,21 +148,21 @@ impl SessionOptions {
         }
     }
 
-    /// Under that id.
+    /// Sets the session's id.
     #[must_use]
     pub fn id(mut self, id: SessionId) -> SessionOptions {
         self.id = Some(id);
         self
     }
 
-    /// Under the rules of that profile.
+    /// Sets the rules to those of a profile.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> SessionOptions {
         self.rules = Some(profile.ruleset());
         self
     }
 
-    /// With that system prompt.
+    /// Sets the system prompt.
     #[must_use]
     pub fn system(mut self, system: impl Into<String>) -> SessionOptions {
         self.system = Some(system.into());

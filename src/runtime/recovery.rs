@@ -1,4 +1,7 @@
-//! Turns that were open when their process ended: they continue when a runtime starts on the same tapes.
+//! Resumes the sessions whose turn was open when their process ended, at the start of a runtime on the same tapes.
+//!
+//! All listeners are attached before the first session goes on. A session that cannot be resumed holds up no other, and does not
+//! fail the start; [`Recovered`] says why. A change must keep the listeners first: resuming a parent may wake its child at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,20 +13,20 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How many interrupted sessions are brought back at once: as many as keep a disk and a few cores busy.
+/// How many interrupted sessions are resumed at the same time: enough to keep a disk and a few cores busy.
 const RESUMED_AT_ONCE: usize = 16;
 
-/// Who listens to a session that goes on, before its first step.
+/// Takes the events of a session that goes on, before its first step.
 pub(super) type Listen = dyn Fn(&SessionId, EventStream) + Send + Sync;
 
-/// Brings back the sessions that were in a turn when their process ended, some at a time. One that cannot come back holds up
-/// no other. Whoever is to listen listens to all of them before the first step of any.
+/// Resumes the sessions `open`, some at a time. `listen` gets the events of all of them before any takes a step. The result is
+/// sorted by session.
 pub(super) async fn resume_interrupted(
     runtime: &Runtime,
     open: Vec<SessionId>,
     listen: Option<&Listen>,
 ) -> Vec<Recovered> {
-    // To all, before the first goes on: it may be a child's parent, which brings that up before its turn comes here.
+    // All listeners first: a parent that goes on may wake its child before this loop comes to the child.
     if let Some(listen) = listen {
         for id in &open {
             let events = runtime.session(id).events();

@@ -1,4 +1,8 @@
-//! What a runtime reports of itself: its tree, its status, and how a drain or a shutdown went.
+//! What a runtime reports of itself: its tree, its recovered and parked sessions, what a shutdown left over, and how a drain went.
+//!
+//! A drain reads states and waits; it ends, aborts and wakes nothing. It always returns: at the deadline, or after the second that
+//! each session has to answer. A change must keep both, and must look at a parent together with its children: a child's DOWN may
+//! start the parent's next step after the parent was found at rest.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +29,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The first node of that id.
+    /// The first node that has this id.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<&Node> {
         self.roots.iter().find_map(|root| root.find(id))
@@ -41,9 +45,9 @@ impl std::fmt::Display for Tree {
 /// A session that was in a turn when its process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
-    /// Why it could not be brought back, where it could not.
+    /// Why the session could not be resumed; `None` where it was.
     pub error: Option<String>,
 }
 
@@ -51,13 +55,13 @@ pub struct Recovered {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Parked {
-    /// Which.
+    /// The id of the session.
     pub session: SessionId,
     /// What ended it the last time.
     pub why: String,
 }
 
-/// What could not be stopped. Empty is the rule.
+/// What a shutdown could not stop. Empty is the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Leftover {
@@ -67,7 +71,8 @@ pub struct Leftover {
     pub tasks: Vec<(SessionId, usize)>,
     /// OS processes of calls that could not be killed: another user's, or stuck in the kernel.
     pub processes: Vec<i32>,
-    /// Hooks whose [`Hook::on_event`](crate::hook::Hook::on_event) did not return: its thread ends when that does.
+    /// Hooks whose [`Hook::on_event`](crate::hook::Hook::on_event) did not return. The hook's thread ends when the callback
+    /// returns.
     pub hooks: Vec<String>,
 }
 
@@ -79,29 +84,30 @@ impl Leftover {
     }
 }
 
-/// A drain that is given longer is given this long: for ever.
+/// The longest deadline of a drain, a hundred years: so that adding it to the present moment cannot overflow.
 const DRAIN_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-/// How long a drain waits for a session to say how it stands, at least.
+/// How long a drain waits for a session's answer, at least.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
-/// How soon a draining session is looked at again for being held up by nothing but open asks; twice as long each time.
+/// The first wait before a draining session is looked at again, because only open asks may hold it up by then. It doubles each
+/// time.
 const DRAIN_LOOK_MIN: Duration = Duration::from_millis(20);
-/// No such wait is longer.
+/// The longest such wait.
 const DRAIN_LOOK_MAX: Duration = Duration::from_millis(320);
 
-/// Takes no new messages, and waits until all sessions are at rest. Gives those that were not by the deadline.
+/// Takes no new messages, and waits until all sessions are at rest. Returns those that are not at the deadline.
 pub(super) async fn drain(host: &Arc<Host>, deadline: Duration) -> Vec<SessionId> {
     host.slots.set_admission(Admission::Draining);
     let now = Instant::now();
     let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
     loop {
-        // Side by side, so that one that does not answer takes no time from the others.
+        // All at the same time, so that a session that does not answer takes no time from the others.
         let looks = host.slots.all_awake().into_iter().map(async |slot| {
             let session = Session { host: host.clone(), slot };
             (drained(&session, until, answers_by).await, session.id().clone())
         });
         let looked = futures_util::future::join_all(looks).await;
         let waited = looked.iter().any(|(drained, _)| *drained == Drained::Later);
-        // A child that is down may wake its parent, which was looked at before: until all are found at rest.
+        // A child's DOWN may wake a parent that was found at rest. So look again, until one look finds all at rest.
         if !waited || Instant::now() >= until {
             let left = looked.into_iter().filter(|(drained, _)| *drained == Drained::No);
             return left.map(|(_, session)| session).collect();
@@ -120,7 +126,7 @@ enum Drained {
     No,
 }
 
-/// Whether nothing of a session moves by itself: it is idle, or waits for people only. Its children are not looked at.
+/// Whether a session does not move by itself: it is idle, paused or waiting, or only people hold it up. Ignores its children.
 fn is_at_rest(state: &State) -> bool {
     let mut own = state
         .open
@@ -136,7 +142,7 @@ fn is_at_rest(state: &State) -> bool {
     state.turn.is_none() || only_asks || state.waits || state.paused
 }
 
-/// Whether all children of a session are held up too, so that no DOWN of theirs is on its way.
+/// Whether all open children of a session are in a turn that people hold up, so that no DOWN is on its way.
 async fn children_rest(session: &Session, state: &State) -> bool {
     for (_, task) in state.tasks() {
         let Some(slot) = session.host.slots.awake_one(&task.child) else { return false };
@@ -160,7 +166,7 @@ enum Looked {
 }
 
 async fn look(session: &Session) -> Looked {
-    // One that is gone moves no more.
+    // A session that cannot answer any more does not move.
     let Ok(state) = session.state().await else { return Looked::AtRest };
     match is_at_rest(&state) && children_rest(session, &state).await {
         true => Looked::AtRest,
@@ -168,12 +174,12 @@ async fn look(session: &Session) -> Looked {
     }
 }
 
-/// Waits until a session is idle or waits for people only, and its children likewise. One whose actor is stuck says nothing: it
-/// is waited for until then, and at least until `answers_by`.
+/// Waits until a session and its children are at rest. A stuck actor does not answer: the wait for it ends at `until`, but not
+/// before `answers_by`.
 async fn drained(session: &Session, until: Instant, answers_by: Instant) -> Drained {
     let (mut drained, mut wait, look_until) = (Drained::AtOnce, DRAIN_LOOK_MIN, until.max(answers_by));
     loop {
-        // Nothing is open in one that has fallen asleep, and it need not be woken to be asked.
+        // A sleeping session has nothing open, so there is no reason to wake it.
         if session.slot.phase() == Phase::Passive {
             return drained;
         }

@@ -1,4 +1,11 @@
-//! The tree of a runtime (design §4): what stands where, and how it is started and ended.
+//! The supervision tree of a runtime (design §4): which child stands where, in which order children start, and how often each may
+//! crash.
+//!
+//! A crash in one branch reaches no other: the tape store and the sessions park, host children have a branch of their own, and only
+//! the root's own intensity (3 restarts in 30 s) ends the tree.
+//!
+//! A change must keep the order of the root's children. They start from first to last and stop from last to first: the host's
+//! children may use sessions to their end, and the sessions are down before the tape store that opened their tapes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,18 +15,18 @@ use crate::{
     supervisor::{ChildSpec, Intensity, OnExhausted, Strategy, SupervisorHandle, SupervisorSpec},
 };
 
-/// The tree of a runtime (design §4), and the handles of those supervisors whose children come and go.
+/// The spec of the root, and the handles of the supervisors whose children come and go.
 pub(super) struct Tree {
     pub(super) root: SupervisorSpec,
     pub(super) sessions: SupervisorHandle,
     pub(super) compactions: SupervisorHandle,
-    /// Of the host's own children.
+    /// The supervisor of the host's own children.
     pub(super) hosts: SupervisorHandle,
 }
 
 pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, StartError> {
     let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
-    // Whatever happens to the tape store, sessions that are awake work on: its supervisor keeps it stopped for a while, and never ends.
+    // Sessions that are awake work on without the tape store. So its supervisor keeps it stopped for a while, and never ends.
     let tapes = SupervisorSpec::dynamic("tapes")
         .intensity(Intensity::new(3, Duration::from_secs(30)))
         .on_exhausted(OnExhausted::Park)
@@ -35,7 +42,7 @@ pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, S
         .on_exhausted(OnExhausted::Park)
         .max_children(host.keeper.awake_limit());
     let (sessions_child, sessions) = supervisor(sessions)?;
-    // One at most for each session that is awake, and never restarted: so they need no bound, and exhaust nothing.
+    // At most one for each awake session, and never restarted. So they need no bound, and exhaust no intensity.
     let (compactions_child, compactions) = supervisor(SupervisorSpec::dynamic("compactions"))?;
     let (for_keeper, of_keeper) = (host.clone(), sessions.clone());
     let timekeeper = ChildSpec::new("timekeeper", move |cx| {
@@ -54,12 +61,12 @@ pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, S
         .child(compactions_child)
         .child(sessions_child)
         .child(timekeeper.labelled("timekeeper"))
-        // The host's own come last, and so they are stopped first: they may talk to sessions to their end.
+        // The host's children come last, so they stop first: they may use sessions to their end.
         .child(hosts_child);
     Ok(Tree { root, sessions, compactions, hosts })
 }
 
-/// When the tree ends by itself, handles say so, instead of letting their senders wait.
+/// Closes the host when the tree ends by itself, so that handles answer `Closed` instead of letting their senders wait.
 pub(super) fn close_with(host: &Arc<Host>, root: SupervisorHandle) {
     let host = Arc::downgrade(host);
     tokio::spawn(async move {

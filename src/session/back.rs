@@ -1,7 +1,11 @@
 //! Rollback, undo and redo: to a point of a conversation, to before the newest message, and forward again.
 //!
-//! The tape is read here, on a thread of its own, and never by the session's actor. The result is one entry, and the session takes
-//! it only if it decided nothing in between. A caller who drops the future, or dies, has therefore rolled back whole or not at all.
+//! The result is one entry, and the session takes it only if it decided nothing in between. So a rollback is recorded whole or not
+//! at all, even if the caller drops the future or the process dies. The tape is read on a thread of its own, never by the session's
+//! actor, and nothing leaves the tape.
+//!
+//! A change must keep this: only a rollback without files and without a summary is worked out again after a conflict; files are put
+//! back before the entry is written, because files can be refused and a tape cannot be taken back.
 
 #[cfg(all(unix, feature = "tools"))]
 mod files;
@@ -21,28 +25,28 @@ use crate::{
     words::ids::{MessageId, Seq, SessionId},
 };
 
-/// How a conversation went back, or forth.
+/// The result of a rollback, an undo or a redo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rollback {
-    /// The entry that records it.
+    /// The entry that records the rollback.
     pub entry: Seq,
     /// The conversation is what it was when this entry was the newest.
     pub to: Seq,
-    /// Messages of the host that are no part of it any more, oldest first.
+    /// The host's messages that are no longer part of the conversation, oldest first.
     pub gone: Vec<MessageId>,
-    /// Messages of the host that are part of it again, oldest first.
+    /// The host's messages that are part of the conversation again, oldest first.
     pub again: Vec<MessageId>,
-    /// The files that went back too, where that was asked for and something was to be done.
+    /// The files that were put back; `None` where that was not asked for, or no file had to change.
     pub files: Option<Arc<RestoredFiles>>,
-    /// Whether a summary of what was left went along.
+    /// Whether a summary of the abandoned part was recorded.
     pub summary: bool,
 }
 
 #[cfg(all(unix, feature = "tools"))]
 pub use files::RollbackPlan;
 
-/// What goes along when a conversation goes back. Nothing, by default.
+/// What a rollback does beside the conversation. Nothing, by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollbackOptions {
     #[cfg(all(unix, feature = "tools"))]
@@ -51,14 +55,14 @@ pub struct RollbackOptions {
 }
 
 impl RollbackOptions {
-    /// Nothing goes along.
+    /// Options for the conversation alone.
     #[must_use]
     pub fn new() -> RollbackOptions {
         RollbackOptions::default()
     }
 
-    /// The files that calls changed behind the point are put back to what they were there. [`Session::plan_rollback`] shows
-    /// before what that would do.
+    /// Puts the files that calls changed behind the point back to what they were at the point. [`Session::plan_rollback`] shows
+    /// beforehand what that would do.
     #[cfg(all(unix, feature = "tools"))]
     #[must_use]
     pub fn with_files(mut self, how: crate::ops::restore::Restore) -> RollbackOptions {
@@ -66,8 +70,9 @@ impl RollbackOptions {
         self
     }
 
-    /// What was said behind the point is summed up, by the model that sums up, and stands in front of the next turn. Where no
-    /// model can write it, the beginnings of what was said do. Nothing is added where nothing is left behind.
+    /// Sums up what was said behind the point, with the model of compactions. The summary stands in front of the next turn. Where
+    /// no model can write it, the beginnings of the abandoned messages stand in for it. Where nothing is abandoned, nothing is
+    /// added.
     #[must_use]
     pub fn with_summary(mut self) -> RollbackOptions {
         self.summary = true;
@@ -76,20 +81,21 @@ impl RollbackOptions {
 }
 
 impl Session {
-    /// Goes back to a point: the model knows nothing of what was said after it. Nothing leaves the tape, so another point, also
-    /// one that was gone back from, can be gone to later.
+    /// Goes back to a point: from then on the model knows nothing of what was said after it. Nothing leaves the tape, so the
+    /// session can go to any other point later, even to one that it went back from.
     ///
-    /// Messages keep their receipts, and turns their outcomes; what was used stays used; settings, grants and tasks stay as they
-    /// are; messages that wait stay, and are held until the next send or [`Session::go_on`]. Files are not touched.
+    /// Messages keep their receipts, turns their outcomes, and usage stays counted. Settings, grants and tasks do not change.
+    /// Waiting messages stay, and are held until the next send or [`Session::go_on`]. Files are not touched. Dropping the future
+    /// may or may not stop the rollback; it is never recorded in part.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where something was decided in
-    /// between; [`BranchError::NoPoint`].
+    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where the session decided something in between;
+    /// [`BranchError::NoPoint`] where there is no such point.
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, BranchError> {
         self.rollback_with(RollbackTarget::Point(to.into()), RollbackOptions::new()).await
     }
 
-    /// Goes back to before the newest message of the host, and of those that were delivered together with it.
+    /// Goes back to before the newest message of the host, and before the messages that were delivered together with it.
     ///
     /// # Errors
     /// As [`Session::rollback`]; [`NoPoint::NothingToUndo`].
@@ -97,7 +103,8 @@ impl Session {
         self.rollback_with(RollbackTarget::Undo, RollbackOptions::new()).await
     }
 
-    /// Goes to where the newest undo or rollback came from, as long as nothing was said since. As many in a row as there were.
+    /// Takes back the newest undo or rollback, as long as nothing was said since. There are as many redos in a row as there were
+    /// undos and rollbacks.
     ///
     /// # Errors
     /// As [`Session::rollback`]; [`NoPoint::NothingToRedo`].
@@ -105,15 +112,15 @@ impl Session {
         self.rollback_with(RollbackTarget::Redo, RollbackOptions::new()).await
     }
 
-    /// Goes back, or forth, and takes along what the options say: files that are put back, a summary of what is left.
+    /// Goes back or forward, and does what the options say: put files back, sum up the abandoned part.
     ///
-    /// It is one append: the conversation goes back with all that was asked for, or not at all. Files are put back before it is
-    /// written, because they can be refused and a tape cannot be taken back. Where the session does not take the entry (a
-    /// message came meanwhile), the files are put forth again. If the process dies in between, files are back and the
-    /// conversation is not: the same again finds them done and completes it.
+    /// The rollback is one append: the conversation goes back with everything that was asked for, or not at all. Files are put back
+    /// before the entry is written, because files can be refused and a tape cannot be taken back. Where the session refuses the
+    /// entry (a message came meanwhile), the files are restored to what they were before. If the process dies in between, the files
+    /// are back and the conversation is not; the same call again finds the files done and completes the rollback.
     ///
     /// # Errors
-    /// As [`Session::rollback`]; `BranchError::Files` where a file has to be refused, by name, and nothing was done.
+    /// As [`Session::rollback`]; `BranchError::Files` names each file that has to be refused, and nothing was done.
     pub async fn rollback_with(
         &self,
         to: impl Into<RollbackTarget>,
@@ -135,12 +142,12 @@ impl Session {
             return done;
         }
         let done = self.record_rollback(back, None, summary).await;
-        // The summary was handed in: its ticket is closed by now, or by this.
+        // Dropping `leaving` closes the summary's ticket, unless the recorded rollback has closed it.
         drop(leaving);
         done
     }
 
-    /// Goes back and takes nothing along. Where something comes to the tape in between it is worked out anew.
+    /// Goes back with the conversation alone. Where the session decides something in between, works the rollback out again.
     async fn go_back(&self, wanted: RollbackTarget) -> Result<Rollback, BranchError> {
         let mut tries = 0;
         loop {
@@ -153,7 +160,7 @@ impl Session {
         }
     }
 
-    /// Works out where to, from the state as it is now.
+    /// Works out the rollback from the present state.
     async fn way_back(&self, wanted: RollbackTarget) -> Result<(State, Arc<RolledBack>), BranchError> {
         let now = self.state().await?;
         if let Some(turn) = &now.turn {
@@ -176,7 +183,8 @@ impl Session {
         Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
     }
 
-    /// What came of that which is left, where something is; and the way back as it is once what that takes is held back.
+    /// Has the abandoned part summed up, if there is one. Also returns the rollback as it is once the summary's budget is reserved,
+    /// because the reservation is an entry more.
     async fn what_is_left(
         &self,
         now: State,
@@ -192,7 +200,7 @@ impl Session {
         let key = format!("{}/rollback/{}/{}", self.id(), left.from, left.to);
         let leaving = self.begin_leaving(&now, &left).await?;
         let back = match &leaving {
-            // Its ticket is an entry more. Anything else in between, and it is another conversation that would be left.
+            // The ticket is one entry more. With any other entry in between, another conversation would be abandoned.
             Some(leaving) => {
                 let (then, again) = self.way_back(wanted).await?;
                 if leaving.ticket != back.from.next() || then.seq != leaving.ticket || again.to != back.to {
@@ -209,7 +217,7 @@ impl Session {
     }
 }
 
-/// Works out from the tape what a rollback records.
+/// Works out from the tape what a rollback records. Blocks on the disk.
 pub(super) fn look(
     store: &dyn TapeStore,
     session: &SessionId,
@@ -221,8 +229,8 @@ pub(super) fn look(
     })
 }
 
-/// Looks for something behind the newest anchor, and further back until it is found. `look` is told behind which entry, and
-/// whether that is all.
+/// Searches a tape from the newest anchor on, then from older anchors, until `look` finds something. `look` gets the entry to read
+/// after, and whether that is the whole tape. Blocks on the disk.
 pub(super) fn look_from_the_end<T>(
     store: &dyn TapeStore,
     session: &SessionId,
@@ -236,13 +244,13 @@ pub(super) fn look_from_the_end<T>(
         match look(after, from == 0)? {
             Some(found) => return Ok(found),
             None if from == 0 => return Err(NoPoint::Unreadable.into()),
-            // More at a time, so that a point far back is not looked for once for each anchor.
+            // Four times as many anchors each time: a point far back must not cost one read for each anchor.
             None => anchors_read *= 4,
         }
     }
 }
 
-/// The entries behind `after` through `upto`, which are on the tape by now.
+/// The entries after `after`, up to and including `upto`. Fails where the tape does not have them all.
 pub(super) fn read(store: &dyn TapeStore, session: &SessionId, after: Seq, upto: Seq) -> Result<Vec<Entry>, OpenError> {
     if upto <= after {
         return Ok(Vec::new());

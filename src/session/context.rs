@@ -1,5 +1,11 @@
-//! Commands on the context of a conversation: compact it, undo that, pin messages, and keep a summary of an abandoned branch. The
-//! tape is read here, off the actor; each command is one recorded entry.
+//! Commands on the context of a conversation: compact it, undo that, pin messages, and keep a summary of an abandoned branch.
+//!
+//! Each command becomes one recorded entry; a branch's summary has a second one, its ticket, which reserves the budget before a
+//! model is asked. Tapes are read here, off the actor.
+//!
+//! A change must keep this: a ticket that was opened is closed, by the recorded summary or by dropping [`Leaving`], whatever
+//! becomes of the caller; and the task that opens it is not one of the session's, or the next incarnation and the task would wait
+//! for each other.
 
 use std::sync::Arc;
 
@@ -23,27 +29,27 @@ use crate::{
     words::usage::Usage,
 };
 
-/// Tokens of the request that has a branch summed up, beside what was said on it.
+/// Tokens of a branch-summary request beside the conversation that is summed up.
 const TASK_TOKENS: u64 = 500;
 
 impl Session {
-    /// Has the older part of the conversation summed up now, in the background. Returns when the wish is on the tape; events
-    /// tell how it ends.
+    /// Has the older part of the conversation summed up now, in the background. Returns when the tape has the request; events tell
+    /// how the compaction ends.
     ///
     /// # Errors
-    /// [`SendError::Refused`] where a summary is being written already, there is nothing that one could replace, or the budget
-    /// does not allow one.
+    /// [`SendError::Refused`] where a summary is being written already, where nothing can be replaced by a summary, or where the
+    /// budget does not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
         self.ask(Compact).await.map(drop)
     }
 
-    /// Puts back what the newest compaction replaced, and behind it what was said since: read from the tape, and put in place
-    /// by one entry. Asked again, it undoes the compaction before.
+    /// Undoes the newest compaction: one entry puts back the messages that it replaced, and behind them what was said since. Called
+    /// again, it undoes the compaction before.
     ///
     /// # Errors
     /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
-    /// written, or what comes back would not fit the model's window; [`SendError::Storage`] where the tape cannot be read, or
-    /// does not have within half a minute what was decided last.
+    /// written, or the restored messages would not fit the model's window; [`SendError::Storage`] where the tape cannot be read, or
+    /// does not have the newest decision within half a minute.
     pub async fn undo_compaction(&self) -> Result<(), SendError> {
         let now = self.state().await?;
         let newest = now.context.newest;
@@ -53,24 +59,24 @@ impl Session {
         let id = self.slot.id.clone();
         let read = move |host: &Host| host.store.read_to(&id, newest).map_err(SendError::Storage);
         let lines = self.host.blocking(read).await?.entries;
-        // The session was made from these entries, so they can be read; what cannot is not undone.
+        // The session was folded from these entries, so they can be read. If not, there is nothing to undo.
         let entries = taped::entries(&self.slot.id, &lines).ok();
         let undone = entries.and_then(|entries| Undone::of(&entries)).ok_or(Refusal::NothingToUndo)?;
         self.ask(UndoCompaction { undone: undone.into() }).await.map(drop)
     }
 
-    /// Pins a message that stands in the context: its words stay there, whole, whatever is summed up or cut off later. A message
-    /// can be sent pinned ([`Message::pinned`](crate::Message::pinned)). Asked again it is the same pin; of files only the names are kept. What may be
-    /// pinned takes 2,000 tokens together, or an eighth of a small window.
+    /// Pins a message of the context: its words stay there, whole, whatever is summed up or cut off later. Of its files only the
+    /// names stay. A message can also be sent pinned ([`Message::pinned`](crate::Message::pinned)). Pinning a message twice is the
+    /// same as once. All pins together may take 2,000 tokens, or an eighth of a small window.
     ///
     /// # Errors
-    /// [`SendError::Refused`]: [`Refusal::NotInContext`] where the message waits, was never said, or was summed up before, and
-    /// [`Refusal::PinsFull`] where there is no room for it.
+    /// [`SendError::Refused`]: [`Refusal::NotInContext`] where the message still waits, was never sent, or was summed up before,
+    /// and [`Refusal::PinsFull`] where there is no room for the pin.
     pub async fn pin(&self, message: MessageId) -> Result<(), SendError> {
         self.ask(PinMessage { message }).await.map(drop)
     }
 
-    /// Takes a pin back. The words stay where they stand now, and the next compaction sums them up.
+    /// Removes a pin. The words stay where they are, and the next compaction sums them up.
     ///
     /// # Errors
     /// [`SendError::Refused`] with [`Refusal::NotPinned`].
@@ -78,7 +84,7 @@ impl Session {
         self.ask(UnpinMessage { message }).await.map(drop)
     }
 
-    /// The messages that are pinned, in the order in which they were.
+    /// The pinned messages, in the order in which they were pinned.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
@@ -86,13 +92,14 @@ impl Session {
         Ok(self.state().await?.context.pins.clone())
     }
 
-    /// Leaves a branch: what was said in `branch` after that entry is summed up, by the model that sums up here, and stands in
-    /// front of the next turn of this session. Where no model can write it, the beginnings of what was said there do.
+    /// Leaves a branch: has everything that was said in `branch` after that entry summed up, with this session's model for
+    /// compactions. The summary stands in front of this session's next turn. Where no model can write it, the beginnings of the
+    /// branch's messages stand in for it. Returns when the summary is on the tape.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said there, and with
-    /// [`Refusal::Leaving`] while another summary of a branch is being written here: one at a time; [`SendError::Storage`] where
-    /// the branch's tape cannot be read.
+    /// [`Refusal::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said in the branch, and with
+    /// [`Refusal::Leaving`] while another branch's summary is being written here, because there is one at a time;
+    /// [`SendError::Storage`] where the branch's tape cannot be read.
     pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
         let id = branch.slot.id.clone();
         let read = move |host: &Host| host.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
@@ -110,12 +117,12 @@ impl Session {
         let leaving = self.begin_leaving(&state, &left).await?;
         let branch = self.sum_up(&left, leaving.as_ref(), key).await;
         let left = self.ask(LeaveBranch { branch: branch.into() }).await.map(drop);
-        // Its ticket is closed, or the session says why that cannot be written.
+        // The recorded summary has closed the ticket. If it could not be recorded, dropping `leaving` closes it.
         drop(leaving);
         left
     }
 
-    /// Has what a summary may take held back. `None` where the budget does not allow one.
+    /// Opens the ticket of a branch's summary, which reserves its budget. `None` where the budget does not allow a summary.
     pub(super) async fn begin_leaving(&self, state: &State, left: &Branch) -> Result<Option<Leaving>, SendError> {
         let settings = &state.settings;
         let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
@@ -132,7 +139,7 @@ impl Session {
                 Ok(ticket) => {
                     let tries = Arc::default();
                     let mut leaving = Leaving { session, ticket, asked, price, input, tries };
-                    // Whether a budget limits it was decided in that moment.
+                    // The core decided with the ticket whether a budget limits the summary.
                     if let Some(Open::Branch(open)) = leaving.session.state().await?.open.get(&ticket) {
                         leaving.asked.reads_max = reads_max(&open.reserved);
                     }
@@ -142,13 +149,13 @@ impl Session {
                 Err(error) => Err(error),
             }
         };
-        // A task of its own: whoever stops waiting in between leaves no ticket open that nobody would close. Not one of the session's:
-        // the next incarnation would wait for it, and it for the next incarnation.
+        // A task of its own: a caller that drops the future leaves no ticket open. The task is not one of the session's: the next
+        // incarnation would wait for the task, and the task for the next incarnation.
         self.host.tasks.spawn_on(begin, &self.host.tokio).await.map_err(|_| SendError::Closed)?
     }
 
-    /// Has a branch summed up by the model that sums up here; where it cannot, the beginnings of what was said stand for it.
-    /// `leaving` keeps the ticket, and is to be dropped once the summary was handed in.
+    /// Has a branch summed up. Where no model can write the summary, the beginnings of the branch's messages stand in for it. The
+    /// caller keeps `leaving`, and drops it once the summary was handed in.
     pub(super) async fn sum_up(&self, left: &Branch, leaving: Option<&Leaving>, key: String) -> BranchSummary {
         let (written, request) = match leaving {
             Some(leaving) => leaving.write(key).await,
@@ -167,19 +174,23 @@ impl Session {
     }
 }
 
-/// A summary of a branch that is being written. Its ticket is open until the summary is handed in. Dropped before that, it says
-/// that there will be none, and what was read by then counts.
+/// A branch's summary that is being written. Its ticket is open until the summary is recorded. Dropping the value before that gives
+/// the ticket up, and counts the tokens that requests had used by then.
 pub(super) struct Leaving {
+    /// The session that the summary is written for.
     session: Session,
+    /// The entry that opened the ticket.
     pub(super) ticket: Seq,
     asked: Asked,
     price: Option<Price>,
+    /// Estimated tokens that the request reads.
     input: u64,
+    /// The requests that were made so far.
     tries: Arc<compaction::Tries>,
 }
 
 impl Leaving {
-    /// What a model wrote, and the request as it is to be recorded.
+    /// The text that a model wrote, if one did, and the request as it is to be recorded.
     async fn write(&self, key: String) -> (Option<(String, Usage)>, Option<BranchRequest>) {
         let host = &self.session.host;
         let (tell, told) = oneshot::channel();
@@ -190,7 +201,7 @@ impl Leaving {
             id: format!("compaction {} of {}", self.ticket, slot.id),
             under: slot.node(),
             tries: self.tries.clone(),
-            // Nobody waits for what is left of it.
+            // A tracker of its own: no incarnation waits for these tasks.
             tasks: TaskTracker::new(),
         };
         let _writing = compaction::Writing::begin(host, order, |written| drop(tell.send(written)));
@@ -216,7 +227,7 @@ impl Drop for Leaving {
     fn drop(&mut self) {
         let (ticket, lost) = (self.ticket, self.tries.in_vain(false));
         let why = Box::new("nobody waited for it".into());
-        // Where the ticket is closed by now this changes nothing. A session that is closed counts what was held when it wakes.
+        // Where the ticket is closed already, this changes nothing. If the session is closed, it counts the reserve when it wakes.
         drop(self.session.slot.command(GiveUpBranch { ticket, why, lost }));
     }
 }

@@ -1,4 +1,7 @@
 //! Why a conversation did not go back, was not forked, or was not merged.
+//!
+//! After each of these errors nothing was recorded and no session was made, except after [`BranchError::Kept`]. A change must keep
+//! that, and give each new variant a [`Kind`].
 
 #[cfg(all(unix, feature = "tools"))]
 use std::sync::Arc;
@@ -17,54 +20,54 @@ use crate::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BranchError {
-    /// The session did not take it: [`Refusal::Busy`](crate::kernel::Refusal::Busy), [`Refusal::Moved`](crate::kernel::Refusal::Moved),
-    /// and others.
+    /// The session did not take the command: [`Refusal::Busy`](crate::kernel::Refusal::Busy),
+    /// [`Refusal::Moved`](crate::kernel::Refusal::Moved), and others.
     #[error(transparent)]
     Session(#[from] SendError),
     /// There is no such point, or nothing to take back.
     #[error(transparent)]
     NoPoint(#[from] NoPoint),
-    /// A tape could not be read; or the fork could not be made, or not be woken.
+    /// A tape could not be read, or the fork could not be made or woken.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The files could not be put back, so the conversation did not go back either.
     #[cfg(all(unix, feature = "tools"))]
     #[error("{0}")]
     Files(#[source] Arc<RestoreError>),
-    /// Of the two that are to be merged, one is in a turn.
+    /// One of the two sessions of a merge is in a turn.
     #[error("session {session} is busy with turn {turn}: wait for its end, or abort it")]
     Busy {
-        /// Which of them.
+        /// The session that is in the turn.
         session: SessionId,
         /// The running turn.
         turn: Seq,
     },
-    /// It is no fork of the session that it is to be merged into.
+    /// The session to be merged is not a fork of the session that it is to be merged into.
     #[error("session {fork} is not a fork of session {session} or of one of its origins")]
     NotAFork {
         /// The session.
         session: SessionId,
-        /// What was to be merged.
+        /// The session that was to be merged.
         fork: SessionId,
     },
-    /// It was to be merged and deleted, and not all of it can be merged.
+    /// A fork was to be merged and deleted, but not all of it can be merged.
     #[error(
         "{waiting} messages or children of fork {fork} are not done, and would be lost with it: wait, or withdraw them"
     )]
     Waiting {
-        /// Which fork.
+        /// The id of the fork.
         fork: SessionId,
-        /// How many messages wait and children work.
+        /// How many messages of the fork wait, and children work.
         waiting: usize,
     },
-    /// It is merged, and could not be deleted. The same again deletes it.
+    /// The fork is merged, but could not be deleted. The same call again deletes it.
     #[error("fork {fork} is merged, and could not be deleted: {why}")]
     Kept {
-        /// Which fork.
+        /// The id of the fork.
         fork: SessionId,
         /// The entry that records the merge; `None` where nothing was left to merge.
         entry: Option<Seq>,
-        /// Why.
+        /// The reason, in words.
         why: String,
     },
 }

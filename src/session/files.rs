@@ -1,4 +1,9 @@
 //! Commands on the files that a conversation changed: show the changes, and restore the files.
+//!
+//! A restore is one entry. It changes no file that its plan does not name, keeps every content before it replaces it, and runs in a
+//! task of its own, so dropping the future does not stop it half-way. The conversation is not told.
+//!
+//! A change must keep the work in the slot's tasks: the next incarnation of the session waits for it before it starts.
 
 use std::sync::Arc;
 
@@ -11,8 +16,8 @@ use crate::{
 };
 
 impl Session {
-    /// The files that calls changed after that entry, and what putting them back would do: a plan with a diff. A turn's id is
-    /// the entry that began it, so `changes(turn)` tells what that turn did, and all after it. Changes nothing.
+    /// The files that calls changed after that entry, and what a restore would do to them: a plan with a diff. A turn's id is the
+    /// entry that began the turn, so `changes(turn)` shows the changes of that turn and of everything after it. Changes nothing.
     ///
     /// # Errors
     /// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
@@ -21,14 +26,15 @@ impl Session {
         self.host.blocking(move |host| restore::changes(&*host.store, &id, since)).await
     }
 
-    /// Puts the files back that calls changed after that entry. The conversation is not told: what it has read of these files
-    /// is out of date then, and an edit of such a file is refused until it was read again.
+    /// Puts back the files that calls changed after that entry. The conversation is not told: its earlier reads of these files are
+    /// out of date, and an edit of such a file is refused until the file was read again.
     ///
-    /// Files are put back one by one, each whole, under the locks of the tools, and nothing that a plan of this moment does
-    /// not name. What was replaced is kept first, and all is recorded as one entry: restoring to the entry before it is the
-    /// undo. What could not be done (a full disk half-way) is in [`RestoredFiles::refused`](crate::kernel::RestoredFiles::refused); the same again does the rest.
+    /// Files are put back one by one, each whole, under the locks of the tools; only files that a plan of this moment names are
+    /// touched. Each old content is kept first, and the restore is recorded as one entry: to undo it, restore to the entry before.
+    /// Files that could not be restored (a full disk half-way) are in
+    /// [`RestoredFiles::refused`](crate::kernel::RestoredFiles::refused); the same call again restores the rest.
     ///
-    /// Dropping the future does not stop what was begun.
+    /// Dropping the future does not stop a restore that has begun.
     ///
     /// # Errors
     /// See [`RestoreError`].
@@ -45,11 +51,12 @@ impl Session {
                 Err(source) => Err(RestoreError::NotRecorded { files, source }),
             }
         };
-        // A task of its own: whoever stops waiting does not leave it half done.
+        // A task of its own: a caller that drops the future does not leave the work half done.
         self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| RestoreError::CutOff)?
     }
 
-    /// Puts the files back. The next incarnation waits for this, and not for the answers to what follows, which it gives.
+    /// Puts the files back in a task of the slot. The next incarnation waits for this task. It must not wait for the recording that
+    /// follows, which it has to answer itself.
     pub(super) async fn put_back(
         &self,
         since: Seq,

@@ -1,7 +1,12 @@
-//! Forking a conversation at any point, and merging the messages of a fork.
+//! Forks a conversation at any point, and merges the messages of a fork back.
 //!
-//! Both read tapes on a thread of their own, and no actor waits for it. A fork is one line on a new tape. A merge is one entry on
-//! the tape that it is merged into, which takes it only if it decided nothing in between; the fork is read and not changed.
+//! A fork is one entry on a new tape, plus one that goes back to the point where the point lies inside of an append; nothing is
+//! copied, and the parent does not notice. A merge is one entry on the tape that is merged into: recorded whole, or not at all. It
+//! changes nothing on the fork. Tapes are read on a thread of their own, and no actor waits for it.
+//!
+//! A change must keep this: no fork and no merge keeps an entry beyond the newest published one (`published`), because entries
+//! behind it may still be cut back; a merge is refused if the conversation decided anything since it was worked out; and a fork is
+//! deleted only after the tape has its words.
 
 use std::sync::Arc;
 
@@ -18,26 +23,26 @@ use crate::{
     words::ids::{MessageId, Millis, Seq, SessionId},
 };
 
-/// How often a merge, or a way back, is worked out anew where something was decided in between.
+/// How often a merge or a rollback is worked out again, where the session decided something in between.
 pub(super) const TRIES_MAX: u32 = 5;
 
 /// How a fork was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Merge {
-    /// The entry that records it; `None` where nothing was said in the fork, or used, that is not merged already.
+    /// The entry that records the merge; `None` where everything that the fork said and used was merged already.
     pub entry: Option<Seq>,
-    /// What the fork said after this entry of its tape is part of it.
+    /// The merge begins after this entry of the fork's tape.
     pub from: Seq,
-    /// The newest entry of the fork that is.
+    /// The newest entry of the fork's tape that was merged.
     pub to: Seq,
-    /// How many items the conversation has more: messages, answers, results.
+    /// How many items the conversation gained: messages, answers, results.
     pub items: usize,
-    /// The messages of hosts among them, oldest first.
+    /// The host's messages among these items, oldest first.
     pub messages: Vec<MessageId>,
-    /// What the fork used, and what now counts here.
+    /// What the fork used. It counts in this conversation from now on.
     pub spent: Spent,
-    /// What became of the fork, where it was to be deleted.
+    /// How the fork was deleted; `None` where it was to be kept.
     pub deleted: Option<Deleted>,
 }
 
@@ -45,9 +50,9 @@ pub struct Merge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForkedAt {
-    /// The last entry that the fork has of the other tape. It ends an append.
+    /// The last entry of the parent's tape that the fork has. It ends an append.
     pub entry: Seq,
-    /// The entry that it went back to from there, where that was needed to stand exactly at the point.
+    /// The entry that the fork went back to, where it had to in order to stand exactly at the point.
     pub back_to: Option<Seq>,
 }
 
@@ -59,24 +64,27 @@ enum Afterwards {
 }
 
 impl Session {
-    /// Makes a new conversation that goes on from a point of this one, and wakes it. This one does not notice, also while a turn
-    /// of it runs, and is not woken for it; nothing is copied.
+    /// Makes a new conversation that goes on from a point of this one, and wakes it. This conversation does not notice, even while
+    /// it has a running turn, and is not woken. Nothing is copied.
     ///
-    /// The fork says what was said at that point, whatever was taken back here. A tape can be forked where an append ends: where
-    /// the point lies inside one, that is the end before it if nothing was said in between, and else the end behind it, from where
-    /// the fork goes back to the point. Where a call had no result at the point, the fork stands at the end of the append.
-    /// What it may use of a budget is what was left there (`docs/SEMANTICS.md`, "Forks").
+    /// The fork has the conversation as it was at that point, whatever was taken back here since. A tape can be forked only where
+    /// an append ends. For a point inside of an append, the fork is made at the end before the point if nothing was said in
+    /// between. Otherwise it is made at the end behind the point, and the fork goes back to the point. Where a call had no result
+    /// at the point, the fork stays at the end of the append. The fork's budget is what was left there (`docs/SEMANTICS.md`,
+    /// "Forks").
+    ///
+    /// If the future is dropped half-way, or the process dies, a session may be left that nobody was told of and that does nothing.
     ///
     /// # Errors
-    /// See [`BranchError`]; [`TapeError::Busy`] where the point lies in what is just being written: try again. No session was made then. Dropped half-way, or where the process dies, one may be left that nobody
-    /// was told of and that does nothing.
+    /// See [`BranchError`]; [`TapeError::Busy`] where the point lies in an append that is just being written: try again. No session
+    /// was made then.
     pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, BranchError> {
         let (id, at) = (self.id().clone(), at.into());
         let made = move |host: &Host| {
             let fork = SessionId::new();
             let forked = fork_at(&*host.store, &id, &at, &fork, host.clock.now())?;
             if published(host, &id).is_some_and(|upto| forked.entry > upto) {
-                // It stands on an append that may still be cut back.
+                // The fork stands on an append that may still be cut back.
                 drop(host.store.delete(&fork));
                 return Err(TapeError::Busy { waiting: 1 }.into());
             }
@@ -86,24 +94,25 @@ impl Session {
         Ok(wake_fork(&self.host, fork).await?)
     }
 
-    /// Makes what was said in a fork, since it was forked or merged last, part of this conversation: one entry, behind all that
-    /// was said here. What the fork used counts here from then on, once. The fork is not changed, and is kept.
+    /// Merges a fork: everything that was said in it since it was forked or last merged becomes part of this conversation, as one
+    /// entry behind all that was said here. The fork's usage counts here from then on, once. The fork is not changed, and is kept.
     ///
-    /// The fork may be one of this session, or of one that this session goes on from behind the fork's point. Merged again
-    /// without anything new it changes nothing and says so ([`Merge::entry`] is `None`). What was taken back there is not
-    /// merged; an undo here takes back a merge whole, and then it can be merged again.
+    /// The fork must be one of this session, or of a session that this one goes on from behind the fork's point. Merging again
+    /// without anything new changes nothing ([`Merge::entry`] is `None`). Words that were taken back in the fork are not merged. An
+    /// undo here takes back a merge as a whole; the fork can then be merged again.
     ///
     /// # Errors
-    /// See [`BranchError`]. Both sides are what they were then.
+    /// See [`BranchError`]. After an error both sides are unchanged.
     pub async fn merge(&self, fork: &SessionId) -> Result<Merge, BranchError> {
         self.merge_and(fork, Afterwards::Keep).await
     }
 
-    /// The same, and deletes the fork once its words are on the tape here. Its large outputs go with it.
+    /// Merges a fork as [`Session::merge`] does, and deletes it once its words are on the tape here. The fork's large outputs go
+    /// with it.
     ///
     /// # Errors
-    /// As [`Session::merge`]; [`BranchError::Waiting`]; [`BranchError::Kept`] where it was merged and could not be deleted: the
-    /// same again deletes it.
+    /// As [`Session::merge`]; [`BranchError::Waiting`] where the fork has messages or children that would be lost;
+    /// [`BranchError::Kept`] where the fork was merged but could not be deleted: calling this again deletes it.
     pub async fn merge_and_delete(&self, fork: &SessionId) -> Result<Merge, BranchError> {
         self.merge_and(fork, Afterwards::Delete).await
     }
@@ -147,7 +156,7 @@ impl Session {
         Ok(Merge { entry, from, to, items, messages, spent, deleted })
     }
 
-    /// Its words are on the tape here, so it may go. Not if it has gone on meanwhile.
+    /// Deletes a fork whose words are on the tape here, unless the fork has gone on meanwhile.
     async fn delete_merged(&self, planned: &Planned) -> Result<Deleted, String> {
         let parent = self.id().clone();
         let (fork, to, files) = (planned.merged.fork.clone(), planned.merged.to, planned.files.clone());
@@ -163,14 +172,14 @@ impl Session {
     }
 }
 
-/// Through which entry readers may read a session: all that it has been told of. What stands behind that may still be cut back.
-/// Nothing where it is not awake here: then nothing is on its way.
+/// The newest published entry of a session: readers may read up to it, because entries behind it may still be cut back. `None`
+/// where the session is not awake here: then no append is under way.
 pub(super) fn published(host: &Host, id: &SessionId) -> Option<Seq> {
     let slot = host.slots.awake_one(id)?;
     Some(slot.told()).filter(|told| *told > Seq::ZERO)
 }
 
-/// Makes a session that goes on from an entry of another one; from the newest that is on its tape where none is named.
+/// Makes a session that goes on from the entry `at` of another one; without `at`, from the newest published entry.
 ///
 /// # Errors
 /// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
@@ -184,7 +193,8 @@ pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Se
     host.blocking(made).await
 }
 
-/// Wakes a fork that was just made. Nobody was told of it: where that goes wrong it goes again, or is left and does nothing.
+/// Wakes a fork that was just made. If it does not wake, it is deleted again: nobody was told of it. If that fails too, it is left,
+/// and does nothing.
 pub(crate) async fn wake_fork(host: &Arc<Host>, fork: SessionId) -> Result<Session, OpenError> {
     let session = Session { host: host.clone(), slot: host.slot(&fork) };
     if let Err(error) = session.slot.up().await {
@@ -194,7 +204,7 @@ pub(crate) async fn wake_fork(host: &Arc<Host>, fork: SessionId) -> Result<Sessi
     Ok(session)
 }
 
-/// Makes the session `fork`, which goes on from a point of another one that may be open anywhere. Blocks on the disk; see
+/// Makes the session `fork`, which goes on from a point of another session; that one may be open anywhere. Blocks on the disk; see
 /// [`Session::fork`].
 ///
 /// # Errors
@@ -238,7 +248,7 @@ fn says_the_same(one: &State, other: &State) -> bool {
     one.history == other.history && one.context.summary == other.context.summary
 }
 
-/// The entry of a point.
+/// Finds the entry of a point on a tape.
 fn find(store: &dyn TapeStore, session: &SessionId, at: &Point) -> Result<Seq, BranchError> {
     look_from_the_end(store, session, |after, is_all| {
         let entries = taped::entries(session, &store.read(session, after)?)?;
@@ -251,7 +261,7 @@ fn state_at(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<Stat
     taped::state(session, &store.read_to(session, seq)?.entries)
 }
 
-/// The first entry of a fork's own: it goes back to where it was to be made. Nobody has it open yet.
+/// Writes the first entry of a fork's own: the fork goes back to the point. Nobody has the fork open yet.
 fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> Result<(), BranchError> {
     let claimed = Claimed::of(store, fork)?;
     let back = look(store, fork, &claimed.state, &RollbackTarget::Point(Point::At(point)))?;
@@ -262,9 +272,9 @@ fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> 
 /// A merge that was worked out.
 struct Planned {
     merged: Arc<Merged>,
-    /// Messages and children of the fork that are not in it.
+    /// How many messages and children of the fork are not part of the merge.
     waiting: usize,
-    /// The files that were changed in the fork, those that were merged before included.
+    /// All file changes of the fork, including those that were merged before.
     files: Vec<crate::tool::FileChange>,
 }
 
@@ -290,7 +300,7 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Bran
     merged.spill = spill.map(|folder| folder.display().to_string());
     #[cfg(all(unix, feature = "tools"))]
     {
-        // The files that were changed in the fork since it was merged last.
+        // The file changes of the fork since its last merge.
         (merged.files, merged.unlisted) = crate::ops::restore::changed(store, fork, merged.from, merged.to)?;
     }
     let before = ours.iter().filter_map(|entry| match &entry.record {
@@ -302,7 +312,7 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Bran
     Ok(Planned { merged: Arc::new(merged), waiting, files })
 }
 
-/// What was kept of files beside the fork's tape is kept here before it goes.
+/// Copies the kept file contents from beside the fork's tape to the parent's, before the fork is deleted.
 #[cfg(all(unix, feature = "tools"))]
 fn hand_over(host: &Host, fork: &SessionId, parent: &SessionId, files: &[crate::tool::FileChange]) {
     let tools = host.toolbox.files().unwrap_or_default();

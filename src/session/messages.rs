@@ -1,8 +1,9 @@
-//! What the tape says of a conversation: its entries, what it cost, and its messages, also newest first, as a page or a chat shows them
-//! that begins at the end and scrolls up.
+//! Reads a conversation from its tape: its entries, its messages oldest or newest first, and the cost of its model requests.
 //!
-//! Read from the tape and off the actor, so a session that sleeps stays asleep, and one that works is not held up. A message of
-//! a turn that runs is given as it stands on the tape then.
+//! Everything is read from the tape on a thread of its own, never by the session's actor: a sleeping session stays asleep, and a
+//! working one is not held up. A message of a running turn is given as far as the tape has it. Each call reads the whole tape.
+//!
+//! A change must keep a [`MessageCursor`] valid while messages are added and taken back: it is the way a host goes on paging.
 
 use std::vec::IntoIter;
 
@@ -21,16 +22,16 @@ use crate::{
 /// Messages of one page, at most.
 pub const MESSAGES_MAX: usize = 1_000;
 
-/// A place in a conversation, between two messages. It stays what it is while things are said, and while they are taken back.
+/// A place in a conversation, in front of a message. It stays valid while messages are added, and while they are taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MessageCursor {
-    /// The entry that the message behind it came with.
+    /// The entry that brought the message behind this place.
     pub entry: Seq,
-    /// How many messages of that entry stand before it.
+    /// How many messages of the same entry stand before this place.
     pub nth: u32,
 }
 
-/// A part of a conversation.
+/// One page of a conversation's messages.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MessagePage {
@@ -40,7 +41,8 @@ pub struct MessagePage {
     pub next: Option<MessageCursor>,
 }
 
-/// A conversation, newest message first, as it stood when it was asked for. Holds all of it until it is dropped.
+/// A conversation, newest message first, as it stood at the first call of [`MessageStream::next`]. Holds all messages in memory
+/// until they are returned or the stream is dropped.
 #[derive(Debug)]
 pub struct MessageStream {
     session: Session,
@@ -74,9 +76,8 @@ impl Session {
         self.host.blocking(move |host| taped::entries(&id, &host.store.read(&id, Seq::ZERO)?)).await
     }
 
-    /// The newest messages that stand before that place, or before the end: newest first, `limit` of them at most (1 to
-    /// [`MESSAGES_MAX`]). Each page reads the tape anew, so what was said meanwhile is on none of the older pages, and what was
-    /// taken back is not on them either.
+    /// The newest messages before a place, or before the end: newest first, at most `limit` of them (1 to [`MESSAGES_MAX`]). Each
+    /// page reads the tape anew: older pages do not show messages that came meanwhile, nor messages that were taken back meanwhile.
     ///
     /// # Errors
     /// Where the tape cannot be read.
@@ -91,7 +92,7 @@ impl Session {
         Ok(MessagePage { messages: page.into_iter().map(|(message, _)| message).collect(), next })
     }
 
-    /// All messages with their parts, newest first, one by one. Nothing is read before the first one is asked for.
+    /// All messages with their parts, newest first, one by one. The tape is read when the first message is asked for.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -118,8 +119,8 @@ impl Session {
 }
 
 impl MessageStream {
-    /// The next older message; `None` behind the first that was said. Cancel-safe: a message that was not returned is returned
-    /// by the next call.
+    /// The next older message; `None` after the oldest. Cancel-safe: a message that was not returned is returned by the next
+    /// call.
     ///
     /// # Errors
     /// Where the tape cannot be read; the next call tries again.

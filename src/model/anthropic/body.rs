@@ -1,8 +1,10 @@
 //! The body of a Messages request.
 //!
-//! Items are rendered as content blocks without an envelope; what follows each other in one role goes into one message. So
-//! the results of a batch and the user's text after them share a message, results first, as the API demands, and a message
-//! that grows by another block keeps its beginning. The messages come last in the body and only grow (promise 12).
+//! Items are rendered as content blocks without an envelope; consecutive blocks of one role make one message. So the results of a
+//! batch and the user's text after them share a message, results first, as the API demands.
+//!
+//! A change must keep the messages last in the body, and only growing (promise 12): the history's blocks in one step begin with
+//! those of the step before, or the provider's cache is lost.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +23,7 @@ use crate::{
     words::{ids::CallId, message::FilePart},
 };
 
-/// What is said where the API demands a user's message and there is none.
+/// The user's message where the API demands one and the history has none.
 const NOTHING_EARLIER: &str = "(the earlier part of this conversation is left out)";
 
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
@@ -51,11 +53,12 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
     out.into()
 }
 
-/// Marks a block: the provider keeps what goes up to its end, and looks for what it has kept some twenty blocks back from it.
+/// The cache mark of a block. The provider caches the prefix up to the end of the block, and looks for a cached prefix up to some
+/// twenty blocks back.
 ///
-/// At most four may be set. They stand on the last tool, on the system prompt, at the end of the history, and at the end of
-/// the user's message before the newest answer: there the request before this one ended, so what it had kept is found
-/// however many calls came between. The marks are no part of what is compared, so they may move.
+/// At most four marks may be set. They stand on the last tool, on the system prompt, at the end of the history, and at the end of
+/// the user's message before the newest answer. The request before this one ended there, so its cached prefix is found however many
+/// calls came between. The provider does not compare the marks, so they may move.
 const MARK: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// Blocks with a mark on the last one.
@@ -64,7 +67,7 @@ fn marked(blocks: &[u8]) -> Bytes {
     [before_the_brace, MARK, b"}"].concat().into()
 }
 
-/// The plain fields beside those that both APIs have.
+/// The plain fields that only this API has.
 fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     let max = request.params.max_output.unwrap_or(endpoint.limits.output).clamp(1, endpoint.limits.output.max(1));
     let mut fields = vec![("max_tokens".to_owned(), max.into())];
@@ -74,8 +77,8 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     fields
 }
 
-/// The tools on offer. A history with calls must come with tools, so where none are on offer (the last step of a turn) those
-/// that were called are named, and `tool_choice` forbids to call them.
+/// The tools on offer. The API demands tools with a history that has calls. So where none are on offer (the last step of a turn),
+/// the tools that were called are named, and `tool_choice` forbids calling them.
 fn tools(endpoint: &Endpoint, request: &Request) -> Vec<Value> {
     let tool = |name: &str, description: &str, schema: &Value| {
         let schema = in_dialect(schema, endpoint.quirks.schema);
@@ -89,7 +92,7 @@ fn tools(endpoint: &Endpoint, request: &Request) -> Vec<Value> {
     request.tools.iter().map(|offered| tool(&offered.name, &offered.description, &offered.schema)).collect()
 }
 
-/// The messages: what follows each other in one role is one of them.
+/// The messages. Consecutive blocks of one role make one message.
 type Messages = Vec<(&'static str, Vec<Bytes>)>;
 
 fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
@@ -117,7 +120,7 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
             *last = marked(last);
         }
     }
-    // Behind the marks comes what is for this request only.
+    // The reminder comes behind the marks, because it belongs to this request only.
     if let Some(reminder) = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty()) {
         add(&mut messages, "user", text(reminder));
     }
@@ -186,10 +189,10 @@ fn tool_result(call: &CallId, content: Value, is_error: bool) -> Bytes {
     blocks([block])
 }
 
-/// The blocks of an answer; nothing where it had nothing that can be sent.
+/// The blocks of an answer; empty where nothing of it can be sent.
 ///
-/// Thoughts go back only to the provider that signed them, and only signed: an unsigned one, of an answer that was cut
-/// short, would be refused. Text of white space alone is refused too.
+/// A thought goes back only to the provider that signed it, and only with its signature: the API refuses an unsigned thought, as an
+/// answer that was cut short has it. The API also refuses text of white space alone.
 fn answer_blocks(endpoint: &Endpoint, answer: &Answer) -> Bytes {
     let mut out: Vec<Bytes> = Vec::new();
     for part in &answer.parts {
@@ -205,7 +208,7 @@ fn answer_blocks(endpoint: &Endpoint, answer: &Answer) -> Bytes {
             }
             AnswerPart::Call { id, name, input, .. } => {
                 let head = blocks([json!({"type": "tool_use", "id": plain_id(id), "name": plain_name(name)})]);
-                // The arguments go back to the byte, and not as a tree of them.
+                // The arguments go back byte by byte, not parsed and written again.
                 let input = arguments(input);
                 out.push([&head[..head.len() - 1], b",\"input\":", input.as_bytes(), b"}"].concat().into());
             }

@@ -1,7 +1,7 @@
-//! The events of a Messages stream.
+//! Reads the events of a Messages stream into an answer.
 //!
-//! An answer is whole at `message_stop` and not before. Blocks and stop reasons that are not known here are passed over, as
-//! the API's rules for versions ask of a client; an `error` event ends the stream with a typed error.
+//! An answer is complete at `message_stop` and not before; an `error` event ends the stream with a typed error. A change must keep
+//! passing over unknown blocks and stop reasons, as the API's rules for versions ask of a client.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
     words::message::Finish,
 };
 
-/// What is particular to the reading of one stream.
+/// The state of reading one stream.
 #[derive(Default)]
 pub(crate) struct Reading {
     /// Blocks that have begun and not ended, by their index.
@@ -35,7 +35,7 @@ enum Block {
         given: String,
         has_pieces: bool,
     },
-    /// Something that is not known here.
+    /// A block of an unknown type.
     Other,
 }
 
@@ -137,7 +137,7 @@ impl Reading {
     }
 }
 
-/// Figures of a later event replace those of an earlier one: they are sums. What it does not say stays.
+/// Figures of a later event replace those of an earlier one, because they are running totals. Missing figures keep their value.
 fn read_usage(usage: &Value, draft: &mut Draft<'_>) {
     let places = [
         ("input_tokens", &mut draft.usage.input),
@@ -152,7 +152,7 @@ fn read_usage(usage: &Value, draft: &mut Draft<'_>) {
     }
 }
 
-/// Why the model stopped. What is not known here is [`Finish::Unknown`].
+/// Why the model stopped. An unknown reason is [`Finish::Unknown`].
 fn finish_of(reason: &str) -> Finish {
     match reason {
         "end_turn" | "stop_sequence" => Finish::Stop,

@@ -1,7 +1,8 @@
-//! The connections that models share.
+//! The pool of connections that models share.
 //!
-//! Two clients, each made when it is first needed: one for `http`, which reads no certificates, and one for `https` with the
-//! system's certificates and `ring`. Neither installs anything for the whole process.
+//! There are two clients, each made at its first use: one for `http`, which reads no certificates, and one for `https` with the
+//! system's certificates and `ring`. A change must keep this: nothing is installed for the whole process, no proxy comes from the
+//! environment, and certificates are read on a blocking thread.
 
 use std::{
     fmt,
@@ -14,7 +15,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use crate::model::{ErrorKind, HttpOptions, ModelError};
 
-/// How long a connection that nobody uses is kept.
+/// How long an unused connection is kept.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A pool of connections with its limits. Cloning shares it; when the last clone is gone, its connections are closed.
@@ -40,8 +41,8 @@ impl HttpClient {
         &self.0.options
     }
 
-    /// The client of a scheme. It is made at the first request: that of `https` on a blocking thread, because it reads the
-    /// certificates of the system.
+    /// The client of a scheme, made at its first request. The client of `https` is made on a blocking thread, because it reads the
+    /// system's certificates.
     pub(super) async fn for_scheme(&self, scheme: &str) -> Result<reqwest::Client, ModelError> {
         let shared = &self.0;
         if scheme != "https" {
@@ -73,7 +74,7 @@ fn client(options: &HttpOptions, tls: ClientConfig) -> Result<reqwest::Client, M
         .tcp_keepalive(Duration::from_secs(30))
         .user_agent(concat!("tamtam/", env!("CARGO_PKG_VERSION")));
     if let Some(proxy) = &options.proxy {
-        // The cause would repeat the address, and with it the password.
+        // The cause is left out: it would repeat the address, and with it the password.
         builder = builder.proxy(reqwest::Proxy::all(proxy.reveal()).map_err(|_| unusable("the proxy is not a url"))?);
     }
     builder.build().map_err(|error| unusable(&format!("failed to set up http: {}", error.without_url())))
@@ -96,7 +97,7 @@ fn no_tls_because(error: rustls::Error) -> ModelError {
     unusable(&format!("failed to set up tls: {error}"))
 }
 
-/// TLS that trusts nobody: for a client that makes no secure connection.
+/// TLS without a trusted root, for the client that makes no secure connection.
 fn no_tls() -> Result<ClientConfig, ModelError> {
     Ok(tls()?.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }

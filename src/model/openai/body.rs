@@ -1,7 +1,8 @@
 //! The body of a Chat Completions request.
 //!
-//! Everything that may differ between two steps of a session stands before the messages only if it rarely does; the messages
-//! come last and only grow. So the body of a step, up to the end of its messages, is the beginning of the next one's.
+//! The messages come last, and the history only grows. So the body of a step, up to the end of its history, is the beginning of the
+//! next step's body, and the provider's cache hits. A change must keep this: nothing that often differs between two steps stands
+//! before the messages, and the rendering of an item does not depend on what follows it.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -35,7 +36,7 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
     out.into()
 }
 
-/// The plain fields beside those that both APIs have.
+/// The plain fields that only this API has.
 fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     let mut fields: Vec<(String, Value)> = Vec::new();
     if endpoint.quirks.stream_options {
@@ -83,7 +84,7 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
     messages
 }
 
-/// The user's message of those files, where there are any.
+/// A user's message with those files; `None` where there are none.
 fn message_of(files: Vec<Bytes>) -> Option<Bytes> {
     let message = [b"{\"role\":\"user\",\"content\":[", &files.join(&b","[..])[..], b"]}"].concat();
     (!files.is_empty()).then(|| message.into())
@@ -100,7 +101,7 @@ fn content(piece: &Piece<'_>) -> Value {
     }
 }
 
-/// Text alone goes as a string: many compatible servers take nothing else.
+/// A user's message. Text alone goes as a string: many compatible servers take nothing else.
 fn user_message(pieces: &[Piece<'_>]) -> Bytes {
     let texts: Option<Vec<&str>> = pieces.iter().map(Piece::text).collect();
     match texts {
@@ -113,11 +114,11 @@ fn tool_message(call: &CallId, content: &str) -> Value {
     json!({"role": "tool", "tool_call_id": short_id(call), "content": content})
 }
 
-/// Stands between the two halves of a result's fragment. No JSON has it: in a text it is written as `\n`.
+/// Separates the two halves of a result's fragment. Compact JSON has no such byte: inside of a text it is escaped.
 const FILES_FOLLOW: u8 = b'\n';
 
-/// A result: its tool message, and behind it the parts of its images, where it has any. An item keeps one fragment, and both
-/// belong to it.
+/// The fragment of a result: its tool message, and behind it the parts of its images, where it has any. An item keeps one fragment,
+/// so both are in it.
 fn result_fragment(result: &ToolResultItem, takes: Takes) -> Bytes {
     let attachments: Vec<Piece<'_>> = result.attachments.iter().map(|file| file_piece(file, takes)).collect();
     let mut text = result.content.clone();
@@ -140,7 +141,7 @@ fn result_fragment(result: &ToolResultItem, takes: Takes) -> Bytes {
     out.into()
 }
 
-/// An answer; nothing where it had neither text nor calls, because an empty message is refused.
+/// The message of an answer; empty where it has neither text nor calls, because servers refuse an empty message.
 fn assistant(endpoint: &Endpoint, answer: &Answer) -> Bytes {
     let own_value = |extra, name: &str| endpoint.own(extra).and_then(|value| value.get(name)).cloned();
     let text = answer.text();

@@ -1,8 +1,10 @@
-//! The events of a Chat Completions stream, as OpenAI and its many imitators send them.
+//! Reads the events of a Chat Completions stream, as OpenAI and its many imitators send them, into an answer.
 //!
-//! What differs between servers is taken as it comes: calls without an index or an id, all arguments in one piece or with
+//! Differences between servers are tolerated: calls without an index or an id, all arguments in one piece or with
 //! the finish reason, reasoning under three names, usage in four places, an error object in a stream that began well, no
-//! `[DONE]` at the end. What is not JSON, or says that it failed, is an error; nothing is guessed about content.
+//! `[DONE]` at the end. Data that is not JSON, or that reports a failure, is an error.
+//!
+//! A change must not guess about content, and must not let a call pass whose arguments may be cut.
 
 use serde_json::{Value, json};
 
@@ -17,11 +19,11 @@ use crate::{
     words::usage::Usage,
 };
 
-/// What is particular to the reading of one stream.
+/// The state of reading one stream.
 #[derive(Default)]
 pub(crate) struct Reading {
     calls: Vec<OpenCall>,
-    /// `reasoning_details` as they came, pieces of one entry joined.
+    /// The `reasoning_details` so far, with the pieces of one entry joined.
     details: Vec<Value>,
     refused: bool,
 }
@@ -51,7 +53,7 @@ impl OpenCall {
 }
 
 impl Wire for Reading {
-    /// The answer is complete as soon as the model has said why it stopped: what may still come is bookkeeping.
+    /// The answer is complete as soon as the model has said why it stopped: only bookkeeping may follow.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError> {
         if event.data.trim() == "[DONE]" {
             draft.is_complete = true;
@@ -85,8 +87,8 @@ impl Wire for Reading {
     }
 
     fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError> {
-        // An end mark without a finish reason is what proxies send when the server behind them broke off. A text may pass, for
-        // the turn then ends as an error; a call of such an answer may be cut, and one without arguments would look whole.
+        // Proxies send an end mark without a finish reason when the server behind them broke off. Text may pass, because the turn
+        // then ends as an error. A call may be cut, and a cut call without arguments would look complete.
         if draft.finish.is_none() && !self.calls.is_empty() {
             return Ok(false);
         }
@@ -107,13 +109,13 @@ impl Wire for Reading {
         }
         let goes_back = draft.endpoint.quirks.reasoning == ReasoningBack::WithCalls;
         for part in draft.assembly.parts.iter_mut().filter(|_| goes_back) {
-            // So that it goes back to the one who thought it, and to nobody else.
+            // Marks the thought as this provider's, so that it goes back to this provider only.
             if let AnswerPart::Reasoning { extra, .. } = part {
                 *extra = Some(draft.endpoint.extra(Value::Null));
             }
         }
         if !self.details.is_empty() {
-            // With the newest thought; with an empty one where nothing of it was shown.
+            // Kept with the newest thought, or with an empty one where no thought was shown.
             let details = Some(draft.endpoint.extra(json!({ "reasoning_details": self.details })));
             let newest = draft.assembly.parts.iter_mut().rev().find_map(|part| match part {
                 AnswerPart::Reasoning { extra, .. } => Some(extra),
@@ -147,7 +149,7 @@ impl Reading {
         Ok(())
     }
 
-    /// One thought may come under two names at once; it is taken once.
+    /// Takes a thought once, even where it comes under two names in one event.
     fn reasoning(&mut self, delta: &Value, draft: &mut Draft<'_>) {
         let details = delta["reasoning_details"].as_array().map(Vec::as_slice).unwrap_or_default();
         let texts = ["reasoning_content", "reasoning"].map(|name| text(&delta[name]));

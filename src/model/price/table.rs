@@ -1,14 +1,15 @@
 //! Prices that were public when they were written down: data, no code.
 //!
-//! **Where they are from.** Each was read for the month that stands beside it, and names the page where it was looked up again
-//! on 2026-11-22 ([`KnownPrice::source`]): the provider's own where that could be found, else somebody's copy of it. One without
-//! a page is **unverified**. Prices are facts and nobody's work; no table of anyone else was copied. **What they are worth.**
-//! Providers change prices without notice: a host that bills by them gives its own
+//! **Where they are from.** Each price was read for the month that stands beside it, and names the page where it was looked up
+//! again on 2026-11-22 ([`KnownPrice::source`]): the provider's own page where that could be found, else a copy of it. A price
+//! without a page is **unverified**. Prices are facts and nobody's work; no table of anyone else was copied. **What they are
+//! worth.** Providers change prices without notice: a host that bills by them gives its own
 //! ([`Builder::prices`](crate::runtime::Builder::prices)). Standard service in US dollars; no batch, priority or regional prices.
 //!
 //! **What is left out** is unknown, on purpose: models whose price depends on the hour (DeepSeek bills twice as much at its peak
-//! hours since 2026-08-16, and its older names are gone since 2026-07-24: <https://api-docs.deepseek.com/quick_start/pricing>), models priced in other currencies (Zhipu, Qwen and Moonshot under their
-//! addresses here), brokers that add a fee (OpenRouter), servers of one's own, and any address that is not the provider's.
+//! hours since 2026-08-16, and its older names are gone since 2026-07-24: <https://api-docs.deepseek.com/quick_start/pricing>),
+//! models priced in other currencies (Zhipu, Qwen and Moonshot under their addresses here), brokers that add a fee (OpenRouter),
+//! servers of one's own, and any address that is not the provider's. A change must add no price without its month, and no guess.
 
 use super::Price;
 use crate::words::usage::MicroUsd;
@@ -21,11 +22,11 @@ pub struct KnownPrice {
     pub provider: &'static str,
     /// The model, by the provider's name for it and without a date at its end.
     pub model: &'static str,
-    /// What it costs.
+    /// The price of its tokens.
     pub price: Price,
-    /// The month in which it was so, as `YYYY-MM`.
+    /// The month for which the price was read, as `YYYY-MM`.
     pub seen: &'static str,
-    /// The page where it was looked up; `None` where none could be found, so that nobody has checked it.
+    /// The page where the price was looked up; `None` where no page could be found, so nobody has checked it.
     pub source: Option<&'static str>,
 }
 
@@ -63,7 +64,7 @@ const GROQ: Option<&str> = Some("https://smithery.ai/skills/jeremylongshore/groq
 /// A copy of Google's list.
 const FLASH: Option<&str> = Some("https://computeprices.com/models/gemini-2-5-flash");
 
-/// The same.
+/// The same of Gemini 2.5 Flash-Lite.
 const FLASH_LITE: Option<&str> = Some("https://awesomeagents.ai/models/gemini-2-5-flash-lite");
 
 /// Thousandths of a dollar for a million tokens.
@@ -71,7 +72,7 @@ const fn milli(milli: u64) -> MicroUsd {
     MicroUsd(milli * 1_000)
 }
 
-/// One that is written to its cache for the price of input.
+/// A price with one for reading from the cache. Writing to the cache costs as much as input.
 const fn cached(
     provider: &'static str,
     model: &'static str,

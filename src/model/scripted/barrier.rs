@@ -1,10 +1,14 @@
-//! A place in a script where the model waits until it is let go.
+//! A named place in a script where the model waits until a test releases it.
+//!
+//! A released barrier stays open. A reply at a barrier that nobody releases hangs until its request is dropped; a change must keep
+//! waiting free of timeouts, because tests decide about time.
 
 use tokio::sync::watch;
 
-/// Holds replies at a named place. Once released it stays open.
+/// Holds replies at a named place. Once released, it stays open. Clones are the same barrier.
 ///
-/// A reply that nobody releases hangs; a script file's barriers can be released by a host only.
+/// A reply that nobody releases hangs. Only a host can release the barriers of a script file
+/// ([`Scripted::barrier`](super::Scripted::barrier)).
 #[derive(Clone, Debug)]
 pub struct Barrier {
     state: std::sync::Arc<watch::Sender<Held>>,
@@ -23,18 +27,18 @@ impl Default for Barrier {
 }
 
 impl Barrier {
-    /// Resolves as soon as a reply has come here, also if it has gone on since.
+    /// Waits until a reply has come to the barrier, even if it has gone on since.
     pub async fn reached(&self) {
         self.reached_times(1).await;
     }
 
-    /// Resolves as soon as replies have come here that many times.
+    /// Waits until replies have come to the barrier `times` times.
     pub async fn reached_times(&self, times: u64) {
-        // The sender is ours, so the channel cannot be closed.
+        // This value holds the sender, so the channel cannot be closed.
         let _ = self.state.subscribe().wait_for(|held| held.reached >= times).await;
     }
 
-    /// Lets go whoever waits here, and everyone who comes later.
+    /// Releases all replies that wait here, and all that come later.
     pub fn release(&self) {
         self.state.send_modify(|held| held.is_open = true);
     }

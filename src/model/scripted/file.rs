@@ -1,4 +1,7 @@
-//! A script as a JSON file. The format is described in `docs/FORMATS.md`, under "Scripted model file".
+//! Reads a script from a JSON file. `docs/FORMATS.md` describes the format under "Scripted model file".
+//!
+//! An unknown field or a wrong value is an error that names its place, such as `replies[2].calls[0].name`. Hosts keep such files,
+//! so a change may add a field with a default, and must not rename one.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,11 +18,11 @@ use crate::{
     words::usage::{MicroUsd, Usage},
 };
 
-/// A text that is no script.
+/// Why a text is not a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad script: {place}: {what}")]
 pub struct BadScript {
-    /// Where, such as `replies[2].calls[0].name`.
+    /// The place in the text, such as `replies[2].calls[0].name`.
     pub place: String,
     /// What is wrong there.
     pub what: String,
@@ -70,7 +73,7 @@ struct Dollars(MicroUsd);
 impl TryFrom<f64> for Dollars {
     type Error = &'static str;
 
-    /// A script is written by hand, with a few decimals: these come out exactly.
+    /// Rounds to millionths of a dollar. Prices are written by hand with a few decimals, so they come out exactly.
     fn try_from(usd: f64) -> Result<Dollars, &'static str> {
         let micro = (usd * 1e6).round();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked in the same line")]

@@ -1,4 +1,7 @@
-//! One reply of a script: its texts and calls, in order, and its end.
+//! One reply of a script: its texts, calls and waits, in order, and how it ends.
+//!
+//! A [`Reply`] is a value. Each method returns the same reply with something added at its end; nothing is played before a request
+//! asks for it. A change must keep the beats in the order in which they were added.
 
 use std::time::Duration;
 
@@ -80,7 +83,7 @@ impl End {
 }
 
 impl Reply {
-    /// An answer that says nothing.
+    /// An answer without text and calls.
     #[must_use]
     pub fn empty() -> Reply {
         Reply::default()
@@ -98,13 +101,13 @@ impl Reply {
         Reply::empty().with_call(name, input)
     }
 
-    /// A failure. What is added before it arrives first.
+    /// A reply that fails. Texts and calls that are added to it arrive before the failure.
     #[must_use]
     pub fn error(error: ModelError) -> Reply {
         Reply::empty().failing(error)
     }
 
-    /// A reply that never ends. What is added before it arrives first.
+    /// A reply that never ends. Texts and calls that are added to it arrive before it hangs.
     #[must_use]
     pub fn hang() -> Reply {
         Reply::empty().hanging()
@@ -130,7 +133,7 @@ impl Reply {
         self.with_raw_call("", name, input.to_string())
     }
 
-    /// The same reply with a call under an id, its arguments as text: also text that is no JSON.
+    /// The same reply with a call under an id. The arguments are a text, which need not be JSON.
     #[must_use]
     pub fn with_raw_call(mut self, id: impl Into<String>, name: impl Into<String>, input: impl Into<String>) -> Reply {
         let call = Call { id: id.into(), name: name.into(), input: None, input_text: Some(input.into()) };
@@ -223,8 +226,8 @@ impl Reply {
         self.answers.is_none_or(|wanted| wanted == answers) && missing(&self.when, request).is_none()
     }
 
-    /// Whether the history holds an answer after this reply. A failed one is taken out again; one that hangs is aborted,
-    /// and what it had said by then is kept.
+    /// Whether the history holds an answer after this reply. A failed answer is taken out again. A hanging reply is aborted, and
+    /// the text it had by then stays as an answer.
     pub(super) fn leaves_an_answer(&self) -> bool {
         match self.end {
             End::Answer => true,

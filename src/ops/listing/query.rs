@@ -1,4 +1,7 @@
-//! Which sessions are wanted, as a value.
+//! The query of a session list, as a value: filters, layout, limit and page cursor.
+//!
+//! A query that looks for too much is refused before anything is read. The text form of a [`SessionCursor`] is handed out to
+//! people, so a change must still read the old form.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -17,32 +20,32 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// How a page is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// Each session for itself.
+    /// A flat list.
     #[default]
     List,
-    /// Those that belong to no other, each with its forks and children below it. What is looked for is looked for in those at
-    /// the top; a deleted session that forks go on from is shown above them.
+    /// A tree: the sessions that belong to no other are its roots, each with its forks and children below it. Filters apply to the
+    /// roots. A deleted session that forks go on from is shown above them.
     Tree,
 }
 
-/// Which sessions are wanted. All that is given must hold.
+/// Which sessions are wanted. A session must pass every filter that is set.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionQuery {
-    /// Words that all stand in the title or the id, in any place, whatever their case. At most 1,024 bytes. What was *said* is
-    /// found by `Store::search`.
+    /// Words that must all stand in the title or the id, anywhere and in any case. At most 1,024 bytes. `Store::search` finds what
+    /// was *said* in a conversation.
     pub text: String,
-    /// Of this agent only.
+    /// Only sessions of this agent.
     pub agent: Option<String>,
-    /// That stand so only. Those that were deleted are listed only where this asks for them, or in a tree.
+    /// Only sessions with this status. Deleted sessions are listed only where this asks for them, or in a tree.
     pub status: Option<SessionStatus>,
-    /// As a list or a tree.
+    /// The layout: a list or a tree.
     pub shape: Shape,
-    /// Sessions at most, or roots of a tree: 1 to 200; 20 by default.
+    /// The most sessions of the page, or roots of a tree: 1 to 200; 20 by default.
     pub limit: usize,
-    /// Where the page before ended: its [`SessionPage::next`](crate::ops::listing::SessionPage::next).
+    /// Where the page before ended, which is its [`SessionPage::next`](crate::ops::listing::SessionPage::next).
     pub after: Option<SessionCursor>,
-    /// How long the index may first be brought up to date: a second by default.
+    /// How long the list may spend on bringing the index up to date: a second by default.
     pub wait: Duration,
 }
 
@@ -69,14 +72,14 @@ impl SessionQuery {
         self.after.as_ref().is_none_or(|after| (last, session) < (after.last, &after.session))
     }
 
-    /// Whether no more is looked for than may be.
+    /// Refuses a text that is too long.
     pub(super) fn check(&self) -> Result<(), TapeError> {
         let bytes = self.text.len();
         let what = format!("{bytes} bytes are too many: the limit is {TEXT_BYTES_MAX}");
         if bytes > TEXT_BYTES_MAX { Err(TapeError::Query { what }) } else { Ok(()) }
     }
 
-    /// Whether it is one of those that are wanted.
+    /// Whether a session passes the filters.
     pub(super) fn takes(&self, listed: &ListedSession) -> bool {
         let is_out_of_sight = listed.status == SessionStatus::Hidden && self.shape == Shape::List;
         let title = listed.title.as_deref().unwrap_or_default();
@@ -87,9 +90,9 @@ impl SessionQuery {
     }
 }
 
-/// Where a page ended. As a text, it can be handed out and taken back.
+/// Where a page ended. Its text form (`Display`, `FromStr`) can be handed to a client and taken back.
 ///
-/// A session that is used meanwhile moves to the first page: it is not shown twice, and may be missed on the pages that follow.
+/// A session that is used between two pages moves to the first page. It is not shown twice, but the following pages may miss it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionCursor {
     pub(super) last: Millis,
@@ -102,7 +105,7 @@ impl fmt::Display for SessionCursor {
     }
 }
 
-/// A text that no [`SessionCursor`] wrote.
+/// A text that is not the text form of a [`SessionCursor`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a page cursor: {0:?}")]
 pub struct BadSessionCursor(String);

@@ -1,4 +1,10 @@
-//! The list from the rows of the index.
+//! Makes a page of the session list from the rows of the index.
+//!
+//! The rows are first brought up to date, for at most as long as the query waits. Where there is no index and none can be made, the
+//! answer is `None`, and the caller reads the tapes.
+//!
+//! A change must keep this: only a damaged index is made anew, and only once for a query; a busy index, or one without room on the
+//! disk, is left alone, because it took long to read and is there again later. Rows are read in bounded pieces.
 
 use crate::{
     kernel::{Digest, Parent},
@@ -10,16 +16,16 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// Rows that are read at a time, at least and at most.
+/// The fewest and the most rows that are read at a time.
 const PIECE_MIN: usize = 16;
 const PIECE_MAX: usize = 256;
 
-/// The most sessions of one page that is a tree.
+/// The most sessions on a page that is a tree.
 const TREE_MAX: usize = 1_000;
 
-/// What lists sum up of a session's entries.
+/// Folds new entries of a session into its digest, for the row.
 fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
-    // What cannot be read back was not written by this form; then it is better to know less.
+    // A digest that cannot be read was written in another form. It is better to know less than to fail.
     let mut digest: Digest = before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     entries.iter().for_each(|entry| digest.take(entry));
     let parent =
@@ -27,12 +33,12 @@ fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
     Folded { digest: serde_json::to_string(&digest).unwrap_or_default(), parent }
 }
 
-/// A page; `None` where there is no index and none can be made. Only a damaged one is made anew: what is busy, or has no room, is
-/// there again later, with all that it took long to read.
+/// A page; `None` where there is no index and none can be made. Only a damaged index is made anew: a busy one, or one without room,
+/// is there again later, with everything that it took long to read.
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
     let page = match look(store, query) {
-        // It broke while it was read: made anew, it is asked once more.
+        // The index broke while it was read. It is made anew, and asked once more.
         Err(TapeError::Index { is_damaged: true, .. }) if store.access() == Access::Write => {
             let healed = store.index_to_search().and_then(|mut index| index.heal());
             healed.and_then(|()| look(store, query))
@@ -41,7 +47,7 @@ pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<Session
     };
     match page {
         Err(TapeError::Index { .. }) => Ok(None),
-        // Its files, or the one that is locked for them, cannot be made or opened just now.
+        // The files of the index, or its lock file, cannot be made or opened just now.
         Err(TapeError::Io { path, .. }) if store.is_of_index(&path) => Ok(None),
         page => page.map(Some),
     }
@@ -71,19 +77,19 @@ fn fork_parent(row: &SessionRow) -> Option<&SessionId> {
     row.parent.as_ref().filter(|(_, is_fork)| *is_fork).map(|(parent, _)| parent)
 }
 
-/// What its entries said. What cannot be read back was not written by this form; then it is better to know less.
+/// The digest of a row; an empty one where it was written in another form.
 fn digest(row: &SessionRow) -> Digest {
     serde_json::from_str(&row.digest).unwrap_or_default()
 }
 
 impl Rows<'_> {
-    /// So many sessions as a page has, and whether there are more; of a tree those at the top.
+    /// The sessions of a page, newest first, and whether there are more. Of a tree, its roots.
     fn newest_first(&mut self, query: &SessionQuery) -> Result<(Vec<ListedSession>, bool), TapeError> {
         let limit = query.page_limit();
         let mut found: Vec<ListedSession> = Vec::new();
         let mut after = query.after.as_ref().map(|after| (after.last, after.session.clone()));
         loop {
-            // A piece at a time, so that no row is held while others are looked up.
+            // A piece at a time, so that no statement is open while other rows are looked up.
             let piece = (limit + 1 - found.len()).clamp(PIECE_MIN, PIECE_MAX);
             let behind = after.as_ref().map(|(last, session)| (*last, session.as_str()));
             let session_rows = self.session_rows.newest_first(behind, piece, query.shape == Shape::Tree)?;
@@ -102,7 +108,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Puts behind each session what is below it; of the first ones where that is too much, and says so.
+    /// Puts the sessions below each root behind it, up to the limit of a page. Returns whether some had to be left out.
     fn put_below(&mut self, sessions: &mut Vec<ListedSession>) -> Result<bool, TapeError> {
         let mut cut = false;
         for top in std::mem::take(sessions) {
@@ -123,7 +129,7 @@ impl Rows<'_> {
         let summary = SessionSummary { id: session, from: None, created, last, seq: row.seq, bytes: row.bytes };
         let mut listed = ListedSession::of(&summary, &self.statuses, Some(&digest(row)), fork_parent(row));
         listed.entries = Some(row.entries);
-        // Of a fork's parent, and of what that goes on from itself.
+        // A fork inherits missing fields from its parent, then from that one's parent, and so on.
         let mut next = fork_parent(row).cloned();
         for _ in 0..FORK_DEPTH_MAX {
             let Some(parent) = next.filter(|_| listed.lacks_something()) else { break };
@@ -135,7 +141,7 @@ impl Rows<'_> {
         Ok(listed)
     }
 
-    /// What only those need that are shown.
+    /// Fills the fields that only shown sessions need.
     fn fill(&mut self, listed: &mut ListedSession) -> Result<(), TapeError> {
         listed.beside_bytes = beside(self.store, &listed.session);
         (listed.forks, listed.children) = self.session_rows.count_below(&listed.session)?;

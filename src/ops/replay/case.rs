@@ -1,4 +1,4 @@
-//! A recorded tape as a test: one file that holds the tape and what is expected of it.
+//! Keeps a recorded tape as a test: one file that holds the tape and what is expected of it.
 //!
 //! ```text
 //! # comments: what this is, and how to run it
@@ -6,7 +6,8 @@
 //! the lines of the tape, as they stood in its files
 //! ```
 //!
-//! The lines keep their checksums, so a changed or missing one is found and named. The file depends on nothing outside of it.
+//! The lines keep their checksums, so a changed or missing one is found and named. The file depends on nothing outside of it, and
+//! is readable by its owner alone. Hosts keep such files for years: a change must still read form 1.
 
 use std::{fs::File, io::Write as _, path::Path};
 
@@ -19,10 +20,10 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// The newest form of such files that is read, and the one that is written.
+/// The form of these files that is read and written.
 const VERSION: u32 = 1;
 
-/// What a recorded tape holds: what its file says first, and what is found there where all is as it should be.
+/// What a recorded tape holds: the first line of its file, and what a check must find in the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Checked {
@@ -62,16 +63,16 @@ pub enum CheckError {
     /// The file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// Which file.
+        /// The path of the file.
         path: String,
         /// What the system said.
         #[source]
         source: std::io::Error,
     },
-    /// It is no such file, or a later version wrote it.
+    /// The file is not a recorded tape, or a later version wrote it.
     #[error("{path}: {why}")]
     NotATest {
-        /// Which file.
+        /// The path of the file.
         path: String,
         /// What is wrong with it.
         why: String,
@@ -79,24 +80,25 @@ pub enum CheckError {
     /// The tape in it cannot be read.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// A decision is made otherwise today.
+    /// A decision comes out differently today.
     #[error("the tape of session {session} does not replay: {difference}")]
     Differs {
         /// Whose tape.
         session: SessionId,
-        /// Where.
+        /// The first difference.
         difference: Box<Difference>,
     },
 }
 
-/// Checks a recorded tape: its lines are whole, and every decision is made today as it was then. This line is a test:
+/// Checks a recorded tape: its lines are whole, and every decision comes out today as it did then. Runs no tool and no model. This
+/// line is a test:
 ///
 /// ```no_run
 /// tamtam::ops::replay::check("tests/tapes/ticket-4711.replay").unwrap();
 /// ```
 ///
 /// # Errors
-/// See [`CheckError`]; a difference is one, with its line in this file.
+/// See [`CheckError`]. A difference is an error, and names its line in this file.
 pub fn check(path: impl AsRef<Path>) -> Result<Checked, CheckError> {
     let path = path.as_ref();
     let (expected, appends) = read(path)?;
@@ -112,7 +114,8 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, CheckError> {
     }
 }
 
-/// Writes the tape of a session as a test: one file, readable by its owner alone, for it holds the whole conversation.
+/// Writes the tape of a session as a test: one new file, readable by its owner alone, because it holds the whole conversation.
+/// Where writing fails, no file is left.
 ///
 /// # Errors
 /// [`CheckError::Replay`] where the tape cannot be read; [`CheckError::Io`] where the file is there already or cannot be made.
@@ -123,7 +126,7 @@ pub fn write_test(store: &Store, session: &SessionId, path: impl AsRef<Path>) ->
     let header = serde_json::to_string(&expected).map_err(|error| not_a_test(path, error.to_string()))?;
     let mut text = format!("{}{header}\n", head(path)).into_bytes();
     files.iter().for_each(|file| text.extend_from_slice(&file.bytes));
-    // Half a test is none.
+    // Half a test is no test.
     let remove = |_: &std::io::Error| drop(std::fs::remove_file(path));
     let write = |mut file: File| file.write_all(&text).and_then(|()| file.sync_all()).inspect_err(remove);
     new_file(path).and_then(write).map_err(|source| CheckError::Io { path: path.display().to_string(), source })?;
@@ -156,7 +159,7 @@ fn read(path: &Path) -> Result<(Checked, Vec<Append>), CheckError> {
         let why = format!("form {} is not known here: use a newer tamtam", expected.tamtam_replay);
         return Err(not_a_test(path, why));
     }
-    // The lines of each anchor of each session are one file, as they were.
+    // The lines of one anchor of one session make one file, as they did on the tape.
     let mut files: Vec<TapeFile> = Vec::new();
     for (n, line) in lines {
         let Glance { session, anchor } =
@@ -172,7 +175,7 @@ fn read(path: &Path) -> Result<(Checked, Vec<Append>), CheckError> {
     Ok((expected, decode_files(&mut files).map_err(ReplayError::from)?))
 }
 
-/// Whose line it is, and in which file it stood.
+/// The session and the anchor of a line: which file of the tape it stood in.
 #[derive(Deserialize)]
 struct Glance {
     session: SessionId,

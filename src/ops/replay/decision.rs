@@ -1,4 +1,7 @@
-//! One decision of a tape: its entries, the inputs that it was made for, and what it looked at, as its entries say.
+//! One decision of a tape, read back: its entries, its inputs, and everything the core looked at.
+//!
+//! [`Recorded::again`] gives the core exactly that, and lets it decide again. A change must keep this: where the tape says nothing,
+//! the stand-ins here (`UNKNOWN`, the jitter of 0.5, asks that are heard) stay as they are, or old tapes replay differently.
 
 use super::{Given, ReplayError};
 use crate::{
@@ -12,7 +15,7 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// The window of a model of which the tape says nothing.
+/// The window of a model that the tape does not describe.
 const UNKNOWN: Window = Window { context: 128_000, reserve: RESERVE_MIN, output: 0 };
 
 /// One append of a tape, read.
@@ -20,18 +23,18 @@ const UNKNOWN: Window = Window { context: 128_000, reserve: RESERVE_MIN, output:
 pub(super) struct Recorded {
     pub(super) append: Append,
     pub(super) entries: Vec<Entry>,
-    /// What it was decided for, in order. Empty where no decision wrote it: the first that is on a tape, and what the tape itself
-    /// wrote.
+    /// The inputs of the decision, in order. Empty where no decision wrote the append: the first append of a tape, and appends that
+    /// the tape store wrote itself.
     pub(super) inputs: Vec<Input>,
-    /// What it followed from, in a few words.
+    /// The inputs, in a few words.
     pub(super) words: String,
 }
 
 impl Recorded {
-    /// Reads an append. `first` is the one that a tape begins with, which follows from nothing.
+    /// Reads an append. `first` marks the first append of a tape, which follows from no input.
     pub(super) fn read(append: Append, first: bool) -> Result<Recorded, ReplayError> {
         let entries = append.entries.iter().map(Entry::from_tape).collect::<Result<Vec<_>, _>>()?;
-        // What the tape wrote itself, no decision did.
+        // The tape store wrote these appends itself, and no decision did.
         let beside = match entries.first().map(|entry| &entry.record) {
             Some(Record::Forked(from)) => Some(format!("forked from session {} after entry {}", from.parent, from.seq)),
             Some(Record::Imported(imported)) => {
@@ -45,7 +48,7 @@ impl Recorded {
         Ok(Recorded { append, entries, inputs, words })
     }
 
-    /// The state that a replay can begin with, where it can begin here.
+    /// The state that a replay can begin with; `None` where it cannot begin at this append.
     pub(super) fn begins(&self) -> Option<&State> {
         match &self.entries.first()?.record {
             Record::State(state) => Some(state),
@@ -53,7 +56,7 @@ impl Recorded {
         }
     }
 
-    /// Decides again.
+    /// Decides again, from the state before this append.
     pub(super) fn again(&self, state: &State, given: &Given, globs: &Globs) -> Decision {
         let mut seen = state.env.clone();
         for said in self.entries.iter().filter_map(|entry| entry.input.as_ref()) {
@@ -61,7 +64,7 @@ impl Recorded {
             seen.jitter = said.env.jitter.or(seen.jitter);
         }
         seen.learn(&given.seen);
-        // The rules that the host had: those that the decision said, else those that the tape has.
+        // The host's rules: those that this decision recorded, else those of the state.
         let host_rules = self.entries.iter().rev().find_map(|entry| match &entry.record {
             Record::HostRules { rules } => Some(rules.as_ref()),
             _ => None,
@@ -101,7 +104,7 @@ fn inputs(append: &Append, entries: &[Entry]) -> Result<Vec<Input>, ReplayError>
     Ok(inputs)
 }
 
-/// The same input, with what other tools say of its calls.
+/// The same input, with the facts that other tools state about its calls.
 fn asked_anew(input: &Input, state: &State, toolbox: &Toolbox) -> Input {
     match input {
         Input::Report { ticket, report: Report::Answered { answer, .. } } => {
@@ -116,7 +119,7 @@ fn asked_anew(input: &Input, state: &State, toolbox: &Toolbox) -> Input {
     }
 }
 
-/// Models as a decision saw them.
+/// The models' windows and prices as the decision saw them.
 impl Windows for EnvSeen {
     fn window(&self, model: &ModelRef) -> Window {
         self.models.get(&model.to_string()).map_or(UNKNOWN, |seen| seen.window)

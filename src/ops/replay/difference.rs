@@ -1,4 +1,8 @@
-//! Where two entries differ, said so that a person finds the place.
+//! Finds where two entries differ, and says so that a person finds the place: entry, file, line, field, and both values.
+//!
+//! Pure functions of values. The values are cut to 160 bytes around the first character that differs, and never inside of a
+//! character. A change must keep the order in which fields are compared (`HEADS`, `TELLING`, the rest): the first difference must
+//! explain most.
 
 use std::{fmt, path::PathBuf};
 
@@ -11,17 +15,17 @@ use crate::{
     words::ids::Seq,
 };
 
-/// The longest that one side of a difference is shown, in bytes.
+/// The most bytes of one side of a difference that are shown.
 const SHOWN_BYTES_MAX: usize = 160;
 /// How much is shown before the first character that differs, in bytes.
 const BEFORE_BYTES: usize = 40;
 
 /// The fields of an entry beside its data.
 const HEADS: [&str; 6] = ["seq", "ticket", "turn", "step", "cause", "time"];
-/// Fields of the data that say more of why an entry differs than those that come before them do; of a request above all.
+/// Fields of the data that explain a difference best, above all of a request. They are compared before the other fields.
 const TELLING: [&str; 4] = ["model", "system", "tools", "items"];
 
-/// The first place where what was decided again is not what stands on the tape.
+/// The first place where a decision that was made again differs from the tape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The entry.
@@ -30,13 +34,13 @@ pub struct Difference {
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// The kind of entry that stands there, or the kind that should.
+    /// The kind of the recorded entry; of the new entry where the tape has none.
     pub kind: String,
-    /// The field: `ticket`, or `data.system`. Empty where a whole entry is too much or missing.
+    /// The field, such as `ticket` or `data.system`. Empty where a whole entry is missing or one too many.
     pub path: String,
-    /// What stands on the tape, short; nothing where the tape has nothing there.
+    /// The recorded value, cut short; `None` where the tape has none.
     pub recorded: Option<String>,
-    /// What was decided, short; nothing where nothing was.
+    /// The newly decided value, cut short; `None` where there is none.
     pub replayed: Option<String>,
 }
 
@@ -52,7 +56,7 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
-    /// What the field means, where its value is a hash or a number that tells nobody anything.
+    /// What a difference in this field means, where the value itself is a hash or a number that explains nothing.
     fn hint(&self) -> Option<&'static str> {
         let of_request = match self.path.as_str() {
             "data.system" => "the system prompt is another one",
@@ -67,11 +71,11 @@ impl Difference {
     }
 }
 
-/// The first difference between the entries of an append and those that were decided, what they say of their inputs last and only
-/// where that is to be compared too.
+/// The first difference between the entries of an append and the newly decided ones. Recorded inputs are compared last, and only
+/// with `with_inputs`.
 pub(super) fn first(append: &Append, decided: &[kernel::Entry], with_inputs: bool) -> Option<Difference> {
     let recorded = &append.entries;
-    // What cannot be written would not stand on the tape: it is missing.
+    // An entry that cannot be written would not be on the tape, so it counts as missing.
     let decided: Vec<_> = decided.iter().map_while(|entry| entry.to_tape().ok()).collect();
     let is_same = |(a, b): (&Entry, &Entry)| if with_inputs { a == b } else { a.is_like(b) };
     if recorded.len() == decided.len() && recorded.iter().zip(&decided).all(is_same) {
@@ -90,8 +94,8 @@ pub(super) fn first(append: &Append, decided: &[kernel::Entry], with_inputs: boo
     })
 }
 
-/// A call has the key under which its service knows it, and a session that came in under another id has those of before: the name
-/// in it is no difference.
+/// Ignores the session's name in the key of a call. An imported session has another id, but keeps the keys of before, because the
+/// called services know them.
 fn keep_name(was: &Value, is: &mut Value) {
     let (Some(key), Some(new)) = (was["data"]["key"].as_str(), is["data"]["key"].as_str()) else { return };
     let ticket = |key: &str| key.rsplit_once('/').map(|(_, ticket)| ticket.to_owned());
@@ -124,10 +128,11 @@ pub(super) fn value(text: &str) -> Value {
     Value::deserialize(&mut json).unwrap_or_default()
 }
 
-/// A place, and what stands there on either side; nothing where a side has none.
+/// A place, and the value of either side there; `None` where a side has no value.
 pub(super) type Place<T> = (String, Option<T>, Option<T>);
 
-/// The first place where two entries differ, in short: all of them, where they are of two kinds or one is missing.
+/// The first place where two entries differ, with both values cut short. Shows whole entries where their kinds differ or one is
+/// missing.
 pub(super) fn of_two(
     a: Option<&Entry>,
     b: Option<&Entry>,

@@ -1,4 +1,7 @@
-//! Where two tapes first differ, and what each has there.
+//! Finds where two tapes first differ, and what each has there.
+//!
+//! Two runs that decided the same are equal by this measure: times, durations, hashes, names and UUIDs are not compared, but the
+//! same UUID must come at the same places. A change must not pass over more: an ignored field hides a difference in decisions.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -10,20 +13,20 @@ use crate::{
     words::ids::Seq,
 };
 
-/// The first place where two tapes are not the same.
+/// The first place where two tapes differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// The entry, on both.
+    /// The seq of the entry, on both tapes.
     pub seq: Seq,
-    /// File and line of it on the first tape; nothing where that one has ended.
+    /// File and line of the entry on the first tape; `None` where that tape has ended.
     pub a_at: Option<(PathBuf, usize)>,
-    /// The same of the second.
+    /// File and line of the entry on the second tape; `None` where that tape has ended.
     pub b_at: Option<(PathBuf, usize)>,
     /// The field; empty where a whole entry is missing.
     pub path: String,
-    /// What the first tape has there, short.
+    /// The value on the first tape, cut short.
     pub a: Option<String>,
-    /// What the second has.
+    /// The value on the second tape, cut short.
     pub b: Option<String>,
 }
 
@@ -44,8 +47,8 @@ impl fmt::Display for Divergence {
 
 /// The first divergence of two tapes: where they differ in what was said and decided.
 ///
-/// Entries are compared by their seq. Not compared is what differs between any two runs: times and how long calls took, ids that
-/// are UUIDs (the same one must come at the same places, though), the sessions' own names, and hashes over these.
+/// Entries are compared in order. Values that differ between any two runs are not compared: times and durations, UUIDs (but the
+/// same UUID must come at the same places), the sessions' own names, and hashes over these.
 #[must_use]
 pub fn diverge(a: &[Append], b: &[Append]) -> Option<Divergence> {
     let (mut names_a, mut names_b) = (Names::default(), Names::default());
@@ -64,16 +67,16 @@ fn placed(appends: &[Append]) -> impl Iterator<Item = ((&PathBuf, usize), &Entry
     appends.iter().flat_map(|append| (append.line..).map(|line| (&append.file, line)).zip(&append.entries))
 }
 
-/// What stands for the ids of one tape: the first that comes is the first on every tape.
+/// Numbers the UUIDs of one tape in the order in which they come, so that two tapes can be compared by these numbers.
 #[derive(Default)]
 struct Names {
-    /// The session's own name, as the newest state says it. One that is an id has its stand-in as all others have.
+    /// The session's own name, from the newest state. A name that is a UUID is numbered like all others.
     session: String,
     seen: BTreeMap<String, usize>,
 }
 
 impl Names {
-    /// An entry without what differs between any two runs.
+    /// An entry without the values that differ between any two runs.
     fn plain(&mut self, entry: &Entry) -> Value {
         let whole = whole(entry, false);
         if let Some(session) = whole["data"]["session"].as_str().filter(|_| entry.kind == "state") {
@@ -84,8 +87,8 @@ impl Names {
         plain
     }
 
-    /// A text with stand-ins for the ids and for the session's own name, which stands alone, in the key of a request, or in a path
-    /// of the store.
+    /// A text with stand-ins for the UUIDs and for the session's own name. The name stands alone, in the key of a request, or in a
+    /// path of the store.
     fn without_names(&mut self, text: &str) -> String {
         let mut plain = String::with_capacity(text.len());
         let mut rest = text;
@@ -105,7 +108,7 @@ impl Names {
     }
 }
 
-/// Empties the fields that say a moment, how long something took, or a hash over names.
+/// Empties the fields that hold a time, a duration, or a hash over names.
 fn forget(key: &str, value: &mut Value) {
     match value {
         Value::Number(_) if is_time(key) => *value = Value::Null,
@@ -125,7 +128,7 @@ fn uuid_in(text: &str) -> Option<usize> {
     (0..text.len()).find(is_uuid)
 }
 
-/// Whether a number under that key is a moment, or how long something took.
+/// Whether a number under this key is a time or a duration.
 fn is_time(key: &str) -> bool {
     matches!(key, "duration_ms" | "time" | "created" | "completed" | "start" | "end" | "until" | "expires" | "started")
 }

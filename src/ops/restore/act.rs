@@ -1,7 +1,10 @@
 //! Carries out a plan, file by file, each whole or not at all, and reports the result for each.
 //!
-//! Each file is locked as the tools lock it and looked at once more; its content is kept and noted before it changes. A restore
-//! that is cut off half-way therefore loses nothing: made again, it finds the files that are done and does the others.
+//! A restore that is cut off half-way loses nothing: made again, it finds the files that are done and does the others. A failure of
+//! one file does not stop the rest.
+//!
+//! A change must keep the order for each file: take the tools' lock, look once more, keep the present content, note the change,
+//! then change the file. Deletions come before writes.
 
 use crate::{
     kernel::{RefusedFile, RestoredFiles},
@@ -46,7 +49,7 @@ impl RestoredFiles {
     }
 }
 
-/// One file that is put back.
+/// The restore of one file.
 struct One<'a> {
     plan: &'a FilePlan,
     file: &'a PlannedFile,
@@ -55,12 +58,12 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    /// `None` where it is as it should be already.
+    /// Puts the file back. `None` where the file is already as it should be.
     fn put_back(&self) -> Result<Option<FileChange>, String> {
         let Bench { workspace, files, .. } = self.bench;
         let failed = |error: WorkspaceError| error.to_string();
         let place = look::place(workspace, &self.file.path).ok_or("it is not in the workspace")?;
-        // Nobody who could stop this waits for longer than one write.
+        // Not stoppable: a tool holds this lock for one write at most.
         let lock = files.locks.take(workspace, &place, || false).map_err(failed)?;
         let now = look::one(workspace, &self.file.path);
         if let Now::Other(what) = &now {
@@ -69,7 +72,7 @@ impl One<'_> {
         if now.is(&self.file.target) && now.has(self.file.mode) {
             return Ok(None);
         }
-        // Another name of a file that was put back a moment ago is as it should be, and was found above.
+        // A hard link to a file that was just put back has the target content, and has returned above.
         if !is_unchanged(&now, &self.file.now) && self.how != Restore::Over {
             return Err("someone else changed it at that moment".to_owned());
         }
@@ -83,7 +86,7 @@ impl One<'_> {
         Ok(Some(change))
     }
 
-    /// Keeps what is there: a restore can be undone.
+    /// Keeps the present content in the vault, so that the restore can be undone.
     fn keep(&self, place: &WorkspacePath, now: &Now) -> Result<FileState, String> {
         let Some(now) = now.file() else { return Ok(FileState::Absent) };
         let vault = &self.bench.vault;
@@ -120,7 +123,7 @@ impl One<'_> {
         let content = content(image, &self.bench.vaults)?;
         let expect = now.map(|now| now.info.version);
         let options = WriteOptions { expect, mode: self.file.mode, ..WriteOptions::default() };
-        // What a fork takes from its parent is its own from now on.
+        // A fork that takes a content from its parent's vault keeps it in its own from now on.
         let mut image = self.bench.vault.keep(&content, image.mode);
         let mut change = FileChange { path: self.file.path.clone(), before, after: FileState::File(image.clone()) };
         let written = self.noted(&change, || self.bench.workspace.write(place, &content, &options))?;
@@ -129,7 +132,7 @@ impl One<'_> {
         Ok(change)
     }
 
-    /// Makes a change, which is noted before; where it cannot be made that is noted too.
+    /// Notes a change, then makes it. Where the change fails, notes that it was not made.
     fn noted<T>(&self, change: &FileChange, make: impl FnOnce() -> Result<T, WorkspaceError>) -> Result<T, String> {
         self.note(change, false);
         make().map_err(|error| {
@@ -148,7 +151,7 @@ impl One<'_> {
 
 fn is_unchanged(now: &Now, then: &Now) -> bool {
     match (now, then) {
-        // Its version differs where another of its names was deleted.
+        // The version also differs where another hard link of the file was deleted. So only identity and content count.
         (Now::File(now), Now::File(then)) => {
             now.hash == then.hash && now.info.version.identity() == then.info.version.identity()
         }
@@ -156,7 +159,7 @@ fn is_unchanged(now: &Now, then: &Now) -> bool {
     }
 }
 
-/// A content, from whichever session has it.
+/// Reads a kept content from the first vault that has it.
 pub(super) fn content(image: &FileImage, vaults: &[Vault]) -> Result<Vec<u8>, String> {
     let hash = image.hash.as_deref().unwrap_or_default();
     let mut why = "its old content was not kept".to_owned();

@@ -1,4 +1,7 @@
 //! The result of a restore, or the reason why there was none.
+//!
+//! Each variant says what was done to files: nothing, unless it says otherwise. A change must keep that true, because a host
+//! decides by it whether to look at the workspace.
 
 use std::sync::Arc;
 
@@ -21,28 +24,28 @@ pub struct Restored {
     pub files: Arc<RestoredFiles>,
 }
 
-/// Why files were not put back, or there is no plan that says how they would be.
+/// Why files were not put back, or why no plan could be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// A turn is running, and may be changing files. Nothing was done.
+    /// A turn is running, and may change files. Nothing was done.
     #[error("turn {turn} is running: wait for its end, or abort it")]
     Busy {
-        /// Which.
+        /// The id of the running turn.
         turn: Seq,
     },
-    /// Some files have to be refused, and it was to be all or nothing. Nothing was done; the plan names them.
+    /// Some files have to be refused, and the restore was to be all or nothing. Nothing was done; the plan names the files.
     #[error("{} of {} files cannot be restored, so none was: {}", .plan.refused().count(), .plan.files.len(), refused(.plan))]
     Refused {
         /// What would have been done.
         plan: Box<FilePlan>,
     },
-    /// Some files could not be put back, or the conversation did not go back, so what was done was taken back again.
+    /// Some files could not be put back, or the conversation did not go back. So the restore was undone.
     #[error("{}", partly(.files, *.left))]
     Partly {
-        /// What had been done, and what could not be.
+        /// What had been done before the undo, and what could not be.
         files: Arc<RestoredFiles>,
-        /// How many files could not be put forth again, and are back.
+        /// How many files could not be undone, and still have their old content.
         left: usize,
     },
     /// The tools of this runtime do not work on files, or not here. Nothing was done.
@@ -57,7 +60,7 @@ pub enum RestoreError {
     /// The session cannot be asked. Nothing was done.
     #[error(transparent)]
     Session(#[from] SendError),
-    /// The files were put back, and the tape does not say so. Made again, the restore finds what was done.
+    /// The files were put back, but the tape could not record it. The same restore again finds what was done, and records it.
     #[error("{} files were restored, but the tape could not record it: {source}", .files.files.len())]
     NotRecorded {
         /// What was done.
@@ -65,7 +68,7 @@ pub enum RestoreError {
         /// Why it could not be recorded.
         source: SendError,
     },
-    /// The work was cut off: a panic, or the end of the runtime. What was done by then is noted.
+    /// The work was cut off by a panic or by the end of the runtime. The changes until then are in the notes.
     #[error("the restore was cut off; make it again")]
     CutOff,
 }

@@ -1,4 +1,8 @@
-//! What a tape, and the notes beside it, say about files. Functions of values: nothing here reads a disk.
+//! Reads from a tape, and from the notes beside it, what a session did to files. Functions of values: nothing here reads a disk.
+//!
+//! The result names every change in order, marks a change that a crash may have cut off as uncertain, and names each call that ran
+//! without saying what it changes. A change must keep this: notes of a parent count only up to the fork; and of an imported tape
+//! nothing counts that was changed before the import, because it was changed elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +18,7 @@ use crate::{
     words::message::ErrorReason,
 };
 
-/// What was changed after an entry.
+/// The file changes after an entry.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) since: Seq,
@@ -22,37 +26,37 @@ pub(super) struct History {
     pub(super) upto: Seq,
     /// The workspace, as it is set now.
     pub(super) workspace: String,
-    /// In the order in which it was done.
+    /// The changes, in the order in which they were made.
     pub(super) changes: Vec<Made>,
-    /// What ran without saying what it changed.
+    /// Calls that ran without saying what they change, one line each.
     pub(super) silent: Vec<String>,
-    /// The forks that were merged into it: what they did to files is kept beside their tapes.
+    /// The forks that were merged into the session. Their old contents are kept beside their own tapes.
     pub(super) merged: Vec<SessionId>,
 }
 
 /// One change.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
-    /// Where on the tape.
+    /// The entry that records the change, or the newest entry that its note names.
     pub(super) at: Seq,
     /// The call's ticket, or the restore's entry.
     pub(super) by: Seq,
     pub(super) change: FileChange,
-    /// It was about to be made when a crash came; whether it was, nobody knows.
+    /// Whether a crash came when the change was about to be made, so that nobody knows whether it was.
     pub(super) uncertain: bool,
-    /// Whether it is in the workspace that is set now.
+    /// Whether the path is in the present workspace.
     pub(super) here: bool,
 }
 
-/// A call that may run.
+/// A call whose result has not been seen yet.
 struct Call {
     tool: String,
     effect: Effect,
     started: bool,
 }
 
-/// The sessions that a tape goes on from, nearest first, and the last entry that it has of each: as far as these entries say, who
-/// need not be believed.
+/// The sessions that a tape is forked from, nearest first, and the last entry that it has of each. Only what the entries claim: the
+/// caller must check it against the store.
 pub(super) fn forked_from(entries: &[Entry]) -> Vec<(SessionId, Seq)> {
     let forks = entries.iter().rev().filter_map(|entry| match &entry.record {
         Record::Forked(forked) => Some((forked.parent.clone(), forked.seq)),
@@ -61,14 +65,14 @@ pub(super) fn forked_from(entries: &[Entry]) -> Vec<(SessionId, Seq)> {
     forks.collect()
 }
 
-/// Whether a note of a session is about what a fork of it has on its tape too, where it was forked at that entry. What it noted
-/// later is about what it did alone. A restore is noted under the newest entry there was, so one that is noted under that very
-/// entry is taken for a later one: what it changed, the other session knows.
+/// Whether a parent's note is about a change that a fork at `forked_at` has on its tape too. Later notes are about changes that the
+/// parent made alone. A restore is noted under the newest entry of its moment. So a restore that is noted under `forked_at` itself
+/// counts as later: the parent's tape knows what it changed.
 pub(super) fn is_shared(note: &Note, forked_at: Seq) -> bool {
     if note.restore.is_some() { note.seq < forked_at } else { note.seq <= forked_at }
 }
 
-/// Reads a tape from an anchor on. Changes count from `since` on, without it.
+/// Reads a tape from an anchor on. Only changes after `since` count.
 pub(super) fn of(entries: &[Entry], notes: &[Note], since: Seq) -> History {
     let mut reader = Reader { since, notes, ..Reader::default() };
     entries.iter().for_each(|entry| reader.take(entry));
@@ -80,12 +84,13 @@ struct Reader<'n> {
     since: Seq,
     notes: &'n [Note],
     history: History,
-    /// Calls by ticket, those that may run.
+    /// Calls whose result has not been seen yet, by ticket.
     calls: BTreeMap<Seq, Call>,
     /// The workspace at each change, by its place in the list.
     workspaces: Vec<String>,
-    /// Calls whose result was seen, or that went on in the session which this one was forked from; and the restores.
+    /// Tickets of calls whose result was seen, or that went on in the parent after the fork.
     over: BTreeSet<Seq>,
+    /// The keys of the recorded restores.
     restores: BTreeSet<String>,
 }
 
@@ -97,7 +102,7 @@ impl Reader<'_> {
             Record::State(state) => {
                 self.history.workspace.clone_from(&state.settings.workspace);
                 for (ticket, open) in &state.open {
-                    // Those that wait, or are asked about, may run yet.
+                    // A call that waits, or that a person is asked about, may still run.
                     if let Open::Call(call) = open {
                         let started = matches!(call.state, CallState::Running | CallState::Closing);
                         let call = Call { tool: call.facts.tool.clone(), effect: call.facts.effect, started };
@@ -178,8 +183,8 @@ impl Reader<'_> {
         self.history.silent.extend(silent.map(|why| format!("{tool} (call {ticket}): {why}")));
     }
 
-    /// What was open does not go on here: what it does from here on is not on this tape, and what was noted of that is not this
-    /// one's to take back.
+    /// Drops the open calls, because they do not go on in this session. Their later changes are not on this tape, and their notes
+    /// are not for this session to take back.
     fn leave_open(&mut self, why: &str, counts: bool) {
         for (ticket, call) in std::mem::take(&mut self.calls) {
             self.over.insert(ticket);
@@ -189,12 +194,12 @@ impl Reader<'_> {
         }
     }
 
-    /// What the file says was changed was changed elsewhere, or nowhere: nothing here is put back for it.
+    /// Takes an import. The changes before it were made in another store, so no file is put back for them.
     fn bring_in(&mut self, imported: &ImportedFrom, counts: bool) {
         self.leave_open("it was running when this was brought in from a file", counts);
         self.history.workspace.clone_from(&imported.workspace);
         self.workspaces.clear();
-        // Who has the names of those forks here is another.
+        // Sessions with the names of these forks are other sessions here.
         self.history.merged.clear();
         let before = std::mem::take(&mut self.history.changes);
         if !before.is_empty() {
@@ -209,7 +214,7 @@ impl Reader<'_> {
     }
 
     fn finish(mut self) -> History {
-        // What was begun and has no entry: the process died before it could say more.
+        // Notes without an entry: the process died before it could record the change.
         for note in self.notes {
             let lost = match &note.restore {
                 None => note.seq > self.since && !self.over.contains(&note.seq),
@@ -223,7 +228,7 @@ impl Reader<'_> {
         for (made, of) in changes.iter_mut().zip(&self.workspaces) {
             made.here = of == workspace && !names::given(&made.change.path).is_absolute();
             if of != workspace && !names::given(&made.change.path).is_absolute() {
-                // Shown by its whole name, so that it is not taken for the file of that name here.
+                // The absolute path keeps it apart from the file of the same name in the present workspace.
                 made.change.path = names::shown(&Path::new(of).join(names::given(&made.change.path)));
             }
         }

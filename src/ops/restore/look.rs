@@ -1,4 +1,7 @@
-//! How the files are now.
+//! Looks at how the files are now: absent, a file with its hash, or something that no restore touches.
+//!
+//! Only reads, and only inside of the workspace. A path that has come to lead through a symbolic link is not followed: a change
+//! must keep that check, because a restore writes where this look was.
 
 use std::{collections::BTreeMap, io::Read as _};
 
@@ -15,11 +18,11 @@ use crate::{
 pub(super) enum Now {
     Absent,
     File(NowFile),
-    /// Something that no restore touches. Says what.
+    /// Something that no restore touches. The text says what it is.
     Other(String),
 }
 
-/// A file as it is.
+/// A file as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NowFile {
     pub(super) hash: String,
@@ -27,7 +30,7 @@ pub(super) struct NowFile {
 }
 
 impl Now {
-    /// Whether this is what a record says, but for its mode.
+    /// Whether this is the recorded state, leaving out the mode.
     pub(super) fn is(&self, state: &FileState) -> bool {
         match (self, state) {
             (Now::Absent, FileState::Absent) => true,
@@ -40,7 +43,7 @@ impl Now {
         }
     }
 
-    /// Whether it is no file, or one of that mode, where one is named.
+    /// Whether a file has that mode. True where no mode is given, and where there is no file.
     pub(super) fn has(&self, mode: Option<u32>) -> bool {
         self.file().is_none_or(|file| mode.is_none_or(|mode| mode & 0o7777 == file.info.mode))
     }
@@ -53,7 +56,7 @@ impl Now {
     }
 }
 
-/// Looks at some paths as they stand on a tape.
+/// Looks at some paths, as they are written on a tape.
 pub(super) fn at<'p>(workspace: &Workspace, paths: impl Iterator<Item = &'p String>) -> BTreeMap<String, Now> {
     let mut found = BTreeMap::new();
     for path in paths {
@@ -65,14 +68,14 @@ pub(super) fn at<'p>(workspace: &Workspace, paths: impl Iterator<Item = &'p Stri
 /// Looks at one path.
 pub(super) fn one(workspace: &Workspace, path: &str) -> Now {
     let Some(place) = place(workspace, path) else { return Now::Other("no path inside the workspace".to_owned()) };
-    // The path had no links when it was written down. One that stands on the way now leads somewhere else.
+    // The recorded path had no links. A link on the way now leads somewhere else.
     if workspace.real(&place).is_ok_and(|real| real != place.relative()) {
         return Now::Other("behind a symbolic link by now".to_owned());
     }
     let info = match workspace.link_info(&place) {
         Ok(info) => info,
         Err(WorkspaceError::NotFound { .. }) => return Now::Absent,
-        // A folder on the way is a file by now.
+        // A folder on the path is a file by now.
         Err(WorkspaceError::NotDirectory { .. }) => return Now::Absent,
         Err(error) => return Now::Other(format!("out of reach ({error})")),
     };
@@ -85,7 +88,7 @@ pub(super) fn one(workspace: &Workspace, path: &str) -> Now {
     }
 }
 
-/// The place of a path as it stands on a tape; `None` where it leads out.
+/// The place of a path as it is written on a tape; `None` where it leads out of the workspace.
 pub(super) fn place(workspace: &Workspace, path: &str) -> Option<WorkspacePath> {
     workspace.beneath(&names::given(path)).filter(|place| !place.relative().as_os_str().is_empty())
 }

@@ -1,4 +1,7 @@
-//! Putting files back in a session that no runtime has open.
+//! Restores the files of a session that no runtime has open.
+//!
+//! The session is claimed for the time of the restore, so a session that a runtime has open is refused. No turn is gone on with. A
+//! change must keep the claim from before the plan until the entry is recorded.
 
 use std::sync::Arc;
 
@@ -14,8 +17,8 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// Puts the files of a session back, as [`Session::restore`](crate::Session::restore) does, without a runtime: nothing of the
-/// session is gone on with. It is claimed meanwhile, so one that a runtime has open is refused. Blocks on the disk.
+/// Puts the files of a session back without a runtime, as [`Session::restore`](crate::Session::restore) does with one. The session
+/// does not go on. It is claimed meanwhile, so a session that a runtime has open is refused. Blocks on the disk.
 ///
 /// # Errors
 /// See [`RestoreError`].

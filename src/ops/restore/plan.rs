@@ -1,4 +1,8 @@
-//! What a restore would do, as a function of the recorded changes and of how the files are now.
+//! Decides what a restore would do, as a function of the recorded changes and of how the files are now.
+//!
+//! A file is put back only if it still is as the session left it; a file that somebody else changed is a conflict, and a file whose
+//! old content was not kept is not restorable. A change must keep this room pure: it reads no disk, and asks `kept` whether a
+//! content is there.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +28,7 @@ pub struct FilePlan {
     pub upto: Seq,
     /// The files, by path.
     pub files: Vec<PlannedFile>,
-    /// What ran without saying which files it changed, one line each: nobody knows what is left of that.
+    /// Calls that ran without saying which files they change, one line each. A restore does not touch these changes.
     pub silent: Vec<String>,
 }
 
@@ -36,17 +40,17 @@ pub struct PlannedFile {
     pub path: String,
     /// What would be done.
     pub step: Step,
-    /// The calls, and restores, that changed it, by the seq that names them.
+    /// The calls and restores that changed it: a call by its ticket, a restore by its entry.
     pub by: Vec<Seq>,
-    /// Somebody else changed it between two of these changes. That goes too; it is among the contents that are kept.
+    /// Whether somebody else changed it between two of these changes. A restore removes that change too; its content is kept.
     pub others_between: bool,
-    /// What would change, as a unified diff; `None` where nothing would, or it is no text.
+    /// The change as a unified diff, or a line that says why there is none; `None` where nothing would change.
     pub diff: Option<String>,
-    /// What is to be there.
+    /// The state that the file is to have.
     pub(super) target: FileState,
-    /// The mode that is to be set; `None` where it stays.
+    /// The mode that is to be set; `None` where the mode stays.
     pub(super) mode: Option<u32>,
-    /// How it was when the plan was made.
+    /// The state of the file when the plan was made.
     pub(super) now: Now,
 }
 
@@ -56,18 +60,18 @@ pub struct PlannedFile {
 pub enum Step {
     /// Its old content, or its old mode, is put back.
     Restore,
-    /// It was not there, and is deleted.
+    /// The file did not exist before, and is deleted.
     Delete,
-    /// It is as it was.
+    /// The file is already as it was.
     Nothing,
-    /// Somebody else changed it since: it is refused, unless the host insists.
+    /// Somebody else changed the file since. It is refused, unless the host asks for [`Restore::Over`](super::Restore::Over).
     Conflict {
         /// What was found.
         why: String,
     },
     /// It cannot be put back.
     NotRestorable {
-        /// Why.
+        /// The reason, in words.
         why: String,
     },
 }
@@ -98,7 +102,7 @@ pub(super) fn plan(history: &History, now: &BTreeMap<String, Now>, kept: &dyn Fn
     for made in &history.changes {
         chains.entry(&made.change.path).or_default().push(made);
     }
-    // Names of one file share what was done to any of them.
+    // Hard links of one file share the changes that were made under any of its names.
     let mut names_of: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
     for (path, now) in now {
         if let Some(file) = now.file().filter(|file| file.info.links > 1) {
@@ -120,7 +124,7 @@ pub(super) fn plan(history: &History, now: &BTreeMap<String, Now>, kept: &dyn Fn
     FilePlan { since: history.since, upto: history.upto, files, silent: history.silent.clone() }
 }
 
-/// The plan that takes a restore back. Newest first, as it was done.
+/// The plan that undoes a restore: its changes in reverse order.
 pub(super) fn back(done: &RestoredFiles, upto: Seq, now: &dyn Fn(&str) -> Now) -> FilePlan {
     let files = done.files.iter().rev().map(|change| {
         let now = now(&change.path);
@@ -139,7 +143,7 @@ pub(super) fn back(done: &RestoredFiles, upto: Seq, now: &dyn Fn(&str) -> Now) -
     FilePlan { since: upto, upto, files: files.collect(), silent: Vec::new() }
 }
 
-/// A file that is not in the workspace.
+/// The plan for a file outside of the workspace: it is never restorable.
 fn elsewhere(path: &str, own: &[&Made]) -> PlannedFile {
     let before = own.first().map_or(&FileState::Absent, |made| &made.change.before);
     let why = match before {
@@ -155,7 +159,7 @@ fn elsewhere(path: &str, own: &[&Made]) -> PlannedFile {
     PlannedFile::new(path, Step::NotRestorable { why }, own, before.clone(), Now::Absent)
 }
 
-/// What becomes of one path. `all` are the changes of the file by whatever name, `own` those by this one.
+/// The plan for one path. `own` are the changes under this path; `all` are the changes under any hard link of the file.
 fn one(path: &str, own: &[&Made], all: &[&Made], now: &Now, kept: &dyn Fn(&str) -> bool) -> PlannedFile {
     let made_here = own.first().is_some_and(|made| made.change.before == FileState::Absent);
     let first = all.iter().find(|made| made_here || made.change.before != FileState::Absent);
@@ -214,7 +218,7 @@ fn step(
     Step::Conflict { why }
 }
 
-/// Whether somebody else was at work between two changes.
+/// Whether somebody else changed the file between two changes.
 fn are_apart(after: &FileState, before: &FileState) -> bool {
     match (after, before) {
         (FileState::Unknown(_), _) | (_, FileState::Unknown(_)) => false,

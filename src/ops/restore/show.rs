@@ -1,4 +1,7 @@
-//! A plan as people read it: one line for each file, then the differences in each.
+//! Shows a plan as people read it: one line for each file, then the diff of each.
+//!
+//! The text is bounded: 1 MiB for each content and for all diffs together, and says where something is left out. It only reads. A
+//! change must keep control characters out of it (`plain`), because a file's name and a call's words come from anywhere.
 
 use std::fmt;
 
@@ -12,10 +15,10 @@ use crate::{
     tools::unified_diff,
 };
 
-/// Largest content that a diff is made of, in bytes.
+/// The largest content that a diff is made of, in bytes.
 const DIFFED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How much all diffs of a plan may take together, in bytes. What comes after that is said to be left out.
+/// The most that all diffs of a plan take together, in bytes. A line stands in for each diff beyond that.
 const DIFFS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Adds the diffs of what would change.
@@ -84,7 +87,7 @@ impl fmt::Display for FilePlan {
 }
 
 impl PlannedFile {
-    /// The file, and why it is refused where it is.
+    /// The path of the file, and the reason where it is refused.
     pub(crate) fn in_a_line(&self) -> String {
         match &self.step {
             Step::Conflict { why } | Step::NotRestorable { why } => format!("{}: {}", self.path, plain(why)),
@@ -114,7 +117,7 @@ impl PlannedFile {
     }
 }
 
-/// On one line, whatever a file is called.
+/// A text on one line: control characters are replaced.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

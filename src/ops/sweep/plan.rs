@@ -1,4 +1,8 @@
-//! Which sessions a policy takes, as a function of values. Its cost grows with the number of sessions and with nothing else.
+//! Decides which sessions a policy takes, as a function of values.
+//!
+//! The plan orders the removals: least recently used first, and a fork before its parent. Its cost grows with the number of
+//! sessions and with nothing else. A change must keep this: no I/O here except through `ask`; and a session goes only when all its
+//! forks have gone.
 
 use std::{
     collections::{BTreeMap, BinaryHeap},
@@ -10,25 +14,25 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// What is known of a session.
+/// The facts about a session that the plan needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) session: SessionId,
-    /// When it was used last; never later than now, whatever its clock was.
+    /// When it was used last; never later than now, even if its clock was ahead.
     pub(super) last: Millis,
-    /// 0 of one without an entry.
+    /// Its last entry; 0 for a session without an entry.
     pub(super) seq: Seq,
     pub(super) bytes: u64,
     /// The sessions that go on from it.
     pub(super) forks: Vec<SessionId>,
-    /// Why it stays in any case.
+    /// Why it stays in any case; `None` where it may go.
     pub(super) protected: Option<KeptReason>,
 }
 
-/// What is asked of a session before it goes: why it stays all the same, or that no more go.
+/// The question about each session before it goes. The answer is a reason why it stays, `None` if it goes, or that no more go.
 pub(super) type Ask<'a> = dyn FnMut(&Candidate) -> ControlFlow<(), Option<KeptReason>> + 'a;
 
-/// What goes, of sessions that are sorted by their last use, newest first.
+/// Makes the plan. `candidates` are sorted by their last use, newest first.
 pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, ask: &mut Ask<'_>) -> Sweep {
     let place: BTreeMap<&SessionId, usize> = candidates.iter().enumerate().map(|(n, one)| (&one.session, n)).collect();
     let mut rank = 0;
@@ -46,10 +50,11 @@ pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, a
     }
     let mut order = Vec::new();
     let mut bytes_left = candidates.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
-    // First all that the other limits take. Then whatever may go, until no more than these bytes are left.
+    // First round: the sessions that the other limits take. Second round: any session that may go, until the bytes are within the
+    // limit.
     for max in [None].into_iter().chain(policy.bytes_max.map(Some)) {
         let may_go = |one: &One<'_>| one.is_free() && (max.is_some() || one.taken.is_some());
-        // The later one stands in the list, the longer ago it was used.
+        // A larger index means a longer time since the last use.
         let mut next: BinaryHeap<usize> = (0..all.len()).filter(|n| may_go(&all[*n])).collect();
         while let Some(n) = next.pop().filter(|_| max.is_none_or(|max| bytes_left > max)) {
             match ask(all[n].candidate) {
@@ -72,7 +77,7 @@ pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, a
         }
     }
     if let Some(max) = policy.bytes_max {
-        // Of what is over the limit all the same, it is said of each.
+        // Where the limit is still exceeded, each session that stays is named as over the limit.
         let is_held = bytes_left <= max;
         for one in all.iter_mut().filter(|one| one.is_gone || !is_held) {
             one.taken.get_or_insert(SweepReason::TooManyBytes { max });
@@ -93,7 +98,7 @@ pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, a
     Sweep { gone: order.into_iter().filter_map(swept).collect(), kept: staying.filter_map(kept).collect() }
 }
 
-/// Why a limit takes it, but for that of bytes. `rank` counts those with an entry.
+/// Which limit takes a session, leaving out the limit of bytes. `rank` counts the sessions that have an entry.
 fn taken(policy: SweepPolicy, one: &Candidate, now: Millis, rank: &mut usize) -> Option<SweepReason> {
     if one.seq == Seq::ZERO {
         return (policy != SweepPolicy::default()).then_some(SweepReason::Empty);
@@ -109,13 +114,13 @@ fn taken(policy: SweepPolicy, one: &Candidate, now: Millis, rank: &mut usize) ->
 /// A candidate while the plan is made.
 struct One<'c> {
     candidate: &'c Candidate,
-    /// Why a limit takes it.
+    /// The limit that takes it.
     taken: Option<SweepReason>,
-    /// Why it stays all the same.
+    /// Why it stays although a limit takes it.
     stays: Option<KeptReason>,
-    /// How many forks of it are not gone. One that was not looked at, because it was made since or cannot be read, never goes.
+    /// How many of its forks are not gone. A fork that is no candidate (made since, or not readable) never goes.
     forks_left: usize,
-    /// What it goes on from.
+    /// The candidates that it is a fork of, by index.
     origins: Vec<usize>,
     is_gone: bool,
 }

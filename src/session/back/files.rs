@@ -1,4 +1,10 @@
-//! Files that go back with a conversation: shown first, refused by name, and never back without it.
+//! Puts files back together with a conversation: shows the plan first, refuses files by name, and records both as one entry.
+//!
+//! Files never stay back while the session refuses the rollback: they are then restored to what they were before. The work runs in
+//! a task of its own, so dropping the future does not leave it half done.
+//!
+//! A change must keep the order: files first, then the entry. After [`SendError::Unsettled`] the files stay back, because the tape
+//! may have the entry.
 
 use std::sync::Arc;
 
@@ -10,22 +16,22 @@ use crate::{
     words::ids::{MessageId, Seq},
 };
 
-/// What going back would do, files included. Nothing was done.
+/// What a rollback would do, files included. Nothing was done.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RollbackPlan {
     /// The conversation would be what it was when this entry was the newest.
     pub to: Seq,
-    /// Messages of the host that would be no part of it any more, oldest first.
+    /// The host's messages that would no longer be part of the conversation, oldest first.
     pub gone: Vec<MessageId>,
-    /// Messages of the host that would be part of it again, oldest first.
+    /// The host's messages that would be part of the conversation again, oldest first.
     pub again: Vec<MessageId>,
-    /// What would become of the files; shown as text it is a diff.
+    /// What would be done to each file. Its `Display` form has a diff.
     pub files: FilePlan,
 }
 
 impl Session {
-    /// What going back to there would do to the conversation and to the files that calls changed behind it: a plan with a diff.
+    /// Shows what a rollback would do to the conversation and to the files that calls changed behind the point: a plan with a diff.
     /// Changes nothing.
     ///
     /// # Errors
@@ -45,7 +51,7 @@ impl Session {
         how: Restore,
     ) -> Result<Rollback, BranchError> {
         let session = self.clone();
-        // A task of its own: whoever stops waiting does not leave it half done.
+        // A task of its own: a caller that drops the future does not leave the work half done.
         let work = async move { session.put_back_and_record(back, summary, how).await };
         self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| BranchError::from(RestoreError::CutOff))?
     }
@@ -59,7 +65,7 @@ impl Session {
         let tools = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
         let (done, bench) = self.put_back(back.to, tools, how).await?;
         if how == Restore::Whole && !done.refused.is_empty() {
-            // Something went wrong on the way: a full disk, somebody who wrote at that moment.
+            // A file failed on the way: the disk is full, or somebody wrote the file at that moment.
             let left = self.put_forth(&done, back.from, bench).await;
             return Err(RestoreError::Partly { files: done, left }.into());
         }
@@ -67,7 +73,7 @@ impl Session {
         let from = back.from;
         let files = (!done.files.is_empty() || !done.refused.is_empty()).then(|| done.clone());
         match self.record_rollback(back, files, summary).await {
-            // The session said no: the entry is not on the tape, and will not be.
+            // The session refused: the entry is not on the tape, and will not be.
             Err(BranchError::Session(error)) if !matches!(error, SendError::Unsettled { .. }) => {
                 let left = self.put_forth(&done, from, bench).await;
                 if left == 0 { Err(error.into()) } else { Err(RestoreError::Partly { files: done, left }.into()) }
@@ -76,7 +82,7 @@ impl Session {
         }
     }
 
-    /// The conversation does not go back, so the files are put forth again, and the tape says both. Gives how many could not be.
+    /// Undoes the restore, because the conversation does not go back, and records both. Returns how many files could not be undone.
     async fn put_forth(&self, done: &Arc<RestoredFiles>, from: Seq, bench: Bench) -> usize {
         if done.files.is_empty() {
             return 0;
@@ -86,7 +92,7 @@ impl Session {
         let Ok(forth) = forth else { return done.files.len() };
         let left = forth.refused.len();
         for files in [done.clone(), Arc::new(forth)] {
-            // What cannot be recorded is in the notes beside the tape.
+            // If this cannot be recorded, the notes beside the tape still have it.
             drop(self.ask(RecordRestored { files }).await);
         }
         left
