@@ -285,7 +285,7 @@ mod tests {
             let first = Claim::take(layout, &one, session, |dead| {
                 assert_eq!(dead, "1-dead");
                 let tell = tell.clone();
-                scope.spawn(move || tell.send(Claim::take(layout, two, session, |_| Ok(()))));
+                scope.spawn(move || drop(tell.send(Claim::take(layout, two, session, |_| Ok(())))));
                 assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
                 Ok(())
             });

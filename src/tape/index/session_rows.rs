@@ -219,7 +219,7 @@ fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until:
         };
         done.read += 1;
         done.bytes += brought;
-        if done.read % BATCH_SESSIONS == 0 {
+        if done.read.is_multiple_of(BATCH_SESSIONS) {
             change.commit()?;
             change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         }
