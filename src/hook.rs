@@ -1,17 +1,17 @@
 //! Hooks: code of the host at fixed points. A gate may refuse, a pipe may rewrite, an observer may only watch.
 //!
-//! | point | kind | when it crashes or takes over five seconds |
+//! | point | kind | when it crashes, or takes longer than five seconds |
 //! |---|---|---|
 //! | [`Hook::on_input`] | pipe | the message is refused; where the hook does not [guard](Hook::guards) it goes on as it was |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed (C-27) |
 //! | [`Hook::on_result`] | pipe | the result goes on as it was |
-//! | [`Hook::on_event`] | observer | nothing; it falls behind, and is told how many events it missed |
+//! | [`Hook::on_event`] | observer | a panic is reported; there is no time limit: a slow observer falls behind, and is told how many events it missed |
 //!
 //! Hooks run in the order they were added. A pipe's output is the next pipe's input. The first gate that refuses decides, and the
 //! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
 //! its next `await`; one that blocks its thread without awaiting cannot be cut off.
 //!
-//! A change must keep this: no hook runs in a session's handler. Input hooks run in the sender's task, gates and result pipes in
+//! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, gates and result pipes in
 //! the worker of their call, and each observer on a thread of its own. So a hook that hangs holds up its own call, or itself, and
 //! nothing else.
 
@@ -68,8 +68,9 @@ pub trait Hook: Send + Sync + 'static {
     /// The name of the hook, for errors and refusals.
     fn name(&self) -> &str;
 
-    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long: a hook that takes secrets out of
-    /// messages must not be passed over. A hook whose changes are not needed says `false`, and the message goes on as it was.
+    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long: a hook that takes secrets
+    /// out of messages must not be passed over. A hook whose changes are not needed says `false`, and the message goes on as it
+    /// was.
     fn guards(&self) -> bool {
         true
     }

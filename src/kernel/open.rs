@@ -1,8 +1,9 @@
 //! The open table: everything that is open in a session, by ticket. A ticket is named by the seq of the entry that opened it.
 //!
-//! Only `apply.rs` and the files below it put tickets in and take them out. The types are part of [`State`] and so of every anchor
-//! on a tape: do not rename or retype a field or a variant, and give each new field a serde default. What a worker needs to repeat
-//! a request byte for byte is kept in [`OpenRequest`] as it was then; settings that change later must not reach it.
+//! Only [`State::apply`] puts tickets in and takes them out (in `apply.rs`, the files below it, `back.rs` and `branch.rs`). The
+//! types are part of [`State`] and so of every anchor on a tape: do not rename or retype a field or a variant, and give each new
+//! field a serde default. What a worker needs to repeat a request byte for byte is kept in [`OpenRequest`] as it was then;
+//! settings that change later must not reach it.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -2,6 +2,9 @@
 //!
 //! No item is converted, so none has to be converted back: the history is the runtime's own, and each wire renders it in its own
 //! format, and leaves out what only another provider understands.
+//!
+//! A change of a wire must keep what these tests hold: messages stay as many and in their order, calls keep their ids and names,
+//! and no provider is sent the thoughts of another, or the extra data that another put beside a part.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

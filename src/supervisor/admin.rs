@@ -1,8 +1,8 @@
 //! The results and errors of administrative calls to a supervisor.
 //!
-//! An error comes at once, if the call changed nothing, or later, if the child did not reach the state that was asked for:
-//! `StartFailed`, `Stopped`, `Unkillable`, `ShuttingDown` and `Gone` may. Hosts match on these variants: a change must not give one
-//! a second meaning.
+//! After `StartFailed`, `Stopped`, `Unkillable`, `ShuttingDown` or `Gone` the call may have changed something: the child did not
+//! reach the state that was asked for, or nobody could say. After any other error nothing was changed. Hosts match on these
+//! variants: a change must keep this, and must not give a variant a second meaning.
 
 use std::sync::Arc;
 

@@ -2,9 +2,11 @@
 //! to the end of its last worker, and [`stop`] stops it.
 //!
 //! `watch` reports one end for each start, when the child is gone: ignored, failed, or exited. Only the join proves that an actor
-//! is gone, so an end must not be reported before it; otherwise the planner would start a second copy. `stop` ends within the
-//! child's shutdown time plus [`KILL_WAIT`] for the kill, and the same for a start that is still under way; with
-//! `Shutdown::Infinity` it waits for the child.
+//! is gone, so an end must not be reported before it; otherwise the planner would start a second copy. Workers are waited for
+//! too, but no longer than [`Workers::wait`]: those that are left are reported, and the next start does not wait for them.
+//!
+//! `stop` waits up to [`KILL_WAIT`] for a start that is still under way, then the child's shutdown time, then up to [`KILL_WAIT`]
+//! for the kill; with `Shutdown::Infinity` it waits for the child.
 
 use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 

@@ -1,9 +1,10 @@
 //! The last events of a node: the messages that it handled, and its starts and exits.
 //!
-//! A ring of [`EVENTS_KEPT`] entries on each node. It holds kinds and numbers only, so that it can be shown to anybody.
+//! A ring of [`EVENTS_KEPT`] entries on each node. By default it holds kinds and numbers only, so that it can be shown to anybody.
 //!
-//! Content of a conversation must get into the ring only while somebody has asked for it (`Operator::trace_in_full`), cut to
-//! [`DETAIL_CHARS_MAX`], and is removed when that is turned off. It must never get into a crash report.
+//! A change must keep: content of a conversation is in the ring only while an operator traces the node in full
+//! (`Operator::trace_in_full`), cut to [`DETAIL_CHARS_MAX`] (`node_state.rs` sees to both), and is removed when that is turned
+//! off. It never gets into a crash report.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! The set of tools that a session may call, by name.
 //!
 //! A [`Toolbox`] asks each tool once, when it is made, what it says of itself, so that no session runs a tool's code for that.
-//! It never changes afterwards. The tools stand in the order of their names, and the same tools give the same [`Toolbox::hash`]:
-//! a change of the order or of the text that a model is told loses the provider's prompt cache.
+//! It never changes afterwards. The tools stand in the order of their names, and the same tools give the same [`Toolbox::hash`].
+//! A change must keep the order, and the text that a model is told: otherwise the provider's prompt cache is lost.
 
 use std::{collections::BTreeMap, sync::Arc};
 

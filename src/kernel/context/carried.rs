@@ -6,7 +6,8 @@
 //! words the oldest and the newest stay, of branches, files and calls the newest. Pinned words stay whole; their bound is checked
 //! when they are pinned (`pin.rs`). Everything stands on the tape anyway.
 //!
-//! [`Carried`] is a stored format, and the fold computes it: a change of a bound or of a text changes what existing tapes fold to.
+//! The fold computes [`Carried`], and it is a stored format. So a change must fold existing tapes to the same values as before:
+//! do not change a bound, a text or an order here, do not rename or retype a field, and give each new field a serde default.
 
 use std::{collections::BTreeMap, fmt::Display};
 

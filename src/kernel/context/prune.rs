@@ -1,9 +1,11 @@
 //! Which old tool outputs a request can do without (C-18): the cheap way to make room, before anything is summed up.
 //!
-//! Walking back from the newest item: outputs within the newest turns stay, then outputs up to a fixed sum of tokens stay, and all
-//! outputs before them are candidates. Nothing is pruned for little: if the candidates are too few, the history stays as it is, and
-//! so does the provider's cache of it. Only contents go, never a result itself: a call and its result stay a pair. A pure function
-//! of the history.
+//! Walking back from the newest item: outputs within the newest turns stay, then outputs up to a fixed sum of tokens stay, and
+//! all outputs before them are candidates, except those of the exempt tools. If the candidates have too few tokens, nothing is
+//! pruned, and the provider's cache of the history stays good.
+//!
+//! A change must keep: a pure function of its arguments; only contents go, never a result itself, so that a call and its result
+//! stay a pair; [`PRUNED_TEXT`] to the letter, because the fold writes it into the history of existing tapes.
 
 use crate::{
     kernel::context::tokens,

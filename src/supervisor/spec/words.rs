@@ -1,6 +1,7 @@
 //! The words of a spec: strategy, restart, shutdown, exhaustion, auto-shutdown and kind. Plain values that decide nothing.
 //!
-//! Names and meanings are OTP's, and the defaults are Elixir's: a change must keep both, because hosts rely on knowing them.
+//! Names and meanings are OTP's, and the defaults are Elixir's (of `Strategy`: OTP's). Only `OnExhausted` is our own. A change
+//! must keep names, meanings and defaults, because hosts rely on knowing them.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! A bounded table of what each session knows of files without reading them, by session and path.
+//! A bounded table in memory of what each session last knew of a file, by session and path. Two use it: the old contents of files
+//! that a shell command changes, and the check before a write that the session has seen the file (`tools/seen.rs`).
 //!
-//! The table is in memory and holds the newest [`ENTRIES_MAX`] entries. An entry that was forgotten counts as "not known", and
-//! no caller may need more than that: after a restart the table is empty. A path must be absolute and go through no link, or one
+//! It holds the newest [`ENTRIES_MAX`] entries, and after a restart none. So "not known" may be the answer at any time, and a
+//! caller must stay correct then. A path must be absolute and go through no link, or one
 //! file would have two entries. The lock is held for the lookup alone; no disk is touched here.
 
 use std::{

@@ -2,7 +2,7 @@
 //!
 //! Every operation works on the open handle, so it stays in this very directory also when the directory is renamed or replaced.
 //! A name must be a single component: a change must not take a path here, because the system would follow its links. Opening
-//! never waits, also not for a FIFO or a device. All operations block on the disk.
+//! never waits for the other end of a FIFO or for a device; but all operations block the thread while the disk works.
 
 use std::{
     ffi::{OsStr, OsString},
