@@ -64,7 +64,7 @@ impl Narrator {
             EventKind::SessionRecovered { resumed, .. } => {
                 let how = match crashes.get(self.crashes_told) {
                     Some(crash) => format!("crashed ({})", crash.reason),
-                    None => "was torn down".to_owned(),
+                    None => "was killed".to_owned(),
                 };
                 self.crashes_told = crashes.len();
                 // The running calls ended with the actor.
