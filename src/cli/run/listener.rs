@@ -126,6 +126,8 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
         // Not awaited here, so that the second Ctrl-C is heard while a full disk delays the abort.
         tokio::spawn(async move { aborting.abort("interrupted by the user").await });
         signals.leaves().await;
+        // A command that came meanwhile has taken the first one back.
+        view.stop_waiting(true);
     }
     let message = format!("left the session; `tamtam resume {}` continues it", session.id());
     drop(leave.send(Failure { exit: Exit::Aborted, message }).await);
