@@ -20,7 +20,7 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `input.rs`, `command.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
+//! | `input.rs`, `report.rs`, `delivery.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
 //! | `mailbox.rs` | which inputs wait, and which are decided next |
 //! | `decide.rs` | what an input means |
 //! | `state.rs`, `open.rs` | the fold of a tape; what is open in it, by ticket |
@@ -58,10 +58,10 @@ mod bill;
 mod branch;
 mod budget;
 mod child;
-mod command;
 mod compact;
 pub(crate) mod context;
 mod decide;
+mod delivery;
 mod digest;
 mod due;
 mod edit;
@@ -84,6 +84,7 @@ mod recorded;
 mod recover;
 mod refusal;
 mod reply;
+mod report;
 mod restored;
 mod retry;
 mod said;
@@ -105,10 +106,10 @@ pub use back::{RolledBack, Way, WentBack};
 pub use bill::{Bill, BillKind, BillLine};
 pub use branch::{Branch, BranchRequest, BranchSummary, OpenBranch};
 pub use budget::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
-pub use command::*;
 pub(crate) use compact::{Asked, prompt as compaction_prompt, reads_max};
 pub use compact::{Compacted, CompactionReason, ContextState, OpenCompaction};
 pub(crate) use decide::{Decision, decide, decide_and_watch};
+pub use delivery::{Delivery, Grant, Scope, Steering};
 pub(crate) use digest::Digest;
 pub use digest::Parent;
 pub(crate) use due::Due;
@@ -117,7 +118,7 @@ pub use env::{EnvSeen, ModelSeen, ToolsSeen};
 pub(crate) use first::first_entries;
 pub use handoff::AnchorMark;
 pub(crate) use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Seen, SeenMessages};
-pub(crate) use input::{Input, NoSummary, ReplyTo, Report};
+pub(crate) use input::*;
 pub use judged::CallVerdict;
 pub use limits::{Limits, Resource};
 pub(crate) use link::StopLevel;
@@ -135,6 +136,7 @@ pub(crate) use recorded::read_back;
 pub use refusal::Refusal;
 pub use reply::Disposition;
 pub(crate) use reply::{Held, Receipt, Reply, Stop};
+pub(crate) use report::{NoSummary, Report};
 pub use restored::{RefusedFile, RestoredFiles};
 pub use settings::{CompactionSettings, Mode, Settings};
 pub use spent::{Charge, Reserve, Spent};

@@ -30,6 +30,7 @@ mod engine;
 mod entry;
 mod error;
 mod export;
+mod first_append;
 mod fork;
 mod handle;
 mod import;
@@ -61,8 +62,9 @@ pub use engine::{LoadedTape, Place, TapeStore, TapeWriter};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};
-pub(crate) use handle::FirstAppend;
+pub(crate) use first_append::FirstAppend;
 pub use handle::{APPEND_BYTES_MAX, Appended, GivenBack, Notify};
+pub(crate) use handle::{Lender, OpenTape};
 pub use import::{ImportOptions, Imported, ImportedFrom};
 #[cfg(feature = "sqlite")]
 pub use index::{

@@ -18,7 +18,6 @@ mod facts;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod files;
 pub(crate) mod partial_json;
-mod result;
 mod toolbox;
 pub mod truncate;
 #[cfg(unix)]
@@ -30,14 +29,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
-pub use changes::{ChangeLog, Changes, FileChange, FileImage, FileState};
+pub use changes::ChangeLog;
 pub use context::{May, Progress, ToolContext, blocking};
 pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]
 pub use files::{Files, KeepLimits};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
-pub use result::ToolResult;
 pub use toolbox::Toolbox;
 #[cfg(unix)]
 pub use workspace::{
@@ -45,7 +43,10 @@ pub use workspace::{
     Written,
 };
 
-pub use crate::model::BoxFuture;
+pub use crate::{
+    model::BoxFuture,
+    words::message::{Changes, FileChange, FileImage, FileState, ToolResult},
+};
 
 /// What may be done about a call whose outcome is unknown because the runtime died while the call ran (promise 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
-//! Words: the values that all rooms speak in: ids, messages, usage.
+//! Words: the values that all rooms speak in: ids, times, messages, usage.
 //!
 //! They are values and do nothing: no I/O, no lock, no decision. This room uses no other room. Most of the types are stored formats
 //! and parts of the public API, so their serialised form must not change.
 
+pub(crate) mod clock;
 pub(crate) mod ids;
 pub(crate) mod message;
 pub(crate) mod usage;

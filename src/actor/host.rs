@@ -3,15 +3,12 @@
 //! Beware of the name: everywhere else, "the host" is the program that embeds the library.
 //!
 //! A session asks the embedding program about a model only through `impl Windows for Host`, which catches a panic: missing facts
-//! about a model must not crash a session. Do not wait for a disk in an actor: use [`Host::blocking`]. [`Clock`] is the one clock
-//! of sessions; a deadline must not be computed from the wall clock, which may jump.
+//! about a model must not crash a session. Do not wait for a disk in an actor: use [`Host::blocking`].
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock};
+#[cfg(feature = "fault-injection")]
+use std::time::Duration;
 
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -33,7 +30,8 @@ use crate::{
     supervisor::{Registry, SupervisorHandle},
     tape::TapeStoreExt as _,
     tool::Toolbox,
-    words::ids::{Millis, SessionId},
+    words::clock::Clock,
+    words::ids::SessionId,
     words::message::ModelRef,
 };
 
@@ -193,36 +191,5 @@ impl Host {
         if let Ok(Err(error)) = written.await {
             tracing::error!(%error, "whether a session is parked could not be written down: it is so in this runtime only");
         }
-    }
-}
-
-/// The clock of sessions: the wall clock at the start of the runtime, plus the time that tokio's clock has counted since.
-///
-/// So a wall clock that jumps moves no deadline, and virtual time in tests moves all of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    wall: Millis,
-    start: Instant,
-}
-
-impl Clock {
-    pub(crate) fn start() -> Clock {
-        Clock { wall: Millis::now(), start: Instant::now() }
-    }
-
-    pub(crate) fn now(&self) -> Millis {
-        self.wall.plus(self.start.elapsed())
-    }
-
-    /// This clock, moved forward if necessary so that it reads `moment` or later. For a session whose tape was written by a clock
-    /// ahead of this one: its waits keep their length and do not grow by the difference.
-    pub(crate) fn not_before(self, moment: Millis) -> Clock {
-        Clock { wall: self.wall.plus(moment.since(self.now())), ..self }
-    }
-
-    /// The tokio instant of a moment, for a timer. For a past moment it has passed as well.
-    pub(crate) fn instant(&self, moment: Millis) -> Instant {
-        // One millisecond later, so that a timer never fires before its moment.
-        self.start + moment.since(self.wall) + Duration::from_millis(1)
     }
 }

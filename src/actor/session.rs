@@ -29,7 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     actor::{
-        host::{Clock, Host},
+        host::Host,
         observers::Tell,
         slot::{Question, Slept, Slot, Wake, Work},
         tape_store::Chore,
@@ -42,13 +42,14 @@ use crate::{
         shell::{Behaviour, Context, ExitError, Init},
     },
     tape::{Appended, Store, TapeError, TapeStoreExt as _},
+    words::clock::Clock,
     words::ids::{Millis, Seq},
 };
 #[cfg(feature = "fault-injection")]
 use held_back::Tape;
 
 #[cfg(not(feature = "fault-injection"))]
-use crate::actor::tapes::OpenTape as Tape;
+use crate::tape::OpenTape as Tape;
 
 /// The most pieces of work that an actor takes before it yields to other actors.
 const WORK_PER_WAKE: usize = 64;

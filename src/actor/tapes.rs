@@ -13,16 +13,16 @@
 use std::{
     collections::HashMap,
     ops::Deref,
-    sync::{Arc, Condvar, MutexGuard, Weak},
+    sync::{Arc, Condvar, MutexGuard},
     time::{Duration, Instant},
 };
 
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     lock::{Lock, unspoiled},
     tape::{
-        Appended, Damage, Deleted, Entry, FirstAppend, LoadedTape, Notify, Repair, Store, TapeError, TapeStore,
+        Damage, Deleted, Entry, FirstAppend, Lender, LoadedTape, Notify, OpenTape, Repair, Store, TapeError, TapeStore,
         TapeStoreExt as _, TapeWriter, finish_deletions,
     },
     words::ids::{Seq, SessionId},
@@ -39,30 +39,6 @@ pub(crate) struct Tapes {
     open: Arc<OpenTapes>,
     #[cfg(feature = "fault-injection")]
     faults: crate::fault::Faults,
-}
-
-/// A tape that this runtime has open. Dropping it gives the session back.
-#[derive(Debug)]
-pub(crate) struct OpenTape(Arc<Writer>);
-
-/// The loan of an open tape; `None` once the runtime has taken it back.
-type Writer = Lock<Option<Lent>>;
-
-/// A writer on loan from the engine, with the two guards of the loan. `give_back` hands the guards to the engine, which drops them
-/// after it has released the session: so nobody hears of the release before it has happened.
-#[derive(Debug)]
-struct Lent {
-    writer: Box<dyn TapeWriter>,
-    hold: Hold,
-    /// Cancels `Held::given_back` when it is dropped.
-    until: DropGuard,
-}
-
-impl Lent {
-    fn give_back(self) {
-        let Lent { writer, hold, until } = self;
-        writer.give_back(Box::new(move || drop((hold, until))));
-    }
 }
 
 /// A loaded tape: the writer, its entries, and what was repaired or is damaged.
@@ -86,8 +62,8 @@ struct OpenTapes {
 struct Held {
     /// The number of holds.
     by: usize,
-    /// The newest writer; empty before the first one.
-    writer: Weak<Writer>,
+    /// The loan of the newest writer; empty before the first one.
+    lender: Lender,
     /// Cancelled when the engine has the newest writer back; `None` before the first one.
     given_back: Option<CancellationToken>,
 }
@@ -238,11 +214,12 @@ impl Tapes {
     fn opened(&self, hold: Hold, writer: Box<dyn TapeWriter>) -> OpenTape {
         let (session, given_back) = (hold.session.clone(), CancellationToken::new());
         let until = given_back.clone().drop_guard();
-        let writer = Arc::new(Lock::new(Some(Lent { writer, hold, until })));
+        // The engine drops both guards after it has released the session, so nobody hears of the release before it has happened.
+        let (tape, lender) = OpenTape::lend(writer, Box::new(move || drop((hold, until))));
         let mut held = self.open.held();
         let held = held.entry(session).or_default();
-        (held.writer, held.given_back) = (Arc::downgrade(&writer), Some(given_back));
-        OpenTape(writer)
+        (held.lender, held.given_back) = (lender, Some(given_back));
+        tape
     }
 
     /// As [`TapeStoreExt::delete`](crate::tape::TapeStoreExt::delete).
@@ -266,13 +243,9 @@ impl Tapes {
     /// Gives every tape back and waits, at most `limit`, until all appends are written. Closes the store of files; never closes an
     /// engine of the host.
     pub(crate) fn close(&self, limit: Duration) -> Result<(), TapeError> {
-        let writers: Vec<_> = self.open.held().values().filter_map(|held| held.writer.upgrade()).collect();
-        for writer in writers {
-            // A writer in the middle of an append is locked. Its actor gives the tape back when it drops it.
-            if let Some(lent) = writer.try_lock().and_then(|mut writer| writer.take()) {
-                lent.give_back();
-            }
-        }
+        // Taken back outside of the lock, which the guards of a loan take when they are dropped.
+        let lenders: Vec<_> = self.open.held().values().map(|held| held.lender.clone()).collect();
+        lenders.iter().for_each(Lender::take_back);
         match &self.files {
             Some(files) => files.close(limit),
             None if self.engine.settle(limit) => Ok(()),
@@ -286,34 +259,5 @@ impl Deref for Tapes {
 
     fn deref(&self) -> &(dyn TapeStore + 'static) {
         &*self.engine
-    }
-}
-
-impl OpenTape {
-    fn write(&mut self, write: impl FnOnce(&mut dyn TapeWriter) -> Appended) -> Appended {
-        // The lock ignores poisoning: after a panic in an append, the engine itself reports what it has written.
-        match self.0.lock().as_mut() {
-            Some(lent) => write(&mut *lent.writer),
-            None => Appended::Now(Err(TapeError::Closed)),
-        }
-    }
-
-    /// As [`TapeWriter::append`]; closed once the runtime has ended.
-    pub(crate) fn append(&mut self, entries: &[Entry]) -> Appended {
-        self.write(|writer| writer.append(entries))
-    }
-
-    /// As [`TapeWriter::begin_anchor`]; closed once the runtime has ended.
-    pub(crate) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
-        self.write(|writer| writer.begin_anchor(name, first))
-    }
-}
-
-impl Drop for OpenTape {
-    fn drop(&mut self) {
-        let lent = self.0.lock().take();
-        if let Some(lent) = lent {
-            lent.give_back();
-        }
     }
 }

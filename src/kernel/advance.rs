@@ -15,10 +15,11 @@
 use crate::{
     kernel::{
         CallState, Held, Open, Outcome, Record, Refusal, RequestOpened, Steering, Stop, batch,
-        command::Decide,
         compact::{self, Room},
         decide::Draft,
-        end, inbox, recover,
+        end, inbox,
+        input::Decide,
+        recover,
         spending::{self, Fit},
         state::Next,
         tasks,

@@ -22,8 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        BranchSummary, ContextState, Held, Record, Refusal, RestoredFiles, State, branch, command::Decide,
-        decide::Draft,
+        BranchSummary, ContextState, Held, Record, Refusal, RestoredFiles, State, branch, decide::Draft, input::Decide,
     },
     model::History,
     words::ids::{MessageId, Seq},

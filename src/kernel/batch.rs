@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Granted, Held, Open, OpenAsk, OpenCall, Outcome,
-        Record, Refusal, Steering, Stop, advance, command::Decide, decide::Draft, spending, state::Next, toolset,
+        Record, Refusal, Steering, Stop, advance, decide::Draft, input::Decide, spending, state::Next, toolset,
     },
     model::{AnswerPart, Item},
     permission::{Action, seen_from},

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::context::FileOperations,
     kernel::{
-        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, command::Decide, decide::Draft,
+        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, decide::Draft, input::Decide,
         said::Said, spent::in_vain,
     },
     model::{Item, Price, UserItem},

@@ -5,7 +5,7 @@
 //! reaches the parent: its watcher reads what the child's tape says.
 
 use crate::{
-    kernel::{Held, Origin, Record, Refusal, Tie, advance, command::Decide, decide::Draft, inbox::waiting},
+    kernel::{Held, Origin, Record, Refusal, Tie, advance, decide::Draft, inbox::waiting, input::Decide},
     permission::Chain,
     words::ids::{Seq, SessionId},
 };

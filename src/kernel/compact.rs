@@ -23,7 +23,7 @@ use crate::{
         cut, of_item, of_text, prune, summary_max,
     },
     kernel::{
-        Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, command::Decide, decide::Draft,
+        Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, decide::Draft, input::Decide,
         pin, spending,
     },
     model::{Item, Price, UserItem},

@@ -15,10 +15,9 @@ use std::{
 use crate::{
     kernel::{
         Entry, Env, EnvSeen, Held, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings,
-        State, Stop, advance, batch,
-        command::Decide,
-        compact,
+        State, Stop, advance, batch, compact,
         env::{MILLION, ToolsSeen},
+        input::Decide,
         recorded, recover, retry, spending, tasks,
     },
     permission::{Globs, Ruleset},

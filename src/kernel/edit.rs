@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         Held, Record, Refusal,
-        command::Decide,
         decide::Draft,
         inbox::{may_be_said, waiting},
+        input::Decide,
     },
     words::ids::MessageId,
     words::message::{Message, Role},

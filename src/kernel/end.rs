@@ -5,7 +5,7 @@
 //! keep [`wind_up`] safe to run again: it runs before every further decision of an ended session, and must write only what is not
 //! done yet.
 
-use crate::kernel::{Held, Record, Refusal, advance, command::Decide, decide::Draft, tasks};
+use crate::kernel::{Held, Record, Refusal, advance, decide::Draft, input::Decide, tasks};
 
 /// A host ends the session for good.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Held, Record, Refusal, State, command::Decide, compact, decide::Draft},
+    kernel::{Held, Record, Refusal, State, compact, decide::Draft, input::Decide},
     tape::anchor_name_of,
     words::ids::Seq,
 };

@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     kernel::{
-        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, advance, command::Decide,
-        decide::Draft, pin, recover,
+        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, advance, decide::Draft,
+        input::Decide, pin, recover,
     },
     tape::Cause,
     words::ids::{MessageId, Seq},

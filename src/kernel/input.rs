@@ -1,19 +1,43 @@
-//! The inputs of the core: a command of a host, a report of a worker, a timer, a recovery.
+//! The inputs of the core: a command of a host, a report of a worker, a timer, a recovery; and the list of the commands.
 //!
-//! An input is a value that is decided as often as it has to be until the tape has its record: a clone must mean the same. A report
-//! changes nothing if its ticket is no longer open.
+//! An input is a value that is decided as often as it has to be until the tape has its record: a clone must mean the same.
+//!
+//! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), one line in the list below with its
+//! name on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what it
+//! wrote. Properties that only a few commands have (which of them stop running work, which begin work) stand here, in one place for
+//! all.
 //!
 //! [`Input::name`] is written on the tape and read back by `recorded.rs`, so a name must not change. A new kind of input, or a new
-//! value in one, must be on the tape when it is decided: otherwise a replay cannot make the decision again.
+//! value in one, must be on the tape when it is decided: what a decision depends on must be readable back from its entries or from
+//! [`Command::recorded`], or replay fails.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
 
 use crate::{
-    kernel::{Command, Down},
-    model::{Answer, AnswerPart, ModelError},
-    tool::{CallFacts, ToolResult},
+    kernel::{Delivery, Entry, Grant, Held, Record, Recorded, Refusal, Report, Steering, Tie, decide::Draft},
+    tool::CallFacts,
     words::ids::{CommandId, MessageId, Seq},
-    words::usage::Usage,
+};
+
+pub(crate) use crate::kernel::{
+    advance::{Abort, GoOn, Pause, Resume},
+    back::RollBack,
+    batch::AnswerAsk,
+    branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
+    child::{BeAdopted, Orphan, StopTask},
+    compact::Compact,
+    decide::Configure,
+    edit::{ClearQueue, EditMessage, WithdrawMessage},
+    end::End,
+    handoff::{BeginAnchor, HandOff},
+    inbox::SendMessage,
+    merge::Merge,
+    pin::{PinMessage, UnpinMessage},
+    restored::RecordRestored,
+    tasks::{Adopt, Spawn},
+    undo::UndoCompaction,
 };
 
 /// One thing that happened, as the core is told of it.
@@ -49,67 +73,6 @@ pub(crate) enum Input {
     Hold,
 }
 
-/// The report of a worker about its ticket.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub(crate) enum Report {
-    /// The model answered.
-    Answered {
-        /// Its answer, complete.
-        answer: Answer,
-        /// What the tools say of its calls, in their order.
-        calls: Vec<CallFacts>,
-    },
-    /// A model request failed.
-    Failed {
-        /// What went wrong.
-        error: ModelError,
-    },
-    /// A model request was cut off because the core said so.
-    CutOff {
-        /// What had arrived.
-        partial: Vec<AnswerPart>,
-        /// What had arrived and was thrown away, in estimated tokens.
-        thrown_away: u64,
-    },
-    /// A call is over, and nothing of it is left.
-    Returned {
-        /// The result of the call.
-        result: ToolResult,
-    },
-    /// A summary was written, or could not be.
-    Summarised {
-        /// The summary and the tokens that it took, or why there is none.
-        result: Result<(Arc<str>, Usage), NoSummary>,
-        /// The number of further tries that the provider read and that came to nothing.
-        lost: u32,
-    },
-    /// A child is down.
-    TaskDown {
-        /// How the task ended.
-        down: Down,
-    },
-    /// A child knows that it is an orphan.
-    TaskLeft,
-}
-
-/// Why there is no summary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NoSummary {
-    /// What went wrong.
-    pub error: String,
-    /// The tokens that the request used all the same: the provider's figures.
-    pub usage: Usage,
-    /// Our estimate of those tokens, where the provider gave no figures.
-    pub estimated: Option<Usage>,
-}
-
-impl From<&str> for NoSummary {
-    fn from(error: &str) -> NoSummary {
-        NoSummary { error: error.to_owned(), usage: Usage::default(), estimated: None }
-    }
-}
-
 /// The sender that a decision answers. The shell gives the number, and the core hands it back unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ReplyTo(pub u64);
@@ -117,21 +80,6 @@ pub(crate) struct ReplyTo(pub u64);
 impl ReplyTo {
     /// Nobody waits for the answer: the session gives itself a command, or a replay decides again.
     pub(crate) const NOBODY: ReplyTo = ReplyTo(0);
-}
-
-impl Report {
-    /// The report, about that ticket.
-    #[must_use]
-    pub(crate) fn of(self, ticket: Seq) -> Input {
-        Input::Report { ticket, report: self }
-    }
-}
-
-fn part_bytes(part: &AnswerPart) -> usize {
-    match part {
-        AnswerPart::Text { text, .. } | AnswerPart::Reasoning { text, .. } => text.len(),
-        AnswerPart::Call { input, .. } => input.len(),
-    }
 }
 
 impl Input {
@@ -164,15 +112,7 @@ impl Input {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Input::Command { command, .. } => command.name(),
-            Input::Report { report, .. } => match report {
-                Report::Answered { .. } => "answered",
-                Report::Failed { .. } => "failed",
-                Report::CutOff { .. } => "cut_off",
-                Report::Returned { .. } => "returned",
-                Report::Summarised { .. } => "summarised",
-                Report::TaskDown { .. } => "task_down",
-                Report::TaskLeft => "task_left",
-            },
+            Input::Report { report, .. } => report.name(),
             Input::Timer => "timer",
             Input::Recover { .. } => "recover",
             Input::Look => "look",
@@ -188,16 +128,7 @@ impl Input {
             Input::Timer => "time passed".to_owned(),
             Input::Look => "the host had changed".to_owned(),
             Input::Hold => "a recovery was to come".to_owned(),
-            Input::Report { ticket, report } => match report {
-                Report::Answered { .. } => format!("request {ticket} was answered"),
-                Report::Failed { .. } => format!("request {ticket} failed"),
-                Report::CutOff { .. } => format!("request {ticket} was cut off"),
-                Report::Returned { .. } => format!("call {ticket} returned"),
-                Report::Summarised { result: Ok(_), .. } => format!("the summary of compaction {ticket} came"),
-                Report::Summarised { result: Err(_), .. } => format!("compaction {ticket} failed"),
-                Report::TaskDown { .. } => format!("the child of task {ticket} is down"),
-                Report::TaskLeft => format!("the child of task {ticket} knows that it is an orphan"),
-            },
+            Input::Report { ticket, report } => report.in_words(*ticket),
         }
     }
 
@@ -257,14 +188,8 @@ impl Input {
         const HEAD: usize = 512;
         let own = match self {
             Input::Command { command, .. } => command.bytes(),
-            Input::Report { report: Report::Answered { answer, .. }, .. } => answer.parts.iter().map(part_bytes).sum(),
-            Input::Report { report: Report::CutOff { partial, .. }, .. } => partial.iter().map(part_bytes).sum(),
-            Input::Report { report: Report::Returned { result }, .. } => {
-                result.content.len() + result.attachments.iter().map(|file| file.url.len()).sum::<usize>()
-            }
-            Input::Report { report: Report::Summarised { result: Ok((text, _)), .. }, .. } => text.len(),
-            Input::Report { report: Report::TaskDown { down }, .. } => down.text.len(),
-            Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => 0,
+            Input::Report { report, .. } => report.bytes(),
+            Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => 0,
         };
         HEAD + own
     }
@@ -277,5 +202,230 @@ impl Input {
             Input::Recover { .. } | Input::Hold => true,
             Input::Report { .. } | Input::Timer | Input::Look => false,
         }
+    }
+}
+
+/// The decision about one command.
+pub(super) trait Decide {
+    /// Writes the entries that the command leads to, and gives the answer to its sender. A refusal must leave the state as it was,
+    /// except that a refused summary of a branch closes its ticket.
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal>;
+}
+
+macro_rules! commands {
+    ($($name:literal => $command:ident),* $(,)?) => {
+        /// A command to a session.
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub(crate) enum Command {
+            $(#[doc = concat!("See [`", stringify!($command), "`].")] $command($command)),*
+        }
+
+        impl Command {
+            /// The name of the command on the tape, in the supervision tree and in a replay. Part of the stored format.
+            #[must_use]
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Command::$command(_) => $name),*
+                }
+            }
+
+            pub(super) fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+                match self {
+                    $(Command::$command(command) => command.decide(draft)),*
+                }
+            }
+        }
+
+        $(
+            impl From<$command> for Command {
+                fn from(command: $command) -> Command {
+                    Command::$command(command)
+                }
+            }
+
+            #[cfg(test)]
+            impl $command {
+                /// The command as an input, with the sender to answer.
+                #[allow(dead_code, reason = "each command has it, and no test needs all")]
+                pub(crate) fn to(self, reply: $crate::kernel::ReplyTo) -> $crate::kernel::Input {
+                    $crate::kernel::Input::Command { reply, command: self.into(), id: None }
+                }
+            }
+        )*
+    };
+}
+
+commands! {
+    "send" => SendMessage,
+    "edit" => EditMessage,
+    "withdraw" => WithdrawMessage,
+    "clear_queue" => ClearQueue,
+    "answer_ask" => AnswerAsk,
+    "abort" => Abort,
+    "go_on" => GoOn,
+    "pause" => Pause,
+    "resume" => Resume,
+    "configure" => Configure,
+    "compact" => Compact,
+    "restored" => RecordRestored,
+    "undo_compaction" => UndoCompaction,
+    "sum_up_branch" => SumUpBranch,
+    "give_up_branch" => GiveUpBranch,
+    "leave_branch" => LeaveBranch,
+    "pin" => PinMessage,
+    "unpin" => UnpinMessage,
+    "roll_back" => RollBack,
+    "merge" => Merge,
+    "anchor" => BeginAnchor,
+    "hand_off" => HandOff,
+    "spawn" => Spawn,
+    "adopt" => Adopt,
+    "end" => End,
+    "stop_task" => StopTask,
+    "orphaned" => Orphan,
+    "adopted" => BeAdopted,
+}
+
+impl Command {
+    /// What the command did, in words for a person who reads a replay.
+    #[must_use]
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Command::SendMessage(SendMessage { message, delivery, .. }) => {
+                let how = match delivery {
+                    Delivery::Queue => "",
+                    Delivery::Steer(_) => " to steer",
+                    Delivery::Reject => " to an idle session",
+                };
+                format!("message {} was sent{how}", message.id)
+            }
+            Command::EditMessage(edit) => format!("message {} was edited", edit.message.id),
+            Command::WithdrawMessage(withdraw) => format!("message {} was withdrawn", withdraw.id),
+            Command::ClearQueue(_) => "all messages that waited were withdrawn".to_owned(),
+            Command::AnswerAsk(AnswerAsk { ask, grant }) => match grant {
+                Grant::Once => format!("ask {ask} was granted once"),
+                Grant::Always(_) => format!("ask {ask} was granted for more than once"),
+                Grant::Reject(_) => format!("ask {ask} was rejected"),
+                Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
+            },
+            Command::Abort(_) => "abort".to_owned(),
+            Command::GoOn(_) => "go on".to_owned(),
+            Command::Pause(_) => "pause".to_owned(),
+            Command::Resume(_) => "the pause is over".to_owned(),
+            Command::Configure(_) => "the settings were changed".to_owned(),
+            Command::Compact(_) => "a compaction was asked for".to_owned(),
+            Command::RecordRestored(_) => "files were put back".to_owned(),
+            Command::UndoCompaction(undo) => format!("compaction {} was undone", undo.undone.compaction),
+            Command::SumUpBranch(_) => "a branch was to be summed up".to_owned(),
+            Command::GiveUpBranch(branch) => format!("the summary of branch {} failed", branch.ticket),
+            Command::LeaveBranch(LeaveBranch { branch }) => {
+                format!("the branch of entries {} to {} was left", branch.from, branch.to)
+            }
+            Command::PinMessage(pin) => format!("message {} was pinned", pin.message),
+            Command::UnpinMessage(unpin) => format!("message {} was unpinned", unpin.message),
+            Command::RollBack(RollBack { back, .. }) => format!("back to entry {}", back.to),
+            Command::Merge(Merge { merged }) => {
+                format!("fork {} was merged through entry {}", merged.fork, merged.to)
+            }
+            Command::BeginAnchor(_) => "an anchor".to_owned(),
+            Command::HandOff(handoff) => format!("a handoff to {}", handoff.name),
+            Command::Spawn(spawn) => format!("child {} was spawned", spawn.child),
+            Command::Adopt(adopt) => format!("session {} was adopted", adopt.child),
+            Command::End(_) => "the session was ended".to_owned(),
+            Command::StopTask(stop) => format!("parent {} stopped the task", stop.parent),
+            Command::Orphan(orphan) => format!("parent {} has ended", orphan.parent),
+            Command::BeAdopted(BeAdopted { tie, .. }) => format!("parent {} said what it may not do", tie.parent),
+        }
+    }
+
+    /// The ticket or the entry that the command is about.
+    #[must_use]
+    pub(crate) fn about(&self) -> Option<Seq> {
+        match self {
+            Command::AnswerAsk(answer) => Some(answer.ask),
+            Command::GiveUpBranch(branch) => Some(branch.ticket),
+            Command::RollBack(RollBack { back, .. }) => Some(back.to),
+            _ => None,
+        }
+    }
+
+    /// The words that the command carries, for a full trace of a session.
+    #[must_use]
+    pub(crate) fn said(&self) -> Option<String> {
+        match self {
+            Command::SendMessage(SendMessage { message, .. }) | Command::EditMessage(EditMessage { message }) => {
+                Some(message.text())
+            }
+            Command::Abort(Abort { reason }) => Some(reason.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether the command begins work of its own. Such a command is refused while the runtime drains.
+    #[must_use]
+    pub(crate) fn begins_work(&self) -> bool {
+        matches!(self, Command::SendMessage(_) | Command::Spawn(_) | Command::Adopt(_))
+    }
+
+    /// Whether the command adds work. Such a command is refused where the mailbox is full.
+    #[must_use]
+    pub(crate) fn adds_work(&self) -> bool {
+        self.begins_work() || matches!(self, Command::EditMessage(_))
+    }
+
+    /// Whether the command ends the running turn, in whatever state the turn is.
+    #[must_use]
+    pub(crate) fn ends_the_turn(&self) -> bool {
+        matches!(self, Command::Abort(_) | Command::End(_))
+    }
+
+    /// Whether the command stops running work. The workers are stopped at once, so the command stays and is tried again where the
+    /// disk refuses its record.
+    #[must_use]
+    pub(crate) fn stops(&self) -> bool {
+        match self {
+            Command::StopTask(_) | Command::GiveUpBranch(_) => true,
+            Command::AnswerAsk(AnswerAsk { grant, .. }) => matches!(grant, Grant::Reject(_)),
+            Command::SendMessage(send) => send.delivery == Delivery::Steer(Steering::AbortRunning),
+            other => other.ends_the_turn(),
+        }
+    }
+
+    /// The size of what it brings, in bytes, about.
+    #[must_use]
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Command::SendMessage(SendMessage { message, .. }) | Command::EditMessage(EditMessage { message }) => {
+                message.bytes()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether the command stands alone in its append, and nothing more follows from it: it begins an anchor.
+    #[must_use]
+    pub(crate) fn stands_alone(&self) -> bool {
+        matches!(self, Command::BeginAnchor(_) | Command::HandOff(_))
+    }
+
+    /// The description of the command on its first entry: its name, and the values that stand in none of its entries.
+    pub(super) fn recorded(&self, wrote: &[Entry]) -> Recorded {
+        if let [Entry { record: Record::BranchFailed { .. }, .. }, ..] = wrote {
+            // A command that brings a summary and was refused has done the same as giving the summary up.
+            return Recorded::new("give_up_branch");
+        }
+        let fields = match self {
+            Command::StopTask(StopTask { parent, ticket, .. })
+            | Command::Orphan(Orphan { parent, ticket, .. })
+            | Command::BeAdopted(BeAdopted { tie: Tie { parent, ticket, .. }, .. }) => {
+                Map::from_iter([("parent".to_owned(), json!(parent)), ("ticket".to_owned(), json!(ticket))])
+            }
+            Command::HandOff(handoff) if handoff.summary().is_some() => {
+                Map::from_iter([("summarised".to_owned(), Value::Bool(true))])
+            }
+            _ => Map::new(),
+        };
+        Recorded { fields, ..Recorded::new(self.name()) }
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Entry, Held, Record, Refusal, Spent, State, Trail, command::Decide, decide::Draft, said::Said, trail::jumps,
+        Entry, Held, Record, Refusal, Spent, State, Trail, decide::Draft, input::Decide, said::Said, trail::jumps,
     },
     model::{History, Item, ToolResultItem},
     tool::FileChange,

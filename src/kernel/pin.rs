@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::{Level, Speaker, carry_max, of_text, said},
-    kernel::{Held, Outcome, Record, Refusal, State, command::Decide, compact, decide::Draft},
+    kernel::{Held, Outcome, Record, Refusal, State, compact, decide::Draft, input::Decide},
     model::Item,
     words::ids::MessageId,
     words::message::Message,

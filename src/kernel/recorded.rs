@@ -19,7 +19,7 @@ use serde_json::{Map, Value, value::RawValue};
 use crate::{
     kernel::{
         BadRecord, Command, Entry, EnvSeen, Input, Limits, Link, NoSummary, Outcome, Record, ReplyTo, Report, Tie,
-        command::*, spent,
+        input::*, spent,
     },
     tape,
     tool::CallFacts,

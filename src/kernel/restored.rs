@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Held, Record, Refusal, command::Decide, decide::Draft},
+    kernel::{Held, Record, Refusal, decide::Draft, input::Decide},
     tool::FileChange,
     words::ids::Seq,
 };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, Stop,
-        StopLevel, TaskOrder, command::Decide, decide::Draft, end, toolset,
+        StopLevel, TaskOrder, decide::Draft, end, input::Decide, toolset,
     },
     words::ids::{MessageId, Seq, SessionId},
     words::message::{Message, MessageTime, Role},

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::{Carried, of_item},
-    kernel::{Entry, Held, Record, Refusal, State, command::Decide, compact, decide::Draft},
+    kernel::{Entry, Held, Record, Refusal, State, compact, decide::Draft, input::Decide},
     model::History,
     words::ids::Seq,
 };

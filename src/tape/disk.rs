@@ -16,13 +16,13 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
-    TapeError,
+    StoreOptions, TapeError,
     handle::Log,
     layout::{Layout, make_new_folder, open_or_make, sync_folder},
     queue::Append,
@@ -193,17 +193,55 @@ impl LogFile {
     }
 }
 
-/// The open session files of a store, `max` at most. To open one more, the file written longest ago is closed.
+/// The open session files of a store, `max` at most, and how the disk under them does. To open one more, the file written longest
+/// ago is closed.
 pub(super) struct OpenFiles {
     max: usize,
     /// How many writes there were; stamps `Log::used`.
     writes: AtomicU64,
     open: Lock<Vec<Weak<Log>>>,
+    disk: Arc<dyn Disk>,
+    /// One bit for each of the last eight writes, set where the write was slow.
+    pace: AtomicU8,
+    /// The one write, or mark, that a caller is doing in place.
+    in_place: UnderWay,
+    /// The one write, mark or release that the I/O thread is doing.
+    in_thread: UnderWay,
+    #[cfg(feature = "fault-injection")]
+    faults: crate::fault::Faults,
 }
 
 impl OpenFiles {
-    pub(super) fn new(max: usize) -> OpenFiles {
-        OpenFiles { max: max.max(1), writes: AtomicU64::new(0), open: Lock::new(Vec::new()) }
+    pub(super) fn new(options: &StoreOptions, disk: Arc<dyn Disk>) -> OpenFiles {
+        OpenFiles {
+            max: options.open_files_max.max(1),
+            writes: AtomicU64::new(0),
+            open: Lock::new(Vec::new()),
+            disk,
+            pace: AtomicU8::new(0),
+            in_place: UnderWay::default(),
+            in_thread: UnderWay::default(),
+            #[cfg(feature = "fault-injection")]
+            faults: options.faults.clone(),
+        }
+    }
+
+    /// The right to touch the disk in place, for as long as the guard is held. `None` leaves the work to the I/O thread: one of the
+    /// last eight writes was slow, a write of the thread does not return, or another caller is writing in place. So a disk that
+    /// stands still holds up one caller at most, and not each of a host's few async workers in turn.
+    pub(super) fn in_place(&self) -> Option<Began<'_>> {
+        let is_calm = self.pace.load(Ordering::Relaxed) == 0 && !self.in_thread.is_stalled(&*self.disk);
+        if is_calm { self.in_place.begin() } else { None }
+    }
+
+    /// The I/O thread begins an operation on the disk, until the guard is dropped.
+    pub(super) fn in_thread(&self) -> Option<Began<'_>> {
+        self.in_thread.begin()
+    }
+
+    /// Whether an operation on the disk, in place or of the thread, has been under way for too long.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.in_place.is_stalled(&*self.disk) || self.in_thread.is_stalled(&*self.disk)
     }
 
     /// How many are open.
@@ -230,15 +268,19 @@ impl OpenFiles {
         open.push(Arc::downgrade(log));
     }
 
-    /// Writes one append: to the end of the tape's file, or as the first lines of a new anchor.
-    pub(super) fn write(
-        &self,
-        layout: &Layout,
-        disk: &dyn Disk,
-        log: &Arc<Log>,
-        append: &Append,
-        sync: bool,
-    ) -> Result<(), TapeError> {
+    /// Writes one append, to the end of the tape's file or as the first lines of a new anchor, and notes how long it took.
+    pub(super) fn write(&self, layout: &Layout, log: &Arc<Log>, append: &Append, sync: bool) -> Result<(), TapeError> {
+        fault!(self.faults, "tape.write", log.session.as_str());
+        let started = Instant::now();
+        let written = self.write_untimed(layout, log, append, sync);
+        fault!(self.faults, "tape.written", log.session.as_str());
+        let slow = u8::from(self.disk.is_slow(started.elapsed()));
+        let _ = self.pace.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pace| Some(pace << 1 | slow));
+        written
+    }
+
+    fn write_untimed(&self, layout: &Layout, log: &Arc<Log>, append: &Append, sync: bool) -> Result<(), TapeError> {
+        let disk = &*self.disk;
         log.used.store(self.writes.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let mut file = log.file.lock();
         if let Some(anchor) = &append.begin {
@@ -251,5 +293,34 @@ impl OpenFiles {
             file.file = Some(disk.open(&file.path).map_err(TapeError::io("open", &file.path))?);
         }
         file.write(disk, append, sync)
+    }
+}
+
+/// Whether an operation is under way on the disk, and since when.
+#[derive(Default)]
+struct UnderWay(Lock<Option<Instant>>);
+
+/// An operation is under way on the disk until this is dropped.
+pub(super) struct Began<'u>(&'u UnderWay);
+
+impl UnderWay {
+    /// Begins an operation; `None` while another one is under way. Does not wait.
+    fn begin(&self) -> Option<Began<'_>> {
+        let mut since = self.0.lock();
+        if since.is_some() {
+            return None;
+        }
+        *since = Some(Instant::now());
+        Some(Began(self))
+    }
+
+    fn is_stalled(&self, disk: &dyn Disk) -> bool {
+        self.0.lock().is_some_and(|since| disk.is_stalled(since.elapsed()))
+    }
+}
+
+impl Drop for Began<'_> {
+    fn drop(&mut self) {
+        *self.0.0.lock() = None;
     }
 }

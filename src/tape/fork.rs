@@ -21,7 +21,7 @@ use std::{
 
 use super::{
     Entry, FORK_DEPTH_MAX, Forked, Mark, Place, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
-    handle::FirstAppend, import::narrowed, lineage::FORKS_OF_FORKS_MAX,
+    first_append::FirstAppend, import::narrowed, lineage::FORKS_OF_FORKS_MAX,
 };
 use crate::words::ids::{Millis, Seq, SessionId};
 

@@ -1,4 +1,5 @@
-//! The writing end of one tape: its handle, and the [`Log`] that the handle shares with the store's I/O thread.
+//! The writing end of one tape: its handle, the [`Log`] that the handle shares with the store's I/O thread, and the [`OpenTape`]
+//! that lends the writing end of any engine to an actor.
 //!
 //! At most one append of a tape is under way. While one is queued (`State::is_on_its_way`), the I/O thread alone touches the
 //! tape's file, and another append is answered [`Busy`](TapeError::Busy). While none is queued, the handle alone touches it.
@@ -12,15 +13,13 @@ use std::{
     path::PathBuf,
     sync::atomic::Ordering,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64},
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
-    time::Duration,
 };
 
 use super::{
-    Damage, Entry, TapeError, TapeWriter,
+    Damage, Durability, Entry, TapeError, TapeWriter,
     disk::LogFile,
     layout::{Layout, anchor_name, anchor_number, make_folder, open_or_make, plain_anchor_name},
     line::{Chain, encode_lines},
@@ -87,9 +86,11 @@ impl Tape {
             return Err(TapeError::TooLarge { bytes: bytes.len(), max: APPEND_BYTES_MAX });
         }
         let append = Append { bytes, begin, after };
-        let may_be_now = state.is_idle() && !self.inner.queue.stopped.load(Ordering::SeqCst) && writer.needs_no_sync();
-        if may_be_now && let Some(_began) = writer.in_place() {
-            writer.write(&self.log, &append, false)?;
+        // In `Power` an append needs the commit log, which belongs to the thread.
+        let needs_no_sync = writer.options.durability == Durability::Process;
+        let may_be_now = needs_no_sync && state.is_idle() && !self.inner.queue.stopped.load(Ordering::SeqCst);
+        if may_be_now && let Some(_began) = writer.files.in_place() {
+            writer.files.write(&writer.layout, &self.log, &append, false)?;
             state.take(&append);
             return Ok(Appended::Now(Ok(state.end.seq)));
         }
@@ -134,46 +135,6 @@ fn next_anchor(anchors: &[String], name: &str) -> Result<String, TapeError> {
 impl Drop for Tape {
     fn drop(&mut self) {
         self.inner.give_back(&self.log);
-    }
-}
-
-/// How long an engine may take for the first append of a tape.
-const FIRST_APPEND_LIMIT: Duration = Duration::from_secs(30);
-
-type Told = Result<Seq, TapeError>;
-
-/// The first append of a new tape: the maker of a session waits until the append is acknowledged, at most 30 s.
-///
-/// Use it on a thread that may block. Later appends are made by the session's actor, which never waits.
-pub(crate) struct FirstAppend {
-    teller: SyncSender<Told>,
-    told: Receiver<Told>,
-}
-
-impl FirstAppend {
-    pub(crate) fn new() -> FirstAppend {
-        let (teller, told) = sync_channel(1);
-        FirstAppend { teller, told }
-    }
-
-    /// The `notify` to give to the engine: it passes the first result to [`FirstAppend::settle`] and every later one to `others`.
-    pub(crate) fn notify(&self, others: Notify) -> Notify {
-        let teller = self.teller.clone();
-        Arc::new(move |result| match teller.try_send(result) {
-            Ok(()) => {}
-            Err(TrySendError::Full(result) | TrySendError::Disconnected(result)) => others(result),
-        })
-    }
-
-    /// Waits until the first append is acknowledged or has failed. [`TapeError::Busy`] after the limit: it may still be written.
-    pub(crate) fn settle(self, appended: Appended) -> Result<(), TapeError> {
-        let told = match appended {
-            Appended::Now(told) => told,
-            Appended::Later => {
-                self.told.recv_timeout(FIRST_APPEND_LIMIT).map_err(|_| TapeError::Busy { waiting: 1 })?
-            }
-        };
-        told.map(drop)
     }
 }
 
@@ -240,4 +201,69 @@ pub(super) fn make_first_anchor(layout: &Layout, session: &SessionId, anchor: &s
     let path = layout.entries(session, anchor);
     open_or_make(&path).map_err(TapeError::io("make", &path))?;
     Ok(path)
+}
+
+/// A tape on loan: the writer of any engine, until the lender takes it back. Dropping it gives the session back.
+pub(crate) struct OpenTape(Arc<Lock<Option<Lent>>>);
+
+/// The lender's end of a loan: it can take the tape back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lender(Weak<Lock<Option<Lent>>>);
+
+/// A writer that is lent, and what the engine calls after it has released the session.
+struct Lent {
+    writer: Box<dyn TapeWriter>,
+    then: GivenBack,
+}
+
+impl OpenTape {
+    /// Lends a writer. The engine calls `then` when it has released the session.
+    pub(crate) fn lend(writer: Box<dyn TapeWriter>, then: GivenBack) -> (OpenTape, Lender) {
+        let tape = Arc::new(Lock::new(Some(Lent { writer, then })));
+        let lender = Lender(Arc::downgrade(&tape));
+        (OpenTape(tape), lender)
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut dyn TapeWriter) -> Appended) -> Appended {
+        // The lock ignores poisoning: after a panic in an append, the engine itself reports what it has written.
+        match self.0.lock().as_mut() {
+            Some(lent) => write(&mut *lent.writer),
+            None => Appended::Now(Err(TapeError::Closed)),
+        }
+    }
+
+    /// As [`TapeWriter::append`]; closed once the lender has the tape back.
+    pub(crate) fn append(&mut self, entries: &[Entry]) -> Appended {
+        self.write(|writer| writer.append(entries))
+    }
+
+    /// As [`TapeWriter::begin_anchor`]; closed once the lender has the tape back.
+    pub(crate) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+        self.write(|writer| writer.begin_anchor(name, first))
+    }
+}
+
+impl Lender {
+    /// Takes the tape back. A tape in the middle of an append is locked: its actor gives it back when it drops it.
+    pub(crate) fn take_back(&self) {
+        let lent = self.0.upgrade().and_then(|tape| tape.try_lock().and_then(|mut tape| tape.take()));
+        if let Some(Lent { writer, then }) = lent {
+            writer.give_back(then);
+        }
+    }
+}
+
+impl fmt::Debug for OpenTape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenTape").finish_non_exhaustive()
+    }
+}
+
+impl Drop for OpenTape {
+    fn drop(&mut self) {
+        let lent = self.0.lock().take();
+        if let Some(Lent { writer, then }) = lent {
+            writer.give_back(then);
+        }
+    }
 }

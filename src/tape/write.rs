@@ -4,7 +4,7 @@
 //! commit log is synced and the session file is written (`Power`). An append that the thread panicked over is not written twice.
 //!
 //! Lock order of a store, outermost first: [`Writer::commit`] → `Log::state` → `Log::file` → the list in [`OpenFiles`]. The list's
-//! owner takes further `Log::file` with `try_lock` alone. `Queue::inner`, `live`, `owner` and [`UnderWay`] come last: no other lock
+//! owner takes further `Log::file` with `try_lock` alone. `Queue::inner`, `live`, `owner` and `disk::UnderWay` come last: no other lock
 //! is taken under them. Only `Queue::run` takes `file` before `state`, after a second panic over an append: `is_on_its_way` keeps
 //! all others from that `file` then.
 //!
@@ -14,11 +14,7 @@
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Condvar, Weak,
-        atomic::{AtomicU8, Ordering},
-    },
-    time::Instant,
+    sync::{Arc, Condvar, Weak, atomic::Ordering},
 };
 
 use super::{
@@ -49,12 +45,6 @@ pub(super) struct Writer {
     pub(super) live: Lock<HashMap<SessionId, Weak<Log>>>,
     /// Signalled when a tape leaves `live`.
     pub(super) released: Condvar,
-    /// One bit for each of the last eight writes, set where the write was slow.
-    pace: AtomicU8,
-    /// The one write, or mark, that a caller is doing in place.
-    in_place: UnderWay,
-    /// The one write, mark or release that the I/O thread is doing.
-    in_thread: UnderWay,
     /// The commit log: in `Power` only, from the first append on.
     commit: Lock<Option<CommitLog>>,
 }
@@ -62,13 +52,10 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(layout: Layout, options: StoreOptions, disk: Arc<dyn Disk>, owner: Option<Owner>) -> Writer {
         Writer {
-            files: OpenFiles::new(options.open_files_max),
+            files: OpenFiles::new(&options, disk.clone()),
             owner: Lock::new(owner.map(Arc::new)),
             live: Lock::default(),
             released: Condvar::new(),
-            pace: AtomicU8::new(0),
-            in_place: UnderWay::default(),
-            in_thread: UnderWay::default(),
             commit: Lock::new(None),
             layout,
             options,
@@ -76,38 +63,9 @@ impl Writer {
         }
     }
 
-    /// The right to touch the disk in place, for as long as the guard is held. `None` leaves the work to the I/O thread: one of the
-    /// last eight writes was slow, a write of the thread does not return, or another caller is writing in place. So a disk that
-    /// stands still holds up one caller at most, and not each of a host's few async workers in turn.
-    pub(super) fn in_place(&self) -> Option<Began<'_>> {
-        let is_calm = self.pace.load(Ordering::Relaxed) == 0 && !self.in_thread.is_stalled(&*self.disk);
-        if is_calm { self.in_place.begin() } else { None }
-    }
-
     /// This store as an owner; [`TapeError::Closed`] once the store has ended.
     pub(super) fn owner(&self) -> Result<Arc<Owner>, TapeError> {
         self.owner.lock().clone().ok_or(TapeError::Closed)
-    }
-
-    /// Whether appends need no sync, and so may be written in place.
-    pub(super) fn needs_no_sync(&self) -> bool {
-        self.options.durability == Durability::Process
-    }
-
-    /// Whether an operation on the disk, in place or of the thread, has been under way for too long.
-    pub(super) fn is_stalled(&self) -> bool {
-        self.in_place.is_stalled(&*self.disk) || self.in_thread.is_stalled(&*self.disk)
-    }
-
-    /// Writes one append to the tape's file and notes how long it took.
-    pub(super) fn write(&self, log: &Arc<Log>, append: &Append, sync: bool) -> Result<(), TapeError> {
-        fault!(self.options.faults, "tape.write", log.session.as_str());
-        let started = Instant::now();
-        let written = self.files.write(&self.layout, &*self.disk, log, append, sync);
-        fault!(self.options.faults, "tape.written", log.session.as_str());
-        let slow = u8::from(self.disk.is_slow(started.elapsed()));
-        let _ = self.pace.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pace| Some(pace << 1 | slow));
-        written
     }
 
     /// Works on some jobs of the queue's head and [finishes](Writer::finish) them. A [`What::Release`] comes alone.
@@ -115,7 +73,7 @@ impl Writer {
         // Marks first: the appends of this group may have been queued behind them. A mark before its time does no harm.
         for job in jobs {
             if let What::Mark = job.what {
-                let _began = self.in_thread.begin();
+                let _began = self.files.in_thread();
                 self.put_mark(&job.log);
                 self.finish(job, Ok(()));
             }
@@ -132,14 +90,14 @@ impl Writer {
                     }
                 }
                 What::Release => {
-                    let _began = self.in_thread.begin();
+                    let _began = self.files.in_thread();
                     self.release(&job.log);
                     self.finish(job, Ok(()));
                 }
                 What::Mark => {}
             }
         }
-        if self.needs_no_sync() {
+        if self.options.durability == Durability::Process {
             appends.iter().for_each(|(job, append)| self.finish(job, self.write_once(job, append, false)));
         } else if !appends.is_empty() {
             self.append_with_commit_log(&appends);
@@ -189,8 +147,8 @@ impl Writer {
         if is_written(job, append) {
             return Ok(());
         }
-        let _began = self.in_thread.begin();
-        self.write(&job.log, append, sync)
+        let _began = self.files.in_thread();
+        self.files.write(&self.layout, &job.log, append, sync)
     }
 
     /// Writes appends in `Power`: all records to the log with one sync, then the session files, then all are told.
@@ -312,35 +270,6 @@ impl Writer {
             Durability::Process => (1, usize::MAX),
             Durability::Power => (GROUP_APPENDS_MAX, self.group_bytes_max()),
         }
-    }
-}
-
-/// Whether an operation is under way on the disk, and since when.
-#[derive(Default)]
-struct UnderWay(Lock<Option<Instant>>);
-
-/// An operation is under way on the disk until this is dropped.
-pub(super) struct Began<'u>(&'u UnderWay);
-
-impl UnderWay {
-    /// Begins an operation; `None` while another one is under way. Does not wait.
-    fn begin(&self) -> Option<Began<'_>> {
-        let mut since = self.0.lock();
-        if since.is_some() {
-            return None;
-        }
-        *since = Some(Instant::now());
-        Some(Began(self))
-    }
-
-    fn is_stalled(&self, disk: &dyn Disk) -> bool {
-        self.0.lock().is_some_and(|since| disk.is_stalled(since.elapsed()))
-    }
-}
-
-impl Drop for Began<'_> {
-    fn drop(&mut self) {
-        *self.0.0.lock() = None;
     }
 }
 

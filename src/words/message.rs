@@ -7,10 +7,12 @@
 //! The JSON form is a promise: messages stand on tapes and in events. Do not rename or retype a field, and give each new field a
 //! serde default. The types do nothing; the runtime sets `role` and `time` of an accepted message.
 
+mod changes;
 mod file;
 mod finish;
 mod model_ref;
 mod part;
+mod result;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use crate::{
     words::usage::{MicroUsd, Usage},
 };
 
+pub use changes::{Changes, FileChange, FileImage, FileState};
 pub use file::FilePart;
 pub use finish::Finish;
 pub use model_ref::{BadModelRef, ModelRef};
@@ -29,6 +32,7 @@ pub use part::{
     AgentPart, CompactionPart, Extra, Part, PatchPart, ReasoningPart, RetryPart, SnapshotPart, StepFinishPart,
     StepStartPart, SubtaskPart, TextPart,
 };
+pub use result::ToolResult;
 pub use tool::{ErrorReason, ToolPart, ToolState};
 
 /// One message of a conversation.

@@ -9,10 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    actor::tapes::OpenTape,
-    tape::{Appended, Entry, TapeError},
-};
+use crate::tape::{Appended, Entry, OpenTape, TapeError};
 
 /// The most appends that are held back; beyond that, `append` blocks.
 const WAITING_MAX: usize = 4_096;

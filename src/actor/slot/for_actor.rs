@@ -9,14 +9,11 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::{
-        slot::{Phase, QUESTIONS_MAX, Question, Resting, Slot, Wake, tell},
-        tapes::OpenTape,
-    },
+    actor::slot::{Phase, QUESTIONS_MAX, Question, Resting, Slot, Wake, tell},
     error::{PassivateError, SendError},
     kernel::{Input, Refusal, State},
     supervisor::{NodeState, shell::Mailbox},
-    tape::TapeError,
+    tape::{OpenTape, TapeError},
     words::ids::{Millis, Seq},
 };
 

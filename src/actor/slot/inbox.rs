@@ -16,11 +16,11 @@ use tokio::{sync::oneshot, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    actor::{slot::Slept, tapes::OpenTape},
+    actor::slot::Slept,
     error::{PassivateError, SendError},
     kernel::{Act, Command, CommandEnd, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State, TurnEnd},
     supervisor::{NodeState, shell},
-    tape::TapeError,
+    tape::{OpenTape, TapeError},
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
 };
 

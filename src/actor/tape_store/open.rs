@@ -9,12 +9,12 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actor::{host::Host, slot::Slot, tape_store::Opening, tapes::OpenTape},
+    actor::{host::Host, slot::Slot, tape_store::Opening},
     error::OpenError,
     hook::panic_text,
     kernel::{Entry, State},
     ops::taped,
-    tape::TapeError,
+    tape::{OpenTape, TapeError},
     words::ids::SessionId,
 };
 

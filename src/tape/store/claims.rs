@@ -20,7 +20,7 @@ use super::{Inner, Store, upkeep::bury};
 use crate::{
     lock::{Lock, unspoiled},
     tape::{
-        Damage, Notify, TapeError,
+        Damage, Durability, Notify, TapeError,
         disk::LogFile,
         handle::{Log, State, Tape},
         line::Chain,
@@ -141,7 +141,8 @@ impl Inner {
         }
         // `try_lock`: a write in place holds `state`, and must not be waited for.
         let is_idle = || log.state.try_lock().is_some_and(|state| state.is_idle());
-        let is_now = self.writer.needs_no_sync() && !self.writer.is_stalled() && is_idle();
+        let is_now =
+            self.writer.options.durability == Durability::Process && !self.writer.files.is_stalled() && is_idle();
         if is_now || self.queue.push(Job::new(log, What::Release)).is_err() {
             self.writer.release(log);
         }

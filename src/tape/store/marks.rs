@@ -159,7 +159,7 @@ impl Store {
         // This request replaces the earlier one, and its failure.
         state.mark_failed = None;
         if state.is_idle()
-            && let Some(_began) = writer.in_place()
+            && let Some(_began) = writer.files.in_place()
         {
             return mark.put(&writer.layout, session);
         }

@@ -6,10 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    tool::Changes,
-    words::message::{ErrorReason, FilePart},
-};
+use crate::words::message::{Changes, ErrorReason, FilePart};
 
 /// The result of a call.
 ///

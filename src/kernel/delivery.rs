@@ -1,0 +1,59 @@
+//! The choices that a host makes with a command: how a message is delivered, and how a person answers an ask.
+//!
+//! They are written on tapes: do not rename them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::Limits;
+
+/// What becomes of a message when the session is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// A turn of its own, after this one. Also called follow-up.
+    #[default]
+    Queue,
+    /// Into the running turn, before its next step.
+    Steer(Steering),
+    /// Only if the session is idle; else [`Refusal::Busy`](crate::kernel::Refusal::Busy).
+    Reject,
+}
+
+/// What becomes of the calls of the running step when a message steers. The strongest waiting one wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Steering {
+    /// All calls run; then the message is read.
+    FinishBatch,
+    /// Running calls finish, the others are answered "skipped".
+    #[default]
+    SkipRemaining,
+    /// The model's stream is closed and running calls are stopped, with all their processes.
+    AbortRunning,
+}
+
+/// A person's answer to an ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grant {
+    /// This call may run.
+    Once,
+    /// This call may run, and so may all that ask for the same again within the scope.
+    Always(Scope),
+    /// Only for a budget ask: the limits are raised by these amounts. For a budget ask, `Once` raises the limit by its own size, or
+    /// by what is missing if that is more; `Always` lifts the limit, and `Reject` ends the turn.
+    Raise(Limits),
+    /// This call may not run. With a message the model is told and goes on; without one the turn ends (C-06).
+    Reject(Option<String>),
+}
+
+/// How far a standing grant reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The running turn.
+    Turn,
+    /// The session.
+    #[default]
+    Session,
+}

@@ -1,0 +1,40 @@
+//! The clock of sessions, by which every time on a tape is taken and every deadline is set.
+//!
+//! A deadline must not be computed from the wall clock, which may jump: a runtime asks the wall clock once, at its start.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::words::ids::Millis;
+
+/// The clock of sessions: the wall clock at the start of the runtime, plus the time that tokio's clock has counted since.
+///
+/// So a wall clock that jumps moves no deadline, and virtual time in tests moves all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    wall: Millis,
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock { wall: Millis::now(), start: Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.wall.plus(self.start.elapsed())
+    }
+
+    /// This clock, moved forward if necessary so that it reads `moment` or later. For a session whose tape was written by a clock
+    /// ahead of this one: its waits keep their length and do not grow by the difference.
+    pub(crate) fn not_before(self, moment: Millis) -> Clock {
+        Clock { wall: self.wall.plus(moment.since(self.now())), ..self }
+    }
+
+    /// The tokio instant of a moment, for a timer. For a past moment it has passed as well.
+    pub(crate) fn instant(&self, moment: Millis) -> Instant {
+        // One millisecond later, so that a timer never fires before its moment.
+        self.start + moment.since(self.wall) + Duration::from_millis(1)
+    }
+}
