@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tamtam::{Runtime, SessionOptions, session::SessionId, model::{Reply, Scripted}};
+use tamtam::{
+    Runtime, Session, SessionOptions,
+    model::{Reply, Scripted},
+};
 use tokio::task::JoinSet;
 
 const SESSIONS: usize = 1_000;
@@ -21,16 +24,17 @@ async fn start(folder: &Path) -> Runtime {
     Runtime::builder().store(folder).model(model).start().await.unwrap()
 }
 
-async fn all(runtime: &Runtime, ids: &[SessionId], wake: bool) -> Duration {
+/// Wakes all sessions, or puts them to sleep. A question about its state wakes a session, in older trees too.
+async fn all(runtime: &Runtime, made: &[Session], wake: bool) -> Duration {
     let began = Instant::now();
     let mut tasks = JoinSet::new();
-    for id in ids.iter().cloned() {
-        let runtime = runtime.clone();
+    for session in made {
+        let (runtime, session) = (runtime.clone(), runtime.session(session.id()));
         tasks.spawn(async move {
             if wake {
-                drop(runtime.open(&id).await.unwrap());
+                drop(session.state().await.unwrap());
             } else {
-                runtime.passivate(&id).await.unwrap();
+                runtime.passivate(session.id()).await.unwrap();
             }
         });
     }
@@ -47,17 +51,17 @@ fn main() {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     tokio.block_on(async {
         let runtime = start(folder).await;
-        let mut ids = Vec::new();
+        let mut made = Vec::new();
         for _ in 0..SESSIONS {
             let session = runtime.create(SessionOptions::new(folder)).await.unwrap();
             session.prompt("Say something.").await.unwrap().wait().await.unwrap();
-            ids.push(session.id().clone());
+            made.push(session);
         }
         let _ = runtime.shutdown().await;
         let runtime = start(folder).await;
-        all(&runtime, &ids, true).await;
-        all(&runtime, &ids, false).await;
-        println!("{}", all(&runtime, &ids, true).await.as_micros());
+        all(&runtime, &made, true).await;
+        all(&runtime, &made, false).await;
+        println!("{}", all(&runtime, &made, true).await.as_micros());
         let _ = runtime.shutdown().await;
     });
 }

@@ -1,7 +1,7 @@
 //! A folder of its own, and the binary in it with an environment that holds nothing of this machine.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read, Write as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc,
@@ -136,6 +136,17 @@ pub(super) struct Live {
     alive: Option<mpsc::Sender<()>>,
 }
 
+/// What becomes of an output of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Output {
+    /// Somebody reads it.
+    Read,
+    /// Nobody reads it, and it fills up.
+    Full,
+    /// Its reader goes.
+    Closed,
+}
+
 impl Live {
     pub(super) fn start(mut command: Command) -> Live {
         let mut child = command.spawn().unwrap();
@@ -183,6 +194,22 @@ impl Live {
 
     pub(super) fn close_stdout(&mut self) {
         self.stdout = None;
+    }
+
+    /// Lets the outputs be read by somebody, or closes them; the others stay unread.
+    pub(super) fn settle_outputs(&mut self, stdout: Output, stderr: Output) {
+        fn settle(pipe: &mut Option<impl Read + Send + 'static>, output: Output) {
+            match output {
+                Output::Full => {}
+                Output::Closed => *pipe = None,
+                Output::Read => {
+                    let pipe = pipe.take();
+                    std::thread::spawn(move || pipe.map(|mut pipe| std::io::copy(&mut pipe, &mut std::io::sink())));
+                }
+            }
+        }
+        settle(&mut self.stdout, stdout);
+        settle(&mut self.child.stderr, stderr);
     }
 
     /// Reads on until a line of JSON is what is waited for.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::lab::{Ended, Lab, Live};
+use super::lab::{Ended, Lab, Live, Output};
 
 /// Runs that came before the stop: what they wrote is more than every pipe and queue between holds.
 const RUNS: usize = 30;
@@ -18,53 +18,93 @@ fn counted(lab: &Lab) -> usize {
     std::fs::read_to_string(lab.work("count")).map_or(0, |lines| lines.lines().count())
 }
 
-/// A run whose output nobody reads, when its agent is [`RUNS`] calls on.
+/// A run whose outputs nobody reads, when its agent is [`RUNS`] calls on.
 fn unread(lab: &Lab, arguments: &[&str]) -> Live {
     let mut command = lab.command(arguments);
     command.arg("--rules").arg(lab.path("rules"));
     // The log fills stderr, too.
     command.env("TAMTAM_LOG", "trace").stdin(std::process::Stdio::piped());
     let run = Live::start(command);
-    while counted(lab) < RUNS {
+    wait_for_runs(lab, &run);
+    run
+}
+
+fn wait_for_runs(lab: &Lab, run: &Live) {
+    let from = counted(lab);
+    while counted(lab) < from + RUNS {
         assert!(run.is_running(), "it ended after {} calls", counted(lab));
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    run
 }
+
+/// One stop of a run whose outputs are in such a state: the process ends, nothing of the agent begins after the stop, and no
+/// process of it is left.
+fn stop_once(stdout: Output, stderr: Output, stop: &str, form: &str) {
+    let case = format!("stdout {stdout:?}, stderr {stderr:?}, {stop} {form}");
+    let lab = Lab::new();
+    let model = endless(&lab);
+    let mut arguments =
+        vec!["run", "--session", "s", "--permission", "auto", "--model", &model, "--max-steps", "100000"];
+    arguments.extend(Some(form).filter(|form| !form.is_empty()));
+    arguments.push("go");
+    let mut run = unread(&lab, &arguments);
+    run.settle_outputs(stdout, stderr);
+    let is_gone = stdout == Output::Closed;
+    if !is_gone {
+        // It works on, whatever became of its outputs.
+        wait_for_runs(&lab, &run);
+    }
+    let asked = std::time::Instant::now();
+    match stop {
+        // A run whose reader has gone may have ended by itself.
+        "abort" => assert!(run.try_say(r#"{"abort":"enough"}"#) || is_gone, "{case}"),
+        signal => run.signal(signal),
+    }
+    let code = run.end_unread();
+    assert!(code == Some(130) || (is_gone && code == Some(1)), "{case}: {code:?}");
+    // With `--nocapture`: how long each takes.
+    eprintln!("{case}: over after {:?}", asked.elapsed());
+    let began = counted(&lab);
+    let tape = lab.tape("s");
+    let of = |kind: &str| tape.iter().filter(|entry| entry["kind"] == kind).count();
+    // What ran at the stop may have left its line or not.
+    assert!(began.abs_diff(of("call_started")) <= 1, "{case}: {began} of {}", of("call_started"));
+    if !is_gone && (stop == "-INT" || stop == "abort") {
+        let reason = if stop == "abort" { "enough" } else { "interrupted by the user" };
+        let last = tape.iter().rfind(|entry| entry["kind"] == "turn_finished").unwrap();
+        let ended = (&last["data"]["outcome"], &last["data"]["reason"]);
+        assert_eq!(ended, (&json!("aborted"), &json!(reason)), "{case}");
+    }
+    assert_eq!(lab.processes("bash"), 0, "{case}");
+}
+
+/// The stops of a person and of a program: each signal in text and as JSON, and the command.
+const STOPS: [(&str, &str); 7] = [
+    ("-INT", ""),
+    ("-INT", "--json"),
+    ("-TERM", ""),
+    ("-TERM", "--json"),
+    ("-HUP", ""),
+    ("-HUP", "--json"),
+    ("abort", "--json"),
+];
 
 /// Every stop, in text and as JSON: the process ends although nobody reads, and nothing of the agent begins after the stop.
 #[test]
 fn a_stop_ends_the_agent_while_nobody_reads() {
-    let stops =
-        [("-INT", ""), ("-INT", "--json"), ("-TERM", ""), ("-TERM", "--json"), ("-HUP", "--json"), ("abort", "--json")];
-    for (stop, form) in stops {
-        let lab = Lab::new();
-        let model = endless(&lab);
-        let mut arguments =
-            vec!["run", "--session", "s", "--permission", "auto", "--model", &model, "--max-steps", "100000"];
-        arguments.extend(Some(form).filter(|form| !form.is_empty()));
-        arguments.push("go");
-        let mut run = unread(&lab, &arguments);
-        let asked = std::time::Instant::now();
-        match stop {
-            "abort" => run.say(r#"{"abort":"enough"}"#),
-            signal => run.signal(signal),
-        }
-        assert_eq!(run.end_unread(), Some(130), "{stop} {form}");
-        // With `--nocapture`: how long each takes.
-        eprintln!("{stop} {form}: over after {:?}", asked.elapsed());
-        let began = counted(&lab);
-        let tape = lab.tape("s");
-        let of = |kind: &str| tape.iter().filter(|entry| entry["kind"] == kind).count();
-        // What ran at the stop may have left its line or not.
-        assert!(began.abs_diff(of("call_started")) <= 1, "{stop} {form}: {began} of {}", of("call_started"));
-        if stop == "-INT" || stop == "abort" {
-            let reason = if stop == "abort" { "enough" } else { "interrupted by the user" };
-            let last = tape.iter().rfind(|entry| entry["kind"] == "turn_finished").unwrap();
-            let ended = (&last["data"]["outcome"], &last["data"]["reason"]);
-            assert_eq!(ended, (&json!("aborted"), &json!(reason)), "{stop} {form}");
-        }
-        assert_eq!(lab.processes("bash"), 0, "{stop} {form}");
+    STOPS.into_iter().for_each(|(stop, form)| stop_once(Output::Full, Output::Full, stop, form));
+}
+
+/// The same for each other state of the two outputs, with one stop each; `TAMTAM_STOPS=all` tries all 56 pairs.
+#[test]
+fn a_stop_ends_the_agent_whatever_became_of_its_outputs() {
+    let all = std::env::var("TAMTAM_STOPS").is_ok_and(|which| which == "all");
+    let states = [Output::Read, Output::Full, Output::Closed];
+    let pairs = states.into_iter().flat_map(|stdout| states.map(|stderr| (stdout, stderr)));
+    let pairs = pairs.filter(|pair| *pair != (Output::Full, Output::Full));
+    for (n, (stdout, stderr)) in pairs.enumerate() {
+        let tried = if all { &STOPS[..] } else { std::slice::from_ref(&STOPS[n % STOPS.len()]) };
+        tried.iter().for_each(|(stop, form)| stop_once(stdout, stderr, stop, form));
     }
 }
 
