@@ -239,7 +239,8 @@ impl State {
         self.remember(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
         match waiting.delivery {
             Delivery::Steer(_) if self.turn.is_some() => self.steering.push_back(waiting),
-            // Steering an idle session starts a turn, as any other message does.
+            // Steering an idle session starts a turn: it comes before what is queued, behind steering that waits already.
+            Delivery::Steer(_) => self.queue.insert(self.late_steering(), waiting),
             _ => self.queue.push_back(waiting),
         }
     }
@@ -253,14 +254,20 @@ impl State {
         }
     }
 
+    /// How many steering messages stand at the head of the queue: they came too late for their turn, or while none ran.
+    pub(super) fn late_steering(&self) -> usize {
+        self.queue.iter().take_while(|waiting| matches!(waiting.delivery, Delivery::Steer(_))).count()
+    }
+
     /// What becomes of a message with this delivery, if it is accepted now.
     pub(super) fn disposition(&self, delivery: Delivery) -> Disposition {
-        match (delivery, &self.turn) {
-            (Delivery::Steer(_), Some(_)) => Disposition::Steering,
-            (_, None) if self.queue.is_empty() && !self.paused => Disposition::Started,
-            (_, None) if self.settings.queue_mode == Mode::All && !self.paused => Disposition::Started,
-            _ => Disposition::Queued { before: self.queue.len() },
-        }
+        let (before, mode) = match delivery {
+            Delivery::Steer(_) if self.turn.is_some() => return Disposition::Steering,
+            Delivery::Steer(_) => (self.late_steering(), self.settings.steering_mode),
+            Delivery::Queue | Delivery::Reject => (self.queue.len(), self.settings.queue_mode),
+        };
+        let is_next = self.turn.is_none() && !self.paused && (before == 0 || mode == Mode::All);
+        if is_next { Disposition::Started } else { Disposition::Queued { before } }
     }
 
     /// Starts or stops the clock of the running turn. Time counts while a turn runs that is neither paused, nor waiting for a

@@ -121,10 +121,8 @@ pub(super) fn deliver_steering(draft: &mut Draft<'_>) -> bool {
 
 /// Puts the next queued message into the context, or all of them where the settings say so.
 pub(super) fn deliver_queued(draft: &mut Draft<'_>) -> bool {
-    let steers = |waiting: &&Waiting| matches!(waiting.delivery, Delivery::Steer(_));
-    // Steering messages that came too late for their turn stand at the head of the queue; they are delivered together, as they
-    // would have been.
-    let late = draft.state.queue.iter().take_while(steers).count();
+    // Steering messages that no turn has read are delivered together, as they would have been in a turn.
+    let late = draft.state.late_steering();
     let take = match (draft.state.settings.queue_mode, draft.state.settings.steering_mode) {
         (Mode::All, _) => usize::MAX,
         (Mode::One, Mode::All) => late.max(1),

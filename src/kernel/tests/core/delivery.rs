@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tamtam::{
     Seq,
-    kernel::{CallState, Delivery, Disposition, Due, Mode, Open, Outcome, Refusal, Steering, Stop},
+    kernel::{CallState, Delivery, Disposition, Due, Mode, Open, Outcome, Refusal, Report, Steering, Stop},
     model::{ErrorKind, ModelError},
     permission::Action,
     session::Finish,
@@ -320,6 +320,38 @@ fn steering_an_idle_session_starts_a_turn() {
     assert_eq!(receipt.disposition, Disposition::Started);
     assert_eq!(play.history(), ["user: urgent"]);
     assert_eq!(play.follows(), (vec![Due::Request(play.request())], vec![]));
+}
+
+/// Seen on the release binary: after an abort, the held queue ran first and never saw the message that steered.
+#[test]
+fn steering_after_an_abort_comes_before_the_held_queue() {
+    let mut play = Play::new();
+    play.send("go");
+    play.send("later");
+    let request = play.request();
+    play.abort("enough");
+    play.signal(Report::CutOff { partial: vec![], thrown_away: 0 }.of(request));
+    assert!(play.state.held);
+    let receipt = play.steer("rather this", Steering::SkipRemaining);
+    assert_eq!(receipt.disposition, Disposition::Started);
+    assert_eq!(play.history(), ["user: go", "user: rather this"]);
+    assert_eq!(play.waiting().1, ["later"]);
+    play.answer_text("done");
+    assert_eq!(play.history()[2..], ["model: done", "user: later"]);
+}
+
+/// Steering of a paused session waits in the order in which it came, before all that is queued, and its receipt says so.
+#[test]
+fn steering_a_paused_session_waits_before_the_queue_in_its_own_order() {
+    let mut play = Play::new();
+    play.pause();
+    play.send("later");
+    assert_eq!(play.steer("first", Steering::SkipRemaining).disposition, Disposition::Queued { before: 0 });
+    assert_eq!(play.steer("second", Steering::FinishBatch).disposition, Disposition::Queued { before: 1 });
+    assert_eq!(play.send("last").disposition, Disposition::Queued { before: 3 });
+    play.resume();
+    assert_eq!(play.history(), ["user: first", "user: second"]);
+    assert_eq!(play.waiting().1, ["later", "last"]);
 }
 
 /// A05, B-20, loop.md §9.4: a message that steers after the last token still belongs to the turn.

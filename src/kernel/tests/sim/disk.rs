@@ -11,7 +11,7 @@ use tamtam::{
 use super::{
     Broken,
     again::Made,
-    back, chance, hold,
+    chance, hold,
     rng::Rng,
     world::{Worker, World},
 };
@@ -125,7 +125,7 @@ impl World {
             self.fold(self.written[anchor..].iter()) == self.state,
             "from its newest anchor the tape folds to another state"
         );
-        self.host.gone = back::gone(&self.written);
+        self.host.look_over(&self.written);
         self.folded = self.state.clone();
         self.whole = self.fold_uncompacted();
         self.heard = self.rng.percent(80);

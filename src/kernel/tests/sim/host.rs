@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     Message, MessageId, Seq,
-    kernel::{Disposition, Held, Receipt, Refusal, Reply, ReplyTo, State},
+    kernel::{Delivery, Disposition, Entry, Held, Receipt, Record, Refusal, Reply, ReplyTo, State},
     model::Item,
 };
 
@@ -36,6 +36,8 @@ struct Known {
 pub(super) struct Host {
     /// Taken back with the conversation they were in; their receipts stand.
     pub(super) gone: BTreeSet<MessageId>,
+    /// Taken as steering, as the tape says.
+    steering: BTreeSet<MessageId>,
     messages: BTreeMap<MessageId, Known>,
     wishes: BTreeMap<ReplyTo, Wish>,
     replies: u64,
@@ -178,6 +180,21 @@ impl Host {
         !self.wishes.is_empty()
     }
 
+    /// Looks over a whole tape: what of it was taken back, and how each message was taken.
+    pub(super) fn look_over(&mut self, written: &[Entry]) {
+        self.gone = super::back::gone(written);
+        written.iter().for_each(|line| self.look_at(line));
+    }
+
+    /// Looks at the next entry of the tape: how a message was taken.
+    pub(super) fn look_at(&mut self, line: &Entry) {
+        let Record::Accepted { message, delivery } = &line.record else { return };
+        match delivery {
+            Delivery::Steer(_) => self.steering.insert(message.id.clone()),
+            Delivery::Queue | Delivery::Reject => self.steering.remove(&message.id),
+        };
+    }
+
     /// Promise 1: what was acknowledged is there once, or was taken back; nothing is there twice; all of it in order.
     /// `state` is the fold that knows no compaction: its history is the whole conversation.
     pub(super) fn check(&self, state: &State) -> Result<(), Broken> {
@@ -199,7 +216,9 @@ impl Host {
             let Some(seen) = state.seen.get(&user.id) else {
                 return Err(format!("{} was read and is not known", user.id));
             };
-            let before = order.entry(seen.disposition == Disposition::Steering).or_default();
+            // News of children are no messages of a host: their receipt says how they were taken.
+            let steers = seen.disposition == Disposition::Steering || self.steering.contains(&user.id);
+            let before = order.entry(steers).or_default();
             hold!(*before < seen.seq, "{} was read out of order", user.id);
             *before = seen.seq;
         }

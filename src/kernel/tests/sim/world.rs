@@ -17,7 +17,7 @@ use tamtam::{
 use super::{
     Broken,
     again::{self, Made},
-    back, budgets, checks,
+    budgets, checks,
     counts::Counts,
     disk::Disk,
     forks::Fork,
@@ -220,7 +220,7 @@ impl World {
         (fork.inherited, fork.generation) = (upto, self.generation + 1);
         fork.whole = fork.fold_uncompacted();
         fork.host = Host::of_fork(&fork.whole, fork.generation);
-        fork.host.gone = back::gone(&fork.written);
+        fork.host.look_over(&fork.written);
         fork
     }
 
@@ -287,6 +287,7 @@ impl World {
     }
 
     pub(super) fn apply_uncompacted(&mut self, line: &Entry, earlier: &[Entry]) {
+        self.host.look_at(line);
         let mut whole = self.whole.clone();
         apply_uncompacted(&mut whole, line, || self.uncompacted_at(line, earlier));
         self.whole = whole;
