@@ -60,12 +60,12 @@ pub(super) async fn resume(given: ResumeArguments, environment: &Environment) ->
 }
 
 async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Exit, Failure> {
-    let Opened { runtime, session, events, hints, asked } = opened;
+    let Opened { runtime, session, events, hints, asked, opened } = opened;
     let output = Output::start().map_err(|error| failed_to_start(&error))?;
     let view = View::new(json, session.clone(), output.clone());
     let listener = Listener::start(runtime.clone(), session.clone(), view.clone());
     let mut listener = listener.map_err(|error| failed_to_start(&error))?;
-    let drive = Drive { view: view.clone(), session, output: output.clone() };
+    let drive = Drive { view: view.clone(), session, opened, output: output.clone() };
     let (ended, heard) = drive.carry_through(prompt, &asked, events, &mut listener).await;
     let used = ended.as_ref().ok().and_then(|end| used(end.as_deref()?));
     let (exit, result, message) = match ended {
@@ -94,6 +94,8 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
 /// The session that is driven, and where it is shown.
 struct Drive {
     session: Session,
+    /// The last entry of the session before this command says anything to it.
+    opened: Seq,
     output: Output,
     view: View,
 }
@@ -114,13 +116,12 @@ impl Drive {
         events: EventStream,
         listener: &mut Listener,
     ) -> (Result<Option<Arc<TurnEnd>>, Failure>, Heard) {
-        let is_resumed = prompt.is_none();
         self.view.begin();
         // Before the new events: an event counts as shown once a newer one was shown.
         if let Err(failure) = self.ask_again(asked).await {
             return (Err(failure), Heard::default());
         }
-        let mut narrator = Narrator::start(self.session.clone(), self.view.clone(), events, is_resumed);
+        let mut narrator = Narrator::start(self.session.clone(), self.view.clone(), events, self.opened);
         let ended = self.until_idle(prompt, listener, &mut narrator).await;
         let heard = narrator.stop().await;
         let ended = match ended {

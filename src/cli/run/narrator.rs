@@ -5,7 +5,7 @@
 //! left out.
 
 use tamtam::{
-    Event, EventKind, SendError, Session,
+    Event, EventKind, SendError, Seq, Session,
     model::ErrorKind,
     session::{EventStream, Next},
 };
@@ -50,12 +50,12 @@ pub(super) struct Heard {
 }
 
 impl Narrator {
-    /// Starts the task. With `is_resumed`, a recovery that waits is no reason to leave: the user has already asked to continue.
-    pub(super) fn start(session: Session, view: View, events: EventStream, is_resumed: bool) -> Narrator {
+    /// Starts the task. A recovery up to `opened` that left the session waiting is no reason to leave: the command lets it go on.
+    pub(super) fn start(session: Session, view: View, events: EventStream, opened: Seq) -> Narrator {
         let (leave, left) = mpsc::channel(1);
         let (hear, heard) = watch::channel(Heard::default());
         let (ask, asked) = mpsc::channel(1);
-        let telling = Telling { session, view, events, is_resumed, heard: hear };
+        let telling = Telling { session, view, events, opened, heard: hear };
         Narrator { task: tokio::spawn(telling.tell(asked, leave)), catch_up: CatchUp(ask), left, heard }
     }
 
@@ -76,7 +76,7 @@ struct Telling {
     session: Session,
     view: View,
     events: EventStream,
-    is_resumed: bool,
+    opened: Seq,
     heard: watch::Sender<Heard>,
 }
 
@@ -128,7 +128,7 @@ impl Telling {
                     "{error}: free some space; nothing that was accepted is lost, `tamtam resume {id}` continues"
                 )));
             }
-            EventKind::SessionRecovered { resumed: false, .. } if !self.is_resumed => {
+            EventKind::SessionRecovered { resumed: false, .. } if event.id.seq > self.opened => {
                 return Err(Failure::failed(format!(
                     "the session crashed twice without progress; `tamtam resume {id}` tries again"
                 )));

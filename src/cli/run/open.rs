@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use tamtam::{
-    ModelRef, OpenError, Runtime, Seq, Session, SessionId, SessionOptions,
+    ModelRef, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::Ruleset,
     session::{Budget, EventStream, Open, State},
     tape::TapeError,
@@ -31,6 +31,8 @@ pub(super) struct Opened {
     pub(super) hints: Hints,
     /// The questions that were open on the tape. They are older than the events, so they must be shown again.
     pub(super) asked: Vec<Seq>,
+    /// Its last entry, when it was opened.
+    pub(super) opened: Seq,
 }
 
 /// The session for `run`: the named one, or a new one.
@@ -49,7 +51,7 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
         }
         let opened = take_up(id, &given.turn, &before, store, environment).await?;
         if given.title.is_some() {
-            opened.session.set_title(given.title.clone()).await?;
+            or_shut_down(&opened.runtime, opened.session.set_title(given.title.clone()).await).await?;
         }
         return Ok(opened);
     }
@@ -66,13 +68,9 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
     given.turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
     let (runtime, hints) = start(store, choice, &given.turn, environment).await?;
-    match runtime.create(options).await {
-        Ok(session) => {
-            let events = session.events();
-            Ok(Opened { runtime, session, events, hints, asked: Vec::new() })
-        }
-        Err(error) => Err(give_up(&runtime, error).await),
-    }
+    let session = or_shut_down(&runtime, runtime.create(options).await).await?;
+    let events = session.events();
+    Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO })
 }
 
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
@@ -81,13 +79,17 @@ pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environmen
     let missing = || TapeError::Missing { session: given.session.clone() };
     let before = tapes::state(&store, &given.session)?.ok_or_else(missing)?;
     let opened = take_up(&given.session, &given.turn, &before, store, environment).await?;
-    let state = opened.session.state().await?;
-    if state.paused {
-        opened.session.resume().await?;
-    }
-    if state.waits || state.held {
-        opened.session.go_on().await?;
-    }
+    let go_on = async {
+        let state = opened.session.state().await?;
+        if state.paused {
+            opened.session.resume().await?;
+        }
+        if state.waits || state.held {
+            opened.session.go_on().await?;
+        }
+        Ok::<_, SendError>(())
+    };
+    or_shut_down(&opened.runtime, go_on.await).await?;
     Ok(opened)
 }
 
@@ -113,19 +115,17 @@ async fn take_up(
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
     let (runtime, hints) = start(store, choice, given, environment).await?;
-    let (session, events) = match runtime.open_heard(id).await {
-        Ok(resumed) => resumed,
-        Err(error) => return Err(give_up(&runtime, error).await),
-    };
+    let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
-    configure(&session, given, model, rules, budget).await?;
+    or_shut_down(&runtime, configure(&session, given, model, rules, budget).await).await?;
+    let opened = or_shut_down(&runtime, session.state().await).await?.seq;
     let asked = before
         .open
         .iter()
         .filter(|(_, open)| matches!(open, Open::Ask(_) | Open::BudgetAsk(_)))
         .map(|(ask, _)| *ask)
         .collect();
-    Ok(Opened { runtime, session, events, hints, asked })
+    Ok(Opened { runtime, session, events, hints, asked, opened })
 }
 
 /// Changes only the settings that the arguments name.
@@ -178,9 +178,12 @@ async fn start(
     Ok((runtime, Hints { key_from, base_url }))
 }
 
-async fn give_up(runtime: &Runtime, error: OpenError) -> Failure {
-    drop(runtime.shutdown().await);
-    error.into()
+/// The outcome, once the runtime of a command that cannot go on is shut down.
+async fn or_shut_down<T, E: Into<Failure>>(runtime: &Runtime, done: Result<T, E>) -> Result<T, Failure> {
+    if done.is_err() {
+        drop(runtime.shutdown().await);
+    }
+    done.map_err(Into::into)
 }
 
 fn audience(given: &TurnArguments) -> Audience {

@@ -97,6 +97,27 @@ fn a_killed_session_is_resumed_to_its_end() {
     assert_eq!((again.code, &again.lines()[1]["result"]["outcome"]), (0, &json!("idle")));
 }
 
+/// Seen on the release binary: on a session that was interrupted twice, `run --session` kept its prompt and ended with 1, so that each
+/// try left one more. A prompt lets the interrupted turn go on, and is read behind it.
+#[test]
+fn a_prompt_lets_a_twice_interrupted_session_go_on() {
+    let lab = Lab::new();
+    let slow = lab.script(json!([{"delay_ms": 60_000, "text": "never"}]));
+    // The first run dies in its request, the second in the repetition of that request, when its own prompt waits.
+    for (prompt, dies_at) in [("begin", "step_started"), ("again", "queued")] {
+        let mut run = lab.start(&["run", "--json", "--session", "s", "--model", &slow, prompt]);
+        run.until_event(dies_at);
+        run.signal("-KILL");
+        assert_eq!(run.end().code, -1);
+    }
+    let model = lab.script(json!(["First.", "Second.", "Third."]));
+    let third = lab.run(&["run", "--session", "s", "--model", &model, "third"]);
+    assert_eq!((third.code, third.stdout.trim().lines().last()), (0, Some("Third.")), "{}", third.stderr);
+    assert_eq!(texts(&lab, "s"), ["begin", "again", "third", "First.", "Second.", "Third."]);
+    let again = lab.run(&["resume", "s", "--json", "--model", &model]);
+    assert_eq!(again.lines()[1]["result"]["outcome"], "idle", "nothing was left behind");
+}
+
 /// Whoever damages a tape is found out, with file and line; the session is not gone on with.
 #[test]
 fn a_damaged_tape_is_named_with_file_and_line() {
