@@ -16,6 +16,7 @@ mod escape;
 mod failure;
 mod local_server;
 mod models;
+mod named_file;
 mod one_call;
 mod output;
 mod place;

@@ -11,7 +11,11 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use tamtam::{SessionId, ops::SessionCursor, permission::Profile, tape::SessionStatus};
 
-use super::{budget::BudgetArguments, escape, failure::Exit};
+use super::{
+    budget::BudgetArguments,
+    escape,
+    failure::{Exit, Failure},
+};
 
 pub(super) use tape::{
     BeforeArguments, ChangesArguments, ExportArguments, ForkArguments, ImportArguments, MergeArguments,
@@ -96,9 +100,13 @@ pub(super) struct ModelArguments {
 pub(super) struct TurnArguments {
     #[command(flatten)]
     pub(super) model: ModelArguments,
-    /// Name of the agent
+    /// Name of the agent: build is the only one so far
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
+    /// Folder that the tools work in; for a session whose folder was moved, its new place [default: the session's, else the
+    /// current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
     #[command(flatten)]
     pub(super) permission: PermissionArguments,
     /// Model requests that a turn may make [default: 50]
@@ -109,13 +117,25 @@ pub(super) struct TurnArguments {
     /// One event a line on stdout, one command a line on stdin (see docs/FORMATS.md)
     #[arg(long)]
     pub(super) json: bool,
+    /// What is on the tape survives the end of the process, or also a power cut, at one sync of the disk for each step
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Survives::Process)]
+    pub(super) durability: Survives,
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }
 
+/// What the tape of a session survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Survives {
+    /// A crash or kill of the process; a power cut may take all that the system had not written yet
+    Process,
+    /// A power cut
+    Power,
+}
+
 #[derive(Args, Debug)]
 pub(super) struct RunArguments {
-    /// The task, in words
+    /// The task, in words; - for the text of stdin
     #[arg(required = true, value_name = "PROMPT")]
     pub(super) prompt: Vec<String>,
     /// Continue this session, or create it under this id
@@ -124,9 +144,6 @@ pub(super) struct RunArguments {
     /// What the session is called in lists [default: the words that its first message begins with]
     #[arg(long, value_name = "TEXT")]
     pub(super) title: Option<String>,
-    /// Folder that the tools work in [default: the current folder]
-    #[arg(long, value_name = "DIR")]
-    pub(super) workspace: Option<PathBuf>,
     /// Files and images to send with the prompt
     #[arg(long, value_name = "PATH", num_args = 1)]
     pub(super) file: Vec<PathBuf>,
@@ -139,6 +156,9 @@ pub(super) struct ResumeArguments {
     /// The session
     #[arg(value_name = "ID")]
     pub(super) session: SessionId,
+    /// What to say to it when its unfinished work is done; - for the text of stdin
+    #[arg(value_name = "PROMPT")]
+    pub(super) prompt: Vec<String>,
     #[command(flatten)]
     pub(super) turn: TurnArguments,
 }
@@ -277,7 +297,12 @@ pub(super) fn refuse(error: &clap::Error) -> ExitCode {
             Exit::Usage.into()
         }
         _ => {
-            drop(writeln!(std::io::stderr(), "{}", one_line(&error.to_string())));
+            let line = one_line(&error.to_string());
+            if std::env::args_os().any(|argument| argument == "--json") {
+                let failure = Failure::usage(line.trim_start_matches("error: "));
+                drop(std::io::stdout().write_all(failure.line().as_bytes()));
+            }
+            drop(writeln!(std::io::stderr(), "{line}"));
             Exit::Usage.into()
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tamtam::Part;
 
-use super::failure::Failure;
+use super::{failure::Failure, named_file};
 
 /// Largest attached file, in bytes. Models take no more in one request.
 const FILE_BYTES_MAX: u64 = 20 << 20;
@@ -15,14 +15,7 @@ const FILE_BYTES_MAX: u64 = 20 << 20;
 /// Reads the file as a part of a message.
 pub(super) fn part(path: &Path) -> Result<Part, Failure> {
     let refused = |why: String| Failure::usage(format!("cannot attach {}: {why}", path.display()));
-    let facts = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
-    if !facts.is_file() {
-        return Err(refused("it is not a file".to_owned()));
-    }
-    if facts.len() > FILE_BYTES_MAX {
-        return Err(refused(format!("it has {} bytes; the limit is {FILE_BYTES_MAX}", facts.len())));
-    }
-    let bytes = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    let bytes = named_file::bytes(path, FILE_BYTES_MAX).map_err(refused)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     Ok(Part::file(mime(&bytes), name, &bytes))
 }

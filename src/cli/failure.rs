@@ -5,7 +5,12 @@
 
 use std::process::ExitCode;
 
-use tamtam::{OpenError, Outcome, SendError, runtime::StartError, session::Refusal, tape::TapeError};
+use tamtam::{
+    OpenError, Outcome, SendError,
+    runtime::{Kind, StartError},
+    session::Refusal,
+    tape::TapeError,
+};
 
 /// How a command ended. The numbers are a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +55,8 @@ impl From<Exit> for ExitCode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) exit: Exit,
+    /// What a program can do about it: `usage`, or a kind of the library's errors (`docs/FORMATS.md`).
+    pub(super) kind: String,
     /// What happened and what to do; empty for a command that ends quietly.
     pub(super) message: String,
 }
@@ -57,17 +64,35 @@ pub(super) struct Failure {
 impl Failure {
     /// The command began and failed.
     pub(super) fn failed(message: impl Into<String>) -> Failure {
-        Failure { exit: Exit::Failed, message: message.into() }
+        Failure { exit: Exit::Failed, kind: in_words(Kind::Failed), message: message.into() }
     }
 
     /// The command could not begin.
     pub(super) fn usage(message: impl Into<String>) -> Failure {
-        Failure { exit: Exit::Usage, message: message.into() }
+        Failure { exit: Exit::Usage, kind: "usage".to_owned(), message: message.into() }
     }
 
     /// The command ends without a line.
     pub(super) fn quiet(exit: Exit) -> Failure {
-        Failure { exit, message: String::new() }
+        Failure { exit, kind: in_words(Kind::Failed), message: String::new() }
+    }
+}
+
+/// A kind as programs read it.
+fn in_words(kind: Kind) -> String {
+    serde_json::json!(kind).as_str().unwrap_or_default().to_owned()
+}
+
+impl Failure {
+    /// The same failure, as what a program can do about it.
+    fn of(self, kind: Kind) -> Failure {
+        Failure { kind: in_words(kind), ..self }
+    }
+
+    /// The line for programs that says why a command with `--json` did not begin.
+    pub(super) fn line(&self) -> String {
+        let failure = serde_json::json!({"kind": self.kind, "message": self.message});
+        format!("{}\n", serde_json::json!({"failure": failure}))
     }
 }
 
@@ -93,7 +118,8 @@ impl From<TapeError> for Failure {
             }
             _ => (Exit::Failed, ""),
         };
-        Failure { exit, message: format!("{error}{advice}") }
+        let message = format!("{error}{advice}");
+        Failure { exit, kind: in_words(error.kind()), message }
     }
 }
 
@@ -107,33 +133,36 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Failure {
         match error {
             StartError::Store(error) => error.into(),
-            other => Failure::failed(other.to_string()),
+            other => Failure::failed(other.to_string()).of(other.kind()),
         }
     }
 }
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
+        let kind = error.kind();
         match error {
             OpenError::Tape(error) => error.into(),
             OpenError::Workspace { .. } => Failure::usage(format!("{error}: choose a folder with --workspace")),
             OpenError::Damaged { ref session, .. } => Failure::failed(format!(
                 "{error}: `tamtam tape verify` lists the damage, `tamtam tape fork {session}` continues before it"
-            )),
-            other => Failure::failed(other.to_string()),
+            ))
+            .of(kind),
+            other => Failure::failed(other.to_string()).of(kind),
         }
     }
 }
 
 impl From<SendError> for Failure {
     fn from(error: SendError) -> Failure {
+        let kind = error.kind();
         match error {
             SendError::Storage(error) => error.into(),
             SendError::Refused(Refusal::Empty) => Failure::usage("the prompt is empty: say what is to be done"),
             SendError::Parked => {
-                Failure::failed("the session crashed again and again; `tamtam resume ID` tries once more")
+                Failure::failed("the session crashed again and again; `tamtam resume ID` tries once more").of(kind)
             }
-            other => Failure::failed(other.to_string()),
+            other => Failure::failed(other.to_string()).of(kind),
         }
     }
 }

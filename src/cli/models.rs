@@ -4,14 +4,14 @@
 //! fails before a session is opened. Variables are read through [`Environment`] only. The one request made here asks a local server
 //! for its first model. No message may contain a key: print addresses only through [`shown`].
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use tamtam::{
     ModelRef,
     model::{Api, HttpOptions, Models, PROVIDERS, Provider, Router, Scripted, Secret},
 };
 
-use super::{arguments::ModelArguments, failure::Failure, local_server, place::Environment};
+use super::{arguments::ModelArguments, failure::Failure, local_server, named_file, place::Environment};
 
 /// Largest script file.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -37,6 +37,29 @@ pub(super) struct Choice {
     pub(super) key_from: String,
     /// Address of the model, for hints; empty for a script. It may hold a password: print it through [`shown`].
     pub(super) base_url: String,
+    /// Whether the model can be sent images, and whether PDF files.
+    pub(super) takes: Takes,
+}
+
+/// The files that a model can be sent beside text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Takes {
+    images: bool,
+    pdf: bool,
+}
+
+impl Takes {
+    /// Why a file of this media type is not sent; `None` where it is.
+    pub(super) fn refusal(self, mime: &str, model: &ModelRef) -> Option<String> {
+        match mime {
+            "text/plain" => None,
+            "application/pdf" if self.pdf => None,
+            mime if mime.starts_with("image/") && self.images => None,
+            mime if mime.starts_with("image/") => Some(format!("{model} takes no images")),
+            "application/pdf" => Some(format!("{model} takes no PDF files")),
+            _ => Some("it is neither text nor an image nor a PDF file".to_owned()),
+        }
+    }
 }
 
 /// Chooses the named model, else the session's model, else a default: the default model of the only provider with a key, or the
@@ -67,19 +90,18 @@ pub(super) async fn choose(
     let endpoint = router.endpoint(&model).map_err(|error| Failure::usage(error.message))?;
     let provider = router.providers().find(|provider| provider.name == model.provider);
     let key_from = provider.map(|provider| provider.key_from.clone()).unwrap_or_default();
-    Ok(Choice { models: Arc::new(router), model, key_from, base_url: endpoint.base_url })
+    let images = endpoint.limits.images;
+    let takes = Takes { images, pdf: images && endpoint.api == Api::AnthropicMessages };
+    Ok(Choice { models: Arc::new(router), model, key_from, base_url: endpoint.base_url, takes })
 }
 
 fn scripted(file: &str) -> Result<Choice, Failure> {
     let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("cannot play {file}: {why}"));
-    let size = std::fs::metadata(file).map_err(|error| refused(&error))?.len();
-    if size > SCRIPT_BYTES_MAX {
-        return Err(refused(&format!("it has {size} bytes; the limit is {SCRIPT_BYTES_MAX}")));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| refused(&error))?;
+    let text = named_file::text(Path::new(file), SCRIPT_BYTES_MAX).map_err(|why| refused(&why))?;
     let script = Scripted::from_json(&text).map_err(|error| refused(&error))?;
     let model = tamtam::model::Model::id(&script).clone();
-    Ok(Choice { models: Arc::new(script), model, key_from: String::new(), base_url: String::new() })
+    let takes = Takes { images: true, pdf: true };
+    Ok(Choice { models: Arc::new(script), model, key_from: String::new(), base_url: String::new(), takes })
 }
 
 /// Builds a router with the keys and addresses of the environment. `base_url` is the address of the chosen provider.

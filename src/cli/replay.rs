@@ -20,9 +20,13 @@ use super::{
     arguments::ReplayArguments,
     branch, escape,
     failure::{Exit, Failure},
+    named_file,
     place::Environment,
     print, tapes,
 };
+
+/// Largest file with a prompt.
+const PROMPT_BYTES_MAX: u64 = 16 << 20;
 
 impl From<ReplayError> for Failure {
     fn from(error: ReplayError) -> Failure {
@@ -77,7 +81,7 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
         replay = replay.from_newest_anchor();
     }
     if let Some(file) = &given.prompt {
-        let prompt = std::fs::read_to_string(file)
+        let prompt = named_file::text(file, PROMPT_BYTES_MAX)
             .map_err(|error| Failure::usage(format!("cannot read the prompt in {}: {error}", file.display())))?;
         replay = replay.prompt(prompt);
     }

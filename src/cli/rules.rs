@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use tamtam::permission::{Action, Profile, Rule, Ruleset};
 
-use super::{arguments::PermissionArguments, failure::Failure};
+use super::{arguments::PermissionArguments, failure::Failure, named_file};
 
 /// Largest rules file.
 const RULES_BYTES_MAX: u64 = 1 << 20;
@@ -41,11 +41,7 @@ pub(super) fn ruleset(arguments: &PermissionArguments, audience: Audience) -> Re
 
 fn read(path: &Path) -> Result<Vec<Rule>, Failure> {
     let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("bad rules file {}: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| refused(&error))?.len();
-    if size > RULES_BYTES_MAX {
-        return Err(refused(&format!("it has {size} bytes; the limit is {RULES_BYTES_MAX}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
+    let text = named_file::text(path, RULES_BYTES_MAX).map_err(|why| refused(&why))?;
     parse(&text).map_err(|why| refused(&why))
 }
 

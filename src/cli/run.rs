@@ -21,7 +21,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
-    Message, Outcome, Seq, Session,
+    Message, ModelRef, Outcome, Part, Seq, Session,
     model::ErrorKind,
     session::{EventStream, Next, Spent, TurnEnd},
 };
@@ -31,9 +31,10 @@ use super::{
     arguments::{ResumeArguments, RunArguments},
     attach, escape, failed_to_start,
     failure::{Exit, Failure},
-    models,
+    models::{self, Takes},
     output::Output,
     place::Environment,
+    print, stdin,
 };
 use listener::Listener;
 use narrator::{Heard, Narrator};
@@ -45,29 +46,55 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(12);
 
 /// Carries out `run`: one prompt to its end.
 pub(super) async fn run(given: RunArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let mut prompt = Message::user(given.prompt.join(" "));
-    for path in &given.file {
-        prompt = prompt.with_part(attach::part(path)?);
-    }
-    let opened = open::for_run(&given, environment).await?;
-    drive(opened, Some(prompt), given.turn.json).await
+    let json = given.turn.json;
+    let begin = async {
+        let text = stdin::prompt(&given.prompt, json)?;
+        if text.trim().is_empty() && given.file.is_empty() {
+            return Err(Failure::usage("the prompt is empty: say what is to be done"));
+        }
+        let mut prompt = Message::user(text);
+        for path in &given.file {
+            prompt = prompt.with_part(attach::part(path)?);
+        }
+        Ok((open::for_run(&given, environment).await?, prompt))
+    };
+    let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
+    drive(opened, Some(prompt), json).await
 }
 
-/// Carries out `resume`: continues the unfinished work of a session to its end.
+/// Carries out `resume`: continues the unfinished work of a session to its end, and then says what is to be said.
 pub(super) async fn resume(given: ResumeArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let opened = open::for_resume(&given, environment).await?;
-    drive(opened, None, given.turn.json).await
+    let json = given.turn.json;
+    let begin = async {
+        let text = stdin::prompt(&given.prompt, json)?;
+        if text.trim().is_empty() && !given.prompt.is_empty() {
+            return Err(Failure::usage("the prompt is empty: say what is to be done, or leave it out"));
+        }
+        let prompt = (!given.prompt.is_empty()).then(|| Message::user(text));
+        Ok((open::for_resume(&given, environment).await?, prompt))
+    };
+    let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
+    drive(opened, prompt, json).await
+}
+
+/// Tells a program why the command did not begin. A person reads it on stderr.
+fn not_begun(failure: Failure, json: bool) -> Failure {
+    if json {
+        drop(print(&failure.line()));
+    }
+    failure
 }
 
 async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Exit, Failure> {
     let Opened { runtime, session, events, hints, asked, opened } = opened;
     let output = Output::start().map_err(|error| failed_to_start(&error))?;
     let view = View::new(json, session.clone(), output.clone());
+    let left_out = prompt.iter().flat_map(|prompt| left_out(prompt, &hints)).collect();
     let listener = Listener::start(runtime.clone(), session.clone(), view.clone());
     let mut listener = listener.map_err(|error| failed_to_start(&error))?;
-    let drive = Drive { view: view.clone(), session, opened, output: output.clone() };
+    let drive = Drive { view: view.clone(), session, opened, left_out, output: output.clone() };
     let (ended, heard) = drive.carry_through(prompt, &asked, events, &mut listener).await;
-    let used = ended.as_ref().ok().and_then(|end| used(end.as_deref()?));
+    let used = ended.as_ref().ok().and_then(|end| used(end.as_deref()?, &hints.model));
     let (exit, result, message) = match ended {
         Ok(end) => finished(end.as_deref(), heard.failed_with, &hints),
         Err(failure) => {
@@ -88,7 +115,7 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
     }
     view.result(&result);
     output.finish().await;
-    if exit == Exit::Done || message.is_empty() { Ok(exit) } else { Err(Failure { exit, message }) }
+    if exit == Exit::Done || message.is_empty() { Ok(exit) } else { Err(Failure { exit, ..Failure::failed(message) }) }
 }
 
 /// The session that is driven, and where it is shown.
@@ -96,6 +123,8 @@ struct Drive {
     session: Session,
     /// The last entry of the session before this command says anything to it.
     opened: Seq,
+    /// Files of the prompt that the model is not sent, each with the reason.
+    left_out: Vec<String>,
     output: Output,
     view: View,
 }
@@ -104,6 +133,18 @@ struct Drive {
 pub(super) struct Hints {
     pub(super) key_from: String,
     pub(super) base_url: String,
+    pub(super) model: ModelRef,
+    pub(super) takes: Takes,
+}
+
+/// The files of a prompt that the model is not sent, each with the reason.
+fn left_out(prompt: &Message, hints: &Hints) -> Vec<String> {
+    let files = prompt.parts.iter().filter_map(|part| if let Part::File(file) = part { Some(file) } else { None });
+    let refused = files.filter_map(|file| {
+        let why = hints.takes.refusal(&file.mime, &hints.model)?;
+        Some(format!("{} is left out: {why}", file.filename.as_deref().unwrap_or("a file")))
+    });
+    refused.collect()
 }
 
 impl Drive {
@@ -117,6 +158,7 @@ impl Drive {
         listener: &mut Listener,
     ) -> (Result<Option<Arc<TurnEnd>>, Failure>, Heard) {
         self.view.begin();
+        self.left_out.iter().for_each(|why| self.view.warn("file_left_out", why));
         // Before the new events: an event counts as shown once a newer one was shown.
         if let Err(failure) = self.ask_again(asked).await {
             return (Err(failure), Heard::default());
@@ -192,12 +234,16 @@ async fn next(left: &mut mpsc::Receiver<Failure>) -> Failure {
 }
 
 /// The last line for people: the tokens and the cost of the newest turn; `None` if it made no request.
-fn used(end: &TurnEnd) -> Option<String> {
+fn used(end: &TurnEnd, model: &ModelRef) -> Option<String> {
     let Spent { requests, estimated, usage, cost, .. } = end.spent;
     let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     let written = usage.output.saturating_add(usage.reasoning);
     let about = if estimated > 0 { "about " } else { "" };
-    (requests > 0).then(|| format!("{about}{read} tokens in, {written} out; cost {cost}"))
+    let why = match cost.exact() {
+        Some(_) => String::new(),
+        None => format!(" (no price of {model} is known: give it with --price IN/OUT)"),
+    };
+    (requests > 0).then(|| format!("{about}{read} tokens in, {written} out; cost {cost}{why}"))
 }
 
 /// The exit code, the JSON result and the line on stderr for an idle session.

@@ -141,7 +141,7 @@ fn lines(sessions: &[ListedSession], with_head: bool, text: &mut String) {
 }
 
 fn row(text: &mut String, [id, used, state, entries, size, tokens, cost, title]: [String; 8]) {
-    let row = format!("{id:36}  {used:>8}  {state:9}  {entries:>7}  {size:>8}  {tokens:>9}  {cost:>9}  {title}");
+    let row = format!("{id:36}  {used:>8}  {state:11}  {entries:>7}  {size:>8}  {tokens:>9}  {cost:>9}  {title}");
     let _ = writeln!(text, "{}", row.trim_end());
 }
 
@@ -151,7 +151,9 @@ fn state(listed: &ListedSession) -> &'static str {
         SessionStatus::Hidden => "deleted",
         SessionStatus::Parked => "parked",
         _ if listed.seq.0 == 0 => "no entry",
-        _ if listed.open => "in a turn",
+        SessionStatus::Live if listed.open => "in a turn",
+        // No process has it: its process died, and `resume` finishes the turn.
+        SessionStatus::Passive if listed.open => "interrupted",
         SessionStatus::Live => "awake",
         SessionStatus::Passive if listed.ended => "ended",
         SessionStatus::Passive => "idle",

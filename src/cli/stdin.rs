@@ -1,11 +1,14 @@
-//! Reads the lines of stdin on a thread of its own, so that a read that never returns cannot delay the end of the process.
+//! Reads stdin: the whole of it as a prompt, or line by line for a running session.
 //!
+//! Lines are read on a thread of their own, so that a read that never returns cannot delay the end of the process.
 //! At most [`LINES_MAX`] lines wait in the channel; beyond, the thread stops reading until lines are taken. A line that is too long
 //! or not UTF-8 is reported in its place, so line numbers stay right.
 
 use std::io::{BufRead as _, Read as _};
 
 use tokio::sync::mpsc;
+
+use super::failure::Failure;
 
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: u64 = 8 << 20;
@@ -15,6 +18,43 @@ const LINES_MAX: usize = 64;
 
 /// A line without its line break, or why it cannot be used.
 pub(super) type Line = Result<String, &'static str>;
+
+/// The words of a prompt; a `-` alone stands for the text of stdin. Refuses to pass over text that waits in stdin and that nothing
+/// would read. Blocks until stdin ends, where it is the prompt.
+pub(super) fn prompt(words: &[String], is_json: bool) -> Result<String, Failure> {
+    if words != ["-"] {
+        if !is_json && waits() {
+            return Err(Failure::usage(
+                "there is text on stdin that nothing would read: give - as the prompt, or < /dev/null",
+            ));
+        }
+        return Ok(words.join(" "));
+    }
+    if is_json {
+        return Err(Failure::usage("with --json, stdin has commands: give the prompt as an argument"));
+    }
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(LINE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::usage(format!("cannot read the prompt from stdin: {error}")))?;
+    if bytes.len() as u64 > LINE_BYTES_MAX {
+        return Err(Failure::usage("the prompt on stdin is too long: the limit is 8 MiB"));
+    }
+    let text = String::from_utf8(bytes).map(|text| text.trim_end_matches(['\n', '\r']).to_owned());
+    text.map_err(|_| Failure::usage("the prompt on stdin is not UTF-8 text: attach a file with --file"))
+}
+
+/// Whether stdin is a file or a pipe with something in it.
+fn waits() -> bool {
+    let stdin = std::io::stdin();
+    let Ok(facts) = rustix::fs::fstat(&stdin) else { return false };
+    match rustix::fs::FileType::from_raw_mode(facts.st_mode) {
+        rustix::fs::FileType::RegularFile => facts.st_size > 0,
+        rustix::fs::FileType::Fifo | rustix::fs::FileType::Socket => {
+            rustix::io::ioctl_fionread(&stdin).is_ok_and(|bytes| bytes > 0)
+        }
+        _ => false,
+    }
+}
 
 /// Starts the reading thread. The channel ends with stdin, or with a failed read; a thread in a blocked read ends with the process.
 pub(super) fn lines() -> std::io::Result<mpsc::Receiver<Line>> {

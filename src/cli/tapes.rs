@@ -8,7 +8,7 @@ use std::{fmt::Write as _, path::Path};
 use serde_json::{Value, json};
 use tamtam::{
     Millis, Seq, SessionId, session,
-    tape::{Access, Entry, IndexCheck, Rebuilt, Store, StoreOptions, TapeError, TapeStoreExt as _},
+    tape::{Access, Entry, IndexCheck, Rebuilt, Store, StoreOptions, TapeError, TapeStore as _, TapeStoreExt as _},
 };
 
 use super::{
@@ -71,7 +71,14 @@ pub(super) fn moment(time: Millis) -> String {
 /// Prints the entries of a tape, oldest first.
 pub(super) fn show(path: &Path, id: &SessionId, json: bool) -> Result<Exit, Failure> {
     let mut text = String::new();
-    let entries = open_for(path, id)?.read(id, Seq::ZERO)?;
+    let store = open_for(path, id)?;
+    let entries = match store.read(id, Seq::ZERO) {
+        Err(TapeError::Damaged(_)) => return show_sound(&store, id, json),
+        read => read?,
+    };
+    if entries.is_empty() {
+        return Err(Failure::failed(format!("session {id} has no entry: it never began")));
+    }
     let trail = trail(&entries);
     for entry in &entries {
         // An entry that was rolled back stays on the tape, and is no part of the conversation any more.
@@ -80,6 +87,22 @@ pub(super) fn show(path: &Path, id: &SessionId, json: bool) -> Result<Exit, Fail
         let _ = writeln!(text, "{line}");
     }
     print(&text)
+}
+
+/// Prints the entries of a damaged tape before the damage, and fails with the place of the damage.
+fn show_sound(store: &Store, id: &SessionId, json: bool) -> Result<Exit, Failure> {
+    let findings = store.verify(id)?;
+    let end = store.sound_end(id)?.seq;
+    let sound = if end == Seq::ZERO { Vec::new() } else { store.read_to(id, end)?.entries };
+    let mut text = String::new();
+    for entry in &sound {
+        let line = if json { entry_json(entry).to_string() } else { format!(" {}", entry_line(entry)) };
+        let _ = writeln!(text, "{line}");
+    }
+    print(&text)?;
+    let places: Vec<_> = findings.iter().map(ToString::to_string).collect();
+    let places = places.join("; ");
+    Err(Failure::failed(format!("the tape is damaged: {places}: `tamtam tape fork {id}` continues before it")))
 }
 
 /// The entries that make up the conversation now: those not rolled back.

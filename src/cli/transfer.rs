@@ -17,6 +17,7 @@ use super::{
     arguments::{ExportArguments, ImportArguments},
     escape,
     failure::{Exit, Failure},
+    named_file,
     place::Environment,
     print, tapes,
 };
@@ -58,7 +59,7 @@ fn export_to(store: &Store, given: &ExportArguments, spills: Spills, to: &Path) 
 
 /// Carries out `import`: adds the session of a file to the store.
 pub(super) fn import(given: &ImportArguments, path: &Path, environment: &Environment) -> Result<Exit, Failure> {
-    let file = std::fs::File::open(&given.file)
+    let file = named_file::open(&given.file)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", given.file.display())))?;
     let (options, standing) = match given.as_it_was {
         true => (

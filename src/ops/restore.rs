@@ -166,7 +166,7 @@ fn prepare_from(
     let kept = |hash: &str| vaults.iter().any(|vault| vault.has(hash));
     let mut plan = plan::plan(&history, &now, &kept);
     show::add_diffs(&mut plan, &workspace, &vaults);
-    let key = uuid::Uuid::now_v7().to_string();
+    let key = crate::words::ids::new_uuid().to_string();
     let bench = Bench {
         workspace,
         files,
@@ -193,7 +193,7 @@ pub(crate) fn carry_out(plan: FilePlan, bench: &Bench, how: Restore) -> Result<R
 /// Undoes a restore, for a rollback that the session did not take. Changes only files that are still as the restore left them; the
 /// others are named as refused.
 pub(crate) fn take_back(done: &RestoredFiles, upto: Seq, bench: Bench) -> RestoredFiles {
-    let bench = Bench { key: uuid::Uuid::now_v7().to_string(), ..bench };
+    let bench = Bench { key: crate::words::ids::new_uuid().to_string(), ..bench };
     let plan = plan::back(done, upto, &|path| look::one(&bench.workspace, path));
     act::act(&plan, &bench, Restore::Rest)
 }

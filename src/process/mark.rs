@@ -34,7 +34,7 @@ impl Owner {
     #[must_use]
     #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
     pub fn new() -> Owner {
-        Owner(Uuid::now_v7())
+        Owner(crate::words::ids::new_uuid())
     }
 
     /// Reads an owner back from the text that `Owner::to_string` wrote.
@@ -53,7 +53,7 @@ impl Mark {
     /// A new mark for one call.
     #[must_use]
     pub fn new(owner: Owner) -> Mark {
-        Mark { owner, call: Uuid::now_v7() }
+        Mark { owner, call: crate::words::ids::new_uuid() }
     }
 
     /// The value of [`CALL_VARIABLE`] for this call, started by a process whose own value is `outer`.

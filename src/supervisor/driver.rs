@@ -85,7 +85,7 @@ pub(crate) async fn launch(
     let registry = spawn.registry.clone();
     let verdict = Arc::new(OnceLock::new());
     let driver = Driver {
-        planner: Planner::new(spec.rules, uuid::Uuid::now_v7().as_u128() as u64),
+        planner: Planner::new(spec.rules, crate::words::ids::new_uuid().as_u128() as u64),
         spec,
         shared: shared.clone(),
         registry: registry.clone(),

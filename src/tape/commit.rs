@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     TapeError,
     disk::Disk,
-    layout::{Layout, make_folder, new_file, open_or_make, remove_file, sync_folder},
+    layout::{Layout, make_folder, new_file, open_or_make, read_bytes, remove_file, sync_folder},
     line::Sum,
     owner::Claim,
 };
@@ -159,7 +159,7 @@ impl CommitLog {
         if self.at > 0 {
             return Group { bytes: Vec::new(), sum: self.sum, sessions };
         }
-        let header = Header { tamtam_commit_log: 1, epoch: uuid::Uuid::now_v7().to_string() };
+        let header = Header { tamtam_commit_log: 1, epoch: crate::words::ids::new_uuid().to_string() };
         let mut bytes = serde_json::to_vec(&header).expect("plain fields are JSON");
         bytes.push(b'\n');
         Group { sum: Sum::zero().next(&bytes), bytes, sessions }
@@ -337,7 +337,7 @@ pub(super) struct Replayed {
 pub(super) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Replayed, TapeError> {
     let path = layout.commit_log(owner);
     let mut replayed = Replayed::default();
-    let bytes = match std::fs::read(&path) {
+    let bytes = match read_bytes(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(replayed),
         read => read.map_err(TapeError::io("read", &path))?,
     };

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Access, Append, Forked, Store, TapeError,
-    layout::{Layout, new_file},
+    layout::{Layout, new_file, open_to_read},
     line::{Chain, encode_lines},
     read::open_if_there,
 };
@@ -212,7 +212,7 @@ impl Outputs {
         let read = match &mut self.copies {
             Some(copies) => copies.take(spill.bytes).read_to_end(&mut bytes),
             // The output may have grown since: read no more than its size in the header.
-            None => File::open(path).and_then(|file| file.take(spill.bytes).read_to_end(&mut bytes)),
+            None => open_to_read(path).and_then(|file| file.take(spill.bytes).read_to_end(&mut bytes)),
         };
         read.map_err(TapeError::io("read", path))?;
         if Piece::of(&spill.name, 0, &bytes) != *spill {
@@ -225,7 +225,7 @@ impl Outputs {
 
 /// A file without a name: it is gone when it is closed, also after a crash.
 fn nameless(layout: &Layout) -> io::Result<File> {
-    let path = layout.root.join(format!(".export-{}", uuid::Uuid::now_v7().simple()));
+    let path = layout.root.join(format!(".export-{}", crate::words::ids::new_uuid().simple()));
     let file = new_file(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)

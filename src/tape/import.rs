@@ -395,7 +395,7 @@ impl Place {
             let left = importing.join(left);
             std::fs::remove_dir_all(&left).map_err(TapeError::io("remove", left))?;
         }
-        let folder = importing.join(uuid::Uuid::now_v7().simple().to_string());
+        let folder = importing.join(crate::words::ids::new_uuid().simple().to_string());
         make_new_folder(&folder).map_err(TapeError::io("make", &folder))?;
         Ok(Place { folder, _lock: lock })
     }

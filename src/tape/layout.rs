@@ -31,7 +31,7 @@
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
-    io,
+    io::{self, Read as _},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread::sleep,
@@ -158,7 +158,33 @@ impl Layout {
 
     /// The sessions of the store that have a folder.
     pub(super) fn all_session_ids(&self) -> Result<Vec<SessionId>, TapeError> {
-        ids_in(&self.sessions())
+        Ok(self.session_folders()?.0)
+    }
+
+    /// The folders of the sessions, and what stands among them under the name of a session and is no folder; each sorted.
+    pub(super) fn session_folders(&self) -> Result<(Vec<SessionId>, Vec<SessionId>), TapeError> {
+        let sessions = self.sessions();
+        let is_folder = |item: &std::fs::DirEntry| match item.file_type() {
+            Ok(kind) if kind.is_symlink() => item.path().is_dir(),
+            kind => kind.is_ok_and(|kind| kind.is_dir()),
+        };
+        let read = || -> io::Result<Vec<(SessionId, bool)>> {
+            let mut found = Vec::new();
+            for item in std::fs::read_dir(&sessions)? {
+                let item = item?;
+                let id = item.file_name().to_str().and_then(|name| name.parse().ok());
+                found.extend(id.map(|id| (id, is_folder(&item))));
+            }
+            Ok(found)
+        };
+        let mut found = match read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(TapeError::io("list", &sessions))?,
+        };
+        found.sort();
+        let (folders, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, is_folder)| *is_folder);
+        let ids = |found: Vec<(SessionId, bool)>| found.into_iter().map(|(id, _)| id).collect();
+        Ok((ids(folders), ids(others)))
     }
 }
 
@@ -248,6 +274,28 @@ pub(super) fn make_new_folder(path: &Path) -> io::Result<()> {
 /// Makes a file that must not be there yet; only its owner can read it.
 pub(crate) fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Opens a file to read. What is no regular file is an error at once: a FIFO would wait for a writer, and a device has no end.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
+/// The bytes of a regular file.
+pub(super) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_to_read(path)?.read_to_end(&mut bytes).map(|_| bytes)
+}
+
+/// The text of a regular file.
+pub(super) fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open_to_read(path)?.read_to_string(&mut text).map(|_| text)
 }
 
 /// Opens a file to read and write, and makes it where it is missing.

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::{
     Durability, Holder, TapeError,
-    layout::{Layout, lock_within, names_in, new_file, remove_file},
+    layout::{Layout, lock_within, names_in, new_file, read_text, remove_file},
     read::open_if_there,
 };
 use crate::words::ids::SessionId;
@@ -59,7 +59,14 @@ impl Identity {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned());
         let pids =
             std::fs::read_link("/proc/self/ns/pid").ok().and_then(|link| link.into_os_string().into_string().ok());
-        Identity { owner: format!("{pid}-{}", uuid::Uuid::now_v7().simple()), pid, host, boot, durability, pids }
+        Identity {
+            owner: format!("{pid}-{}", crate::words::ids::new_uuid().simple()),
+            pid,
+            host,
+            boot,
+            durability,
+            pids,
+        }
     }
 
     /// Reads such a file. A file that a power cut emptied names the owner `nobody`, which is never alive. Unknown and missing
@@ -83,7 +90,7 @@ impl Identity {
     }
 
     fn read(path: &Path) -> Result<Option<Identity>, TapeError> {
-        match std::fs::read_to_string(path) {
+        match read_text(path) {
             Ok(text) => Ok(Some(Identity::parse(&text))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(Identity::parse(""))),
@@ -212,7 +219,7 @@ fn put(
     place: &Path,
     name: impl FnOnce(&Path, &Path) -> io::Result<()>,
 ) -> Result<(), TapeError> {
-    let draft = layout.owners().join(format!("{}.{}", owner.identity.owner, uuid::Uuid::now_v7().simple()));
+    let draft = layout.owners().join(format!("{}.{}", owner.identity.owner, crate::words::ids::new_uuid().simple()));
     let made = || {
         let linked = std::fs::hard_link(&owner.path, &draft);
         linked.or_else(|_| new_file(&draft)?.write_all(owner.identity.line().as_bytes()))?;

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     Damage, Entry, TapeError,
-    layout::{FIRST_ANCHOR, Layout, new_file},
+    layout::{FIRST_ANCHOR, Layout, new_file, open_to_read, read_bytes},
     line::{Chain, Decoded, Glance, Link, Rest, decode_lines, glance, head_seq},
 };
 use crate::words::ids::{Seq, SessionId};
@@ -157,7 +157,7 @@ fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8])
 
 /// A missing file is an empty one.
 pub(super) fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
-    match std::fs::read(path) {
+    match read_bytes(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read.map_err(TapeError::io("read", path)),
     }
@@ -260,7 +260,7 @@ pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
 }
 
 pub(super) fn open_if_there(path: &Path) -> Result<Option<File>, TapeError> {
-    match File::open(path) {
+    match open_to_read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some).map_err(TapeError::io("open", path)),
     }

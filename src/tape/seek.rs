@@ -14,6 +14,7 @@ use std::{
 
 use super::{
     Damage, TapeError,
+    layout::read_bytes,
     line::{Link, Sum, head_seq},
     read::open_if_there,
 };
@@ -113,7 +114,7 @@ fn scan(file: &File, from: u64, seq: Seq) -> io::Result<Scanned> {
 
 /// The number of an entry's line in its file, from 1. For an error message; reads the whole file.
 fn line_number(path: &Path, seq: Seq) -> Result<usize, TapeError> {
-    let bytes = std::fs::read(path).map_err(TapeError::io("read", path))?;
+    let bytes = read_bytes(path).map_err(TapeError::io("read", path))?;
     Ok(bytes.split(|b| *b == b'\n').position(|line| head_seq(line) == Some(seq)).map_or(1, |n| n + 1))
 }
 

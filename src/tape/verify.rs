@@ -45,11 +45,16 @@ pub enum Flaw {
     Break,
     /// A later version of this library wrote it.
     Newer,
+    /// The system does not let it be read, or it is no regular file or folder.
+    Unreadable,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} line {}: {}", self.file.display(), self.line, self.what)
+        match self.flaw {
+            Flaw::Unreadable => write!(f, "{}: {}", self.file.display(), self.what),
+            _ => write!(f, "{} line {}: {}", self.file.display(), self.line, self.what),
+        }
     }
 }
 
@@ -124,15 +129,28 @@ impl Store {
         Ok(findings)
     }
 
-    /// [`Store::verify`] for all sessions, those included that were deleted and that forks go on from.
+    /// [`Store::verify`] for all sessions, those included that were deleted and that forks go on from. A session that cannot be
+    /// read is a finding, and so is a file among the folders of the sessions.
     ///
     /// # Errors
     ///
-    /// [`TapeError::Io`].
+    /// [`TapeError::Io`], where the folder of the sessions cannot be read.
     pub fn verify_all(&self) -> Result<Vec<Finding>, TapeError> {
         let mut findings = Vec::new();
-        for session in self.layout().all_session_ids()? {
-            findings.extend(self.verify_files(&session)?);
+        let (sessions, others) = self.layout().session_folders()?;
+        for session in sessions {
+            match self.verify_files(&session) {
+                Ok(found) => findings.extend(found),
+                Err(TapeError::Io { op, path: file, source }) => {
+                    let what = format!("failed to {op} it: {source}");
+                    findings.push(Finding { session, file, line: 1, flaw: Flaw::Unreadable, what });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        for session in others {
+            let (file, what) = (self.layout().session(&session), "it is no folder of a session".to_owned());
+            findings.push(Finding { session, file, line: 1, flaw: Flaw::Unreadable, what });
         }
         Ok(findings)
     }

@@ -57,7 +57,7 @@ impl ToolContext {
             session: SessionId::new(),
             call: "call_0".into(),
             ticket: Seq(0),
-            key: uuid::Uuid::now_v7().to_string(),
+            key: crate::words::ids::new_uuid().to_string(),
             workspace: Arc::new(workspace),
             spill: Some(Arc::new(spill)),
             external: Arc::default(),

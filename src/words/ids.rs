@@ -5,7 +5,7 @@
 //!
 //! All of them are stored formats: as text or as a number, transparent in JSON. A session id is the name of a folder, so a change
 //! must not let a path separator or a leading dot through. Ids that begin with `task-` or `branch-` and a number are the runtime's
-//! own: existing tapes have them. [`Millis::now`] is the only code here that reads a clock; the core never calls it.
+//! own: existing tapes have them. Only [`Millis::now`] and `new_uuid` read a clock here; the core never calls them.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -57,7 +57,7 @@ impl SessionId {
     #[must_use]
     #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
     pub fn new() -> SessionId {
-        SessionId(uuid::Uuid::now_v7().to_string().into())
+        SessionId(new_uuid().to_string().into())
     }
 
     /// The id as text.
@@ -167,7 +167,7 @@ impl CommandId {
     #[must_use]
     #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
     pub fn new() -> CommandId {
-        CommandId(uuid::Uuid::now_v7().to_string().into())
+        CommandId(new_uuid().to_string().into())
     }
 }
 
@@ -176,7 +176,7 @@ impl MessageId {
     #[must_use]
     #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
     pub fn new() -> MessageId {
-        MessageId(uuid::Uuid::now_v7().to_string().into())
+        MessageId(new_uuid().to_string().into())
     }
 
     /// Whether only the runtime may give this id: `task-` or `branch-`, and a number. The runtime gives such ids to its own
@@ -218,6 +218,19 @@ const BRANCH: &str = "branch-";
 fn is_numbered(id: &str, prefix: &str) -> bool {
     let number = id.strip_prefix(prefix).filter(|number| !number.is_empty());
     number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A new UUIDv7. A clock that stands before 1970 counts as 1970.
+pub(crate) fn new_uuid() -> uuid::Uuid {
+    uuid_at(std::time::SystemTime::now())
+}
+
+fn uuid_at(now: std::time::SystemTime) -> uuid::Uuid {
+    match now.duration_since(std::time::UNIX_EPOCH) {
+        Ok(_) => uuid::Uuid::now_v7(),
+        // `now_v7` panics there.
+        Err(_) => uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, 0, 0)),
+    }
 }
 
 /// Milliseconds since 1970-01-01T00:00:00Z. Within a session it never decreases, whatever the machine's clock does.

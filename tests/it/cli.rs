@@ -1,5 +1,6 @@
 //! The `tamtam` binary, as a shell and its scripts see it: the real process, real tools, real files; scripted models.
 
+mod begin;
 mod branch;
 mod budget;
 mod commands;

@@ -30,10 +30,14 @@ failed_tests() {
     if [ "$1" = it ]; then target="--test it"; fi
     shift
     # shellcheck disable=SC2086 # two words
-    "$cargo" test --offline --features cli $target -- "$@" >"$log" 2>&1 || true
+    timeout --kill-after=5 900 "$cargo" test --offline --features cli $target -- "$@" >"$log" 2>&1 || true
     if ! grep -q '^test result:' "$log"; then
-        tail -40 "$log"
-        return 2
+        if ! grep -q '^running [1-9]' "$log"; then
+            tail -40 "$log"
+            return 2
+        fi
+        # Some tests end under some mutations only with the limit.
+        echo "a test that hangs"
     fi
     if grep -q '^running 0 tests' "$log"; then
         echo "no test is called $*"

@@ -67,7 +67,7 @@ impl Sweeps {
 /// A random number from 0 up to 1.
 fn random() -> f64 {
     // The lower half of such an id is random, but for its two highest bits.
-    let bits = uuid::Uuid::now_v7().as_u64_pair().1 & ((1 << 53) - 1);
+    let bits = crate::words::ids::new_uuid().as_u64_pair().1 & ((1 << 53) - 1);
     bits as f64 / (1_u64 << 53) as f64
 }
 

@@ -130,7 +130,7 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
         view.stop_waiting(true);
     }
     let message = format!("left the session; `tamtam resume {}` continues it", session.id());
-    drop(leave.send(Failure { exit: Exit::Aborted, message }).await);
+    drop(leave.send(Failure { exit: Exit::Aborted, ..Failure::failed(message) }).await);
     signals.leaves().await;
     std::process::exit(Exit::Aborted.code().into());
 }

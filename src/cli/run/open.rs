@@ -9,12 +9,12 @@ use tamtam::{
     ModelRef, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::Ruleset,
     session::{Budget, EventStream, Open, State},
-    tape::TapeError,
+    tape::{Durability, TapeError},
 };
 
 use super::Hints;
 use crate::cli::{
-    arguments::{ResumeArguments, RunArguments, TurnArguments},
+    arguments::{ResumeArguments, RunArguments, Survives, TurnArguments},
     failure::Failure,
     models::{self, Choice},
     place::Environment,
@@ -43,19 +43,14 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
         None => None,
     };
     if let (Some(before), Some(id)) = (before, &given.session) {
-        let of_session = &before.settings.workspace;
-        if let Some(workspace) = &given.workspace
-            && environment.workspace(Some(workspace))? != Path::new(of_session)
-        {
-            return Err(Failure::usage(format!("session {id} works in {of_session}: leave --workspace out")));
-        }
         let opened = take_up(id, &given.turn, &before, store, environment).await?;
         if given.title.is_some() {
             or_shut_down(&opened.runtime, opened.session.set_title(given.title.clone()).await).await?;
         }
         return Ok(opened);
     }
-    let workspace = environment.workspace(given.workspace.as_deref())?;
+    let workspace = environment.workspace(given.turn.workspace.as_deref())?;
+    must_be_known(given.turn.agent.as_deref(), None)?;
     let choice = models::choose(&given.turn.model, None, environment).await?;
     let mut options = SessionOptions::new(workspace);
     options.id = given.session.clone();
@@ -102,7 +97,8 @@ async fn take_up(
     environment: &Environment,
 ) -> Result<Opened, Failure> {
     let settings = &before.settings;
-    environment.workspace(Some(Path::new(&settings.workspace)))?;
+    let moved_to = moved_to(id, &settings.workspace, given.workspace.as_deref(), environment)?;
+    must_be_known(given.agent.as_deref(), Some(&settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     let permission = &given.permission;
     let rules = if permission.permission.is_some() || permission.rules.is_some() {
@@ -117,7 +113,8 @@ async fn take_up(
     let (runtime, hints) = start(store, choice, given, environment).await?;
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
-    or_shut_down(&runtime, configure(&session, given, model, rules, budget).await).await?;
+    let changes = Changes { model, rules, budget, workspace: moved_to };
+    or_shut_down(&runtime, configure(&session, given, changes).await).await?;
     let opened = or_shut_down(&runtime, session.state().await).await?.seq;
     let asked = before
         .open
@@ -128,15 +125,58 @@ async fn take_up(
     Ok(Opened { runtime, session, events, hints, asked, opened })
 }
 
-/// Changes only the settings that the arguments name.
-async fn configure(
-    session: &Session,
-    given: &TurnArguments,
+/// The new folder of a session whose own one is gone; `None` where the session stays in its folder.
+fn moved_to(
+    id: &SessionId,
+    own: &str,
+    given: Option<&Path>,
+    environment: &Environment,
+) -> Result<Option<String>, Failure> {
+    let is_there = Path::new(own).is_dir();
+    let Some(given) = given else {
+        let gone = || {
+            Failure::usage(format!(
+                "the folder of session {id} is gone: {own}: name its new place with --workspace DIR"
+            ))
+        };
+        return if is_there { Ok(None) } else { Err(gone()) };
+    };
+    let given = environment.workspace(Some(given))?;
+    if given == Path::new(own) {
+        return Ok(None);
+    }
+    if is_there {
+        // A session does not change its folder by accident: what it has read and written is there.
+        return Err(Failure::usage(format!("session {id} works in {own}: leave --workspace out")));
+    }
+    Ok(Some(given.display().to_string()))
+}
+
+/// Refuses an agent that does not exist. A session keeps the agent that a host gave it.
+fn must_be_known(given: Option<&str>, of_session: Option<&str>) -> Result<(), Failure> {
+    match given {
+        Some(given) if given != BUILD && Some(given) != of_session => {
+            Err(Failure::usage(format!("there is no agent {given:?}: the only one is {BUILD}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The agent of a session that names none.
+const BUILD: &str = "build";
+
+/// Settings that the arguments change, beside those that they name directly.
+struct Changes {
     model: Option<ModelRef>,
     rules: Option<Ruleset>,
     budget: Option<Budget>,
-) -> Result<(), Failure> {
-    let nothing = model.is_none() && rules.is_none() && budget.is_none();
+    workspace: Option<String>,
+}
+
+/// Changes only the settings that the arguments name.
+async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
+    let Changes { model, rules, budget, workspace } = changes;
+    let nothing = model.is_none() && rules.is_none() && budget.is_none() && workspace.is_none();
     if nothing && given.agent.is_none() && given.max_steps.is_none() {
         return Ok(());
     }
@@ -153,6 +193,9 @@ async fn configure(
         if let Some(budget) = &budget {
             settings.budget.clone_from(budget);
         }
+        if let Some(workspace) = &workspace {
+            settings.workspace.clone_from(workspace);
+        }
         settings.steps_max = given.max_steps.or(settings.steps_max);
     });
     Ok(changed.await?)
@@ -164,10 +207,16 @@ async fn start(
     given: &TurnArguments,
     environment: &Environment,
 ) -> Result<(Runtime, Hints), Failure> {
-    let Choice { models, model, key_from, base_url } = choice;
+    let Choice { models, model, key_from, base_url, takes } = choice;
+    let durability = match given.durability {
+        Survives::Process => Durability::Process,
+        Survives::Power => Durability::Power,
+    };
     let prices = given.budget.price.map(|price| (model.clone(), price));
+    let hints = Hints { key_from, base_url, takes, model: model.clone() };
     let builder = Runtime::builder()
         .store(store)
+        .durability(durability)
         .prices(prices)
         .models(models, model)
         .tools(environment.tools())
@@ -175,7 +224,7 @@ async fn start(
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());
     let runtime = builder.without_auto_resume().start().await?;
-    Ok((runtime, Hints { key_from, base_url }))
+    Ok((runtime, hints))
 }
 
 /// The outcome, once the runtime of a command that cannot go on is shut down.

@@ -154,6 +154,14 @@ impl View {
         self.output.put(Show::Out(format!("{line}\n")));
     }
 
+    /// Warns of something that is not done as asked. Never waits.
+    pub(super) fn warn(&self, kind: &str, message: &str) {
+        self.note(format!("warning: {message}"));
+        if self.json {
+            self.line(&json!({"warning": {"kind": kind, "message": message}}));
+        }
+    }
+
     /// Shows a line for people. Never waits.
     pub(super) fn note(&self, line: String) {
         self.output.put(Show::Note(line));

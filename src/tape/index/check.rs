@@ -118,7 +118,11 @@ impl Store {
         }
         let sessions = self.layout().session_ids()?;
         for known in sessions.iter().filter(|known| session.is_none_or(|wanted| wanted == *known)) {
-            self.compare_session(&at_once, known, check)?;
+            match self.compare_session(&at_once, known, check) {
+                // `Store::verify_all` names it; there is nothing to compare its rows with.
+                Err(failed) if failed.is_of_one_session() && session.is_none() => {}
+                compared => compared?,
+            }
         }
         if session.is_some() {
             return Ok(());

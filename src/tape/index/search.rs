@@ -15,7 +15,6 @@
 //! | missing, and the store was opened for reading only | [`TapeError::Index`] |
 
 use std::{
-    fs::File,
     io::{Read, Seek, SeekFrom},
     time::{Duration, Instant},
 };
@@ -30,7 +29,7 @@ use super::{
 use crate::{
     tape::{
         Behind, Entry, LINE_BYTES_MAX, Store, TapeError,
-        layout::{Layout, anchor_number},
+        layout::{Layout, anchor_number, open_to_read},
         line::entry_of,
     },
     words::ids::{Millis, Seq, SessionId},
@@ -293,7 +292,7 @@ fn best(database: &Connection, query: &Query, terms: &[Term], expression: &str, 
 fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option<Entry>)> {
     let session: SessionId = row.session.parse().ok()?;
     let is_folder = anchor_number(&row.anchor).is_some() && !row.anchor.contains(['/', '\0']);
-    let mut file = File::open(layout.entries(&session, &row.anchor)).ok().filter(|_| is_folder)?;
+    let mut file = open_to_read(&layout.entries(&session, &row.anchor)).ok().filter(|_| is_folder)?;
     file.seek(SeekFrom::Start(row.offset)).ok()?;
     // A line begins with version, session, seq and id, then kind, anchor and time: another session that was made under the same
     // name has said what is there at another time.

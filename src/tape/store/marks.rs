@@ -25,7 +25,7 @@ use super::{Durability, Store, notes};
 use crate::{
     tape::{
         Mark, TapeError,
-        layout::{ids_in, lock_within, make_folder, open_or_make, remove_file, sync_folder},
+        layout::{ids_in, lock_within, make_folder, open_or_make, read_text, remove_file, sync_folder},
         owner::{Claim, is_alive},
         queue::{Job, Mark as TurnMark, What},
     },
@@ -124,7 +124,7 @@ impl Store {
                     let forks = ids_in(&layout.forks(&session))?.into_iter();
                     marked.extend(forks.map(|fork| (session.clone(), fork.to_string())));
                 }
-                Mark::Imported => match std::fs::read_to_string(layout.imported(&session)) {
+                Mark::Imported => match read_text(&layout.imported(&session)) {
                     Ok(said) => marked.push((session, said)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     // An unreadable mark must not be passed over: a fork would get the powers that the import took away.
@@ -213,6 +213,6 @@ fn touch(path: std::path::PathBuf) -> Result<(), TapeError> {
 
 /// The line in a file of one line; empty where the file cannot be read.
 fn read_line(path: &std::path::Path) -> String {
-    let line = std::fs::read_to_string(path).unwrap_or_default();
+    let line = read_text(path).unwrap_or_default();
     line.strip_suffix('\n').map(str::to_owned).unwrap_or(line)
 }

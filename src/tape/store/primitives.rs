@@ -262,7 +262,7 @@ fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> 
 fn move_away(layout: &Layout, session: &SessionId) -> Result<PathBuf, TapeError> {
     make_folder(&layout.deleted())?;
     let from = layout.session(session);
-    let to = layout.deleted().join(format!("{session}.{}", uuid::Uuid::now_v7().simple()));
+    let to = layout.deleted().join(format!("{session}.{}", crate::words::ids::new_uuid().simple()));
     match std::fs::rename(&from, &to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(TapeError::Missing { session: session.clone() });

@@ -17,7 +17,9 @@ use crate::tape::{
     Durability, TapeError,
     commit::{self, Replayed},
     disk::{Disk, within_limit},
-    layout::{Layout, folders_above, make_folder, names_in, new_file, open_or_make, remove_file, sync_folder},
+    layout::{
+        Layout, folders_above, make_folder, names_in, new_file, open_or_make, read_text, remove_file, sync_folder,
+    },
     owner::{Owner, is_alive, lock_burials, owner_names},
 };
 use crate::words::ids::SessionId;
@@ -146,7 +148,7 @@ fn keep_room(path: &Path, bytes: u64) -> Result<(), TapeError> {
 /// Refuses the folder of a later version; with `make`, writes the version into a new folder.
 pub(in crate::tape) fn check_version(layout: &Layout, make: bool) -> Result<(), TapeError> {
     let file = layout.root.join("version");
-    let text = match std::fs::read_to_string(&file) {
+    let text = match read_text(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if make {

@@ -183,7 +183,7 @@ impl Vault {
 
 fn write(folder: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     private_folder(folder)?;
-    let draft = folder.join(format!(".new-{}", uuid::Uuid::now_v7().simple()));
+    let draft = folder.join(format!(".new-{}", crate::words::ids::new_uuid().simple()));
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(content)?;

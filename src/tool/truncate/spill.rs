@@ -89,7 +89,7 @@ impl Spill {
         }
         let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
         let id: String = id.chars().take(ID_CHARS_MAX).map(kept).collect();
-        let random = uuid::Uuid::now_v7().simple().to_string();
+        let random = crate::words::ids::new_uuid().simple().to_string();
         // The second half of a UUIDv7 is the random one.
         let path = folder.join(format!("{id}-{}.log", &random[16..]));
         let mut options = OpenOptions::new();

@@ -242,7 +242,7 @@ struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     fn create(parent: &'a OwnedFd, mode: Mode) -> Result<Temporary<'a>, Errno> {
-        let random = uuid::Uuid::now_v7().simple().to_string();
+        let random = crate::words::ids::new_uuid().simple().to_string();
         // The name does not contain the target's, which may be as long as names can be.
         let name = OsString::from(format!(".tamtam-{}.tmp", &random[16..]));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

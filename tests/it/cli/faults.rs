@@ -58,6 +58,60 @@ fn a_deleted_garbled_or_lying_index_is_found_and_made_anew() {
     assert_eq!(lab.run(&["tape", "verify", "s"]).code, 0);
 }
 
+/// Seen on the release binary: a FIFO in the place of a tape hung every command that reads tapes, a device filled the memory, and a
+/// stray file kept `verify` from checking anything. Each is named, and the other sessions are read.
+#[test]
+fn a_special_file_in_the_place_of_a_tape_hangs_nobody() {
+    let lab = Lab::new();
+    two_turns(&lab);
+    let model = lab.script(json!(["Nobody reads this."]));
+    assert_eq!(lab.run(&["run", "--session", "t", "--model", &model, "hi"]).code, 0);
+    lab.may_leave_out(LeftOut::Damaged);
+    let tape = lab.path(&format!("{STORE}/sessions/t/anchors/001_session-start/entries.jsonl"));
+    let hits = found(&lab, "fine");
+    std::fs::write(lab.path(&format!("{STORE}/sessions/stray")), "a file").unwrap();
+    let verified = lab.run(&["tape", "verify"]);
+    assert_eq!((verified.code, verified.stdout.contains("sessions/stray")), (1, true), "{}", verified.stdout);
+    for special in ["mkfifo", "ln -s /dev/zero", "mkdir"] {
+        let _ = std::fs::remove_file(&tape);
+        let made = std::process::Command::new("sh").arg("-c").arg(format!("{special} \"$0\"")).arg(&tape).status();
+        assert!(made.unwrap().success(), "{special}");
+        let verified = lab.run(&["tape", "verify"]);
+        let named = format!("{}: ", tape.display());
+        assert_eq!((verified.code, verified.stdout.contains(&named)), (1, true), "{special}: {}", verified.stdout);
+        assert!(!verified.stdout.contains("sessions/s/"), "{special}: {}", verified.stdout);
+        assert_eq!(lab.run(&["tape", "search", "--json", "fine"]).lines().len(), hits.len(), "{special}");
+        assert!(lab.run(&["sessions"]).stdout.contains("look at the disk"), "{special}");
+        for arguments in
+            [&["tape", "sweep", "--keep", "0", "--dry-run"][..], &["tape", "rebuild"], &["tape", "show", "t"]]
+        {
+            assert!(lab.run(arguments).code <= 1, "{special} {arguments:?}");
+        }
+    }
+    // No tape is left there that could be replayed.
+    std::fs::remove_dir_all(lab.path(&format!("{STORE}/sessions/t"))).unwrap();
+}
+
+/// Seen on the release binary: of an empty or a damaged tape `tape show` said nothing.
+#[test]
+fn a_tape_that_is_empty_or_damaged_is_shown_as_far_as_it_goes() {
+    let lab = Lab::new();
+    two_turns(&lab);
+    lab.may_leave_out(LeftOut::Damaged);
+    let entries = lab.tape("s").len();
+    let file = entries_file(&lab);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replacen("\"kind\":\"turn_finished\"", "\"kind\":\"xturn_finished\"", 1)).unwrap();
+    let shown = lab.run(&["tape", "show", "s"]);
+    let lines = shown.stdout.lines().count();
+    assert!(shown.code == 1 && lines > 1 && lines < entries, "{lines} of {entries}: {}", shown.stdout);
+    assert!(shown.error().contains("entries.jsonl line ") && shown.error().contains("tape fork s"), "{}", shown.stderr);
+    lab.may_leave_out(LeftOut::NeverBegun);
+    std::fs::write(&file, "").unwrap();
+    let empty = lab.run(&["tape", "show", "s"]);
+    assert_eq!((empty.code, empty.error().contains("has no entry")), (1, true), "{}", empty.stderr);
+}
+
 /// A line that was being written when the writer died: named, cut off and set aside; the session goes on.
 #[test]
 fn a_cut_last_line_is_named_and_set_aside() {

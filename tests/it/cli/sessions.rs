@@ -78,13 +78,15 @@ fn a_killed_session_is_resumed_to_its_end() {
     run.until(|line| line["event"] == "step_started" && line["step"] == 2);
     run.say(r#"{"send":"then this"}"#);
     run.until(|line| line["reply"]["command"] == "send");
+    assert!(lab.run(&["sessions"]).stdout.contains("in a turn"));
     run.signal("-KILL");
     assert_eq!(run.end().code, -1);
-    assert!(lab.run(&["sessions"]).stdout.contains("in a turn"));
+    // No process is in its turn any more.
+    assert!(lab.run(&["sessions"]).stdout.contains("interrupted"));
     // Another session is none of its business.
     let other = lab.script(json!(["Hello."]));
     assert_eq!(lab.run(&["run", "--model", &other, "hi"]).code, 0);
-    assert!(lab.run(&["sessions"]).stdout.contains("in a turn"));
+    assert!(lab.run(&["sessions"]).stdout.contains("interrupted"));
     let model = lab.script(json!([
         {"calls": [{"name": "ls", "input": {"path": "."}}]}, "Finished.", "And after.",
     ]));
