@@ -3,6 +3,7 @@
 //! | point | kind | when it crashes, or takes longer than five seconds |
 //! |---|---|---|
 //! | [`Hook::on_input`] | pipe | the message is refused; where the hook does not [guard](Hook::guards) it goes on as it was |
+//! | [`Hook::on_answer`] | pipe | the answer is withheld; where the hook does not guard it goes on as it was |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed (C-27) |
 //! | [`Hook::on_result`] | pipe | the result goes on as it was |
 //! | [`Hook::on_event`] | observer | a panic is reported; there is no time limit: a slow observer falls behind, and is told how many events it missed |
@@ -11,8 +12,8 @@
 //! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
 //! its next `await`; one that blocks its thread without awaiting cannot be cut off.
 //!
-//! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, gates and result pipes in
-//! the worker of their call, and each observer on a thread of its own. So a hook that hangs holds up its own call, or itself, and
+//! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in
+//! the worker of their request, gates and result pipes in the worker of their call, and each observer on a thread of its own. So a hook that hangs holds up its own call, or itself, and
 //! nothing else.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -22,10 +23,10 @@ use serde_json::Value;
 
 use crate::{
     event::Event,
-    model::BoxFuture,
+    model::{Answer, AnswerPart, BoxFuture},
     tool::ToolResult,
     words::ids::{CallId, SessionId},
-    words::message::Message,
+    words::message::{Finish, Message},
 };
 
 /// How long one callback of a gate or a pipe may take, and how long observers may take at the end of the runtime.
@@ -68,16 +69,62 @@ pub trait Hook: Send + Sync + 'static {
     /// The name of the hook, for errors and refusals.
     fn name(&self) -> &str;
 
-    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long: a hook that takes secrets
-    /// out of messages must not be passed over. A hook whose changes are not needed says `false`, and the message goes on as it
-    /// was.
+    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long, and an answer withheld where
+    /// [`Hook::on_answer`] does: a hook that takes secrets out must not be passed over. A hook whose changes are not needed says
+    /// `false`, and the message or the answer goes on as it was.
     fn guards(&self) -> bool {
         true
+    }
+
+    /// Whether the hook sees the model's answers: [`Hook::on_answer`] is called only where this is `true`. Then nobody is shown an
+    /// answer piece by piece: its texts are shown whole, once all hooks have passed it.
+    fn sees_answers(&self) -> bool {
+        false
     }
 
     /// Sees a message before it is accepted.
     fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
         Box::pin(async move { Input::Pass(Box::new(message)) })
+    }
+
+    /// Sees the model's answer before anybody else: before a listener is shown a piece of it, before it is recorded, and before its
+    /// calls run. The hook may change texts and the arguments of calls, and may take parts out. An answer that was cut off in the
+    /// middle comes too, as far as it goes. The summaries of compactions do not.
+    ///
+    /// Where the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls do
+    /// not run, the turn ends as [`Refused`](crate::Outcome::Refused), and its tokens are charged. See [`Hook::guards`].
+    ///
+    /// ```
+    /// use tamtam::{
+    ///     hook::Hook,
+    ///     model::{AnswerPart, BoxFuture},
+    ///     session::SessionId,
+    /// };
+    ///
+    /// struct NoKeys;
+    ///
+    /// impl Hook for NoKeys {
+    ///     fn name(&self) -> &str {
+    ///         "no keys"
+    ///     }
+    ///
+    ///     fn sees_answers(&self) -> bool {
+    ///         true
+    ///     }
+    ///
+    ///     fn on_answer<'a>(&'a self, _: &'a SessionId, mut parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
+    ///         for part in &mut parts {
+    ///             if let AnswerPart::Text { text, .. } = part {
+    ///                 *text = text.replace("sk-live-123", "[key]");
+    ///             }
+    ///         }
+    ///         Box::pin(async { parts })
+    ///     }
+    /// }
+    /// # let _ = NoKeys;
+    /// ```
+    fn on_answer<'a>(&'a self, _session: &'a SessionId, parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
+        Box::pin(async move { parts })
     }
 
     /// Sees a call before it runs, after the permission rules allowed it.
@@ -133,6 +180,39 @@ impl Hooks {
             }
         }
         Ok(Some(message))
+    }
+
+    /// Whether some hook sees answers.
+    pub(crate) fn see_answers(&self) -> bool {
+        self.0.iter().any(|hook| hook.sees_answers())
+    }
+
+    /// Runs the answer pipes. An answer that a guarding hook failed at is withheld.
+    pub(crate) async fn on_answer(
+        &self,
+        session: &SessionId,
+        mut answer: Answer,
+        failed: &(dyn Fn(HookFailure) + Sync),
+    ) -> Answer {
+        answer.fragment = Default::default();
+        for hook in self.0.iter().filter(|hook| hook.sees_answers()) {
+            match isolated(hook.name(), "on_answer", || hook.on_answer(session, answer.parts.clone())).await {
+                Ok(parts) => answer.parts = parts,
+                Err(failure) => {
+                    let text = format!("[The answer was withheld: the hook {} failed.]", failure.hook);
+                    failed(failure);
+                    if hook.guards() {
+                        answer.parts = vec![AnswerPart::Text { text, extra: None }];
+                        answer.finish = Finish::ContentFilter;
+                        return answer;
+                    }
+                }
+            }
+        }
+        if answer.finish == Finish::ToolCalls && answer.calls().next().is_none() {
+            answer.finish = Finish::Stop;
+        }
+        answer
     }
 
     /// Asks the gates. Where a gate refuses or fails, returns the text for the model.

@@ -30,7 +30,7 @@ use crate::{
     tape::TapeStoreExt as _,
     tool::{ChangeLog, Progress, Tool, ToolContext, ToolResult, truncate::bounded},
     words::ids::Seq,
-    words::message::{ErrorReason, ModelRef},
+    words::message::{ErrorReason, Finish, ModelRef},
 };
 
 /// How long a call that was told to stop, or that is over its limit, may tidy up (design §5).
@@ -120,7 +120,7 @@ impl RequestWorker {
             let made = async {
                 let made = make(&post, &model, &request, &partial).await;
                 fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
-                let answer = made?;
+                let answer = through_hooks(&post, made?).await;
                 let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
                 let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
                 Ok((answer, calls))
@@ -141,7 +141,8 @@ impl RequestWorker {
                     let arrived: Partial = partial.into_inner();
                     let (text, thrown_away) = (arrived.text, of_text(&arrived.beside));
                     let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
-                    Report::CutOff { partial, thrown_away }
+                    let answer = through_hooks(&post, Answer::new(partial, Finish::Unknown)).await;
+                    Report::CutOff { partial: answer.parts, thrown_away }
                 }
             });
         });
@@ -165,6 +166,21 @@ impl RequestWorker {
     }
 }
 
+/// What the answer pipes make of an answer. Its texts are shown now, where they were held back until the pipes had seen them.
+async fn through_hooks(post: &WorkerContext, answer: Answer) -> Answer {
+    let hooks = &post.host.hooks;
+    if !hooks.see_answers() || answer.parts.is_empty() {
+        return answer;
+    }
+    let answer = hooks.on_answer(&post.slot.id, answer, &|failure| post.hook_failed(failure)).await;
+    for (sub, part) in (1..).zip(&answer.parts) {
+        if let AnswerPart::Text { text, .. } = part {
+            post.show(sub, EventKind::TextDelta { text: text.clone() });
+        }
+    }
+    answer
+}
+
 async fn make(
     post: &WorkerContext,
     model: &ModelRef,
@@ -174,29 +190,31 @@ async fn make(
     fault!(post.host.store.faults(), "worker.request", post.slot.id.as_str());
     let model = post.host.models.find(model)?;
     let mut sub = 0;
-    let arrived = || partial.lock();
+    let is_shown = !post.host.hooks.see_answers();
     let mut deltas = |delta: Delta| {
-        sub += 1;
-        post.show(
-            sub,
-            match delta {
-                Delta::Text(text) => {
-                    arrived().text.push_str(&text);
-                    EventKind::TextDelta { text }
-                }
-                Delta::ReasoningStarted => EventKind::ReasoningStarted {},
-                Delta::Reasoning(text) => {
-                    arrived().beside.push_str(&text);
-                    EventKind::ReasoningDelta { text }
-                }
-                Delta::ReasoningEnded => EventKind::ReasoningEnded {},
-                Delta::CallPending { index, id, name } => EventKind::CallPending { index, call: id, name },
-                Delta::CallInput { index, text } => {
-                    arrived().beside.push_str(&text);
-                    EventKind::CallInput { index, text }
-                }
-            },
-        );
+        let mut arrived = partial.lock();
+        let kind = match delta {
+            Delta::Text(text) => {
+                arrived.text.push_str(&text);
+                EventKind::TextDelta { text }
+            }
+            Delta::ReasoningStarted => EventKind::ReasoningStarted {},
+            Delta::Reasoning(text) => {
+                arrived.beside.push_str(&text);
+                EventKind::ReasoningDelta { text }
+            }
+            Delta::ReasoningEnded => EventKind::ReasoningEnded {},
+            Delta::CallPending { index, id, name } => EventKind::CallPending { index, call: id, name },
+            Delta::CallInput { index, text } => {
+                arrived.beside.push_str(&text);
+                EventKind::CallInput { index, text }
+            }
+        };
+        drop(arrived);
+        if is_shown {
+            sub += 1;
+            post.show(sub, kind);
+        }
     };
     model.stream(request, &mut deltas).await
 }

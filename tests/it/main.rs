@@ -5,6 +5,7 @@
 mod adapter;
 #[cfg(feature = "cli")]
 mod aimock;
+mod answers;
 mod back;
 mod branch;
 mod call_input;
