@@ -100,6 +100,9 @@ pub enum StartError {
     /// A tool has a name that no model can be told, or two tools have one name.
     #[error("{0}")]
     Tools(String),
+    /// The tokio runtime has no time driver.
+    #[error("the tokio runtime has no timer: build it with enable_all, or with enable_time")]
+    NoTimer,
     /// The store could not be opened.
     #[error("failed to open the store: {0}")]
     Store(#[from] TapeError),
@@ -152,6 +155,14 @@ pub enum OpenError {
         /// What the system said.
         #[source]
         source: std::sync::Arc<std::io::Error>,
+    },
+    /// The options name tools that the runtime does not have. A pattern, such as `mcp_*`, may match nothing.
+    #[error("the runtime has no tool called {unknown}: it has {known}")]
+    UnknownTools {
+        /// The names that no tool has.
+        unknown: String,
+        /// The names of the tools that there are.
+        known: String,
     },
     /// The runtime is draining or shut down.
     #[error("the runtime is shutting down and opens no sessions")]

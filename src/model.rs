@@ -55,6 +55,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use serde::Deserialize;
 
+pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
 pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};

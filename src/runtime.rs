@@ -123,9 +123,17 @@ impl Runtime {
     ///
     /// # Errors
     /// [`OpenError::Tape`] where the id is taken or the tape cannot be made; [`OpenError::Workspace`] where the workspace is not a
-    /// folder; [`OpenError::Closed`] where the runtime drains or ends.
+    /// folder; [`OpenError::UnknownTools`] where the options name tools that there are not; [`OpenError::Closed`] where the runtime
+    /// drains or ends.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
+        let toolbox = &self.inner.host.toolbox;
+        let is_unknown = |name: &&str| !name.contains(['*', '?']) && toolbox.find(name).is_none();
+        let unknown: Vec<_> = options.tools.iter().flatten().map(String::as_str).filter(is_unknown).collect();
+        if !unknown.is_empty() {
+            let known = toolbox.names().collect::<Vec<_>>().join(", ");
+            return Err(OpenError::UnknownTools { unknown: unknown.join(", "), known });
+        }
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
         let mut settings = self.inner.settings.of(options, &workspace);

@@ -390,11 +390,17 @@ const ABORT_RECORD_WAIT: Duration = Duration::from_secs(1);
 /// Refuses a host's message whose id is reserved for the runtime. The kernel does not check this: tapes on which a host used such
 /// an id must still replay as they were.
 pub(crate) fn of_host(message: Message) -> Result<Message, SendError> {
+    let bytes = message.bytes();
     match message.id.is_reserved() {
         true => Err(Refusal::ReservedId { id: message.id }.into()),
+        false if bytes > MESSAGE_BYTES_MAX => Err(Refusal::TooLarge { bytes, max: MESSAGE_BYTES_MAX }.into()),
         false => Ok(message),
     }
 }
+
+/// The most bytes of the parts of a message, files as they travel (base64) included: with its escapes and its frame it must fit a
+/// line of the tape ([`LINE_BYTES_MAX`](crate::tape::LINE_BYTES_MAX)).
+pub const MESSAGE_BYTES_MAX: usize = 12 * 1024 * 1024;
 
 /// Proof that a message was accepted: it is on the tape. Dropping the receipt changes nothing.
 #[derive(Clone, Debug)]
@@ -412,7 +418,8 @@ impl Receipt {
     /// Waits for the end of the turn that the message was delivered to.
     ///
     /// # Errors
-    /// [`SendError::Refused`] where the message was withdrawn, or where the session no longer remembers the turn.
+    /// [`SendError::Refused`] where the message was withdrawn, where the session no longer remembers the turn, or where the message
+    /// is on hold behind a turn that was aborted or failed ([`Refusal::OnHold`]): after a go-on it can be waited for again.
     pub async fn wait(&self) -> Result<Answer, SendError> {
         let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
         let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);

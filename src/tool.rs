@@ -126,6 +126,16 @@ pub trait Tool: Send + Sync + 'static {
         vec![Access::new(self.name(), "*")]
     }
 
+    /// Whether the tool can make something of these arguments, as far as they tell by themselves. An error is the call's result, in
+    /// words for the model: nobody is asked for permission, and the call does not run. A pure function. Takes all by default; then
+    /// the tool says what is wrong when it runs.
+    ///
+    /// # Errors
+    /// What is wrong, and how it should be.
+    fn check(&self, _arguments: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The locks and contents of files that the tool shares with other tools that change files; a restore takes the same locks.
     /// `None` for a tool that changes no files, or none on this machine.
     #[cfg(all(unix, feature = "tools"))]

@@ -32,7 +32,7 @@ use crate::{
     kernel::Asked,
     lock::Lock,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
-    supervisor::{ChildSpec, NodeState, Restart, Shutdown, SupervisorHandle},
+    supervisor::{AdminError, ChildSpec, NodeState, Restart, Shutdown, SupervisorHandle},
     words::message::Part,
     words::usage::Usage,
 };
@@ -123,8 +123,13 @@ async fn begin(host: Arc<Host>, compactions: &SupervisorHandle, order: Order) ->
     let actor = actor.labelled("compaction").restart(Restart::Temporary).shutdown(Shutdown::Kill);
     let started = compactions.start_child(actor).await;
     async move {
-        started.map_err(|error| format!("its actor did not start: {error}"))?;
-        written.await.unwrap_or_else(|_| Err("its actor was ended".to_owned()))
+        let was_ended = || "its actor was ended".to_owned();
+        started.map_err(|error| match error {
+            // It may have been at work: it is ended, whether its supervisor had heard of its start or not.
+            AdminError::Stopped => was_ended(),
+            error => format!("its actor did not start: {error}"),
+        })?;
+        written.await.unwrap_or_else(|_| Err(was_ended()))
     }
 }
 

@@ -9,8 +9,8 @@ use tamtam::Part;
 
 use super::{failure::Failure, named_file};
 
-/// Largest attached file, in bytes. Models take no more in one request.
-const FILE_BYTES_MAX: u64 = 20 << 20;
+/// Largest attached file, in bytes: in base64, as it travels, it must fit a message.
+const FILE_BYTES_MAX: u64 = 8 << 20;
 
 /// Reads the file as a part of a message.
 pub(super) fn part(path: &Path) -> Result<Part, Failure> {

@@ -78,7 +78,9 @@ impl Refusal {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Refusal::Busy { .. } | Refusal::Compacting { .. } | Refusal::Leaving { .. } => Kind::Busy,
+            Refusal::OnHold { .. } | Refusal::Busy { .. } | Refusal::Compacting { .. } | Refusal::Leaving { .. } => {
+                Kind::Busy
+            }
             Refusal::InboxFull { .. } => Kind::Retry,
             Refusal::TurnMismatch { .. }
             | Refusal::NotWaiting { .. }
@@ -96,6 +98,7 @@ impl Refusal {
             Refusal::Empty
             | Refusal::ReservedId { .. }
             | Refusal::Withdrawn { .. }
+            | Refusal::TooLarge { .. }
             | Refusal::NothingToCompact
             | Refusal::NotABudget { .. }
             | Refusal::RaisesNothing { .. }
@@ -112,7 +115,7 @@ impl OpenError {
         match self {
             OpenError::Tape(error) => error.kind(),
             OpenError::Damaged { .. } => Kind::Damaged,
-            OpenError::Workspace { .. } => Kind::Invalid,
+            OpenError::Workspace { .. } | OpenError::UnknownTools { .. } => Kind::Invalid,
             OpenError::Closed => Kind::Closed,
             OpenError::Parked { .. } => Kind::Parked,
             OpenError::Stopped { .. } | OpenError::Unavailable | OpenError::NoAnswer { .. } => Kind::Retry,
@@ -166,7 +169,7 @@ impl StartError {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            StartError::NoStore | StartError::NoModel | StartError::Tools(_) => Kind::Invalid,
+            StartError::NoStore | StartError::NoModel | StartError::NoTimer | StartError::Tools(_) => Kind::Invalid,
             StartError::Store(error) => error.kind(),
             StartError::Tree(TreeError::Failed { .. }) => Kind::Failed,
             StartError::Tree(_) => Kind::Invalid,

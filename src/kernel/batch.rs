@@ -99,7 +99,7 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
     }
 }
 
-/// Why a call cannot be carried out at all: no such tool, or arguments that are no JSON object.
+/// Why a call cannot be carried out at all: no such tool, or arguments that it can make nothing of.
 fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(CallVerdict, String)> {
     if let Some(Unusable::NoTool(text)) = &call.facts.unusable {
         return Some((CallVerdict::NoTool, text.clone()));
@@ -111,6 +111,9 @@ fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(CallVerdict, String)>
     }
     if switched_off {
         return Some((CallVerdict::NotOffered, format!("The tool {tool} is switched off in this turn.")));
+    }
+    if let Some(Unusable::BadArguments(text)) = &call.facts.unusable {
+        return Some((CallVerdict::BadArguments, text.clone()));
     }
     arguments(&call.input).err().map(|text| (CallVerdict::BadArguments, text))
 }

@@ -53,6 +53,23 @@ pub enum Refusal {
         /// The message.
         id: MessageId,
     },
+    /// The message is larger than [`MESSAGE_BYTES_MAX`](crate::session::MESSAGE_BYTES_MAX). It was not sent, and cannot be.
+    #[error("the message has {bytes} bytes: the limit is {max}; put what is large into a file that the tools can read")]
+    TooLarge {
+        /// The size of its parts, in bytes.
+        bytes: usize,
+        /// The most that is taken, in bytes.
+        max: usize,
+    },
+    /// The message is on the tape and on hold, because a turn before it was aborted or failed: nothing reads it by itself. The next
+    /// send or go-on releases it, and [`Session::withdraw`](crate::Session::withdraw) takes it back.
+    #[error(
+        "message {id} is on hold, because a turn before it was aborted or failed: go on, send another one, or withdraw it"
+    )]
+    OnHold {
+        /// The message.
+        id: MessageId,
+    },
     /// The message was accepted once, and withdrawn before it was read. Its id cannot be used again.
     #[error("message {id} was withdrawn: send it under another id")]
     Withdrawn {

@@ -50,10 +50,15 @@ impl ModelError {
         self.kind.class()
     }
 
-    /// Whether the provider may have read the request. Then its tokens were paid for, though the provider gave no count.
+    /// Whether the provider may have read the request. Then its tokens were paid for, though the provider gave no count. A request
+    /// that was answered with a status of failure, such as 408, was not read.
     #[must_use]
     pub fn was_read(&self) -> bool {
-        matches!(self.kind, ErrorKind::Truncated | ErrorKind::Timeout)
+        match self.kind {
+            ErrorKind::Truncated => true,
+            ErrorKind::Timeout => self.status.is_none(),
+            _ => false,
+        }
     }
 }
 

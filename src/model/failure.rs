@@ -79,6 +79,10 @@ impl Said {
         }
         let texts = [&error["message"], &error["detail"], &outer["message"], error];
         said.message = texts.into_iter().find_map(Value::as_str).unwrap_or(body.trim()).to_owned();
+        // llama.cpp says in fields what others say in words; the session learns the real window from the numbers in the message.
+        if let (Some(asked), Some(window)) = (error["n_prompt_tokens"].as_u64(), error["n_ctx"].as_u64()) {
+            said.message += &format!(" ({asked} tokens, the window is {window} tokens)");
+        }
         let mut delays = error["details"].as_array().into_iter().flatten();
         said.wait = delays.find_map(|detail| duration(detail["retryDelay"].as_str()?));
         said
@@ -145,6 +149,8 @@ fn kind_of_status(status: u16) -> ErrorKind {
         // A redirect is not followed: the key would go elsewhere.
         300..=399 | 404 => ErrorKind::NotFound,
         408 => ErrorKind::Timeout,
+        // The provider could not get hold of something; both providers' own clients try again.
+        409 => ErrorKind::Server,
         429 => ErrorKind::RateLimited,
         503 | 529 => ErrorKind::Overloaded,
         500..=599 => ErrorKind::Server,

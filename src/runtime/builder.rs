@@ -300,6 +300,10 @@ impl Builder {
         if let Some(flaw) = self.tools.flaw() {
             return Err(StartError::Tools(flaw));
         }
+        // tokio says so only by a panic. In a task of the tree it would be one that nobody hears of, and the start would hang.
+        if std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_err() {
+            return Err(StartError::NoTimer);
+        }
         let options = self.options;
         #[cfg(feature = "fault-injection")]
         let faults = options.faults.clone();

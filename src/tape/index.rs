@@ -263,6 +263,8 @@ impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Failed {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Failed::Corrupt(error.to_string()),
+            // A damaged header may name a format that no version of SQLite reads. It has no code of its own.
+            _ if error.to_string().contains("unsupported file format") => Failed::Corrupt(error.to_string()),
             _ => Failed::Database(error.to_string()),
         }
     }

@@ -38,6 +38,8 @@ pub struct CallFacts {
 pub enum Unusable {
     /// There is no such tool.
     NoTool(String),
+    /// The tool can make nothing of the arguments.
+    BadArguments(String),
     /// The tool crashed over the arguments when it was asked what the call wants, or did not answer in time.
     Crashed(String),
 }
@@ -66,18 +68,21 @@ impl Toolbox {
         let Some(Known { tool, effect, parallel, .. }) = self.known(name) else {
             return CallFacts::unusable(name, Effect::Read, Unusable::NoTool(self.unknown_tool(name)));
         };
-        let access = match arguments(input) {
-            Ok(arguments) => catch_unwind(AssertUnwindSafe(|| tool.access(&arguments))).map_err(|_| ()),
-            // The core itself finds that the arguments are no JSON object.
-            Err(_) => Ok(Vec::new()),
-        };
-        let crashed = || CallFacts::unknown(tool.name(), "crashed over these arguments").unusable;
-        CallFacts {
+        let facts = CallFacts {
             tool: tool.name().to_owned(),
             effect: *effect,
             parallel: *parallel,
-            unusable: access.is_err().then(crashed).flatten(),
-            access: access.unwrap_or_default(),
+            access: Vec::new(),
+            unusable: None,
+        };
+        // Where they are no JSON object, the core itself finds that.
+        let Ok(arguments) = arguments(input) else { return facts };
+        match catch_unwind(AssertUnwindSafe(|| (tool.access(&arguments), tool.check(&arguments)))) {
+            Ok((access, checked)) => CallFacts { access, unusable: checked.err().map(Unusable::BadArguments), ..facts },
+            Err(_) => CallFacts {
+                unusable: CallFacts::unknown(tool.name(), "crashed over these arguments").unusable,
+                ..facts
+            },
         }
     }
 }

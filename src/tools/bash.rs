@@ -371,6 +371,10 @@ impl Tool for Bash {
         vec![Access::new("bash", command.unwrap_or("*"))]
     }
 
+    fn check(&self, arguments: &Value) -> Result<(), String> {
+        Arguments::of(arguments).map(drop).map_err(|error| error.content)
+    }
+
     fn files(&self) -> Option<&Files> {
         Some(&self.files)
     }

@@ -97,6 +97,10 @@ impl<W: FileWork> Tool for FileTool<W> {
         place::access(W::TOUCH.permission(), arguments, W::PATH_NAMES, self.shared.home.as_deref())
     }
 
+    fn check(&self, arguments: &Value) -> Result<(), String> {
+        parse::<W>(arguments).map(drop).map_err(|error| error.content)
+    }
+
     fn files(&self) -> Option<&Files> {
         (W::TOUCH == Touch::Writes).then_some(&self.shared.files)
     }

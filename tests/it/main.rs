@@ -30,6 +30,7 @@ mod layering;
 mod links;
 #[cfg(feature = "sqlite")]
 mod listing;
+mod misuse;
 mod modes;
 mod operate;
 mod otp;

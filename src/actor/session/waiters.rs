@@ -35,6 +35,9 @@ impl Live {
                 let end = self.state.tasks_ended.iter().find(|end| end.ticket == ticket);
                 drop(reply.send(Ok(end.and_then(|end| end.down.clone()))));
             }
+            Question::Outcome(id, reply) if self.is_on_hold(&id) => {
+                drop(reply.send(Err(SendError::Refused(Refusal::OnHold { id }))));
+            }
             Question::Outcome(id, reply) if !self.is_to_be_answered(&id) => {
                 let ended = self.state.ended.iter().rev().find(|end| end.messages.contains(&id)).cloned();
                 drop(reply.send(ended.ok_or(SendError::Refused(Refusal::NotWaiting { id }))));
@@ -46,6 +49,11 @@ impl Live {
     /// Looks at all kept questions again, and answers those that the state can answer now.
     pub(super) fn answer_waiting(&mut self) {
         self.slot.take_waiting().into_iter().for_each(|question| self.answer(question));
+    }
+
+    /// Whether a message waits in a queue that is on hold: no turn comes by itself.
+    fn is_on_hold(&self, id: &MessageId) -> bool {
+        self.state.held && self.state.queue.iter().any(|waiting| waiting.message.id == *id)
     }
 
     /// Whether the turn of a message is open, or is still to come.

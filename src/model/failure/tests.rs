@@ -30,6 +30,7 @@ fn statuses_have_their_kinds_and_classes() {
         (403, Auth),
         (404, NotFound),
         (408, Timeout),
+        (409, Server),
         (413, InvalidRequest),
         (418, InvalidRequest),
         (422, InvalidRequest),
@@ -43,9 +44,35 @@ fn statuses_have_their_kinds_and_classes() {
     ];
     for (status, expected) in table {
         assert_eq!(kind(status, ""), expected, "{status}");
-        let retried = matches!(status, 408 | 429 | 500..);
+        let retried = matches!(status, 408 | 409 | 429 | 500..);
         assert_eq!(expected.class() == RetryClass::Transient, retried, "{status}");
     }
+}
+
+/// Seen on the release binary: a 409 was tried again on one wire and not on the other, and a 408 was charged though nobody had read
+/// the request. The body that each provider sends with a status changes neither.
+#[test]
+fn a_status_means_the_same_on_both_wires_and_a_refusal_was_not_read() {
+    for (status, name) in [(408, "timeout_error"), (409, "conflict_error"), (409, "invalid_request_error"), (503, "x")]
+    {
+        let openai = json!({"error": {"message": "no", "type": name}}).to_string();
+        let anthropic = json!({"type": "error", "error": {"type": name, "message": "no"}}).to_string();
+        for body in ["", &openai, &anthropic] {
+            let error = refused(Some(status), body);
+            assert_eq!((error.class(), error.was_read()), (RetryClass::Transient, false), "{status} {body}");
+        }
+    }
+    assert!(endpoint().error(ErrorKind::Timeout, "took too long").was_read(), "our own limit: it may have read it");
+}
+
+/// llama.cpp says the size of the request and its window in fields, not in words.
+#[test]
+fn a_window_that_is_said_in_fields_stands_in_the_message() {
+    let error = json!({"code": 400, "message": "the request exceeds the available context size, try increasing it",
+        "type": "exceed_context_size_error", "n_prompt_tokens": 5213, "n_ctx": 4096});
+    let error = refused(Some(400), &json!({ "error": error }).to_string());
+    assert_eq!(error.kind, ErrorKind::ContextOverflow);
+    assert!(error.message.ends_with("(5213 tokens, the window is 4096 tokens)"), "{}", error.message);
 }
 
 /// V04

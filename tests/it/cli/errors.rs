@@ -47,6 +47,29 @@ fn what_cannot_be_begun_ends_with_2_and_one_line() {
     }
 }
 
+/// Seen on the release binary: a person was asked about calls that could not run whatever the answer. Their argument error is the result.
+#[test]
+fn a_call_with_bad_arguments_asks_nobody() {
+    let lab = Lab::new();
+    let call = |name: &str, input: Value| json!({"name": name, "input": input});
+    let model = lab.script(json!([
+        {"calls": [call("bash", json!({})), call("write", json!({"path": 7})), call("bash", json!({"command": "x", "timeout": 0}))]},
+        "Understood.",
+    ]));
+    let ended = lab.run(&["run", "--json", "--permission", "strict", "--model", &model, "go"]);
+    let lines = ended.lines();
+    assert_eq!((ended.code, lines.iter().filter(|line| line["event"] == "ask").count()), (0, 0), "{}", ended.stdout);
+    let results = lines.iter().filter(|line| line["event"] == "call_finished");
+    let said: Vec<_> = results.map(|line| line["content"].as_str().unwrap().to_owned()).collect();
+    assert!(said.len() == 3 && said.iter().all(|text| text.contains("arguments")), "{said:?}");
+    // What could run is asked about.
+    let model = lab.script(json!([{"calls": [call("bash", json!({"command": "true"}))]}, "Understood."]));
+    let mut run = lab.start(&["run", "--json", "--permission", "strict", "--model", &model, "go"]);
+    let ask = run.until_event("ask")["ask"].clone();
+    run.say(&json!({"answer": {"ask": ask, "grant": "once"}}).to_string());
+    assert_eq!(run.end().code, 0);
+}
+
 /// A server that refuses every key.
 fn refusing_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,0 +1,164 @@
+//! What a host does wrong is told at once, in words, and costs nothing beside it.
+
+use std::{sync::Arc, time::Duration};
+
+use tamtam::{
+    Outcome, Runtime, SendError, SessionOptions,
+    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, Models, Reply, Request, Scripted},
+    permission::Profile,
+    runtime::{Kind, StartError},
+    session::{Finish, MESSAGE_BYTES_MAX, Message, ModelRef, Refusal},
+    tool::{Tool, ToolContext, ToolResult},
+};
+
+use crate::support::taped;
+
+/// Seen with a host's program: on a tokio without a time driver `start()` never returned.
+#[test]
+fn a_tokio_without_a_timer_is_an_error_at_the_start() {
+    let folder = taped::folder();
+    let store = folder.path().join("store");
+    for tokio in [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()] {
+        let mut tokio = tokio;
+        let started = tokio.build().unwrap().block_on(async {
+            let model = Arc::new(Scripted::new([]));
+            Runtime::builder().store(&store).model(model).start().await.map(drop)
+        });
+        let Err(error @ StartError::NoTimer) = started else { panic!("{started:?}") };
+        assert!(error.kind() == Kind::Invalid && error.to_string().contains("enable_all"), "{error}");
+    }
+    assert!(!store.exists(), "nothing was begun");
+}
+
+/// A model of a host's own.
+struct Own(ModelRef, usize);
+
+impl Model for Own {
+    fn id(&self) -> &ModelRef {
+        &self.0
+    }
+
+    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        Box::pin(async move {
+            if self.1 == 0 {
+                return std::future::pending().await;
+            }
+            let call =
+                |n| AnswerPart::Call { id: format!("c{n}").into(), name: "x".into(), input: "{}".into(), extra: None };
+            Ok(Answer::new((0..self.1).map(call).collect(), Finish::ToolCalls))
+        })
+    }
+}
+
+impl Models for Own {
+    fn find(&self, _: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::new(Own(self.0.clone(), self.1)))
+    }
+}
+
+/// Seen with a host's program: a model of its own was held to no limit; 5,000 calls of one answer were taken, and a request that never
+/// ended held its turn for ever.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_model_of_a_hosts_own_is_held_to_the_limits_of_the_wires() {
+    for (calls, said) in
+        [(5_000, "asked for 5000 calls in one answer: the limit is 1024"), (0, "did not finish within 3600 s")]
+    {
+        let folder = taped::folder();
+        let model: ModelRef = "own/model".parse().unwrap();
+        let models = Arc::new(Own(model.clone(), calls));
+        let builder = Runtime::builder().store(folder.path().join("store")).models(models, model);
+        let runtime = builder.start().await.unwrap();
+        let options = SessionOptions::new(folder.path()).profile(Profile::Auto);
+        let session = runtime.create(options).await.unwrap();
+        let answer = session.prompt("go").await.unwrap().wait().await.unwrap();
+        let Outcome::Failed { error } = &answer.outcome else { panic!("{answer:?}") };
+        assert!(error.contains(said), "{error}");
+        assert!(session.state().await.unwrap().history.len() <= 2, "no call of it was taken");
+        assert!(runtime.shutdown().await.is_empty());
+    }
+}
+
+/// Seen with a host's program: a message of 50 MB was refused after 3.9 s as an error of the disk that is "safe to send again".
+#[tokio::test]
+async fn a_message_that_is_too_large_is_refused_before_it_is_copied() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::from_fn(|_| Reply::text("read")));
+    let runtime = Runtime::builder().store(folder.path().join("store")).model(model).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    let error = session.prompt("x".repeat(50 << 20)).await.unwrap_err();
+    let SendError::Refused(Refusal::TooLarge { bytes, max: MESSAGE_BYTES_MAX }) = error else { panic!("{error}") };
+    assert_eq!((bytes, error.kind()), (50 << 20, Kind::Invalid));
+    assert_eq!(session.state().await.unwrap().seq.0, 1, "nothing of it is on the tape");
+    // The largest one goes.
+    let answer = session.prompt("y".repeat(MESSAGE_BYTES_MAX)).await.unwrap().wait().await.unwrap();
+    assert_eq!(answer.outcome, Outcome::Done);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Seen with a host's program: waiting for a message behind an aborted turn never ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_message_on_hold_is_told_so() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new([Reply::text("a").at_barrier("gate"), Reply::text("later")]));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = builder.start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    let first = session.prompt("begin").await.unwrap();
+    let behind = session.prompt(Message::user("behind").with_id("mine".into())).await.unwrap();
+    model.barrier("gate").reached().await;
+    // One waits already, one comes later; both are told, and both may wait again after a go-on.
+    let waiting = tokio::spawn({
+        let behind = behind.clone();
+        async move { behind.wait().await }
+    });
+    session.abort("enough").await.unwrap();
+    assert!(matches!(first.wait().await.unwrap().outcome, Outcome::Aborted { .. }));
+    let limit = Duration::from_secs(30);
+    for told in [tokio::time::timeout(limit, waiting).await.unwrap().unwrap(), behind.wait().await] {
+        let Err(error @ SendError::Refused(Refusal::OnHold { .. })) = told else { panic!("{told:?}") };
+        assert_eq!(error.to_string().split(": ").count(), 2, "{error}");
+    }
+    session.go_on().await.unwrap();
+    assert_eq!(behind.wait().await.unwrap().text, "later");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Seen with a host's program: a session was made with tools that there are not, and its model was offered none.
+#[tokio::test]
+async fn tools_that_there_are_not_are_refused_by_name() {
+    let folder = taped::folder();
+    let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(Scripted::new([])));
+    let runtime = builder.tool(Echo).start().await.unwrap();
+    let named = |names: &[&str]| {
+        let mut options = SessionOptions::new(folder.path());
+        options.tools = Some(names.iter().map(|name| (*name).to_owned()).collect());
+        options
+    };
+    let error = runtime.create(named(&["echo", "raed"])).await.unwrap_err();
+    assert_eq!(error.to_string(), "the runtime has no tool called raed: it has echo");
+    assert_eq!(error.kind(), Kind::Invalid);
+    for fine in [&["echo"][..], &["mcp_*"], &[]] {
+        drop(runtime.create(named(fine)).await.unwrap());
+    }
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+struct Echo;
+
+impl Tool for Echo {
+    fn name(&self) -> &str {
+        "echo"
+    }
+
+    fn description(&self) -> &str {
+        "Says it again."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({ "type": "object" })
+    }
+
+    fn run<'a>(&'a self, arguments: serde_json::Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move { ToolResult::ok(arguments.to_string()) })
+    }
+}
