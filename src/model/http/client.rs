@@ -66,7 +66,7 @@ impl fmt::Debug for HttpClient {
 
 fn client(options: &HttpOptions, tls: ClientConfig) -> Result<reqwest::Client, ModelError> {
     let mut builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
+        .use_preconfigured_tls(tls)
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(options.connect_timeout)
