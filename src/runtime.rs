@@ -127,12 +127,8 @@ impl Runtime {
     /// drains or ends.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
-        let toolbox = &self.inner.host.toolbox;
-        let is_unknown = |name: &&str| !name.contains(['*', '?']) && toolbox.find(name).is_none();
-        let unknown: Vec<_> = options.tools.iter().flatten().map(String::as_str).filter(is_unknown).collect();
-        if !unknown.is_empty() {
-            let known = toolbox.names().collect::<Vec<_>>().join(", ");
-            return Err(OpenError::UnknownTools { unknown: unknown.join(", "), known });
+        if let Some((unknown, known)) = self.inner.host.toolbox.unknown_among(options.tools.iter().flatten()) {
+            return Err(OpenError::UnknownTools { unknown, known });
         }
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);

@@ -1,4 +1,4 @@
-//! Asks a model server on this machine for its first model.
+//! Asks an OpenAI-compatible server, by default on this machine, for its first model.
 //!
 //! One plain HTTP request without a key. After the name of the host is looked up, it takes half a second at most; no usable answer
 //! by then means no server. Blocks, so it must run on a blocking thread.

@@ -33,10 +33,11 @@ pub struct Budget {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnBreach {
-    /// A person is asked for more; where nobody listens, the turn ends. A child never asks for more than its grant.
+    /// A person is asked for more. The turn ends instead where nobody listens, or where the limit is the parent's grant.
     #[default]
     Ask,
-    /// Requests that are too expensive go to this model, as long as they fit; then the turn ends.
+    /// Requests that exceed a limit of tokens or money go to this model, as long as they fit the limit there; after that, and at
+    /// any other breach, the turn ends.
     Model(ModelRef),
     /// The turn ends with the outcome `budget`.
     Stop,
@@ -54,7 +55,8 @@ pub enum Extent {
     Grant,
 }
 
-/// A limit that does not allow the next piece of work. Found before the work begins. Amounts are in the unit of the resource.
+/// A limit that does not allow the next piece of work. Found before the work begins; the limit of time is found while work runs.
+/// Amounts are in the unit of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
     /// The resource that is limited.

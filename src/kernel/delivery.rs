@@ -1,6 +1,7 @@
 //! The choices that a host makes with a command: how a message is delivered, and how a person answers an ask.
 //!
-//! They are written on tapes: do not rename them.
+//! They are written on tapes: do not rename them. The variants of [`Steering`] stand from the weakest to the strongest, and the core
+//! takes the greatest: do not reorder them.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,13 +14,14 @@ pub enum Delivery {
     /// A turn of its own, after this one. Also called follow-up.
     #[default]
     Queue,
-    /// Into the running turn, before its next step.
+    /// Into the running turn, before its next step. If the session is idle, it starts a turn, before all that is queued.
     Steer(Steering),
     /// Only if the session is idle; else [`Refusal::Busy`](crate::kernel::Refusal::Busy).
     Reject,
 }
 
-/// What becomes of the calls of the running step when a message steers. The strongest waiting one wins.
+/// What becomes of the calls of the running step when a message steers. If several steering messages wait,
+/// the strongest choice wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Steering {
@@ -32,7 +34,8 @@ pub enum Steering {
     AbortRunning,
 }
 
-/// A person's answer to an ask.
+/// A person's answer to an ask. For a budget ask, `Once` raises the limit by its own size, or by what is missing if that is more;
+/// `Always` lifts the limit, whatever the scope; `Raise` says by how much; `Reject` ends the turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grant {
@@ -40,8 +43,7 @@ pub enum Grant {
     Once,
     /// This call may run, and so may all that ask for the same again within the scope.
     Always(Scope),
-    /// Only for a budget ask: the limits are raised by these amounts. For a budget ask, `Once` raises the limit by its own size, or
-    /// by what is missing if that is more; `Always` lifts the limit, and `Reject` ends the turn.
+    /// Only for a budget ask: the limits are raised by these amounts. For a call it is refused.
     Raise(Limits),
     /// This call may not run. With a message the model is told and goes on; without one the turn ends (C-06).
     Reject(Option<String>),

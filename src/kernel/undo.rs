@@ -1,7 +1,7 @@
 //! How a compaction is undone: the history that it replaced is read back from the tape, and one entry puts it in place.
 //!
 //! The tape is not read here: the caller has read it and hands over what was there before ([`Undone::of`]). The entry carries
-//! it, so that a session that opens from a later anchor needs nothing older. The newest compaction can be undone, and then
+//! it, because a session opens from its newest anchor (an entry with the whole state) and does not read what is older. The newest compaction can be undone, and then
 //! the one before it; what was said since stays behind the items that come back.
 //!
 //! Nothing is undone under a running turn, while another summary is being written, or if the items that come back would not fit the

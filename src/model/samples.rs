@@ -1,4 +1,6 @@
-//! Samples of conversations, for the tests of both wires. Test code only.
+//! Short constructors of conversation items, for the tests of the wires and of the context. Test code only. What a test does not
+//! name is fixed: every message has the id `m`, every call and result is of the tool `read`. A change of these values changes the
+//! requests that the tests expect.
 
 use super::{Answer, AnswerPart, Endpoint, Item, ToolResultItem, UserItem};
 use crate::words::message::{Extra, Finish, Part, Span};

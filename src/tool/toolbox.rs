@@ -129,6 +129,14 @@ impl Toolbox {
         named("write").or_else(|| self.tools.values().find_map(|known| known.tool.files())).cloned()
     }
 
+    /// Those of the names that no tool has, and the names of all tools; `None` where there are none. A pattern may match nothing.
+    pub(crate) fn unknown_among<'n>(&self, names: impl Iterator<Item = &'n String>) -> Option<(String, String)> {
+        let is_unknown = |name: &&str| !name.contains(['*', '?']) && self.find(name).is_none();
+        let unknown: Vec<_> = names.map(String::as_str).filter(is_unknown).collect();
+        let known = || self.names().collect::<Vec<_>>().join(", ");
+        (!unknown.is_empty()).then(|| (unknown.join(", "), known()))
+    }
+
     /// What the model is told when it calls a tool that does not exist (TOOL-EDGE-006).
     #[must_use]
     pub fn unknown_tool(&self, name: &str) -> String {

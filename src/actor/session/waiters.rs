@@ -1,7 +1,7 @@
 //! Answers questions from the state of a session, at once or when the state has the answer. Answering writes no entry and changes
 //! no state.
 //!
-//! A question that has no answer yet is kept in the slot. It outlives a crash of the actor, and is looked at again after each piece
+//! A question that has no answer yet is kept in the slot, or refused where the slot is full (`QUESTIONS_MAX`). It outlives a crash of the actor, and is looked at again after each piece
 //! of work. Only the actor's loop may take up `Sleep`, because only the loop can end the actor.
 
 use crate::{
@@ -51,7 +51,7 @@ impl Live {
         self.slot.take_waiting().into_iter().for_each(|question| self.answer(question));
     }
 
-    /// Whether a message waits in a queue that is on hold: no turn comes by itself.
+    /// Whether a message waits in a queue that is on hold, so that no turn comes for it by itself.
     fn is_on_hold(&self, id: &MessageId) -> bool {
         self.state.held && self.state.queue.iter().any(|waiting| waiting.message.id == *id)
     }

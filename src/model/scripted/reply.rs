@@ -1,7 +1,8 @@
 //! One reply of a script: its texts, calls and waits, in order, and how it ends.
 //!
-//! A [`Reply`] is a value. Each method returns the same reply with something added at its end; nothing is played before a request
-//! asks for it. A change must keep the beats in the order in which they were added.
+//! A [`Reply`] is a value. Methods add a beat (text, thought, call, wait), set how the reply ends (the last one set counts), or set
+//! when it is given. Nothing is played before a request asks for it. A change must keep the order of the beats, and the names of the
+//! fields of [`Beat`] and [`Call`]: script files are read into them (`docs/FORMATS.md`).
 
 use std::time::Duration;
 
@@ -21,9 +22,13 @@ pub struct Reply {
     pub(super) beats: Vec<Beat>,
     pub(super) end: End,
     pub(super) usage: Usage,
+    /// How it finishes; `None` for the usual way.
     pub(super) finish: Option<Finish>,
+    /// Texts that the request must contain; otherwise the reply is an error.
     pub(super) expect: Vec<String>,
+    /// Given only to requests that contain all of these texts; empty for no condition.
     pub(super) when: Vec<String>,
+    /// Given only to requests whose history holds that many answers.
     pub(super) answers: Option<usize>,
 }
 

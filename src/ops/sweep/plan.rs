@@ -1,4 +1,5 @@
-//! Decides which sessions a policy takes, as a function of values.
+//! Decides which sessions a sweep removes, as a function of values. A limit of the policy *takes* a session: it wants the session
+//! removed; something may still keep it.
 //!
 //! The plan orders the removals: least recently used first, and a fork before its parent. Its cost grows with the number of
 //! sessions and with nothing else. A change must keep this: no I/O here except through `ask`; and a session goes only when all its
@@ -18,7 +19,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) session: SessionId,
-    /// When it was used last; never later than now, even if its clock was ahead.
+    /// When it was used last; never later than now, even if the clock that stamped it was ahead.
     pub(super) last: Millis,
     /// Its last entry; 0 for a session without an entry.
     pub(super) seq: Seq,
@@ -50,8 +51,8 @@ pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, a
     }
     let mut order = Vec::new();
     let mut bytes_left = candidates.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
-    // First round: the sessions that the other limits take. Second round: any session that may go, until the bytes are within the
-    // limit.
+    // First round (`max` is `None`): the sessions that the other limits take. Second round (`max` is the limit of bytes): any
+    // session that may go, until the rest is within the limit. A `Break` of `ask` ends the round only; the next one asks again.
     for max in [None].into_iter().chain(policy.bytes_max.map(Some)) {
         let may_go = |one: &One<'_>| one.is_free() && (max.is_some() || one.taken.is_some());
         // A larger index means a longer time since the last use.
@@ -77,9 +78,10 @@ pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, a
         }
     }
     if let Some(max) = policy.bytes_max {
-        // Where the limit is still exceeded, each session that stays is named as over the limit.
-        let is_held = bytes_left <= max;
-        for one in all.iter_mut().filter(|one| one.is_gone || !is_held) {
+        // A session that no other limit takes is named as over the limit of bytes: each that went, and, where the limit is still
+        // exceeded, each that stays.
+        let is_within = bytes_left <= max;
+        for one in all.iter_mut().filter(|one| one.is_gone || !is_within) {
             one.taken.get_or_insert(SweepReason::TooManyBytes { max });
         }
     }
@@ -98,7 +100,8 @@ pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, a
     Sweep { gone: order.into_iter().filter_map(swept).collect(), kept: staying.filter_map(kept).collect() }
 }
 
-/// Which limit takes a session, leaving out the limit of bytes. `rank` counts the sessions that have an entry.
+/// Which limit takes a session. The limit of bytes is not looked at, except that any limit takes a session without an entry. `rank`
+/// counts the sessions with an entry so far, newest first.
 fn taken(policy: SweepPolicy, one: &Candidate, now: Millis, rank: &mut usize) -> Option<SweepReason> {
     if one.seq == Seq::ZERO {
         return (policy != SweepPolicy::default()).then_some(SweepReason::Empty);
@@ -116,9 +119,10 @@ struct One<'c> {
     candidate: &'c Candidate,
     /// The limit that takes it.
     taken: Option<SweepReason>,
-    /// Why it stays although a limit takes it.
+    /// Why it stays, whatever limit takes it; `None` where it may go.
     stays: Option<KeptReason>,
-    /// How many of its forks are not gone. A fork that is no candidate (made since, or not readable) never goes.
+    /// How many of its forks are not gone. A fork that is no candidate (made since, or not readable) is never counted as gone, so its
+    /// parent stays.
     forks_left: usize,
     /// The candidates that it is a fork of, by index.
     origins: Vec<usize>,

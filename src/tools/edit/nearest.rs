@@ -12,7 +12,7 @@ const ALIKE_PERCENT_MIN: usize = 60;
 /// How much of a line is compared and shown, in characters.
 const LINE_CHARS_MAX: usize = 200;
 
-/// How many lines are compared. With more lines the answer would come too late to help.
+/// How many lines are compared, from the first. Later lines are not looked at, so that the answer comes in time.
 const LINES_MAX: usize = 50_000;
 
 /// A line of the file that is like the old text.

@@ -1,6 +1,7 @@
 //! The result of a call: a text for the model, and details for people and programs.
 //!
-//! The model sees the content and the attachments and nothing else; a change must keep details, title and changes from it.
+//! The model sees the content, the attachments and, on some wires, whether the call failed; a change must keep details, title,
+//! changes and the reason of the error from it.
 //! A [`ToolResult`] stands on the tape: a change may add a field with a default, and must read what older versions wrote.
 
 use serde::{Deserialize, Serialize};
@@ -10,10 +11,10 @@ use crate::words::message::{Changes, ErrorReason, FilePart};
 
 /// The result of a call.
 ///
-/// The model sees `content` and the attachments, nothing else.
+/// The model sees `content`, the attachments and, on some wires, whether the call failed; nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The text for the model. Always valid UTF-8; the tool keeps it within its limits.
+    /// The text for the model. A tool should keep it short; the worker bounds it again (`tool::truncate`).
     pub content: String,
     /// Facts for hosts and operators.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -52,7 +53,7 @@ impl ToolResult {
         ToolResult { error: Some(reason), ..ToolResult::ok(content) }
     }
 
-    /// How many bytes of the result a model is given.
+    /// How many bytes of the result a model is given: the content, and each attachment as long as its URL.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let attached = self.attachments.iter().map(|file| file.url.len() as u64).sum::<u64>();
