@@ -197,7 +197,7 @@ impl Session {
     /// # Errors
     /// [`Refusal::NotWaiting`] where no message of that id waits.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
-        self.ask(EditMessage { message }).await.map(drop)
+        self.ask(EditMessage { message: of_host(message)? }).await.map(drop)
     }
 
     /// Takes back a message that still waits.

@@ -133,6 +133,10 @@ pub(crate) enum Phase {
 pub(crate) struct Slept(Option<oneshot::Sender<Result<(), PassivateError>>>);
 
 impl Slept {
+    fn is_waited_for(&self) -> bool {
+        self.0.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+
     pub(crate) fn tell(self, how: Result<(), PassivateError>) {
         if let Some(reply) = self.0 {
             // The caller may have dropped the receiver.

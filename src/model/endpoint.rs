@@ -174,7 +174,7 @@ pub struct HttpOptions {
     /// The longest time between two events of the answer, and before the first; 120 s by default. Comments and pings do not count
     /// as events.
     pub idle_timeout: Duration,
-    /// The longest time of the whole request; 30 min by default.
+    /// The longest time of the whole request; 30 min by default. A runtime gives no request more than an hour.
     pub total_timeout: Duration,
     /// The longest wait for the end mark and the usage, after the model has said why it stopped; 10 s by default. Then the answer
     /// counts as complete.

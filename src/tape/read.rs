@@ -9,14 +9,14 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
 use super::{
     Damage, Entry, TapeError,
-    layout::{FIRST_ANCHOR, Layout, new_file, open_to_read, read_bytes},
-    line::{Chain, Decoded, Glance, Link, Rest, decode_lines, glance, head_seq},
+    layout::{FIRST_ANCHOR, Layout, new_file, open_to_read},
+    line::{Chain, Decoded, Glance, LINE_BYTES_MAX, Link, Rest, decode_lines, glance, head_seq},
 };
 use crate::words::ids::{Seq, SessionId};
 
@@ -58,7 +58,7 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
         match read.rest {
             Rest::Nothing => {}
             Rest::Torn { line, what } => {
-                let cut = set_aside(&file, line, what, &bytes[read.good_bytes..], read.good_bytes as u64)?;
+                let cut = set_aside(&file, line, what, read.good_bytes as u64)?;
                 repair.get_or_insert(cut);
             }
             Rest::Bad { line, what } => {
@@ -155,11 +155,42 @@ fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8])
     })
 }
 
-/// A missing file is an empty one.
+/// The largest file that is read in one piece. Only lines that are too long make a file much larger than what is on a tape.
+const READ_AT_ONCE_MAX: u64 = 64 * 1024 * 1024;
+
+/// The bytes of a file; a missing file is an empty one. Of a line that no tape can have, because it is too long, only the beginning is
+/// read: enough to see that it is bad, or torn where it is the last.
 pub(super) fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
-    match read_bytes(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        read => read.map_err(TapeError::io("read", path)),
+    let Some(mut file) = open_if_there(path)? else { return Ok(Vec::new()) };
+    let mut bytes = Vec::new();
+    let mut read = || -> io::Result<()> {
+        if file.metadata()?.len() <= READ_AT_ONCE_MAX {
+            return file.read_to_end(&mut bytes).map(drop);
+        }
+        let mut file = BufReader::new(&file);
+        while (&mut file).take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut bytes)? > 0 {
+            if !bytes.ends_with(b"\n") && skip_line(&mut file)? {
+                bytes.push(b'\n');
+            }
+        }
+        Ok(())
+    };
+    read().map_err(TapeError::io("read", path))?;
+    Ok(bytes)
+}
+
+/// Passes over the rest of a line; whether it has an end.
+fn skip_line(file: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let piece = file.fill_buf()?;
+        if piece.is_empty() {
+            return Ok(false);
+        }
+        let (used, ends) = memchr::memchr(b'\n', piece).map_or((piece.len(), false), |at| (at + 1, true));
+        file.consume(used);
+        if ends {
+            return Ok(true);
+        }
     }
 }
 
@@ -191,19 +222,25 @@ pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeEr
 
 /// Copies the tail into a file of its own next to the tape, syncs it, and then cuts it off. In this order, so that the bytes are in
 /// one of the two files at every moment.
-fn set_aside(file: &Path, line: usize, what: String, tail: &[u8], keep: u64) -> Result<Repair, TapeError> {
+fn set_aside(file: &Path, line: usize, what: String, keep: u64) -> Result<Repair, TapeError> {
     let (set_aside, mut copy) = free_name(file)?;
-    let copied = copy.write_all(tail).and_then(|()| copy.sync_all()).map_err(TapeError::io("write", &set_aside));
-    let cut = copied.and_then(|()| {
+    // Piece by piece: a tail may be larger than the memory.
+    let copied = open_to_read(file).and_then(|mut tape| {
+        tape.seek(SeekFrom::Start(keep))?;
+        let bytes = io::copy(&mut tape, &mut copy)?;
+        copy.sync_all().map(|()| bytes)
+    });
+    let cut = copied.map_err(TapeError::io("set aside", &set_aside)).and_then(|bytes| {
         let tape = OpenOptions::new().write(true).open(file).map_err(TapeError::io("open", file))?;
-        tape.set_len(keep).map(|()| tape).map_err(TapeError::io("cut", file))
+        tape.set_len(keep).map(|()| (tape, bytes)).map_err(TapeError::io("cut", file))
     });
     if cut.is_err() {
         // The tape is as it was, so remove the copy: on a full disk, each try would leave another one.
         let _ = std::fs::remove_file(&set_aside);
     }
-    cut?.sync_all().map_err(TapeError::io("sync", file))?;
-    Ok(Repair { file: file.into(), line, what, bytes: tail.len() as u64, set_aside })
+    let (tape, bytes) = cut?;
+    tape.sync_all().map_err(TapeError::io("sync", file))?;
+    Ok(Repair { file: file.into(), line, what, bytes, set_aside })
 }
 
 fn free_name(file: &Path) -> Result<(PathBuf, File), TapeError> {
@@ -292,16 +329,39 @@ mod tests {
         assert_eq!(bytes_through(&path, Seq(2)).unwrap().len(), 80, "where that cannot be told, all of it");
     }
 
+    /// Seen on the release binary: a torn tail of 1 GB took 1.06 GB of memory. A line that no tape can have is not read whole, and what
+    /// comes behind it still is, so that it is told from a torn tail.
+    #[test]
+    fn a_line_that_is_too_long_is_not_read_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("entries.jsonl");
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(READ_AT_ONCE_MAX * 4).unwrap();
+        let bytes = whole_file(&path).unwrap();
+        assert_eq!((&bytes[..8], bytes.len()), (&b"one\ntwo\n"[..], 8 + LINE_BYTES_MAX + 1));
+        io::Write::write_all(&mut File::options().append(true).open(&path).unwrap(), b"\nthree\n").unwrap();
+        let bytes = whole_file(&path).unwrap();
+        assert_eq!((&bytes[bytes.len() - 7..], bytes.len()), (&b"\nthree\n"[..], 8 + LINE_BYTES_MAX + 1 + 7));
+        // What was torn off is copied piece by piece, and the file is as it was before.
+        File::options().write(true).open(&path).unwrap().set_len(READ_AT_ONCE_MAX + 8).unwrap();
+        let repair = set_aside(&path, 3, "torn".into(), 8).unwrap();
+        assert_eq!(
+            (repair.bytes, std::fs::metadata(&repair.set_aside).unwrap().len()),
+            (READ_AT_ONCE_MAX, READ_AT_ONCE_MAX)
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+    }
+
     #[test]
     fn a_tail_that_cannot_be_cut_off_leaves_no_copy_behind() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("entries.jsonl");
         for _ in 0..3 {
-            assert!(set_aside(&file, 1, "torn".into(), b"tail", 0).is_err(), "there is no such file");
+            assert!(set_aside(&file, 1, "torn".into(), 0).is_err(), "there is no such file");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         std::fs::write(&file, "good\ntail").unwrap();
-        let repair = set_aside(&file, 2, "torn".into(), b"tail", 5).unwrap();
+        let repair = set_aside(&file, 2, "torn".into(), 5).unwrap();
         assert_eq!(std::fs::read_to_string(&repair.set_aside).unwrap(), "tail");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "good\n");
     }

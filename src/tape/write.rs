@@ -1,4 +1,5 @@
-//! How appends get to the disk: written in place by the caller, or in groups by the store's I/O thread, in either durability.
+//! What the handles, the store and the I/O thread of one store share, and what the thread does with queued appends: it writes them in
+//! groups, in either durability. An append in place is written by its handle (`handle.rs`, `disk.rs`).
 //!
 //! An append is told as done only when it survives what the [`Durability`] names: the session file has it (`Process`), or the
 //! commit log is synced and the session file is written (`Power`). An append that the thread panicked over is not written twice.

@@ -176,7 +176,12 @@ impl Slot {
         let now = match phase {
             _ if inner.parked => Err(PassivateError::Parked),
             Phase::Passive => Ok(()),
-            Phase::Passivating => return inner.inbox().sleepers.push(slept),
+            Phase::Passivating => {
+                let sleepers = &mut inner.inbox().sleepers;
+                // As many as still wait: a caller that was dropped leaves nothing.
+                sleepers.retain(Slept::is_waited_for);
+                return sleepers.push(slept);
+            }
             // A session with a full queue of questions stays awake.
             Phase::Activating | Phase::Active if inner.inbox().is_full() => {
                 Err(PassivateError::Busy { why: "too many wait for its answers" })
