@@ -14,7 +14,7 @@ use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf};
 use crate::{
     tape::{
         TapeError,
-        layout::{Layout, make_folder, read_text},
+        layout::{Layout, make_folder},
     },
     words::ids::SessionId,
 };
@@ -71,7 +71,7 @@ pub(in crate::tape) fn take(layout: &Layout) -> Result<Vec<String>, TapeError> {
             _ => {}
         }
     }
-    let text = read_text(&taken).unwrap_or_default();
+    let text = crate::tape::layout::read_text(&taken).unwrap_or_default();
     Ok(text.lines().map(str::to_owned).collect())
 }
 
