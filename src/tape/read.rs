@@ -54,7 +54,7 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
     let (mut repair, mut damage) = (None, None);
     while let Some(anchor) = anchors.last().cloned() {
         let file = layout.entries(session, &anchor);
-        let (bytes, read) = read_file(layout, session, &anchor)?;
+        let (_, read) = read_file(layout, session, &anchor)?;
         match read.rest {
             Rest::Nothing => {}
             Rest::Torn { line, what } => {
