@@ -15,6 +15,8 @@ mod error;
 mod files;
 mod fork;
 mod messages;
+mod room;
+mod turn_stream;
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,6 +38,7 @@ pub use error::BranchError;
 pub use fork::{ForkedAt, Merge, fork_at};
 pub(crate) use fork::{fork_now, wake_fork};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
+pub use turn_stream::TurnStream;
 
 pub use crate::{
     error::{OpenError, PassivateError, SendError, SpawnError},
@@ -105,12 +108,23 @@ impl Session {
         delivery: Delivery,
         expect_turn: Option<Seq>,
     ) -> Result<Receipt, SendError> {
-        let message = of_host(message.into())?;
-        // Input hooks run here, in the sender's own task, so that a slow one holds up nobody else.
-        let message = match self.host.hooks.0.is_empty() {
-            true => message,
-            false => self.through_hooks(message).await?,
-        };
+        let message = self.passed(message.into()).await?;
+        self.hand_over(message, delivery, expect_turn).await
+    }
+
+    /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
+    async fn passed(&self, message: Message) -> Result<Message, SendError> {
+        let message = of_host(message)?;
+        if self.host.hooks.0.is_empty() { Ok(message) } else { self.through_hooks(message).await }
+    }
+
+    /// Hands over a message that the input hooks have passed.
+    async fn hand_over(
+        &self,
+        message: Message,
+        delivery: Delivery,
+        expect_turn: Option<Seq>,
+    ) -> Result<Receipt, SendError> {
         let id = message.id.clone();
         match self.ask(SendMessage { message, delivery, expect_turn }).await {
             Ok(Held::Receipt(kernel::Receipt { message, seq, disposition })) => {

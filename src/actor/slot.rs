@@ -104,6 +104,8 @@ struct Inner {
     inbox: Option<Box<Inbox>>,
     /// Serialises the callers who bring the session up as a child; created by the first of them.
     bringing_up: Option<Arc<tokio::sync::Mutex<()>>>,
+    /// Serialises the senders who wait for room in a full inbox; created by the first of them.
+    waits_for_room: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
 /// Whether a slot takes inputs. It only ever moves down this list: a closed slot never opens again.
@@ -176,16 +178,33 @@ impl Inner {
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
         let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
-        let (told, inbox, bringing_up) = (Seq::ZERO, None, None);
+        let (told, inbox, bringing_up, waits_for_room) = (Seq::ZERO, None, None, None);
         let (incarnation, place, next_reply) = (0, 0, 1);
-        let inner =
-            Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, bringing_up };
+        let inner = Inner {
+            admission,
+            parked,
+            phase,
+            incarnation,
+            place,
+            next_reply,
+            used,
+            ring,
+            told,
+            inbox,
+            bringing_up,
+            waits_for_room,
+        };
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
     }
 
     /// The mutex of those who bring the session up as a child or make it: one at a time. Hold it over the whole of it.
     pub(crate) fn bringing_up(&self) -> Arc<tokio::sync::Mutex<()>> {
         self.inner().bringing_up.get_or_insert_default().clone()
+    }
+
+    /// The mutex of those who wait for room: one at a time tries again, in the order in which they came.
+    pub(crate) fn waits_for_room(&self) -> Arc<tokio::sync::Mutex<()>> {
+        self.inner().waits_for_room.get_or_insert_default().clone()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -180,6 +180,9 @@ pub enum EventKind {
         access: Vec<Access>,
         /// When the ask expires and the call is denied.
         expires: Millis,
+        /// Whether the ask stays open until then, also while nobody listens.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
     },
     /// An ask is closed.
     AskClosed {

@@ -113,6 +113,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
                 input: call.input.clone(),
                 access: access.clone(),
                 expires: *expires,
+                waits: before.settings.asks_wait,
             }
         }
         Record::Granted { grant } => EventKind::AskClosed { ask: ticket, grant: Some(grant.clone()), why: None },

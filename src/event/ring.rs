@@ -10,13 +10,17 @@
 
 use std::{
     collections::VecDeque,
+    future::Future as _,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll, ready},
 };
 
-use tokio::sync::Notify;
+use futures_util::Stream;
+use tokio::sync::{Notify, futures::OwnedNotified};
 
 use crate::{event::Event, lock::Lock};
 
@@ -30,7 +34,7 @@ pub(crate) const RING_BYTES_MAX: usize = 32 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     held: Lock<Held>,
-    news: Notify,
+    news: Arc<Notify>,
     listeners: AtomicUsize,
 }
 
@@ -83,7 +87,7 @@ impl Ring {
         let next = held.first + held.events.len() as u64;
         drop(held);
         let (replay, replayed) = (VecDeque::new(), crate::words::ids::Seq::ZERO);
-        EventStream { ring: self.clone(), next, replay, replayed, _keeps: None }
+        EventStream { ring: self.clone(), next, replay, replayed, news: None, _keeps: None }
     }
 }
 
@@ -96,13 +100,16 @@ pub enum Next {
     Lagged(u64),
 }
 
-/// The events of a session, as they happen. Dropping the stream ends the listening, and nothing else.
+/// The events of a session, as they happen: a [`Stream`], and [`EventStream::next`] for those who do without. Dropping it ends the
+/// listening, and nothing else.
 #[derive(Debug)]
 pub struct EventStream {
     ring: Arc<Ring>,
     next: u64,
     replay: VecDeque<Arc<Event>>,
     replayed: crate::words::ids::Seq,
+    /// Resolves at the next push; made before the ring is looked at.
+    news: Option<Pin<Box<OwnedNotified>>>,
     /// Keeps the owner of the ring alive while the session sleeps and the stream listens.
     _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
@@ -125,17 +132,7 @@ impl EventStream {
     ///
     /// Cancel-safe: an event that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Option<Next> {
-        loop {
-            let ring = self.ring.clone();
-            let news = ring.news.notified();
-            tokio::pin!(news);
-            // Listen before looking, so that nothing slips in between.
-            news.as_mut().enable();
-            if let Some(next) = self.try_next() {
-                return next;
-            }
-            news.await;
-        }
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     /// The next event without waiting: `None` where there is none yet, `Some(None)` at the end.
@@ -160,6 +157,28 @@ impl EventStream {
             if !was_replayed {
                 return Some(Some(Next::Event(event.clone())));
             }
+        }
+    }
+}
+
+impl Stream for EventStream {
+    type Item = Next;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Next>> {
+        let this = &mut *self;
+        loop {
+            if let Some(next) = this.try_next() {
+                return Poll::Ready(next);
+            }
+            match &mut this.news {
+                // Listen before looking once more, so that nothing slips in between.
+                None => this.news.insert(Box::pin(this.ring.news.clone().notified_owned())).as_mut().enable(),
+                Some(news) => {
+                    ready!(news.as_mut().poll(cx));
+                    this.news = None;
+                    false
+                }
+            };
         }
     }
 }

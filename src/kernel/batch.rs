@@ -250,6 +250,11 @@ fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
     draft.write(None, Record::Ask { call, access, expires });
 }
 
+/// Whether a question to a person may be asked: somebody listens, or the host has set that questions wait for a listener.
+pub(super) fn reaches_someone(draft: &Draft<'_>) -> bool {
+    draft.state.settings.asks_wait || draft.env.asks_are_heard(&draft.state.env)
+}
+
 /// Judges a call by the rules that hold now, whether it begins or is to run again.
 fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     if let Some(Unusable::Crashed(text)) = &call.facts.unusable {
@@ -263,7 +268,7 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     match judgement.action {
         Action::Allow => Ruling::Run,
         Action::Ask if call.state == CallState::Allowed || granted() => Ruling::Run,
-        Action::Ask if !draft.env.asks_are_heard(&draft.state.env) => {
+        Action::Ask if !reaches_someone(draft) => {
             let wanted = shown(&access);
             let text = format!("Permission denied: {wanted} must be asked for, and nobody listens who could answer.");
             Ruling::Refuse(CallVerdict::Unheard, text)

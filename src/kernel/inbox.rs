@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     kernel::{
-        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, Steering, Waiting, advance, decide::Draft,
+        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, State, Steering, Waiting, advance, decide::Draft,
         input::Decide, pin, recover,
     },
     tape::Cause,
@@ -63,11 +63,7 @@ impl Decide for SendMessage {
         }
         may_be_said(draft, message)?;
         let disposition = state.disposition(delivery);
-        let (depth, max) = match disposition {
-            Disposition::Steering => (state.steering.len(), INBOX_STEERING_MAX),
-            _ => (state.queue.len(), INBOX_QUEUED_MAX),
-        };
-        if depth >= max {
+        if let Some(depth) = state.full(disposition) {
             return Err(Refusal::InboxFull { depth });
         }
         let mut message = message.clone();
@@ -89,6 +85,22 @@ pub(crate) const INBOX_STEERING_MAX: usize = 64;
 
 /// The most queued messages that may wait in one session.
 pub(crate) const INBOX_QUEUED_MAX: usize = 256;
+
+impl State {
+    /// How many messages wait, where there is no room for one more with this disposition.
+    fn full(&self, disposition: Disposition) -> Option<usize> {
+        let (depth, max) = match disposition {
+            Disposition::Steering => (self.steering.len(), INBOX_STEERING_MAX),
+            _ => (self.queue.len(), INBOX_QUEUED_MAX),
+        };
+        (depth >= max).then_some(depth)
+    }
+
+    /// How many messages wait, where there is no room for one of this delivery now.
+    pub(crate) fn full_for(&self, delivery: Delivery) -> Option<usize> {
+        self.full(self.disposition(delivery))
+    }
+}
 
 /// Refuses a message that says nothing, and a pinned message for which there is no room.
 pub(super) fn may_be_said(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {

@@ -84,6 +84,9 @@ pub struct Settings {
     pub parallel_max: usize,
     /// How long an ask may stay unanswered, in milliseconds; 10 minutes by default (promise 8).
     pub ask_limit_ms: u64,
+    /// Whether an ask stays open, until its limit, also while nobody listens who could answer it. By default it is denied at once.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub asks_wait: bool,
     /// Retries of one request, at most (3 by default, C-19).
     pub retries_max: u32,
     /// The session's own rules of permission, from the most to the least powerful layer.
@@ -127,6 +130,7 @@ impl Settings {
             queue_mode: Mode::One,
             parallel_max: 8,
             ask_limit_ms: 600_000,
+            asks_wait: false,
             retries_max: 3,
             rules: vec![Profile::default().ruleset()],
             host: None,

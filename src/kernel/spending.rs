@@ -10,7 +10,7 @@
 use crate::{
     kernel::{
         AskClosedWhy, Breach, CallState, Extent, Grant, Held, OnBreach, Open, OpenCall, Outcome, Record, Refusal,
-        Reserve, Resource, State, compact, decide::Draft,
+        Reserve, Resource, State, batch, compact, decide::Draft,
     },
     model::Price,
     tool::ToolResult,
@@ -191,7 +191,7 @@ pub(super) fn check_time(draft: &mut Draft<'_>) {
 fn breached(draft: &mut Draft<'_>, breach: Breach) {
     let asks = draft.state.settings.budget.on_breach == OnBreach::Ask;
     // Nobody can give a child more than its parent has granted.
-    if asks && breach.extent != Extent::Grant && draft.env.asks_are_heard(&draft.state.env) {
+    if asks && breach.extent != Extent::Grant && batch::reaches_someone(draft) {
         let expires = draft.now.plus(draft.state.settings.ask_limit());
         draft.write(None, Record::BudgetAsk { breach, expires });
     } else {

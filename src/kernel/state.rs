@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, Open, OpenBudgetAsk,
+        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, Open, OpenAsk, OpenBudgetAsk,
         OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded, Refusal, SeenMessages,
         Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
     },
@@ -131,6 +131,11 @@ impl State {
     /// The tasks that are open, by ticket.
     pub fn tasks(&self) -> impl Iterator<Item = (Seq, &OpenTask)> {
         self.open_as(|open| if let Open::Task(task) = open { Some(task) } else { None })
+    }
+
+    /// The asks that are open, by ticket: [`Session::answer`](crate::Session::answer) takes the ticket.
+    pub fn asks(&self) -> impl Iterator<Item = (Seq, &OpenAsk)> {
+        self.open_as(|open| if let Open::Ask(ask) = open { Some(ask) } else { None })
     }
 
     /// The budget ask that is open.

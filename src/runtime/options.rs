@@ -67,6 +67,10 @@ pub struct SessionOptions {
     pub queue_mode: Mode,
     /// How long an ask may stay unanswered; 10 minutes by default.
     pub ask_limit: Duration,
+    /// Whether an ask stays open, until that limit, also while nobody listens to the session. By default such an ask is denied at
+    /// once. Whoever listens later finds the ask in [`Session::state`](crate::Session::state) and in
+    /// [`Session::events_after`](crate::Session::events_after).
+    pub asks_wait: bool,
     /// The rules of its agent; none by default. They stand before `rules`, which may allow what the agent's rules ask about, and
     /// not what they deny.
     pub agent_rules: Option<Ruleset>,
@@ -117,6 +121,7 @@ impl SessionOptions {
             steering_mode: Mode::All,
             queue_mode: Mode::One,
             ask_limit: Duration::from_secs(600),
+            asks_wait: false,
             agent_rules: None,
             rules: None,
             budget: Budget::default(),
@@ -126,7 +131,7 @@ impl SessionOptions {
     }
 
     /// The settings that these options make of `settings`. An option that is `None` keeps what `settings` has; the title, the
-    /// budget, the parameters, the step limit, the delivery modes and the ask limit always come from the options.
+    /// budget, the parameters, the step limit, the delivery modes and what holds for asks always come from the options.
     pub(super) fn over(self, settings: Settings) -> Settings {
         let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().collect();
         Settings {
@@ -141,6 +146,7 @@ impl SessionOptions {
             steps_max: self.steps_max,
             steering_mode: self.steering_mode,
             queue_mode: self.queue_mode,
+            asks_wait: self.asks_wait,
             ask_limit_ms: u64::try_from(self.ask_limit.as_millis()).unwrap_or(u64::MAX),
             task_depth_max: self.task_depth_max.unwrap_or(settings.task_depth_max),
             task_width_max: self.task_width_max.unwrap_or(settings.task_width_max),

@@ -52,6 +52,7 @@ mod recorded;
 mod replay;
 mod rights;
 mod runtime;
+mod sending;
 mod size;
 #[cfg(feature = "cli")]
 mod soak;

@@ -23,6 +23,14 @@ impl Live {
             Question::Crash(words) => std::panic::resume_unwind(Box::new(words)),
             // The actor's loop handles `Sleep`. A `Sleep` that gets here is refused as busy.
             Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why: PassivateError::PASSING })),
+            Question::Room(delivery, reply) => match self.state.full_for(delivery) {
+                None => drop(reply.send(Ok(()))),
+                // A queue on hold stays as full as it is.
+                Some(depth) if self.state.held => {
+                    drop(reply.send(Err(SendError::Refused(Refusal::InboxFull { depth }))));
+                }
+                Some(_) => self.slot.wait(Question::Room(delivery, reply)),
+            },
             Question::Idle(reply) if self.is_idle() => drop(reply.send(Ok(()))),
             Question::Down(parent, ticket, reply) => {
                 let origin = self.state.origin.as_ref();

@@ -151,6 +151,7 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
         input: serde_json::json!({"command": command, "timeout": 5}).to_string().into(),
         access: vec![Access::new("bash", &command)],
         expires: Millis(0),
+        waits: false,
     };
     let pieces = show(true, &[ask]);
     let question = notes(&pieces)[0];

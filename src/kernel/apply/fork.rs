@@ -66,6 +66,7 @@ impl State {
         settings.steps_max = Some(settings.steps_max.map_or(steps, |max| max.min(steps)));
         settings.parallel_max = settings.parallel_max.min(fresh.parallel_max);
         settings.ask_limit_ms = settings.ask_limit_ms.min(fresh.ask_limit_ms);
+        settings.asks_wait &= fresh.asks_wait;
         settings.retries_max = settings.retries_max.min(fresh.retries_max);
         settings.task_depth_max = settings.task_depth_max.min(fresh.task_depth_max);
         settings.task_width_max = settings.task_width_max.min(fresh.task_width_max);

@@ -220,6 +220,19 @@ fn where_nobody_listens_it_stops() {
     assert_eq!((broke(&play), play.started()), (Some((Resource::Tokens, Extent::Session)), vec![]));
 }
 
+/// Where asks wait for a listener, a person who comes later is asked for more.
+#[test]
+fn where_asks_wait_nobody_has_to_listen_yet() {
+    let mut play = with(|settings| {
+        settings.budget.session.tokens = Some(500);
+        settings.budget.on_breach = OnBreach::Ask;
+        settings.asks_wait = true;
+    });
+    play.heard = false;
+    play.send("a");
+    assert_eq!((broke(&play), asked(&play).1.resource), (None, Resource::Tokens));
+}
+
 /// A question about a call is not answered by raising a budget.
 #[test]
 fn raising_answers_no_question_about_a_call() {

@@ -176,6 +176,28 @@ fn where_nobody_listens_an_ask_is_denied_at_once() {
     assert_eq!(play.started(), [play.request()]);
 }
 
+/// A host may set that asks wait for a listener who comes later: then the ask is open until its limit, and says so.
+#[test]
+fn an_ask_may_wait_for_a_listener_who_comes_later() {
+    let mut play = Play::with(|settings| {
+        ask_all(settings);
+        settings.asks_wait = true;
+        settings.ask_limit_ms = 1_000;
+    });
+    play.heard = false;
+    play.send("go");
+    let call = play.answer_calls(&["bash"])[0];
+    assert_eq!((play.asks().len(), play.started()), (1, vec![]));
+    play.heard = true;
+    play.grant(play.asks()[0], Grant::Once).unwrap();
+    assert_eq!(play.started(), [call]);
+    play.returned(call, "ok");
+    play.heard = false;
+    play.answer_calls(&["bash"]);
+    play.later(1_000);
+    assert_eq!(play.newest(1, 60), ["c0! Permission denied: nobody answered the question in time."]);
+}
+
 /// Promise 8, C-33: an ask is denied by itself at its limit, which it names.
 #[test]
 fn an_ask_is_denied_at_its_limit() {
