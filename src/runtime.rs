@@ -51,6 +51,7 @@ use crate::{
     session::{Session, fork_now, wake_fork},
     supervisor::{AdminError, Down, SupervisorHandle},
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
+    tool::Toolbox,
     words::ids::{Seq, SessionId},
 };
 pub use crate::{
@@ -127,9 +128,7 @@ impl Runtime {
     /// drains or ends.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
-        if let Some((unknown, known)) = self.inner.host.toolbox.unknown_among(options.tools.iter().flatten()) {
-            return Err(OpenError::UnknownTools { unknown, known });
-        }
+        known_tools(&self.inner.host.toolbox, &options)?;
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
         let mut settings = self.inner.settings.of(options, &workspace);
@@ -433,6 +432,14 @@ impl Runtime {
 
     fn is_open(&self) -> Result<(), OpenError> {
         if self.inner.host.slots.admission() == Admission::Open { Ok(()) } else { Err(OpenError::Closed) }
+    }
+}
+
+/// Refuses options that name tools that the runtime does not have.
+fn known_tools(toolbox: &Toolbox, options: &SessionOptions) -> Result<(), OpenError> {
+    match toolbox.unknown_among(options.tools.iter().flatten()) {
+        Some((unknown, known)) => Err(OpenError::UnknownTools { unknown, known }),
+        None => Ok(()),
     }
 }
 

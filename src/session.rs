@@ -58,6 +58,7 @@ use crate::{
         self, Abort, AnswerAsk, ClearQueue, Command, Configure, EditMessage, GoOn, HandOff, Held, Pause, Resume,
         SendMessage, WithdrawMessage, kept,
     },
+    tape::TapeStoreExt as _,
     words::usage::Usage,
 };
 
@@ -350,10 +351,17 @@ impl Session {
     }
 
     /// The events of the session from now on. As long as a stream is held, the session may ask its listener: see
-    /// [`Session::answer`].
+    /// [`Session::answer`]. Where the store has no such session, the stream ends.
     #[must_use]
     pub fn events(&self) -> EventStream {
-        self.slot.listen()
+        let events = self.slot.listen();
+        if !self.slot.is_unknown() {
+            return events;
+        }
+        // Nobody has met the session in this runtime: whether it is there is looked up beside the stream.
+        let (host, id) = (self.host.clone(), self.slot.id.clone());
+        let is_missing = self.host.tokio.spawn_blocking(move || !host.store.exists(&id) && host.slot(&id).is_unknown());
+        events.unless_missing(is_missing)
     }
 
     /// The durable events after that entry, then all events as they come, without a gap.

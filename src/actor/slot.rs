@@ -410,6 +410,12 @@ impl Slot {
         self.inner().ring.as_ref().is_some_and(|ring| ring.is_heard())
     }
 
+    /// Whether the session was never awake in this runtime and is not just waking: it may not exist.
+    pub(crate) fn is_unknown(&self) -> bool {
+        let inner = self.inner();
+        inner.phase == Phase::Passive && inner.incarnation == 0
+    }
+
     /// Shows an event to all listeners.
     pub(crate) fn show(&self, event: Arc<Event>) {
         let ring = self.inner().ring.clone();

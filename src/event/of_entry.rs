@@ -39,7 +39,7 @@ pub(crate) fn events_of(before: &State, entry: &Entry) -> Vec<Event> {
 fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     match &entry.record {
         Record::Request(request) => request_events(before, request),
-        Record::Answer { answer, interrupted, estimated } => {
+        Record::Answer { answer, interrupted, estimated, .. } => {
             let price =
                 before.request().filter(|(ticket, _)| Some(*ticket) == entry.ticket).and_then(|(_, open)| open.price);
             let charge = Charge::of(price.as_ref(), &answer.usage, estimated.as_ref());

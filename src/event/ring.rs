@@ -20,7 +20,10 @@ use std::{
 };
 
 use futures_util::Stream;
-use tokio::sync::{Notify, futures::OwnedNotified};
+use tokio::{
+    sync::{Notify, futures::OwnedNotified},
+    task::JoinHandle,
+};
 
 use crate::{event::Event, lock::Lock};
 
@@ -87,7 +90,16 @@ impl Ring {
         let next = held.first + held.events.len() as u64;
         drop(held);
         let (replay, replayed) = (VecDeque::new(), crate::words::ids::Seq::ZERO);
-        EventStream { ring: self.clone(), next, replay, replayed, news: None, _keeps: None }
+        EventStream {
+            ring: self.clone(),
+            next,
+            replay,
+            replayed,
+            news: None,
+            is_missing: None,
+            ended: false,
+            _keeps: None,
+        }
     }
 }
 
@@ -110,6 +122,10 @@ pub struct EventStream {
     replayed: crate::words::ids::Seq,
     /// Resolves at the next push; made before the ring is looked at.
     news: Option<Pin<Box<OwnedNotified>>>,
+    /// Looks up whether the session exists: if it does not, no event ever comes.
+    is_missing: Option<JoinHandle<bool>>,
+    /// Whether it said that the session does not exist.
+    ended: bool,
     /// Keeps the owner of the ring alive while the session sleeps and the stream listens.
     _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
@@ -118,6 +134,12 @@ impl EventStream {
     /// Keeps a value alive for as long as the stream exists.
     pub(crate) fn keeping(mut self, kept: Arc<dyn std::any::Any + Send + Sync>) -> EventStream {
         self._keeps = Some(kept);
+        self
+    }
+
+    /// Ends the stream if the look-up says that there is no such session and nothing has come by then.
+    pub(crate) fn unless_missing(mut self, is_missing: JoinHandle<bool>) -> EventStream {
+        self.is_missing = Some(is_missing);
         self
     }
 
@@ -140,6 +162,9 @@ impl EventStream {
     fn try_next(&mut self) -> Option<Option<Next>> {
         if let Some(event) = self.replay.pop_front() {
             return Some(Some(Next::Event(event)));
+        }
+        if self.ended {
+            return Some(None);
         }
         let held = self.ring.held.lock();
         if self.next < held.first {
@@ -169,6 +194,13 @@ impl Stream for EventStream {
         loop {
             if let Some(next) = this.try_next() {
                 return Poll::Ready(next);
+            }
+            if let Some(look) = &mut this.is_missing
+                && let Poll::Ready(is_missing) = Pin::new(look).poll(cx)
+            {
+                this.is_missing = None;
+                this.ended |= is_missing.unwrap_or(false);
+                continue;
             }
             match &mut this.news {
                 // Listen before looking once more, so that nothing slips in between.

@@ -79,8 +79,8 @@ impl State {
             }
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
-            Record::Answer { answer, interrupted, estimated } => {
-                self.take_answer(entry.seq, ticket, answer, *interrupted, estimated.as_ref());
+            Record::Answer { answer, interrupted, estimated, price } => {
+                self.take_answer(entry.seq, ticket, (answer, *price), *interrupted, estimated.as_ref());
             }
             Record::RequestFailed { estimated, window, .. } => {
                 if let Some(Open::Request(request)) = self.open.remove(&ticket) {

@@ -125,7 +125,10 @@ impl Unsettled {
                 self.open(entry.seq, What::Compaction(open.first_kept), &open.model, open.price, open.reserved);
             }
             Record::BranchOpened(open) => self.open(entry.seq, What::Branch, &open.model, open.price, open.reserved),
-            Record::Answer { answer, interrupted, estimated } => {
+            Record::Answer { answer, interrupted, estimated, price } => {
+                if let (Some(by), Some(open)) = (&answer.by, self.open.get_mut(&ticket)) {
+                    (open.model, open.price) = (by.clone(), *price);
+                }
                 let kind = if *interrupted { BillKind::Interrupted } else { BillKind::Answer };
                 self.close(ticket, kind, &answer.usage, estimated.as_ref());
             }

@@ -90,6 +90,9 @@ pub enum Record {
         /// Our estimate of its tokens, where the provider gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
+        /// The price of the model that answered, where it is not the one that was asked ([`Answer::by`]) and its price is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        price: Option<Price>,
     },
     /// A model request failed. Closes its ticket.
     RequestFailed {

@@ -257,7 +257,7 @@ fn report(is: &str, first: &Entry, wrote: &[Entry]) -> Option<Report> {
             Report::Answered { answer: (**answer).clone(), calls }
         }
         ("failed", Record::RequestFailed { error, .. }) => Report::Failed { error: error.clone() },
-        ("cut_off", Record::Answer { answer, interrupted: true, estimated }) => {
+        ("cut_off", Record::Answer { answer, interrupted: true, estimated, .. }) => {
             let written = estimated.map_or(0, |estimated| estimated.output);
             let thrown_away = written.saturating_sub(spent::written(answer));
             Report::CutOff { partial: answer.parts.clone(), thrown_away }

@@ -36,8 +36,10 @@ fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest
 pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer, calls: &[CallFacts]) {
     if let Some(request) = open_request(draft, ticket) {
         let estimated = spent::estimate(draft.state.context.meter.used(request.estimated), answer);
-        let answer = Arc::new(answer.clone());
-        draft.write(Some(ticket), Record::Answer { answer, interrupted: false, estimated });
+        let mut answer = answer.clone();
+        answer.by.take_if(|by| *by == request.model);
+        let price = answer.by.as_ref().and_then(|by| draft.model(by).price);
+        draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: false, estimated, price });
         batch::open(draft, |index| calls.get(index as usize).cloned());
     }
 }
@@ -67,7 +69,7 @@ fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], est
     let is_text = |part: &&AnswerPart| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty());
     let text = partial.iter().filter(is_text).filter(|_| follows);
     let answer = Answer::new(text.cloned().collect(), Finish::Unknown);
-    draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true, estimated });
+    draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true, estimated, price: None });
 }
 
 /// Takes the failure of a request: it is made again after a wait, or after the context was made smaller, or the turn ends.

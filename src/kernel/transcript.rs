@@ -93,7 +93,7 @@ impl Transcript {
                 let attempt = u32::try_from(attempt).unwrap_or(u32::MAX).saturating_add(1);
                 self.before.push(Part::Retry(RetryPart { attempt, error: error.message.clone(), time: entry.time }));
             }
-            Record::Answer { answer, .. } => self.answer(entry, answer),
+            Record::Answer { answer, price, .. } => self.answer(entry, answer, *price),
             Record::Call(call) => self.call(entry.seq, call),
             Record::CallStarted { .. } => self.change_call(ticket, |state| {
                 let (input, time) = (input_of(state).to_owned(), Span { start: entry.time, end: None });
@@ -140,7 +140,7 @@ impl Transcript {
                     self.messages.push(Message { parts: user.parts.clone(), time, ..said });
                 }
                 Item::Assistant(answer) => {
-                    self.answer(entry, answer);
+                    self.answer(entry, answer, None);
                     let (at, parts) = self.answers.remove(&entry.seq).unwrap_or_default();
                     if let Some(message) = self.messages.get_mut(at) {
                         message.id = MessageId::from(format!("answer-{}-{n}", entry.seq));
@@ -196,10 +196,14 @@ impl Transcript {
         }
     }
 
-    fn answer(&mut self, entry: &Entry, answer: &Answer) {
+    fn answer(&mut self, entry: &Entry, answer: &Answer, of_other: Option<Price>) {
         let (created, model, price) = match self.requested.take() {
             Some((time, model, price)) => (time, Some(model), price),
             None => (entry.time, None, None),
+        };
+        let (model, price) = match &answer.by {
+            Some(by) => (Some(by.clone()), of_other),
+            None => (model, price),
         };
         // A message has no mark for an estimate, so it carries none: where the provider gave no figures it has no cost.
         let charge = Charge::of(price.as_ref(), &answer.usage, None);

@@ -256,7 +256,10 @@ impl Model for HttpModel {
         request: &'a Request,
         deltas: &'a mut dyn Deltas,
     ) -> BoxFuture<'a, Result<Answer, ModelError>> {
-        Box::pin(self.run(request, deltas))
+        Box::pin(async {
+            let answer = self.run(request, deltas).await?;
+            Ok(Answer { by: Some(self.id.clone()), ..answer })
+        })
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     words::ids::{CallId, Millis, Seq},
-    words::message::{Extra, FilePart, Finish, Part, Span},
+    words::message::{Extra, FilePart, Finish, ModelRef, Part, Span},
     words::usage::Usage,
 };
 
@@ -240,6 +240,10 @@ pub struct Answer {
     /// The model that answered, by the provider's own name for it.
     #[serde(default)]
     pub model: String,
+    /// The model that answered, where it is not the one that was asked: its price holds for the answer. A model of the host's that
+    /// falls back on another one passes the other one's answer on as it is, and so says it. On a tape only where it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<ModelRef>,
     /// Kept rendering.
     #[serde(skip)]
     pub fragment: Fragment,
@@ -249,7 +253,7 @@ impl Answer {
     /// An answer of those parts.
     #[must_use]
     pub fn new(parts: Vec<AnswerPart>, finish: Finish) -> Answer {
-        Answer { parts, finish, usage: Usage::default(), model: String::new(), fragment: Fragment::default() }
+        Answer { parts, finish, usage: Usage::default(), model: String::new(), by: None, fragment: Fragment::default() }
     }
 
     /// Its calls, in order: the name as the model wrote it, and the arguments as they were received.

@@ -15,7 +15,7 @@ use crate::{
         Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn, StopLevel,
         TaskOrder, Tie, kept, toolset,
     },
-    runtime::{Recovered, Runtime, SessionOptions, canonical},
+    runtime::{Recovered, Runtime, SessionOptions, canonical, known_tools},
     session::{Session, of_host},
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
@@ -76,6 +76,7 @@ impl Session {
         link: Link,
     ) -> Result<Child, SpawnError> {
         let prompt = of_host(prompt.into())?;
+        known_tools(&self.host.toolbox, &options)?;
         let state = self.state().await?;
         let parent = state.settings.clone();
         let workspace = canonical(&options.workspace).await?;

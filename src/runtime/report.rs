@@ -63,7 +63,6 @@ pub struct Parked {
 
 /// What a shutdown could not stop. Empty is the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use]
 pub struct Leftover {
     /// Actors that did not end although they were killed.
     pub actors: Vec<String>,

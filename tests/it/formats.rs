@@ -83,6 +83,7 @@ fn records() -> Vec<Record> {
             answer,
             interrupted: false,
             estimated: Some(Usage { input: 18, output: 5, ..Usage::default() }),
+            price: None,
         },
         Record::RequestFailed { error, estimated: None, window: Some(8_192) },
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },

@@ -4,10 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use tamtam::{
     Outcome, Runtime, SendError, SessionOptions,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, Models, Reply, Request, Scripted},
+    model::{
+        Answer, AnswerPart, BoxFuture, Deltas, MicroUsd, Model, ModelError, Models, Price, Reply, Request, Scripted,
+        Usage,
+    },
     permission::Profile,
     runtime::{Kind, StartError},
-    session::{Finish, MESSAGE_BYTES_MAX, Message, ModelRef, Refusal},
+    session::{EventStream, Finish, Link, MESSAGE_BYTES_MAX, Message, ModelRef, Refusal, Resource},
     tool::{Tool, ToolContext, ToolResult},
 };
 
@@ -140,6 +143,10 @@ async fn tools_that_there_are_not_are_refused_by_name() {
     for fine in [&["echo"][..], &["mcp_*"], &[]] {
         drop(runtime.create(named(fine)).await.unwrap());
     }
+    let parent = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    let error = parent.spawn_child(named(&["raed"]), "work", Link::LINKED).await.unwrap_err();
+    assert_eq!(error.to_string(), "the runtime has no tool called raed: it has echo");
+    assert_eq!(parent.state().await.unwrap().tasks().count(), 0);
     assert!(runtime.shutdown().await.is_empty());
 }
 
@@ -161,4 +168,73 @@ impl Tool for Echo {
     fn run<'a>(&'a self, arguments: serde_json::Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move { ToolResult::ok(arguments.to_string()) })
     }
+}
+
+/// Seen with a host's program: who listened to a session that there is not waited for ever. Its stream ends; that of a session that
+/// sleeps does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_a_session_that_there_is_not_end() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new([Reply::text("hello")]));
+    let runtime = Runtime::builder().store(folder.path().join("store")).model(model).start().await.unwrap();
+    let mut events = runtime.session(&"nobody".parse().unwrap()).events();
+    assert_eq!(EventStream::next(&mut events).await, None);
+    let id = runtime.create(SessionOptions::new(folder.path())).await.unwrap().id().clone();
+    assert!(runtime.shutdown().await.is_empty());
+
+    let model = Arc::new(Scripted::new([Reply::text("hello")]));
+    let runtime = Runtime::builder().store(folder.path().join("store")).model(model).start().await.unwrap();
+    let session = runtime.session(&id);
+    let mut events = session.events();
+    let first = tokio::spawn(async move { EventStream::next(&mut events).await });
+    session.prompt("go").await.unwrap().wait().await.unwrap();
+    assert!(first.await.unwrap().is_some());
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Falls back on another model, whose answer it passes on.
+struct FallsBack(ModelRef, Scripted);
+
+impl Model for FallsBack {
+    fn id(&self) -> &ModelRef {
+        &self.0
+    }
+
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        deltas: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        Box::pin(async move {
+            let mut answer = self.1.stream(request, deltas).await?;
+            answer.by = Some("other/cheap".parse().unwrap());
+            Ok(answer)
+        })
+    }
+}
+
+/// Seen with a host's program: the usage of a fallback was priced as the primary's. Bill, turn and messages name the model that answered,
+/// and what it costs; also after the session was rebuilt from its tape.
+#[tokio::test]
+async fn the_answer_of_a_fallback_costs_what_the_fallback_costs() {
+    let folder = taped::folder();
+    let usage = Usage { input: 1_000_000, output: 1_000_000, ..Usage::default() };
+    let dear: ModelRef = "host/dear".parse().unwrap();
+    let cheap: ModelRef = "other/cheap".parse().unwrap();
+    let model = Arc::new(FallsBack(dear.clone(), Scripted::new([Reply::text("ok").with_usage(usage)])));
+    let prices = [
+        (dear, Price::new(MicroUsd(9_000_000), MicroUsd(9_000_000))),
+        (cheap.clone(), Price::new(MicroUsd(1), MicroUsd(2))),
+    ];
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model).prices(prices);
+    let runtime = builder.start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    let answer = session.prompt("go").await.unwrap().wait().await.unwrap();
+    let bill = session.bill().await.unwrap();
+    assert_eq!(bill.lines.iter().map(|line| line.model.clone()).collect::<Vec<_>>(), [cheap.clone()]);
+    assert_eq!(answer.spent.cost.shown().cost, Some(MicroUsd(3)), "{answer:?}");
+    assert_eq!(session.messages().await.unwrap().last().unwrap().model, Some(cheap));
+    runtime.restart(session.id()).await.unwrap();
+    assert_eq!(session.state().await.unwrap().spent.of(Resource::Usd), 3_000_000);
+    assert!(runtime.shutdown().await.is_empty());
 }

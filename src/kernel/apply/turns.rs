@@ -12,7 +12,7 @@ use crate::{
         Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting, advance,
         state::{Next, TURNS_REMEMBERED},
     },
-    model::{Answer, AnswerPart, Item, UserItem},
+    model::{Answer, AnswerPart, Item, Price, UserItem},
     words::ids::{MessageId, Seq},
     words::usage::Usage,
 };
@@ -88,11 +88,12 @@ impl State {
         &mut self,
         seq: Seq,
         ticket: Seq,
-        answer: &Arc<Answer>,
+        (answer, of_other): (&Arc<Answer>, Option<Price>),
         interrupted: bool,
         estimate: Option<&Usage>,
     ) {
         let Some(Open::Request(OpenRequest { last, estimated, price, .. })) = self.open.remove(&ticket) else { return };
+        let price = if answer.by.is_some() { of_other } else { price };
         let charge = Charge::of(price.as_ref(), &answer.usage, estimate);
         self.charge(charge);
         if !interrupted {

@@ -64,7 +64,8 @@ pub struct Query {
     pub after: Option<Cursor>,
     /// Whether the entries come with the hits, whole.
     pub whole: bool,
-    /// The most time to bring the index up to date before the search.
+    /// The most time to bring the index up to date before the search. After a quarter of it, a search that has a full page of hits
+    /// returns them; [`Page::behind`](super::Page::behind) says what is missing.
     pub wait: Duration,
 }
 

@@ -98,7 +98,8 @@ impl Index {
     pub fn search(&mut self, query: &Query) -> Result<Page, TapeError> {
         let terms = terms(&query.words)?;
         let expression = expression(query, &terms)?;
-        let mut behind = self.bring_up_to_date(query.wait)?;
+        let first = query.wait / 4;
+        let (mut behind, mut left) = (self.bring_up_to_date(first)?, query.wait.saturating_sub(first));
         for again in 0.. {
             let mut found = match find(&self.database, &self.layout, query, &terms, &expression) {
                 Err(Failed::Corrupt(_)) if again == 0 && !self.only_reads => {
@@ -108,6 +109,11 @@ impl Index {
                 }
                 found => found.map_err(|failed| failed.into_error("search"))?,
             };
+            // A page that is not full yet is worth the rest of the wait.
+            if found.hits.len() < query.limit && !matches!(behind, Behind::No) && !left.is_zero() {
+                behind = self.bring_up_to_date(std::mem::take(&mut left))?;
+                continue;
+            }
             if found.gone.is_empty() || again >= AGAIN_MAX || self.only_reads || behind == Behind::Unknown {
                 if !found.gone.is_empty() && behind == Behind::No {
                     behind = Behind::Sessions(found.gone.len() as u64);
