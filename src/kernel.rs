@@ -1,7 +1,7 @@
 //! The core: all that a session *decides*, as functions of values. The shell (`actor/session.rs`) carries the decisions out.
 //!
 //! ```text
-//! decide(&State, &[Input], &Env, now) -> Decision { entries, stops, replies, after }      after: the state with the entries applied
+//! decide(&State, &[Input], &Env, now) -> Decision { entries, stops, replies, after }    after: the state with the entries applied
 //! State::apply(&entry)               -> the only mutator, live and in recovery
 //! ```
 //!

@@ -45,7 +45,8 @@
 //! `tools` (the seven file and shell tools) are on by default. `cli` builds the binary.
 
 // This file only declares the rooms and exports the few names that most hosts use. A change must keep at most 20 names at the
-// root and 10 public modules; a new public name goes into a module. A room may import only rooms below it (`docs/ARCHITECTURE.md`).
+// root and 10 public modules; a new public name goes into a module. A room may import only rooms below it
+// (`docs/ARCHITECTURE.md`).
 
 #[macro_use]
 mod fault;

@@ -25,7 +25,7 @@ pub(crate) struct BeginAnchor;
 impl Decide for BeginAnchor {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let mut whole = draft.state.clone();
-        // Named after the compaction that it follows, with the number of its entry, because no two anchors may have the same name.
+        // Named after the compaction that it follows, and its own entry, because no two anchors may have the same name.
         whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
         Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }
