@@ -1,5 +1,5 @@
 //! A session's actor: the shell round the core. It takes inputs out of its mailbox, asks the core for a decision, has the entries
-//! written, and then does as the state says. It never awaits a model, a tool, a hook, a person or a slow disk.
+//! written, and then does as the state says. Its handler never awaits a model, a tool, a hook, a person or a slow disk.
 //!
 //! **The tape is the state.** The actor holds no state of the session that is not on the tape, except the one decision that is
 //! being written ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events,
