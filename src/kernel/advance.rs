@@ -117,7 +117,7 @@ fn begin_turn(draft: &mut Draft<'_>) -> bool {
     inbox::deliver_queued(draft)
 }
 
-/// Writes the next entries of a running turn. Says whether anything changed.
+/// Writes the next entries of a running turn. Gives false if nothing more follows before the next input.
 fn go_on(draft: &mut Draft<'_>) -> bool {
     if let Some((ticket, request)) = draft.state.request() {
         // While the model streams, only the strongest steering does not wait for the end of the answer.

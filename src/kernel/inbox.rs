@@ -1,7 +1,8 @@
 //! Which messages are accepted, refused and delivered. No message is dropped silently, and none is accepted twice.
 //!
-//! A message is known by its id. Sent again, it gets the receipt that it got, or is refused if it was withdrawn. The ids of
-//! messages that wait, and of the newest 4,096 others (`SEEN_MAX`), are remembered; a message with an older id counts as new.
+//! A message is known by its id. Sent again, it gets the receipt that it got, or is refused if it was withdrawn. The newest 4,096
+//! ids are remembered (`SEEN_MAX`), and the id of a message that waits is never forgotten; a message with a forgotten id counts
+//! as new.
 //!
 //! A state is copied for every decision, and a session may remember thousands of ids. So the ids stand in blocks that copies
 //! share: accepting a message copies one block of at most 64, however many are remembered. A change must keep that, and the

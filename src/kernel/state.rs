@@ -77,7 +77,8 @@ pub struct State {
     pub recoveries: u32,
     /// Whether an interrupted turn waits until a send or a go-on lets it continue.
     pub waits: bool,
-    /// The newest accepted messages by id, at most 4,096 beside those that still wait, so that none is accepted twice.
+    /// The newest accepted messages by id, at most 4,096, so that none is accepted twice. A message that still waits is not
+    /// forgotten.
     pub seen: SeenMessages,
     /// The standing grants that people gave, for the running turn or for the session.
     pub grants: Arc<Vec<Granted>>,
