@@ -1,4 +1,5 @@
-//! Which messages are accepted, refused and delivered. No message is dropped silently, and none is accepted twice.
+//! Which messages are accepted, refused and delivered. No message is dropped silently, and none is accepted twice
+//! while its id is remembered.
 //!
 //! A message is known by its id. Sent again, it gets the receipt that it got, or is refused if it was withdrawn. The newest 4,096
 //! ids are remembered (`SEEN_MAX`), and the id of a message that waits is never forgotten; a message with a forgotten id counts

@@ -5,9 +5,10 @@
 //! and timers. [`Planner::reconcile`] alone then starts and stops children, and exits. A supervisor of ordered children does one
 //! thing at a time:
 //!
-//! 1. something is stopping: wait; 2. else stop the last child that runs and should not, or should run afresh; 3. else, if
-//! nothing is starting and no earlier child holds it back, start the first child that should run and does not; 4. when going down
-//! and nothing runs: exit, once.
+//! 1. something is stopping: wait;
+//! 2. else stop the last child that runs and should not, or should run afresh;
+//! 3. else, if nothing is starting and no earlier child holds it back, start the first child that should run and does not;
+//! 4. when going down and nothing runs: exit, once.
 //!
 //! A dynamic supervisor stops and starts all that is due, at once. The strategies differ in two ways: which siblings get
 //! `recycle`, and whether an earlier child that waits for its restart or is unkillable holds back later starts (not in
