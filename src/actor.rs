@@ -1,7 +1,8 @@
-//! The processes of a runtime: they do what the core (`kernel/`) decides, with the parts below (`tape`, `model`, `tool`).
+//! The actors and tasks of a runtime: they do what the core (`kernel/`) decides, with the rooms below (`tape`, `model`, `tool`).
 //!
-//! A process must hold nothing that the tape does not have, and decide nothing about a turn. No handler of an actor may wait for a
-//! model, a tool, a hook, a person or a slow disk: such waits are tasks. The heads of the files name their locks and limits.
+//! A change must keep three rules. No actor decides anything about a turn. No actor holds state of a session that its tape does
+//! not have, except the one decision that is being written. No handler of an actor waits for a model, a tool, a hook, a person or
+//! a slow disk: such waits are tasks. The heads of the files name their locks and limits.
 //!
 //! | file | what runs |
 //! |---|---|

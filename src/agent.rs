@@ -1,11 +1,12 @@
-//! An agent: a persona with a prompt, a model, tools, permission and limits. Data, not a process.
+//! An agent: a persona with a prompt, a model, tools, permission and limits, from which a session's settings can be made. Data,
+//! not a process.
 //!
-//! A session's settings may come from an agent ([`SessionOptions::from_agent`](crate::SessionOptions::from_agent)). The runtime
-//! itself uses one: the hidden agent that sums conversations up. An agent from a file or a request is checked before it is used
-//! ([`Agent::from_json`]): an unknown field or a bad value is an error, and never silently another agent.
+//! A host makes a session from an agent with [`SessionOptions::from_agent`](crate::SessionOptions::from_agent). The runtime
+//! itself uses one agent: the hidden agent that writes summaries of conversations. Both [`Agent::from_json`] and `from_agent`
+//! check the agent: an unknown field or a bad value is an error, and is never ignored.
 //!
-//! A change must keep this: an agent's rules can only be a layer under the host's, so an agent never gets rights that the host does
-//! not give; and the JSON form is stored in hosts' files, so a field may be added with a default, and none renamed or removed.
+//! A change must keep this: an agent's rules can only be a layer under the host's, so an agent never gets rights that the host
+//! does not give. Hosts store the JSON form in files, so a field may be added with a default, and none renamed or removed.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +49,7 @@ pub struct Agent {
     /// hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permission: Vec<Rule>,
-    /// Its limits.
+    /// The limits of its turns and answers.
     #[serde(default)]
     pub limits: AgentLimits,
     /// Whether lists leave the agent out, and neither a person nor a model can choose it.
@@ -104,7 +105,7 @@ impl Agent {
         }
     }
 
-    /// The agent that sums conversations up (J-13): hidden, with a prompt of its own, no tools, and every permission denied.
+    /// The agent that writes summaries of conversations: hidden, with a prompt of its own, no tools, and every permission denied.
     #[must_use]
     pub fn compaction() -> Agent {
         Agent {

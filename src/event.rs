@@ -1,11 +1,12 @@
-//! The events of a session, as hosts see them.
+//! The events of a session: what listeners and observers of a host are shown while the session works.
 //!
-//! **Durable events** follow from the entries of the tape by a pure function, so that they can be played again from any seq
-//! with none missing and none twice. **Provisional events** (deltas, progress, hook errors) are shown once, as they come; when a
-//! piece of work is complete, a durable event repeats what they showed. [`EventId::is_durable`] tells them apart.
+//! **Durable events** follow from the entries of the tape by a pure function, so they can be played again from any seq, with none
+//! missing and none twice. **Provisional events** (deltas of an answer, progress of a call, failures of hooks or of the disk) are
+//! shown once, as they come, and are not on the tape. What the deltas showed is repeated by a durable event once the answer is
+//! complete. [`EventId::is_durable`] tells the two kinds apart.
 //!
-//! The JSON form is a promise, versioned apart from the crate: see `docs/FORMATS.md`. An event must not be decided by anything that
-//! is not on the tape, unless it is provisional.
+//! The JSON form is a promise, versioned apart from the crate (`docs/FORMATS.md`). A change must make every event that is not
+//! provisional from the tape alone.
 
 mod kind;
 mod of_entry;
@@ -27,14 +28,15 @@ use crate::{
 /// The version of the JSON form of events.
 pub const EVENT_VERSION: u32 = 1;
 
-/// Names an event within its session. Durable events come in the order of their ids.
+/// Names an event within its session. Durable events come in the order of their ids, and no two have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
-    /// The entry that the event follows from; for a provisional event, the ticket that it is about.
+    /// The entry that the event follows from; for a provisional event, the ticket or entry that it is about.
     pub seq: Seq,
-    /// 0 for a durable event; for a provisional event, the number of the actor's incarnation that it comes from, from 1.
+    /// 0 for a durable event. For a provisional event, the number of the actor's incarnation that shows it, from 1.
     pub incarnation: u32,
-    /// The number of the event among those of its entry, from 0; for a provisional event, a number that counts up.
+    /// The number of the event among those of its entry, from 0. For a provisional event, a number that counts up while one
+    /// request or call streams; several events may have the same number.
     pub sub: u32,
 }
 

@@ -1,12 +1,13 @@
 //! Crash points: named places in the code where a test may end an actor, a thread or the process.
 //!
-//! `fault!(faults, "area.place", of)` marks a crash point; `of` names its owner (a session's id, a supervisor's path).
-//! With the feature `fault-injection`, the macro calls the function in the runtime's [`Faults`] on the thread that passes the
-//! point, so a panic, a kill or a copy of the disk happens exactly there. `Faults` is a value of one runtime: two runtimes in one
-//! process do not share it. Without the feature, the macro expands to nothing and its arguments are not evaluated.
+//! `fault!(faults, "area.place", of)` marks a crash point; `of` names its owner (a session's id, a supervisor's path). With the
+//! feature `fault-injection`, the macro calls the function in the runtime's [`Faults`] on the thread that passes the point. So a
+//! panic, a kill or a copy of the disk happens exactly there. `Faults` is a value of one runtime: two runtimes in one process do
+//! not share it. Without the feature, the macro expands to nothing and its arguments are not evaluated.
 //!
-//! So an argument must have no side effect that the code needs, and no code may depend on a crash point. Tests select points by
-//! name: rename a point together with its tests. A test that blocks at a point keeps every lock that is held there.
+//! A change must keep this: no code depends on a crash point, and its arguments have no side effect that the code needs. Tests
+//! select points by name, so rename a point together with its tests. A test that blocks at a point keeps every lock that is held
+//! there.
 
 /// Marks a crash point: the [`Faults`] that are told of it, its name, and its owner.
 macro_rules! fault {

@@ -1,51 +1,51 @@
-//! The core: all that a session *decides*, as functions of values.
+//! The core: all that a session *decides*, as functions of values. The shell (`actor/session.rs`) carries the decisions out.
 //!
 //! ```text
-//! decide(&State, &[Input], &Env, now) -> Decision { entries, stops, replies, after }
+//! decide(&State, &[Input], &Env, now) -> Decision { entries, stops, replies, after }    after: the state with the entries applied
 //! State::apply(&entry)               -> the only mutator, live and in recovery
 //! ```
 //!
-//! Nothing here awaits, reads a clock, touches a disk, draws a random number or calls a tool: a change must keep that, because
-//! replay and the simulator decide again from values alone. Stored formats (`State`, `Record`, `Settings` and the types in them)
-//! must stay readable.
+//! Nothing here awaits, reads a clock, touches a disk, draws a random number or calls a tool. A change must keep that, because
+//! replay and the simulator decide again from values alone. Stored formats ([`State`], [`Record`], [`Settings`] and the types in
+//! them) must stay readable.
 //!
-//! What comes in is an [`Input`]: a command, a worker's report, a limit that ran out. What goes out is entries for the tape, the
-//! workers to stop, and replies. The shell (`actor/session.rs`) stops workers at once, and gives the replies once the entries are
-//! written. Then it begins the work that the state says is due.
+//! An [`Input`] comes in: a command, a worker's report, time that passed, or a recovery. Entries for the tape, the workers to
+//! stop, and replies come out. The shell stops workers at once, and gives the replies once the entries are written. Then it
+//! begins the work that the state says is due.
 //!
-//! **The open table.** There are no phases. [`State::open`] lists what is open: a model request, a call, an ask, a wait, a task.
-//! Each is a *ticket*, named by the seq of the entry that opened it. A report is taken only if its ticket is open. A turn ends when
-//! none of its tickets is open; a task belongs to the session, and outlives the turn it was begun in. Recovery is one rule per kind
-//! of ticket (`recover.rs`).
+//! **The open table.** A turn has no phase. [`State::open`] lists the open work as *tickets*: model requests, calls, asks, budget
+//! asks, waits, summaries, branch summaries and tasks. The seq of the entry that opened a ticket names it. A report is taken only
+//! if its ticket is open. Tasks, summaries and branch summaries belong to the session and outlive the turn; a turn ends when none
+//! of its own tickets is open. Recovery is one rule for each kind of ticket (`recover.rs`).
 //!
 //! | file | what it decides |
 //! |---|---|
 //! | `input.rs`, `report.rs`, `delivery.rs`, `reply.rs`, `refusal.rs`, `outcome.rs` | what goes in, what comes out, and how things end |
 //! | `mailbox.rs` | which inputs wait, and which are decided next |
-//! | `decide.rs` | what an input means |
+//! | `decide.rs` | what follows from an input: entries, stops, replies |
 //! | `state.rs`, `open.rs` | the fold of a tape; what is open in it, by ticket |
 //! | `settings.rs`, `first.rs` | the settings of a session; the first entries of a tape |
-//! | `due.rs` | which work is to begin, as it follows from what is open |
-//! | `inbox.rs`, `edit.rs` | which messages are accepted, refused and delivered; edited, and taken back |
-//! | `advance.rs` | what happens next: the double loop |
-//! | `batch.rs`, `judged.rs` | the calls of one answer: order, barriers, permission, skipping; the verdict on a call |
+//! | `due.rs` | which open tickets need a worker |
+//! | `inbox.rs`, `edit.rs` | which messages are accepted, refused or delivered; how a waiting message is edited or withdrawn |
+//! | `advance.rs` | what happens next, the agent's loop: the steps of a turn, the turns of a session |
+//! | `batch.rs`, `judged.rs` | the calls of one answer: their order, permission, skipping; the verdict on a call |
 //! | `toolset.rs` | which tools a turn has |
 //! | `tasks.rs`, `child.rs`, `link.rs` | what a parent and a child tell each other |
-//! | `end.rs` | what the end of a session takes with it |
+//! | `end.rs` | what follows from the end of a session for its turn, messages and children |
 //! | `retry.rs` | whether and when a failed request is made again |
-//! | `compact.rs`, `context.rs` | when the conversation is made smaller, and what takes its place; how large it is |
+//! | `compact.rs`, `context.rs` | when the conversation is made smaller, and what replaces the older part; how large it is |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
 //! | `digest.rs`, `transcript.rs` | what a list shows of a session; what a page shows of its conversation |
-//! | `limits.rs`, `budget.rs` | the most of each resource, and what happens when that is not enough |
-//! | `account.rs`, `spending.rs` | what is used, held back and left of it; what follows |
+//! | `limits.rs`, `budget.rs` | the values of a budget: limits, and what happens at a breach |
+//! | `account.rs`, `spending.rs` | what is used, held back and left of a budget; what the budget allows |
 //! | `pin.rs` | words that stay in the context whatever is summed up |
 //! | `env.rs` | what a decision may read beside the state, and what of it was read |
 //! | `record.rs`, `recorded.rs` | the entries of a tape, and which input they followed from |
-//! | `undo.rs`, `branch.rs` | how a compaction is undone; how the summary of a branch goes along |
+//! | `undo.rs`, `branch.rs` | how a compaction is undone; how the summary of an abandoned branch joins the conversation |
 //! | `back.rs`, `trail.rs` | how the conversation goes back to a point, and which points there are |
 //! | `merge.rs`, `said.rs` | how the messages of a fork become part of the conversation that it was made from |
-//! | `restored.rs` | the record of a restore of files |
-//! | `handoff.rs` | how an anchor begins |
+//! | `restored.rs` | the record that files were put back |
+//! | `handoff.rs` | how an anchor is begun |
 //! | `recover.rs` | what becomes of each open ticket after a crash |
 //! | `apply.rs` | what each entry does to the state |
 

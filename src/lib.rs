@@ -29,7 +29,7 @@
 //!   the state, and the entries of a tape.
 //! - [`tape`]: the append-only record that everything is recovered from; a store of files, in memory, or of your own.
 //! - [`ops`]: operations on a store beside the sessions: list, sweep, restore files, replay.
-//! - [`model`]: the contract of a model, and prices; the wires; the scripted model for tests.
+//! - [`model`]: the contract of a model, and prices; the clients of OpenAI's and Anthropic's APIs; the scripted model for tests.
 //! - [`tool`]: the contract of a tool. The feature `tools` brings seven tools along.
 //! - [`hook`] and [`permission`]: what a host can refuse, rewrite and watch, and which calls a person is asked about.
 //! - [`supervisor`]: children, restarts, parking; a host may put actors of its own under the same tree.
@@ -41,8 +41,12 @@
 //!
 //! # Features
 //!
-//! `http` (the OpenAI and Anthropic wires over reqwest and rustls), `sqlite` (the derived index of the tape) and `tools` (the
-//! seven file and shell tools) are on by default. `cli` builds the binary.
+//! `http` (the clients of the OpenAI and Anthropic APIs, over reqwest and rustls), `sqlite` (the derived index of the tape) and
+//! `tools` (the seven file and shell tools) are on by default. `cli` builds the binary.
+
+// This file only declares the rooms and exports the few names that most hosts use. A change must keep at most 20 names at the
+// root and 10 public modules; a new public name goes into a module. A room may import only rooms below it
+// (`docs/ARCHITECTURE.md`).
 
 #[macro_use]
 mod fault;

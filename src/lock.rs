@@ -1,10 +1,12 @@
-//! A mutex that stays usable after a panic under it: the standard mutex without poisoning.
+//! A mutex that stays usable after a panic under it: the standard mutex without poisoning. With it a panic that was caught in one
+//! session or hook keeps nobody else out.
 //!
 //! The standard mutex reports an error to everyone who locks it after such a panic, because the value may be half changed.
-//! [`Lock`] ignores that report. In exchange, code under a lock must complete each change before anything can panic, so the value
-//! is valid at every moment. A lock for which this does not hold must say so where it is declared.
+//! [`Lock`] ignores that report. In exchange, code under a lock must complete each change before anything can panic, so that the
+//! value is valid at every moment. A lock for which this does not hold must say so where it is declared.
 //!
-//! Never hold a guard across an `await`. This module sets no lock order: each room states its own (for the tape: `tape/write.rs`).
+//! Never hold a guard across an `await`. This module sets no lock order: each room states its own (for the tape:
+//! `tape/write.rs`).
 
 use std::sync::{LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 

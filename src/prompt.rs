@@ -1,7 +1,8 @@
-//! The default system prompt (P-08), for sessions whose host gives no prompt.
+//! The default system prompt, for sessions whose host gives no prompt.
 //!
-//! The same workspace and date give the same bytes. A change must keep the prompt stable over a session: no clock, no file list,
-//! nothing that changes, because providers cache by prefix (C-25).
+//! The same workspace, date and platform give the same bytes. A change must keep the prompt stable over a session: no clock, no
+//! file list, nothing that changes between two requests. Providers cache requests by their beginning, and the prompt stands
+//! there.
 
 /// The system prompt for a workspace.
 ///

@@ -1,14 +1,15 @@
-//! Supervision as in OTP: processes that are started in order, restarted when they crash, and stopped in reverse.
+//! Supervision as in OTP: actors that start in order, restart when they crash, and stop in reverse.
 //!
-//! A supervisor is two halves. The planner decides: it is a pure state machine. The driver acts: it is an actor that starts, stops
-//! and waits as the planner says, and never blocks on any of it, so that it answers at any moment.
+//! A supervisor is two halves. The planner decides: it is a pure state machine. The driver acts: it is an actor that starts and
+//! stops children as the planner says, and never waits, so that it answers at any moment. A monitor task waits for each child.
 //!
 //! What it promises:
-//! - there is never a second copy of a child while the first, or (within its wait) one of its workers, is alive;
+//! - a child is not started again while its last incarnation is alive; the workers of that incarnation delay the start too, until a
+//!   time limit passes;
 //! - children start in the order of their specs and stop in reverse; those of a dynamic supervisor do so side by side;
 //! - a stop ends: after its shutdown time a child is killed, and a second later it is reported as unkillable; only with
 //!   [`Shutdown::Infinity`] it is waited for without a limit;
-//! - nothing here is global: two runtimes with the same ids do not see each other.
+//! - nothing here is global, unless a host calls [`locate_panics`]: two runtimes with the same ids do not see each other.
 //!
 //! What it never does: end the host's process, or keep a child's state across a crash. A child rebuilds itself.
 //!

@@ -1,7 +1,8 @@
-//! Words: the values that all rooms speak in: ids, times, messages, usage.
+//! Words: the values that all rooms share: ids, times, messages, usage.
 //!
-//! They are values and do nothing: no I/O, no lock, no decision. This room uses no other room. Most of the types are stored formats
-//! and parts of the public API, so their serialised form must not change.
+//! They are plain values: no I/O, no lock, no decision. The one exception is the time: [`clock`] and the functions of [`ids`]
+//! that make an id or a moment read the machine's clock. This room uses no other room. Most of the types are stored formats and
+//! parts of the public API, so their serialised form must not change.
 
 pub(crate) mod clock;
 pub(crate) mod ids;

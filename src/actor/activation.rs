@@ -1,11 +1,11 @@
-//! [`Activation`]: wakes a session, one activation at a time, in a task of its own that no caller can cancel.
+//! [`Activation`]: wakes a session, in a task of its own that no caller can cancel. A session has at most one at a time.
 //!
-//! The tape store opens the tape before there is an actor. A session that cannot be opened (missing, damaged, claimed by another
-//! process) is therefore an answer and not a crash. The actor then gets a place under the supervisor. Messages and questions that
-//! arrive meanwhile wait in the slot; if the activation fails, each sender gets the reason.
+//! The tape store opens the tape before there is an actor. So for a session that cannot be opened (missing, damaged, claimed by
+//! another process) the caller gets an error, and no actor crashes. The actor then gets a place under the supervisor. Messages
+//! and questions that arrive meanwhile wait in the slot; if the activation fails, each sender gets the reason.
 //!
-//! Only the slot creates an [`Activation`], when it leaves `Passive`. An activation must reach `finish` or `finish_unmade`;
-//! dropping it earlier counts as a failure, and locks the slot, so never drop one under the slot's lock.
+//! A change must keep this: only the slot creates an [`Activation`], when it leaves `Passive`. An activation must reach `finish`
+//! or `finish_unmade`. Dropping it earlier counts as a failure and locks the slot, so never drop one under the slot's lock.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,9 @@
-//! Brings sessions up: wakes a session and waits for it, and makes a child that does not exist yet.
+//! Wakes a session and waits until it is up; makes a child that does not exist yet.
 //!
-//! A child is made at most once, whoever asks at the same time, because [`bring_up`] holds the slot's `bringing_up` mutex from its
-//! first look to its end. Its first append holds its origin and its prompt together, so that a child that exists has its task; a
-//! change must keep both. Every question to an actor has a limit ([`UP_WAIT`]), because others wait for the mutex.
+//! A change must keep two things. A child is made at most once, whoever asks at the same time, because [`bring_up`] holds the
+//! slot's `bringing_up` mutex from its first look to its end. The first append of a child holds its origin and its prompt
+//! together, so a child that exists has its task. Within [`bring_up`] every question to an actor has a limit ([`UP_WAIT`]),
+//! because others wait for the mutex.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,11 +1,12 @@
-//! A parent's watch over one child: brings the child up, passes on the parent's words, and reports its DOWN once.
+//! A parent's watch over one child: brings the child up, passes the parent's orders on to it, and reports its DOWN once.
 //!
-//! A watcher is a task that ends with its parent's incarnation. The next incarnation starts a new watcher, which finds the child in
-//! any state between not made and down.
+//! A watcher is a task that ends with its parent's incarnation. The next incarnation starts a new watcher, which finds the child
+//! in any state between not made and down. A watcher keeps nothing that is not on a tape, and the child goes on when its watcher
+//! is dropped.
 //!
-//! A watcher keeps nothing that is not on a tape, and ends no child by being dropped. It never makes a child whose stop was ordered
-//! before the child was made. A DOWN is final: report a child as lost only for a reason that never passes, or after [`STARTS_MAX`]
-//! failed starts; for any other reason look again.
+//! A change must keep this. A watcher never makes a child whose stop was ordered before the child was made. A DOWN is final: a
+//! child is reported as lost only for a reason that never passes, or after [`STARTS_MAX`] failed starts; for any other reason the
+//! watcher looks again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,7 +55,7 @@ pub(crate) struct SpawnArgs {
 /// The rules of a parent and of its ancestors, a chain for each.
 type Rules = Arc<Vec<Chain>>;
 
-/// What the parent wants the child to know.
+/// The parent's newest order to the child, and the rules that the child may not go beyond.
 #[derive(Clone)]
 struct Word {
     told: StopLevel,

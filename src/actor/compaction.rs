@@ -1,13 +1,12 @@
-//! The compaction actor: it has one summary written, by a model request of its own, beside its session.
+//! The compaction actor: it has one summary written, of a conversation or of a branch, by a model request beside its session.
 //!
-//! The actor is a temporary child of the supervisor `compactions`, is shown under its session, and is linked to it by data: the
-//! session hears exactly once how the summary went, also if the actor was killed, crashed or hung, unless it has dropped the
-//! handle. A crash of the actor crashes nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask
-//! for the summary again.
+//! The actor is a temporary child of the supervisor `compactions`, and is shown under its session. The session hears exactly once
+//! how the summary went, also if the actor was killed, crashed or hung, unless it has dropped the handle ([`Writing`]). A crash
+//! of the actor crashes nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask for the summary
+//! again.
 //!
-//! The same actor writes the summaries of a conversation and of a branch. It retries failures that a short wait can mend; every
-//! other failure ends it. It must not show text to anyone, call a tool, or touch the session's state: the result goes to the
-//! session as a report.
+//! The actor retries failures that a short wait can mend; every other failure ends it, and so does [`LIMIT`]. A change must not
+//! let it show text to anyone, call a tool, or touch the session's state: the result goes to the session as a report.
 
 use std::{
     panic::AssertUnwindSafe,

@@ -2,8 +2,9 @@
 //! crash.
 //!
 //! The code of a tool may panic or hang. So each call is asked about on a thread of its own, with a time limit, and a tool that
-//! fails costs its own call only. Never call a tool in a session's handler or in the core: its facts come with a report, or with
-//! the recovery.
+//! fails costs its own call only. A hanging tool keeps its thread.
+//!
+//! A change must never call a tool in a session's handler or in the core: the facts come with a report, or with the recovery.
 
 use std::{sync::Arc, time::Duration};
 

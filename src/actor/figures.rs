@@ -1,7 +1,9 @@
-//! The figures of a session on its node in the tree: its turn and step, its tokens and cost, its budget left, the end of its tape.
+//! The figures of a session on its node in the tree: its turn and step, its tokens and cost, its budget left, the end of its
+//! tape.
 //!
-//! Figures are numbers only, never content, because the tree is shown to anybody. The field names in `Fields` are JSON that hosts
-//! read in the tree and in crash reports: a change must not rename or drop one. An unknown cost must never be shown as 0.
+//! A change must keep three things. Figures are numbers only, never content, because the tree is shown to anybody. The field
+//! names in `Fields` are JSON that hosts read in the tree and in crash reports, so none may be renamed or dropped. An unknown
+//! cost is never shown as 0.
 
 use serde::Serialize;
 

@@ -1,9 +1,11 @@
-//! [`Host`]: the shared context of one runtime, built once at its start and passed on as a value; none of it may become global.
+//! [`Host`]: the shared context of one runtime (tapes, tools, models, hooks, slots), built once at its start and passed on as a
+//! value.
 //!
 //! Beware of the name: everywhere else, "the host" is the program that embeds the library.
 //!
-//! A session asks the embedding program about a model only through `impl Windows for Host`, which catches a panic: missing facts
-//! about a model must not crash a session. Do not wait for a disk in an actor: use [`Host::blocking`].
+//! A change must keep this: none of it becomes global. A decision asks the embedding program about a model only through `impl
+//! Windows for Host`, which catches a panic, because missing facts about a model must not crash a session. No actor waits for a
+//! disk: work that may wait goes through [`Host::blocking`].
 
 use std::sync::{Arc, OnceLock};
 #[cfg(feature = "fault-injection")]

@@ -1,14 +1,15 @@
-//! Hooks as observers: every hook is shown every event, and no hook can hold up a session.
+//! Hooks as observers: each hook is shown the events of all sessions, and no hook can hold up a session.
 //!
 //! Each hook has its own queue and thread, because its callback is host code that may block. It is shown one event at a time, in
-//! the order in which they were made. A slow hook falls behind; when its queue is full ([`OBSERVED_EVENTS_MAX`] events, or
+//! the order in which they were queued. A slow hook falls behind. When its queue is full ([`OBSERVED_EVENTS_MAX`] events, or
 //! [`OBSERVED_BYTES_MAX`]), new events are dropped and counted, and the hook hears the number before the next event. A hook that
-//! panics is reported, and is shown the next event.
+//! panics is reported (at a provisional event, to the log only), and is shown the next event.
 //!
-//! The thread starts with the first event. When the runtime ends, it shows what is left and stops; a thread whose callback does not
-//! return is named, and stops when the callback does. An observer never keeps a session awake, nor the process alive.
+//! The thread starts with the first event. When the runtime ends, it shows what is left and stops. A thread whose callback does
+//! not return is named, and stops when the callback returns. An observer never keeps a session awake, nor the process alive.
 //!
-//! `show` is called by sessions and workers: it must never wait, and no callback may run under the lock of a queue.
+//! A change must keep this: `show` is called by sessions and workers, so it must never wait, and no callback may run under the
+//! lock of a queue.
 
 use std::{
     collections::VecDeque,

@@ -1,10 +1,11 @@
 //! A session's actor: the shell round the core. It takes inputs out of its mailbox, asks the core for a decision, has the entries
-//! written, and then does as the state says. It never awaits a model, a tool, a hook, a person or a slow disk.
+//! written, and then does as the state says. Its handler never awaits a model, a tool, a hook, a person or a slow disk.
 //!
-//! **The tape is the state.** In memory there is nothing that is not on the tape, except the one decision that is being written
-//! ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events, answers and starts
-//! come after. Stops never wait. So a crash, a panic of an engine, a full disk and a slow disk are one case, and no field here
-//! exists for a bad disk.
+//! **The tape is the state.** The actor holds no state of the session that is not on the tape, except the one decision that is
+//! being written ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events,
+//! answers and starts come after. Stops never wait. After a crash, a panic of an engine or a slow disk, the inputs are still
+//! there; what a refusal of the disk does with them is decided by the mailbox (`kernel/mailbox.rs`). No field here exists for a
+//! bad disk. Handles of workers and the timer are rebuilt from the state.
 //!
 //! A change must not start work, answer or publish before the append is recorded, must not let a stop wait for it, and must not
 //! make a second append while one is in flight. [`Behaviour::MAY_WAIT`] is `false`: a handler that awaits panics in debug builds.

@@ -2,9 +2,8 @@
 //! ring of events. A handle holds a slot; while the session is passive, the slot is little more than an id, and the first input
 //! wakes the session.
 //!
-//! A slot outlives every crash of its actor. An input stays in it until it is answered, so that a crash loses none: the next
-//! incarnation takes the input again, and recognises by the message id what is on the tape already. The actor's own mailbox carries
-//! only a wake.
+//! An input stays in the slot until it is answered, so a crash loses none. The next incarnation takes the input again, unless the
+//! tape has its decision: then the sender is answered. The actor's own mailbox carries only a wake.
 //!
 //! ```text
 //!            something comes in                 the actor is up
@@ -14,12 +13,12 @@
 //!          (else: Activating again)
 //! ```
 //!
-//! There is one activation at a time (single flight), because only the change from `Passive` starts one, under the lock.
-//! An input that arrives while a session falls asleep stays in the slot and wakes the session again; nothing is refused or lost.
+//! There is one activation at a time, because only the change from `Passive` starts one, under the lock. An input that arrives
+//! while a session falls asleep stays in the slot and wakes the session again.
 //!
-//! Do not wait under the slot's lock, and do not answer a caller, cancel a token, give a tape back or drop an `Activation` under it
-//! (the drop takes this lock): take the value out, unlock, then act. This lock comes before the table of `slots.rs`, never after
-//! it.
+//! A change must not wait under the slot's lock. Nor may it answer a caller, cancel a token, give a tape back or drop an
+//! `Activation` under the lock (the drop takes this lock): take the value out, unlock, then act. This lock comes before the table
+//! of `slots.rs`, never after it.
 
 mod admission;
 mod for_actor;

@@ -1,10 +1,11 @@
 //! The table of the sessions that a runtime knows: those that are awake, and those that have a handle somewhere.
 //!
-//! There is one [`Slot`] for a session at any time. An awake session keeps its slot alive through this table; a sleeping session
-//! without a handle has no slot and costs nothing here: only its tape is left.
+//! There is one [`Slot`] for a session at any time. An awake session keeps its slot alive through this table. A sleeping session
+//! without a handle has no slot; unless it is parked, or was cut off in its work, nothing of it stands here.
 //!
-//! Lock order: a slot first, then the table. Never lock a slot, and never drop an `Arc<Slot>`, while the table is locked: dropping
-//! the last one locks the table (`forget`) and would deadlock. Take the `Arc` out, unlock the table, then use or drop the `Arc`.
+//! A change must keep the lock order: a slot first, then the table. Never lock a slot, and never drop an `Arc<Slot>`, while the
+//! table is locked: dropping the last one locks the table (`forget`) and would deadlock. Take the `Arc` out, unlock the table,
+//! then use or drop the `Arc`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,11 +1,11 @@
-//! The tape store's actor: it claims and opens tapes and makes new ones; unasked it sweeps, deletes old outputs, remakes the disk's
-//! reserve and scrubs the index.
+//! The tape store's actor: it has tapes claimed, opened and made. At intervals or on request it sweeps, deletes old outputs,
+//! remakes the disk's reserve and scrubs the index.
 //!
-//! Orders stand in [`Orders`], a value of the runtime, and the thread that carries an order out sends the result to its caller. A
-//! crash of the actor therefore loses nothing: work that has begun goes on, and the next incarnation takes the orders that wait.
+//! Orders stand in [`Orders`], a value of the runtime, and the thread that carries an order out sends the result to its caller.
+//! So a crash of the actor loses nothing: work that has begun goes on, and the next incarnation takes the orders that wait.
 //!
-//! The handler never waits: blocking work must run on threads, and a chore must look often whether it has to end. No append may go
-//! through this actor: sessions append by handles of their own, and live on without it.
+//! A change must keep this. The handler never waits: blocking work runs on threads, and a chore looks often whether it has to
+//! end. No append goes through this actor: sessions append by handles of their own, and live on without it.
 
 mod open;
 mod orders;
@@ -31,7 +31,7 @@ use crate::{
     tool::truncate::RETENTION,
 };
 
-/// Its id under its supervisor.
+/// The id of the actor under its supervisor.
 pub(crate) const TAPE_STORE: &str = "tape store";
 
 /// How often outputs that are too old are deleted.

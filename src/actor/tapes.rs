@@ -1,14 +1,15 @@
 //! The tapes of one runtime: the engine that keeps them, and which of them this runtime has open.
 //!
 //! The engine guarantees what a single [`TapeWriter`] does. This module adds two guarantees, for every engine:
+//!
 //! - A new incarnation waits until its predecessor has given the tape back, instead of failing with `Claimed`. [`Tapes::load`]
 //!   gives up after its wait: then it fails with `Claimed` all the same.
 //! - [`Tapes::close`] takes every open tape back, also from an actor that could not be stopped; a tape in the middle of an append
 //!   comes back when its actor drops it. It closes the store of files, and never an engine of the host, which another runtime may
 //!   be using.
 //!
-//! Keep a [`Hold`] for as long as the engine has the session claimed, and never while waiting for another holder: two waiters would
-//! wait for each other. `make`, `load`, `close` and the deletions block on a disk, so no actor may call them.
+//! A change must keep a [`Hold`] for as long as the engine has the session claimed, and never while waiting for another holder:
+//! two waiters would wait for each other. `make`, `load`, `close` and the deletions block on a disk, so no actor may call them.
 
 use std::{
     collections::HashMap,

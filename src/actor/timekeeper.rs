@@ -1,12 +1,12 @@
-//! The timekeeper: a permanent child of the root that puts idle sessions to sleep, evicts those that were used longest ago,
-//! wakes sessions that went down with their supervisor, and records which sessions are parked.
+//! The timekeeper: a permanent child of the root that puts idle sessions to sleep, evicts those that were used longest ago, wakes
+//! sessions that went down with their supervisor, and records which sessions are parked.
 //!
 //! It never decides alone: it asks a session to sleep, and a session with work to do stays awake. It looks when something is due
-//! and at no other time; between two looks it costs nothing.
+//! or when an event of the tree came; between two looks it costs nothing.
 //!
-//! Sessions call [`Keeper`] from their actors, so its functions must not wait. Everything that the timekeeper learns from tree
-//! events must also be found by looking, because events are lost when it is slow or restarted: `note_parked` and `wake_cut_off` do
-//! that.
+//! A change must keep two things. Sessions call [`Keeper`] from their actors, so its functions must not wait. Everything that the
+//! timekeeper learns from tree events must also be found by looking, because events are lost when it is slow or restarted:
+//! `note_parked` and `wake_cut_off` do that.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,7 +1,7 @@
 //! [`LeftUndone`]: a clean-up that failed when the store was opened, told to an operator with what to do about it.
 //!
-//! This file only shows it, on the tape store's node and to the host. It repairs nothing and reads no disk: a failed clean-up is
-//! tried again at the next start, and when a session that it is about is opened.
+//! The failed clean-ups stand on the tape store's node, and the host can read them. A failed clean-up is tried again at the next
+//! start, and when a session that it is about is opened. This file only shows it: it must repair nothing and read no disk.
 
 use std::fmt;
 

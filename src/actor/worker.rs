@@ -1,12 +1,12 @@
 //! The workers of a session: each carries out one model request or one tool call, as a tracked task that reports to the slot.
 //!
-//! A worker catches panics and ends a call that hangs: limit, [`GRACE`], then it is dropped. It reports once, when nothing of it is
-//! left, with three exceptions. A killed worker reports nothing: its incarnation has ended, or its ticket is closed. A dropped call
-//! that blocks its thread reports that it is still running. A request that was cut and blocks its thread is reported for after a
-//! second, and may report itself later: the first report of a ticket counts.
+//! A worker catches panics and ends a call that hangs: limit, [`GRACE`], then the call is dropped. It reports once, when nothing
+//! of it is left, with three exceptions. A killed worker reports nothing: its incarnation has ended, or its ticket is closed. A
+//! dropped call that blocks its thread is reported while it still runs, and the report says so. For a request that was cut and
+//! blocks its thread, a report is made after a second; if it reports later itself, only the first report of the ticket counts.
 //!
-//! A worker never touches the state or the tape. A change must keep that every worker that is not killed reports, also after a
-//! panic: a missing report would hold its turn open for ever. When the incarnation ends, its workers are dropped at their next
+//! A change must keep that every worker that is not killed reports, also after a panic: a missing report would hold its turn open
+//! for ever. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
 //! await, with the processes that their calls started.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -33,7 +33,7 @@ use crate::{
     words::message::{ErrorReason, Finish, ModelRef},
 };
 
-/// How long a call that was told to stop, or that is over its limit, may tidy up (design §5).
+/// How long a call that was told to stop, or that is over its limit, may tidy up.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// How long one model request may take in all, whatever model answers it. The limits of our wires are shorter.

@@ -1,8 +1,10 @@
-//! The kinds of events: one variant for each thing that can happen in a session.
+//! The kinds of events: one variant for each thing that can happen in a session, as a host reads it.
 //!
-//! The variants and their fields are the JSON form that hosts and other programs read (`docs/FORMATS.md`). Do not rename, retype or
-//! drop one; a new field must be left out where it says nothing. A variant whose doc says "Provisional" is never made from an
-//! entry; every other variant is made in `of_entry.rs`, from an entry and the state before it alone.
+//! A variant whose doc says "Provisional" is never made from an entry. Every other variant is made in `of_entry.rs`, from an
+//! entry and the state before it alone.
+//!
+//! The variants and their fields are the JSON form that hosts and other programs read (`docs/FORMATS.md`). Do not rename, retype
+//! or drop one. A new optional field must be left out of the JSON where it says nothing.
 
 use std::sync::Arc;
 

@@ -1,8 +1,10 @@
-//! Which durable events follow from an entry. A pure function of the entry and the state before it.
+//! Which durable events follow from an entry: a pure function of the entry and the state before it, used live and for replay.
 //!
-//! The same entry always gives the same events in the same order: listeners read them again from any seq, and an event is named by
-//! its entry and its place in that order. A change must not read anything else, and must not reorder the events of an entry or
-//! insert one before others: ids that hosts have stored would name other events.
+//! The same entry always gives the same events in the same order. So listeners can read them again from any seq, and an event is
+//! named by its entry and its number in that order. An entry may give no event.
+//!
+//! A change must not read anything else. It must not reorder the events of an entry or insert one before others: ids that hosts
+//! have stored would then name other events.
 
 use crate::{
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},

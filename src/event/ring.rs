@@ -1,12 +1,13 @@
-//! The events of one session on their way to its listeners: bounded, and with a count of every event that a listener missed.
+//! The ring: the events of one session on their way to its listeners. It is bounded, and counts the events that a slow listener
+//! missed.
 //!
-//! The ring outlives the session's actor, and a passive session keeps it for as long as it has a listener. It holds at
-//! most [`RING_EVENTS_MAX`] events and [`RING_BYTES_MAX`] bytes; a single larger event is held alone. Without a listener it holds
-//! none. A listener that is too slow hears how many events it missed, and continues with the oldest that is left; the durable ones
-//! among the missed can be read again from the tape.
+//! A ring holds at most [`RING_EVENTS_MAX`] events and [`RING_BYTES_MAX`] bytes; a single larger event is held alone. Without a
+//! listener it holds none. Every listener gets the events in the order of their `push`. A listener that is too slow hears how
+//! many events it missed, and continues with the oldest that is left; the durable ones among the missed can be read again from
+//! the tape. The ring outlives the session's actor, and a passive session keeps it for as long as it has a listener.
 //!
-//! A slow listener never slows the session: `push` must not wait for listeners, and nothing may be held under the ring's lock
-//! across a wait. Events of the ring are given in the order of their `push`.
+//! A slow listener must never slow the session: `push` does not wait for listeners, and no code may wait while it holds the
+//! ring's lock.
 
 use std::{
     collections::VecDeque,

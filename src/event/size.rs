@@ -1,11 +1,14 @@
 //! The approximate memory size of an event. The bounds of the ring and of the observers' queues are counted in it.
 //!
-//! A size must never be much too small: a variant with a field that can be large has a line here, and a new one needs a line too.
-//! The compiler does not remind you: what has no line counts 0.
+//! A size must never be much too small. So a field that can be large has a line here, and a new one needs a line too; small
+//! fields are covered by the size of the type. The compiler does not remind you: what has no line counts as 0.
 
 use serde_json::Value;
 
-use crate::event::{Event, EventKind};
+use crate::{
+    event::{Event, EventKind},
+    words::message::{Part, ToolState},
+};
 
 impl Event {
     /// The size of the event in bytes with all that it carries, about. Fields that can be large are counted; all others are covered
@@ -19,6 +22,7 @@ impl Event {
             | EventKind::ReasoningDelta { text }
             | EventKind::CallInput { text, .. }
             | EventKind::Budget { text, .. } => text.len(),
+            EventKind::PartUpdated { part: Part::Tool(call) } => of_call(&call.state),
             EventKind::PartUpdated { part } => part.bytes(),
             EventKind::CallStarted { input, .. } | EventKind::Ask { input, .. } => input.len(),
             EventKind::CallProgress { metadata, .. } => of_value(metadata),
@@ -33,10 +37,23 @@ impl Event {
             EventKind::CompactionFinished { summary, .. } => summary.as_ref().map_or(0, |summary| summary.len()),
             EventKind::BranchSummary { summary, .. } => summary.len(),
             EventKind::TaskFinished { down, .. } => down.text.len(),
-            EventKind::FilesRestored { files, .. } => files.iter().map(String::len).sum(),
+            EventKind::FilesRestored { files, refused, .. } => {
+                let refused = refused.iter().map(|file| file.path.len() + file.why.len());
+                files.iter().map(String::len).chain(refused).sum()
+            }
             _ => 0,
         };
         size_of::<Event>() + carried
+    }
+}
+
+/// The arguments of a call. A part of an answer shows a call that is pending, so it has no result yet.
+fn of_call(state: &ToolState) -> usize {
+    match state {
+        ToolState::Pending { input }
+        | ToolState::Running { input, .. }
+        | ToolState::Completed { input, .. }
+        | ToolState::Error { input, .. } => input.len(),
     }
 }
 
@@ -48,4 +65,32 @@ fn of_value(value: &Value) -> usize {
             Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + of_value(value)).sum(),
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{event::EVENT_VERSION, event::EventId, words::ids::Millis, words::ids::Seq};
+
+    /// A model may write a whole file as the arguments of one call. Counted as nothing, such calls would fill the memory that the
+    /// bound of the ring is to protect.
+    #[test]
+    fn the_arguments_of_a_call_count() {
+        let part = serde_json::json!({
+            "type": "tool", "callID": "c", "tool": "write", "state": {"status": "pending", "input": "x".repeat(1_000)},
+        });
+        let event = Event {
+            v: EVENT_VERSION,
+            id: EventId { seq: Seq(1), incarnation: 0, sub: 0 },
+            session: "s".parse().unwrap(),
+            time: Millis(0),
+            cause: None,
+            turn: None,
+            step: None,
+            kind: EventKind::PartUpdated { part: serde_json::from_value(part).unwrap() },
+        };
+        assert_eq!(event.bytes(), size_of::<Event>() + 1_000);
+    }
 }

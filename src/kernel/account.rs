@@ -1,18 +1,19 @@
-//! The account of a budget: how much is used, held back and left. Arithmetic on values; `spending.rs` decides
-//! what follows from it.
+//! The account of a budget: how much is used, held back and left. Arithmetic on values; `spending.rs` decides what follows from
+//! it.
 //!
 //! ```text
-//! limit = used + held + left
-//!         │      └─ of open tickets: requests, results that are on their way, grants to children
+//! limit = used + held + left          (left is 0 if a request used more than was held back for it)
+//!         │      └─ held back for open tickets: requests, results that are on their way, grants to children
 //!         └─ by the session and by its ended tasks; what was held at a crash; grants of which nobody gave account
 //! ```
 //!
-//! What is held is no counter of its own: it follows from the open tickets. So it cannot get lost, and cannot be given back
-//! twice. A child's grant is such a ticket on its parent's tape, and a ceiling on its own: whatever happens to either side, the two
-//! together never use more than the parent had.
+//! No counter holds the held amounts: they are computed from the open tickets, so an amount cannot get lost and cannot be given
+//! back twice. A child's grant is a ticket on the parent's tape and a limit on the child's own tape. So parent and child together
+//! cannot be granted more than the parent had. Time is the exception throughout: it is passed on to each child whole, and never
+//! divided or held.
 //!
-//! A change must not add a counter of held amounts, and must keep the stored form of [`Account`] (part of every anchor). Sums
-//! saturate and never wrap. Time is an exception throughout: it is passed on to children whole, and never divided or held.
+//! A change must not add a counter of held amounts, and must keep the stored form of [`Account`], which is part of every anchor.
+//! Sums saturate and never wrap.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! What happens next: the double loop (`loop.md` §1.3), as a function that runs until nothing more follows from the state.
+//! What happens next: the agent's loop (steps of a turn, turns of a session), as a function that runs until nothing more follows.
+//! Also the commands that steer the loop: abort, go on, pause, resume.
 //!
 //! ```text
 //! idle ──queued message──► turn begins ──► request ──answer──► calls? ──yes──► run them, record results ─┐
@@ -7,10 +8,11 @@
 //!   └──────────── turn ends, next queued message ◄──────────────┘
 //! ```
 //!
-//! [`advance`] decides from the state alone and not from the input that came, so after a crash it goes on from the same place. It
-//! starts no worker: it opens tickets, and `due.rs` says which of them need one. A change must keep that each pass of the loop
-//! either writes an entry or ends it, and that the request hash covers all that determines the request: a repeated request must
-//! have the same bytes.
+//! [`advance`] decides from the state, the time and `Env`, and not from the input that came. So after a crash it goes on from the
+//! same place. It starts no worker: it opens tickets, and `due.rs` says which of them need one.
+//!
+//! A change must keep this: each pass of the loop writes an entry or ends the loop. The hash of a request covers all that
+//! determines the request, because a repeated request must have the same bytes.
 
 use crate::{
     kernel::{
@@ -42,7 +44,7 @@ impl Decide for Abort {
     }
 }
 
-/// A host lets held messages go, and an interrupted turn go on.
+/// A host releases a queue on hold, and lets an interrupted turn go on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GoOn;
 
@@ -87,7 +89,7 @@ impl Decide for Resume {
     }
 }
 
-/// The reminder that the model gets on the last step of a turn, in place of tools (C-12).
+/// The reminder that the model gets on the last step of a turn, in place of tools.
 pub(crate) const LAST_STEP_REMINDER: &str = "This is the last step of this turn: no tools can be used any more. \
      Answer with text only: say what is done, what is left to do, and what the user should do next.";
 
@@ -115,7 +117,7 @@ fn begin_turn(draft: &mut Draft<'_>) -> bool {
     inbox::deliver_queued(draft)
 }
 
-/// One stride of a running turn. Says whether anything changed.
+/// Writes the next entries of a running turn. Gives false if nothing more follows before the next input.
 fn go_on(draft: &mut Draft<'_>) -> bool {
     if let Some((ticket, request)) = draft.state.request() {
         // While the model streams, only the strongest steering does not wait for the end of the answer.

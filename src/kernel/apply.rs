@@ -1,12 +1,12 @@
-//! What each entry does to the state. A running session and recovery change a state by this code alone, so both arrive at the same
-//! one.
+//! What each entry does to the state. A running session and recovery change a state by this code alone, so both arrive at the
+//! same state.
 //!
-//! [`State::apply`] never decides and never fails. An entry about a ticket that is not open closes nothing and counts nothing: the
-//! tape is the truth, and what it leaves out did not happen.
+//! [`State::apply`] writes no entry and never fails. An entry about a ticket that is not open closes no ticket and charges no
+//! budget. The entry of a branch summary that comes late puts its text into the history all the same.
 //!
 //! A change must not read anything but the state and the entry (no clock, no settings of the host, no randomness), and must fold
-//! the entries of existing tapes to the same state as before: replay compares, and a session is opened from old entries. A new kind
-//! of entry belongs here, in `record.rs`, in `event/of_entry.rs` and in `docs/FORMATS.md`.
+//! the entries of existing tapes to the same state as before: replay compares, and a session is opened from old entries. A new
+//! kind of entry belongs here, in `record.rs`, in `event/of_entry.rs` and in `docs/FORMATS.md`.
 
 use std::{borrow::Borrow, sync::Arc};
 

@@ -1,20 +1,17 @@
-//! Going back: the conversation as it was at an earlier entry takes the place of the present conversation.
+//! Rollback, undo and redo: the conversation as it was at an earlier entry takes the place of the present conversation.
 //!
-//! One entry does it, and carries what the fold needs: how many items of the present history stay, the items after them,
-//! and the context as it was. So a rollback within the present history is a few bytes, one across a compaction brings
-//! the items that the compaction had left out, and recovery reads nothing but the newest anchor and what follows it (decision
-//! 0010).
-//!
-//! Files that were put back for it, and a summary of the branch that is left, are entries of their own behind it, in the same
-//! append.
+//! One entry does it, and carries what the fold needs: how many items of the present history stay, the items after them, and the
+//! context as it was. A rollback across a compaction carries the items that the compaction had left out. So recovery reads
+//! nothing but the newest anchor and what follows it (decision 0010). Files that were put back with the rollback, and a summary
+//! of the branch that is left, are entries of their own behind it, in the same append.
 //!
 //! | goes back | never does |
 //! |---|---|
-//! | the history, its summary and what is carried beside it | usage and cost, ended turns and their outcomes, message ids |
-//! | how full the context is | settings, grants, tasks, the queue (which is held) |
+//! | the history, its summary, the data carried beside it, pins | usage and cost, ended turns and their outcomes, message ids |
+//! | how full the context is | settings, grants, tasks, the queue (which is put on hold) |
 //!
-//! Nothing goes back under a running turn, and nothing leaves the tape. [`RolledBack`] is a stored format. The tape is not read
-//! here: the caller works the entry out (`trail.rs`), and it is refused if the session has moved on since.
+//! Nothing goes back under a running turn, and nothing leaves the tape. No tape is read here: the caller works the entry out from
+//! the tape (`trail.rs`), and the core refuses the entry if the session has moved on since. [`RolledBack`] is a stored format.
 
 use std::sync::Arc;
 
@@ -138,7 +135,7 @@ impl State {
         }
         let mut context = (*back.context).clone();
         context.ready = None;
-        // What was learned about the provider and the summariser, and the number of compactions, do not go back.
+        // The learned factor, the failures of the summariser and the number of compactions do not go back.
         context.failures = self.context.failures;
         context.compactions = self.context.compactions;
         if self.context.meter.factor > 0 {

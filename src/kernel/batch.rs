@@ -1,11 +1,13 @@
 //! The calls of one answer: which may start, which a person must be asked about, which are refused or skipped.
 //!
 //! Calls of parallel tools run together, up to a limit. A call of any other tool is a barrier: it waits for all calls before it,
-//! and all calls after it wait for it. The strongest waiting steering message decides about every open call (design §5).
+//! and all calls after it wait for it. If steering messages wait, the strongest of them decides what happens to every open call
+//! ([`Steering`]).
 //!
-//! A change must keep three rules. Every call of an answer gets exactly one result, also when it never ran (promise 2). A call
-//! starts only after the rules that hold at that moment allow it ([`judge`]). A call whose effect is `Once` is never started twice.
-//! Nothing here runs a tool or asks one: the facts of a call come with the report of its answer, or with the recovery.
+//! A change must keep three rules. Every call of an answer gets exactly one result, also when it never ran. A call starts only if
+//! the rules that hold at that moment allow it, or if they ask and a person has granted it ([`judge`]). A call whose effect is
+//! `Once` is never started twice. Nothing here runs a tool or asks one: the facts of a call come with the report of its answer,
+//! or with the recovery.
 
 use std::sync::Arc;
 
@@ -155,7 +157,7 @@ fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: CallVerdict, text: impl Into
     draft.write(Some(ticket), Record::Result { result, judged });
 }
 
-/// One stride of a batch with open calls. Says whether the batch is done.
+/// Steers the open calls of a batch, and starts those that may start. Says whether the batch is done.
 pub(super) fn go_on(draft: &mut Draft<'_>) -> bool {
     if let Some(steering) = advance::strongest(draft) {
         steer(draft, steering);
@@ -179,7 +181,7 @@ fn steer(draft: &mut Draft<'_>, steering: Steering) {
             (Steering::FinishBatch, _) | (_, CallState::Closing) | (Steering::SkipRemaining, CallState::Running) => {}
             (_, CallState::Pending | CallState::Allowed | CallState::Asking(_)) => {
                 withdraw_ask(draft, state, AskClosedWhy::Withdrawn);
-                // The sentence is the design documents' own (T-02); the tool's name is what STEER-002 looks for.
+                // Models and hosts know this sentence: a change must keep its beginning and the tool's name.
                 let text = format!("Skipped due to queued user message: {tool} was not run.");
                 fail(draft, ticket, CallVerdict::Skipped, text);
             }

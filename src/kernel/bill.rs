@@ -1,9 +1,10 @@
-//! The bill of a session: what each of its model requests used and cost, one by one. A fold of the tape, apart from the state.
+//! The bill of a session: what each of its model requests used and cost, one by one. A fold of the tape, apart from the state;
+//! hosts and lists read it, and no decision does.
 //!
-//! Each try of a request stands on the bill once: when it was closed, or, with all that was held back for it, when it was lost in a
-//! crash, an import or a rollback. The sum must agree with the state's own sums (`apply/spending.rs`): a change of one needs the
-//! same change of the other. `Unsettled` is written down with a session's digest (`digest.rs`): a change of its form needs a new
-//! `Digest::FORM`.
+//! Each try of a request that used something stands on the bill once: when it was closed, or, with all that was held back for it,
+//! when it was lost in a crash, an import or a rollback. The sum must agree with the state's own sums (`apply/spending.rs`): a
+//! change of one needs the same change of the other. `Unsettled` is stored with a session's digest (`digest.rs`): a change of its
+//! form needs a new `Digest::FORM`.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,16 @@
-//! Branch summaries: when a conversation leaves a branch, a summary of the branch can go along.
+//! Branch summaries: when a conversation leaves a branch, a summary of the branch can join the conversation.
 //!
 //! The caller reads the messages of the branch from its tape ([`Branch::of`]), and a model summarizes them; if no model can, the
-//! first words of the messages take its place. One entry puts the summary in front of the next turn. It reads as a user's message
-//! that the runtime wrote, and no compaction ever sums it up again (BDD-COMPACT-027). Nothing is put under a running turn.
+//! first words of the messages take the summary's place. One entry then puts the summary in front of the next turn, as a message
+//! that the model reads as a user's. No compaction sums it up again; it is carried on, within a bound. No summary is added under
+//! a running turn.
 //!
-//! The host's side makes the request, and no worker of the session does, so the request has a ticket: opened, with its reserve of
-//! the budget, before the request is made, and closed by the summary, by the report that there is none, or by the end of the
-//! process, which counts the whole reserve. There is one at a time. A change must keep that the usage counts once on each of these
-//! ways.
+//! The host's side makes the request for the summary, not a worker of the session. So the request has a ticket with a reserve of
+//! the budget, opened before the request is made. The summary closes the ticket, or the report that there is none, or the end of
+//! the process; in the last case the whole reserve counts as used. At most one such ticket is open.
 //!
-//! [`BranchSummary`], [`BranchRequest`] and [`OpenBranch`] are stored formats. No tape is read and no model is called here.
+//! A change must keep that the usage counts once on each of these ways. [`BranchSummary`], [`BranchRequest`] and [`OpenBranch`]
+//! are stored formats. No tape is read and no model is called here.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Budgets: what a session may use, and what happens when a limit does not allow the next piece of work.
 //!
-//! Values only: `account.rs` computes what is used, held and left; `spending.rs` decides what follows from a breach. The types are
-//! stored formats, in settings, entries and states: do not rename or retype a field or a variant. The texts of [`Breach`] are shown
-//! to people and models.
+//! Values only: `account.rs` computes what is used, held and left, and `spending.rs` decides what follows from a breach. The
+//! types are stored formats, in settings, entries and states: do not rename or retype a field or a variant, and give each new
+//! field a serde default. The texts of [`Breach`] are shown to people and models.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ pub enum Extent {
     Session,
     /// The running turn's.
     Turn,
-    /// The limit that the parent granted to it.
+    /// The grant that the session got from its parent.
     Grant,
 }
 

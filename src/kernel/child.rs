@@ -1,8 +1,11 @@
 //! A child's side of its task: the messages from its parent. The child's DOWN follows from its own entries (`apply/tasks.rs`).
 //!
-//! A message counts only if it names the parent and the ticket that the child has now, so old news from a former parent changes
-//! nothing. A message may come twice and must then change nothing. The rules of a child only ever get narrower here. Nothing here
-//! reaches the parent: its watcher reads what the child's tape says.
+//! A message counts only if it names the parent and the ticket that the child has now, so a late message of a former parent
+//! changes nothing. The one exception is [`BeAdopted`] to an orphan, which names the new parent. A message may come twice, and
+//! must then change nothing.
+//!
+//! A change must only ever narrow the rules of a child. Nothing here reaches the parent: the parent's watcher reads what the
+//! child's tape says.
 
 use crate::{
     kernel::{Held, Origin, Record, Refusal, Tie, advance, decide::Draft, inbox::waiting, input::Decide},

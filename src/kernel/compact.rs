@@ -1,17 +1,17 @@
-//! When a conversation is made smaller, and what takes its place (checklist J, C-11, C-18).
+//! When a conversation is made smaller so that it fits the model's window, and what takes the place of its older part.
 //!
-//! Before each step the core asks how full the context is. If it is too full, old tool outputs are pruned; if it is still too full,
-//! a compaction is opened: a ticket of the session, not of the turn. The summary is written in the background while the turn goes
-//! on, unless the context is so full that no request would fit. It takes the place of the items that it sums up when no request is
-//! open, so that a request that a crash interrupts is always made again byte for byte.
+//! Before each step the core asks how full the context is. If it is too full, old tool outputs are pruned. If it is still too
+//! full, a compaction is opened: a ticket of the session, not of the turn. The summary is written in the background while the
+//! turn goes on, unless the context is so full that no request would fit. It takes the place of the items that it sums up when no
+//! request is open, so that a request that a crash interrupts is always made again byte for byte.
 //!
-//! A compaction that fails leaves the history as it is and is tried again before the next step. If there is no room left and no
-//! summary can be had (after three failures in a row, over budget, or because a message that aborts cannot wait), the oldest part
-//! is cut off without one. The host's own words and the files that were touched are carried on all the same, and nothing leaves the
-//! tape.
+//! A compaction that fails leaves the history as it is; a later step opens another one, up to three failures in a row. If there
+//! is no room left and no summary can be had (after those failures, over budget, or because a message that aborts cannot wait),
+//! the oldest part is cut off without a summary. The host's own words and the files that were touched are carried on all the
+//! same, within a bound, and nothing leaves the tape.
 //!
-//! A change must keep that, and that a replacement is smaller than what it replaces. [`ContextState`], [`OpenCompaction`] and
-//! [`Compacted`] are stored formats. Nothing here calls a model.
+//! A change must keep that, and that a replacement is smaller than what it replaces; only the host's own summary of a handoff is
+//! not checked. [`ContextState`], [`OpenCompaction`] and [`Compacted`] are stored formats. Nothing here calls a model.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! What fits into a model's window: how large a conversation is, what of it can be left out, and where it can be cut.
 //!
-//! All of it is functions of values. The core decides with them when to prune and when to compact; nothing here asks a model,
+//! All of it is functions of values, with which the core decides when to prune and when to compact. Nothing here asks a model,
 //! reads a clock or changes a history in place. What is left out of a request stays on the tape. The texts and the numbers that
-//! come out of here go into requests and states, so a change of one changes what a replay of an existing tape computes.
+//! are computed here go into requests and states. So a change of one changes what a replay of an existing tape computes.
 
 mod branch;
 mod carried;

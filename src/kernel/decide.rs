@@ -1,11 +1,13 @@
 //! `decide`: the one entrance of the core. It turns a state and inputs into entries, stops, replies and the state after them.
 //!
 //! The same arguments always give the same decision. The state that goes in is not changed: a decision works on a draft, and a
-//! draft that is dropped has had no effect. A command whose id was done before is answered again and not done again.
+//! draft that is dropped has had no effect. A command whose id is among the newest 64 that were done is answered again and not
+//! done again; sent messages are known by their own ids (`inbox.rs`).
 //!
-//! Nothing here may wait, read a clock (`now` is an argument), draw a random number (`Env::jitter` is one) or call a tool. Rules of
-//! the kernel read `Env` through [`Reader`] only: it notes each value that the tape does not have yet, and replay depends on that
-//! note. Entries are written by [`Draft::write`] only, so that each is applied before the next rule looks.
+//! Nothing here may wait, read a clock (`now` is an argument), draw a random number (`Env::jitter` is one) or call a tool. A
+//! change must keep two roads. The core reads `Env` through [`Reader`] only: it notes each value that the tape does not have yet,
+//! and replay depends on that note. Entries are written by [`Draft::write`] only, so that each is applied before the next rule
+//! looks.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,7 +1,7 @@
-//! The choices that a host makes with a command: how a message is delivered, and how a person answers an ask.
+//! The choices that a host makes with a command: how a message is delivered, and how a person answers an ask. Values only.
 //!
-//! They are written on tapes: do not rename them. The variants of [`Steering`] stand from the weakest to the strongest, and the core
-//! takes the greatest: do not reorder them.
+//! They stand on tapes: do not rename them. The variants of [`Steering`] are ordered from the weakest to the strongest, and the
+//! core goes by the greatest of all waiting messages: do not reorder them.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ pub enum Grant {
     Always(Scope),
     /// Only for a budget ask: the limits are raised by these amounts. For a call it is refused.
     Raise(Limits),
-    /// This call may not run. With a message the model is told and goes on; without one the turn ends (C-06).
+    /// This call may not run. With a message the model is told and goes on; without one the turn ends.
     Reject(Option<String>),
 }
 

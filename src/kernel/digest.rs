@@ -1,11 +1,11 @@
-//! What a list shows of a session: its title, its agent, what it used. A fold of lines, apart from the state, that can stop
-//! anywhere and go on from its written form.
+//! What a list shows of a session: its title, its agent, what it used. A fold of lines, apart from the state. It can be stored
+//! after any line, and continued from its stored form.
 //!
-//! It takes the lines of the session's own files alone: a fork names its parent, and the parent's lines do not count for it. A line
-//! that this version does not understand is passed over, so a list never fails over a tape.
+//! It takes the lines of the session's own files alone: a fork names its parent, and the parent's lines do not count for the
+//! fork. A line that this version does not understand is passed over, so a list never fails over a tape.
 //!
-//! The written form is a row of the index and can be made anew at any time: after a change of the form, or of the result, raise
-//! `Digest::FORM`. A new kind of entry that this fold needs must not stand in [`PASSED_OVER`].
+//! The stored form is a row of the index and can be made anew at any time. After a change of the form, or of what the fold
+//! computes, raise `Digest::FORM`. A kind of entry that this fold needs must not stand in [`PASSED_OVER`].
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,8 @@
 //! Editing and withdrawing messages that still wait.
 //!
-//! A message that was delivered is never changed: the command is refused. An edit keeps the id, the place in the queue and the time
-//! of the message. A withdrawn message stays known by its id, so it cannot be sent again under that id (`inbox.rs`).
+//! A change must keep this: a message that was delivered is never changed, and the command is refused. An edit keeps the id, the
+//! place in the queue and the time of the message. A withdrawn message stays known by its id, among the ids that a session
+//! remembers, so it cannot be sent again under that id (`inbox.rs`).
 
 use std::sync::Arc;
 

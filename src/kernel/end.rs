@@ -1,9 +1,9 @@
-//! The end of a session for good: its turn is aborted, waiting messages are withdrawn, its linked children end with it, and
-//! its other children become orphans. The tape stays, to be read.
+//! The end of a session for good: its turn is aborted, waiting messages are withdrawn, its linked children end with it, and its
+//! other children become orphans. The tape stays, to be read.
 //!
 //! The one entry `ended` decides it; everything else follows from the state, so a crash in between loses nothing. A change must
-//! keep [`wind_up`] safe to run again: it runs before every further decision of an ended session, and must write only what is not
-//! done yet.
+//! keep [`wind_up`] safe to run again: it runs with every further input of an ended session, and must write only what is not done
+//! yet.
 
 use crate::kernel::{Held, Record, Refusal, advance, decide::Draft, input::Decide, tasks};
 

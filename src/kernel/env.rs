@@ -1,8 +1,9 @@
-//! The values of the host that a decision may read beside the state.
+//! The values of the host that a decision may read beside the state, such as windows and prices of models.
 //!
-//! A decision is handed all of [`Env`] and reads little of it. Each value that it reads is on the tape: the state holds the newest
-//! values that the tape has ([`EnvSeen`]), and where a decision reads a different value, its first entry says so. So a replay hands
-//! each decision what it read, and the tape says nothing twice.
+//! Replay must hand each decision what it read, so each value that had an influence is on the tape, once. The state holds the
+//! newest values that the tape has ([`EnvSeen`]). Where a decision reads a different value, its first entry says so. Three values
+//! differ: rules of the host get an entry of their own, the jitter is noted each time it is read, and the compiled globs have no
+//! influence.
 //!
 //! A new value in [`Env`] needs a field with a serde default in [`EnvSeen`], a reader in `decide.rs` that notes it, and a line in
 //! `EnvSeen::learn`; otherwise replay goes wrong. Implementations of [`Windows`] must be pure and must not wait.

@@ -1,11 +1,12 @@
-//! Beginning an anchor: a named point of the tape that carries the whole state, and that names the anchor before it.
+//! Beginning an anchor: a named point of the tape that carries the whole state, so that the session opens from there. Each anchor
+//! names the anchor before it.
 //!
-//! A compaction begins one by itself. A host begins one with [`Session::handoff`](crate::Session::handoff), under a name of its
-//! own, and with a summary if one is to take the place of the conversation so far. Either is one entry, the whole state,
-//! alone in its append: so the tape opens from there, and a crash leaves the anchor whole or not begun.
+//! The runtime begins an anchor after each compaction. A host begins one with [`Session::handoff`](crate::Session::handoff),
+//! under a name of its own, and with a summary if one is to take the place of the conversation so far. An anchor is one entry,
+//! the whole state, alone in its append. So a crash leaves the anchor whole or not begun.
 //!
-//! A change must keep that the entry stands alone ([`Command::stands_alone`](crate::kernel::Command)) and that an anchor's name is
-//! there once on a tape. [`AnchorMark`] is a stored format.
+//! A change must keep that the entry stands alone ([`Command::stands_alone`](crate::kernel::Command)) and that no two anchors of
+//! a tape have the same name; the tape refuses a second one. [`AnchorMark`] is a stored format.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(crate) struct BeginAnchor;
 impl Decide for BeginAnchor {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let mut whole = draft.state.clone();
-        // J-20: named after the compaction that it follows, with a number of its own, because a name is there once.
+        // Named after the compaction that it follows, and its own entry, because no two anchors may have the same name.
         whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
         Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }

@@ -1,10 +1,13 @@
-//! Which messages are accepted, refused and delivered. No message is dropped silently, and none is accepted twice.
+//! Which messages are accepted, refused and delivered. No message is dropped silently, and none is accepted twice
+//! while its id is remembered.
 //!
-//! A message is known by its id: sent again, it gets the receipt that it got. A message that still waits is never forgotten.
+//! A message is known by its id. Sent again, it gets the receipt that it got, or is refused if it was withdrawn. The newest 4,096
+//! ids are remembered (`SEEN_MAX`), and the id of a message that waits is never forgotten; a message with a forgotten id counts
+//! as new.
 //!
 //! A state is copied for every decision, and a session may remember thousands of ids. So the ids stand in blocks that copies
-//! share: accepting a message copies one block of at most 64, however many are remembered. A change must keep that, and the stored
-//! form of [`SeenMessages`]: it is part of every anchor, a map from id to [`Seen`].
+//! share: accepting a message copies one block of at most 64, however many are remembered. A change must keep that, and the
+//! stored form of [`SeenMessages`]: a map from id to [`Seen`], part of every anchor.
 
 use std::{collections::BTreeMap, sync::Arc};
 

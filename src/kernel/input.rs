@@ -1,15 +1,14 @@
 //! The inputs of the core: a command of a host, a report of a worker, a timer, a recovery; and the list of the commands.
 //!
-//! An input is a value that is decided as often as it has to be until the tape has its record: a clone must mean the same.
+//! An input is a plain value. It may be decided several times until the tape has its record, so a clone must mean the same.
 //!
 //! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), one line in the list below with its
-//! name on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what it
-//! wrote. Properties that only a few commands have (which of them stop running work, which begin work) stand here, in one place for
-//! all.
+//! name on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what
+//! it wrote. Properties that only a few commands have (which of them stop running work, which begin work) stand here, in one
+//! place for all.
 //!
-//! [`Input::name`] is written on the tape and read back by `recorded.rs`, so a name must not change. A new kind of input, or a new
-//! value in one, must be on the tape when it is decided: what a decision depends on must be readable back from its entries or from
-//! [`Command::recorded`], or replay fails.
+//! A change must not rename what [`Input::name`] gives: it is written on the tape and read back by `recorded.rs`. What a decision
+//! about a new input or value depends on must be readable back from its entries or from [`Command::recorded`], or replay fails.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! The verdict on a call: whether its tool ran, and if not, why it was blocked, skipped or refused.
+//! The verdict on a call: whether its tool was let run, and if not, why the call was blocked, skipped or refused.
 //!
-//! The verdict stands on the tape beside the result, so that no reader has to guess from the words of a result. The names are a
-//! stored format: do not rename or drop one. `batch.rs` decides the verdicts; nothing here decides.
+//! The verdict stands on the tape beside the result, so that no reader has to guess from the words of a result. `batch.rs`
+//! decides the verdicts; nothing here decides. The names are a stored format: do not rename or drop one.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub enum CallVerdict {
     NoTool,
     /// The tool exists, but the agent does not have it, or it is switched off in this turn.
     NotOffered,
-    /// Its arguments are no JSON object.
+    /// Its arguments are no JSON object, or its tool can make nothing of them.
     BadArguments,
     /// Its tool crashed over the arguments when it was asked what the call wants.
     Crashed,

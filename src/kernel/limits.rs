@@ -1,7 +1,8 @@
-//! Limits: the most of each resource. Amounts and nothing else: the field that holds a `Limits` says whose they are.
+//! Limits: the most of each resource that a session or a turn may use. Amounts and nothing else: the field that holds a
+//! [`Limits`] says whose they are, and `account.rs` does the arithmetic.
 //!
-//! [`Limits`] and [`Resource`] are stored formats, in settings, entries and states: a new resource needs a serde default, a line in
-//! [`Resource::ALL`] and one in each `match`. `None` is no limit, and never zero. `account.rs` does the arithmetic.
+//! [`Limits`] and [`Resource`] are stored formats, in settings, entries and states. A new resource needs a serde default, a line
+//! in [`Resource::ALL`] and one in each `match`. `None` is no limit, and must never be read as zero.
 
 use std::fmt;
 

@@ -1,17 +1,18 @@
 //! Child sessions as data: what a parent's tape and a child's tape say of each other.
 //!
-//! A task is work given to a session of its own, the child. The parent's tape has an open ticket for it, from before the child
-//! is made until its DOWN; the child's tape names its parent. So either side can be rebuilt without the other, and after a crash at
-//! any point between the two everything follows from what is written.
+//! A task is work given to a session of its own, the child. The parent's tape has an open ticket for the task, from before the
+//! child is made until its DOWN; the child's tape names its parent. So either side can be rebuilt without the other, and after a
+//! crash at any point between the two everything follows from what is written.
 //!
 //! ```text
-//! parent  task_started ────────────────────────────────────► task_finished { down }     exactly one, whatever happened
+//! parent  task_started ────────────────────────────────────► task_finished { down }     exactly one, or task_left: see below
 //!              │                                                  ▲
 //! child        └─► state { origin }, accepted … turn_finished ────┘
 //! ```
 //!
-//! All types here are stored formats: do not rename or retype a field or a variant, and give each new field a serde default. They
-//! do nothing; `tasks.rs` decides for a parent, `child.rs` for a child.
+//! Instead of a DOWN, a `task_left` closes the ticket of a child that outlives the end of its parent. All types here are stored
+//! formats: do not rename or retype a field or a variant, and give each new field a serde default. Nothing here decides;
+//! `tasks.rs` decides for a parent, `child.rs` for a child.
 
 use std::sync::Arc;
 

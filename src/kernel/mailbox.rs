@@ -1,9 +1,11 @@
-//! A session's mailbox: the inputs that wait for its actor, in order, and the choice of the next one. A plain value, without a
+//! A session's mailbox: the inputs that wait for its actor, in order, and the choice of the next ones. A plain value, without a
 //! lock, a clock or a disk; the actor and the simulator drive the same one.
 //!
-//! An input stays here until the tape has the decision about it. So a crash, a panic of an engine, a full disk and a slow disk are
-//! one case: the input is still here. A change must keep that: an input leaves only when the tape has its record, or when a command
-//! is given up and its sender is told. The slot (`actor/slot.rs`) calls every method under its lock, so nothing here may wait.
+//! A change must keep that an input leaves in one of three ways: the tape has its decision, its decision writes nothing, or
+//! (commands only) its sender is told why it was given up. After a crash, a panic of an engine or a slow disk, the input is still
+//! here. After a refusal of the disk, reports and stops are still here; other commands have left, and their senders were told.
+//! Only if the actor will never come back are the inputs in hand dropped. The slot (`actor/slot.rs`) calls every method under its
+//! lock, so no method may block.
 //!
 //! ```text
 //!   command, report ──► waiting ── next ──► in hand ── handed_over ──► in flight ── recorded ──► gone, its sender is answered
@@ -12,16 +14,17 @@
 //! ```
 //!
 //! **What one append takes**: up to 64 waiting inputs and about 1 MiB. Commands come in the order of their arrival, then reports;
-//! reports that came before a stop are taken before it, and where reports wait, commands take at most half of the 64 places. A
-//! command that begins an anchor stands alone, and so does an input that was too large beside others or that an incarnation died
-//! over.
+//! reports that came before a stop are taken before it, and where reports wait, commands take at most half of the 64 places.
+//! Three inputs get an append of their own: a command that begins an anchor, an input whose append with others was too large, and
+//! an input that an incarnation was deciding when it died. A report of the last two kinds goes before everything else, and a
+//! recovery is taken together with all waiting reports, whatever their number.
 //!
-//! **Where the disk refuses**, a command is answered with the error and leaves; stops and reports stay and are tried again. The
-//! workers that a stop names are stopped at once, whatever the disk does. An input that is too large by itself is made smaller if
-//! it is a report or a stop; any other command is answered with the error. A report leaves only by its record.
+//! **Where the disk refuses**, a command that is not a stop is answered with the error and leaves; stops and reports stay and are
+//! tried again. The workers that a stop names are stopped at once, whatever the disk does. An input that is too large by itself
+//! is made smaller if it is a report, an abort or an end; any other command is answered with the error.
 //!
-//! **No poison**: a command over which two incarnations died is answered [`CommandEnd::Crashed`]; a report becomes a failure of its
-//! ticket.
+//! **No input blocks the others for ever**: a command over which two incarnations died is answered [`CommandEnd::Crashed`]; a
+//! report becomes a failure of its ticket.
 
 mod incarnations;
 mod smaller;

@@ -1,15 +1,15 @@
 //! Merging: the messages of a fork since it was made become part of the conversation that it was forked from.
 //!
 //! One entry on the target's tape does it, and carries messages, answers, calls with their results, and the fork's own summaries.
-//! The merged items stand behind everything that the target said since. The fork is read and not changed. Messages that were merged
-//! before are not merged again, and messages that the fork undid are not merged at all. A new fork under the id of a deleted one
-//! counts as another fork ([`ForkMade`]). A conversation that becomes too long is made smaller before its next step, as ever.
+//! The merged items stand behind everything that the target said since. Messages that were merged before are not merged again,
+//! unless that merge was rolled back, and messages that the fork undid are not merged at all. A new fork under the id of a
+//! deleted one counts as another fork ([`ForkMade`]). A conversation that becomes too long is made smaller before its next step.
 //!
-//! The usage of the fork counts here once: each entry carries what the fork used since the merge before, even if that merge was
-//! taken back, because usage is never taken back.
+//! A change must keep that the usage of the fork counts here once: each entry carries what the fork used since the merge before,
+//! even if that merge was rolled back, because usage is never taken back.
 //!
-//! Nothing is merged under a running turn, and a merge is refused if the target has moved on since it was planned. [`Merged`] is a
-//! stored format. No tape is read here: the caller has read both.
+//! Nothing is merged under a running turn, and a merge is refused if the target has moved on since it was planned. [`Merged`] is
+//! a stored format. No tape is read here: the caller has read both, and the fork is not changed.
 
 use std::sync::Arc;
 

@@ -2,8 +2,10 @@
 //!
 //! Only [`State::apply`] puts tickets in and takes them out (in `apply.rs`, the files below it, `back.rs` and `branch.rs`). The
 //! types are part of [`State`] and so of every anchor on a tape: do not rename or retype a field or a variant, and give each new
-//! field a serde default. What a worker needs to repeat a request byte for byte is kept in [`OpenRequest`] as it was then;
-//! settings that change later must not reach it.
+//! field a serde default.
+//!
+//! A request must be made again byte for byte after a crash. So [`OpenRequest`] keeps prompt, parameters and tool names as they
+//! were; settings that change later must not reach it. The descriptions of the tools are those of the present host.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! How things end: a turn, and a question that nobody answered.
 //!
-//! The names are a stored format and stand in events: do not rename or drop a variant or a field. An outcome is not an error: it is
-//! what the tape and hosts are told. Nothing here decides.
+//! An outcome is not an error: it is what the tape and hosts are told. Nothing here decides. The names are a stored format and
+//! stand in events: do not rename or drop a variant or a field.
 
 use serde::{Deserialize, Serialize};
 

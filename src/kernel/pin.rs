@@ -1,12 +1,12 @@
-//! Pins: messages of the host whose words stand in the context for as long as they are pinned.
+//! Pins: messages of the host whose words stay in the context for as long as they are pinned.
 //!
-//! A summary is written by a model and may forget a rule; the host's own words are carried on beside it, but only the oldest
-//! and the newest. A pinned message is carried on whole, by every compaction, whatever is summarized or cut off. As long as the
-//! message itself is still in the context nothing changes, so a pin costs no cache.
+//! A summary is written by a model and may forget a rule, and of the host's own words only the oldest and the newest are carried
+//! on beside it. The words of a pinned message are carried on whole, by every compaction. Its files are not. As long as the
+//! message itself is still in the context nothing changes, so a pin costs no cache. Pins belong to the conversation: a rollback
+//! to before a pin removes the pin.
 //!
-//! Pins belong to the conversation: a rollback to before a pin removes the pin. Only words are kept, no files. There is
-//! a bound: a pin that does not fit is refused before anything is written. Pins that fitted a large window may not fit a smaller
-//! one: if they take more than half of a request, and room is needed, the turn ends with an error that says so.
+//! There is a bound: a pin that does not fit is refused before anything is written. Pins that fitted a large window may not fit a
+//! smaller one. If they take more than half of a request, and room is needed, the turn ends with an error that says so.
 //!
 //! A change must never shorten or drop pinned words in silence. [`Pin`] is a stored format.
 

@@ -1,9 +1,9 @@
-//! The kinds of entry that a tape holds: everything that the fold of a state needs, and nothing else.
+//! The kinds of entry that a tape holds: everything that the fold of a state, the events and replay need.
 //!
 //! The formats are a promise (`docs/FORMATS.md`): the name of a variant is the kind of the entry, and its fields are the data of
 //! the line. Do not rename, retype or drop one, and give each new field a serde default: tapes of older versions must still be
-//! read. A new kind also needs its effect in `apply.rs` and its events in `event/of_entry.rs`. An older version cannot read a tape
-//! that has a new kind. `recorded.rs` writes and reads the entries.
+//! read. A new kind also needs its effect in `apply.rs` and its events in `event/of_entry.rs`. An older version cannot read a
+//! tape that has a new kind. The entries are written and read by `recorded.rs`; nothing here decides.
 
 use std::sync::Arc;
 

@@ -1,15 +1,17 @@
-//! How an entry is written and read, and what it says of the input that wrote it: the field `in` of its line.
+//! How an entry is written and read, and what it says of the input that wrote it: the field `in` of its line, from which replay
+//! reads the input back.
 //!
 //! The first entry that an input wrote has the field. The entries behind it, up to the next one with the field, followed from the
 //! same input. The field says the kind of input, the id of a command, and what was read of [`Env`](crate::kernel::Env). Of the
-//! input's own values it says only those that none of its entries holds: a sent message stands in its `accepted` entry, and is read
-//! back from there. So a replay decodes each input and never guesses.
+//! input's own values it says only those that none of its entries holds: a sent message stands in its `accepted` entry, and is
+//! read back from there. So a replay decodes each input and never guesses.
 //!
-//! An input that wrote nothing has changed nothing, and is not recorded. If an input wrote nothing by itself, but something
-//! followed from the state at its occasion (the host has other rules by now), it is recorded as [`Input::Look`].
+//! An input that wrote nothing has changed nothing, and is not recorded. A command or report that wrote nothing by itself, but at
+//! whose occasion something followed from the state (the host has other rules by now), is recorded as [`Input::Look`]; an abort
+//! or an end keeps its name. Entries that no decision wrote (the first of a tape, of a fork, of an import) have no field.
 //!
-//! [`Recorded`] and the names in it are a stored format. A change must keep that `read_back` of what was written leads to the same
-//! decision, for existing tapes too: replay compares them.
+//! [`Recorded`] and the names in it are a stored format. A change must keep that `read_back` of what was written leads to the
+//! same decision, for existing tapes too: replay compares them.
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,14 @@
-//! What becomes of each open ticket after a crash: one rule per kind. The recovery is the first input of each incarnation.
+//! What becomes of each open ticket after a crash: one rule for each kind. The recovery is the first input of each incarnation,
+//! behind the reports that wait.
 //!
-//! Nothing of a turn is lost, and no call with the effect `Once` runs twice: a change must keep both. Nothing here asks a tool;
-//! what the present tools say of the open calls comes with the input.
+//! A change must keep two things: nothing that the tape has of a turn is lost, and no call with the effect `Once` runs twice.
+//! Nothing here asks a tool; what the present tools say of the open calls comes with the input.
 //!
 //! | ticket | rule |
 //! |---|---|
-//! | request | made again, byte for byte; if it was told to stop, it is closed with nothing |
+//! | request | made again, byte for byte; closed with nothing if it was told to stop, or the budget does not allow it again |
 //! | call, not started | goes on as if nothing had happened |
-//! | call, running: `Read`, `Idempotent`, and its tool says so too | judged again, by the rules that hold now; then runs again with the same key |
+//! | call, running: `Read`, `Idempotent`, and its tool says so too | judged again, by the rules and the budget of now; then runs again with the same key |
 //! | call, running: `Once` | never again: answered "outcome unknown" |
 //! | call, told to stop | answered: stopped, how far it got is unknown |
 //! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
@@ -21,7 +22,7 @@
 //! it is decided anew; an answer whose calls have no tickets yet gets them.
 //!
 //! A turn goes on by itself once, if the settings allow it. If it is cut off again with no new answer or result in between, it
-//! waits for a go-on (promise 5), so that a turn that kills its process does not do so for ever.
+//! waits for a go-on, so that a turn that kills its process does not do so for ever. While it waits, its open work is not begun.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The reasons why the core refuses a command. Every layer that passes a refusal on uses these words.
 //!
-//! A refusal changes nothing of the conversation: the command has no effect, now or later. The one entry that a refused command may
-//! write closes the ticket of a branch summary that is not wanted. A text says what happened and what to do next; people and models
-//! read it.
+//! A refused command has no effect on the conversation, now or later. The one entry that it may write closes the ticket of a
+//! branch summary that is not wanted. The texts are read by people and models. A text says what happened and, where the sender
+//! can do something, what to do next; a new one must too.
 
 use crate::{
     kernel::{Breach, Resource},

@@ -1,6 +1,6 @@
-//! The output of the core beside entries: which workers to stop, and the replies to hosts.
+//! What the core gives out beside entries: which workers to stop, and the replies to the senders of commands.
 //!
-//! A stop is carried out at once, before the tape has its record; a reply is given only after that. So a stop must be harmless if
+//! A stop is carried out at once, before the tape has its record; a reply is given only after that. So a stop must do no harm if
 //! its record never comes, and a reply must not promise anything that is not in the entries. [`Disposition`] is a stored format.
 
 use std::sync::Arc;

@@ -1,7 +1,9 @@
-//! The record of a restore of files on the tape. It changes nothing of the state: the conversation does not notice.
+//! The record that files were put back, on the tape of the session whose changes were taken back. It changes nothing of the
+//! state: the conversation goes on as before.
 //!
-//! The files are restored before this is recorded (`ops/restore`); nothing here touches a file, and the record is never refused. It
-//! is taken while a turn runs and after the session has ended, too. [`RestoredFiles`] is a stored format.
+//! The files are restored before this is recorded (`ops/restore`); nothing here touches a file. The core never refuses the
+//! record, also not while a turn runs or after the session has ended: the files have been changed already, and a change must keep
+//! that. [`RestoredFiles`] is a stored format.
 
 use std::sync::Arc;
 

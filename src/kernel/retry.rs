@@ -1,8 +1,9 @@
-//! The reports of a model request, and whether a failed request is made again (checklist K, C-19).
+//! The reports of a model request, and whether and when a failed request is made again.
 //!
-//! By default at most three retries; waits of 1 s, 2 s and 4 s with jitter, 30 s at most. A wait that the server asks for is
-//! honoured up to 60 s; a longer one ends the turn with an error. A retry takes no step of the turn, and a 429 never leads to a
-//! compaction. The wait is a ticket: hosts see it, a message cuts it short (not a wait of the server), and an abort ends it.
+//! By default there are at most three retries. Our own waits are 1 s, 2 s and 4 s with jitter, 30 s at most. A wait that the
+//! server asks for is honoured up to 60 s; a longer one ends the turn with an error. A retry takes no step of the turn, and a
+//! rate limit never leads to a compaction. The wait is a ticket: hosts see it, an abort ends it, and a message cuts it short, but
+//! not a wait of the server.
 //!
 //! A change must keep that an interrupted answer leaves only text in the history, and that each try is charged once, whether it
 //! was answered, failed or cut off. Nothing here sleeps or draws a random number: the wait is an entry, and the jitter comes from
@@ -88,7 +89,7 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     let estimated = spent::estimate_of_failure(read, error);
     draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated, window });
     if smaller_helps {
-        // The next step is held up until the request is smaller, and is then made again (J-01).
+        // The next step is held up until the request is smaller, and is then made again.
         return;
     }
     match plan(error, tries_before, draft.state.settings.retries_max, &|| draft.env.jitter()) {

@@ -1,9 +1,11 @@
 //! The settings of a session: the values, beside its inputs, that its decisions depend on. They are kept on its tape.
 //!
 //! [`Settings`] is a stored format, in entries of kind `settings` and in every anchor: do not rename or retype a field, and give
-//! each new field a serde default. `host` and `above` give no power away: no change of settings may reach them (`decide.rs` puts
-//! them back), and [`Settings::judge`] must stay the strictest decision of all chains (promise 8). Nothing here reads a file or an
-//! environment variable.
+//! each new field a serde default. Nothing here reads a file or an environment variable.
+//!
+//! A change must keep two bounds of a session's rights. No change of settings may reach `host` and `above` (`decide.rs` puts them
+//! back). [`Settings::judge`] must stay the strictest decision of all chains of rules: the session's own and those of its
+//! ancestors.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -37,10 +39,12 @@ pub struct CompactionSettings {
     /// The model that writes summaries; the session's own by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// Tokens of the window that are kept free; max(16,384, the model's output) by default (C-11).
+    /// Tokens of the window that are kept free. By default the larger of 16,384 and the model's output, at most half of the
+    /// window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve: Option<u64>,
-    /// Tokens at the end of the conversation that are never summed up; 20,000 by default (C-31).
+    /// Tokens at the end of the conversation that a compaction leaves as they are. By default 20,000, or half of what a request
+    /// may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<u64>,
 }
@@ -67,27 +71,27 @@ pub struct Settings {
     pub title: Option<String>,
     /// The agent's name, for people.
     pub agent: String,
-    /// The system prompt, whole. It never changes within a session, so that provider caches hit (C-25).
+    /// The system prompt, whole. It should not change within a session, so that provider caches hit.
     pub system: Arc<str>,
     /// The tools that the model is told of and may use, by names and patterns such as `mcp_files_*`; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
     /// Sampling and limits.
     pub params: Params,
-    /// Model requests a turn may make, retries not counted; `None` for no limit. 50 by default (C-12).
+    /// Model requests a turn may make, retries not counted; `None` for no limit. 50 by default.
     pub steps_max: Option<u32>,
     /// How waiting steering messages are delivered; together by default.
     pub steering_mode: Mode,
     /// How queued messages are delivered; one by one by default.
     pub queue_mode: Mode,
-    /// Calls that may run at the same time (8 by default, C-15).
+    /// Calls that may run at the same time; 8 by default.
     pub parallel_max: usize,
-    /// How long an ask may stay unanswered, in milliseconds; 10 minutes by default (promise 8).
+    /// How long an ask may stay unanswered, in milliseconds; 10 minutes by default.
     pub ask_limit_ms: u64,
     /// Whether an ask stays open, until its limit, also while nobody listens who could answer it. By default it is denied at once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub asks_wait: bool,
-    /// Retries of one request, at most (3 by default, C-19).
+    /// Retries of one request, at most; 3 by default.
     pub retries_max: u32,
     /// The session's own rules of permission, from the most to the least powerful layer.
     pub rules: Vec<Ruleset>,
@@ -101,14 +105,14 @@ pub struct Settings {
     #[serde(default, skip_serializing_if = "is_default")]
     pub budget: Budget,
     /// The rules and tools of a child's ancestors, one chain for each. The child may do nothing that one of the chains does not
-    /// allow, whatever its own rules say (promise 8). Set when the child is made or adopted; no change of settings reaches them.
+    /// allow, whatever its own rules say. Set when the child is made or adopted; no change of settings reaches them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<Chain>,
-    /// The most levels of children below the topmost session (1 by default, C-08: a child has no children of its own).
+    /// The most levels of children below the topmost session. 1 by default: a child has no children of its own.
     pub task_depth_max: u32,
-    /// How many children may be open at the same time (8 by default, C-08).
+    /// How many children may be open at the same time; 8 by default.
     pub task_width_max: usize,
-    /// Whether a turn that was cut off by a crash goes on by itself (promise 5).
+    /// Whether a turn that was cut off by a crash goes on by itself; on by default.
     pub auto_resume: bool,
 }
 

@@ -1,11 +1,11 @@
 //! What a budget allows, and what happens when it does not. The arithmetic is in `account.rs`.
 //!
 //! Every check comes before the work that it is about: a request is held back with all that it may read and write, a call with
-//! the bytes that its result may have, a task with its grant. So no work is ever cut short for want of money. A change must keep
-//! that order: check and hold first, then open the ticket. Time is the exception: it runs while work runs. When a limit of time is
-//! over and the budget says stop, the running work is stopped as by an abort, each call with its result.
+//! the bytes that its result may have, a task with its grant. So work that has begun is not stopped for want of money; answers
+//! and results are bounded beforehand by what is left. A change must keep that order: check and hold first, then open the ticket.
 //!
-//! Nothing here reads a clock: time is `Draft::now`.
+//! Time is the exception: it runs while work runs. When a limit of time is over and the budget says stop, the running work is
+//! stopped as by an abort, each call with its result. Nothing here reads a clock: time is `Draft::now`.
 
 use crate::{
     kernel::{
@@ -21,7 +21,7 @@ use crate::{
 /// The fewest tokens that an answer must be able to have: a budget that leaves fewer does not allow the request.
 const OUTPUT_MIN: u64 = 1_024;
 
-/// The most bytes that a result may have (FT-1); if the budget leaves less, the result is cut to what is left.
+/// The most bytes that are held back for a result. If the budget leaves less, the result is cut to what is left.
 const RESULT_BYTES_MAX: u64 = 51_200;
 
 /// The model and the bounds that a request is made with.

@@ -1,8 +1,9 @@
-//! The usage of a session, a turn or a task: tokens, money, calls, time. Sums over the tape.
+//! The usage of a session, a turn or a task: tokens, money, calls, time. Sums over the tape, from which budgets and bills are
+//! computed.
 //!
-//! Sums saturate and never wrap. An unknown price is counted as unknown and never as zero, and an estimate is marked as one. The
-//! types are stored formats: do not rename or retype a field. `apply/spending.rs` and `bill.rs` decide what is counted; this file
-//! only computes.
+//! Sums saturate and never wrap. An unknown price is counted as unknown and never as zero, and an estimate is marked as one; a
+//! change must keep both. The types are stored formats: do not rename or retype a field. `apply/spending.rs` and `bill.rs` decide
+//! what is counted; this file only computes.
 
 use std::ops::AddAssign;
 

@@ -1,11 +1,13 @@
-//! The state of a session: the fold of its tape. A clone is cheap, because the large parts are shared.
+//! The state of a session: the fold of its tape, from which all decisions are made. A clone is cheap, because the large parts are
+//! shared.
 //!
 //! In a running session only [`State::apply`] (`apply.rs`) and `State::take_note` change a state. Two folds of the same entries
 //! give equal states.
 //!
 //! A change must keep the serialised form: a state is the first entry of every tape and of every anchor
-//! ([`Record::State`](crate::kernel::Record)). Do not rename or retype a field, here or in a type that a field holds, and give each
-//! new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the newest entry.
+//! ([`Record::State`](crate::kernel::Record)). Do not rename or retype a field, here or in a type that a field holds, and give
+//! each new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the newest
+//! entry.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -66,7 +68,7 @@ pub struct State {
     pub steering: VecDeque<Waiting>,
     /// Queued messages, next first.
     pub queue: VecDeque<Waiting>,
-    /// Whether the queue is held: after an aborted, rejected or failed turn, or one that a budget ended, and after a rollback,
+    /// Whether the queue is on hold: after an aborted, rejected or failed turn, or one that a budget ended, and after a rollback,
     /// queued messages start no turn until the next send or go-on.
     pub held: bool,
     /// Whether the session is paused: nothing new starts until it is resumed.
@@ -75,7 +77,8 @@ pub struct State {
     pub recoveries: u32,
     /// Whether an interrupted turn waits until a send or a go-on lets it continue.
     pub waits: bool,
-    /// The newest accepted messages by id, at most 4,096 beside those that still wait, so that none is accepted twice.
+    /// The newest accepted messages by id, at most 4,096, so that none is accepted twice. A message that still waits is not
+    /// forgotten.
     pub seen: SeenMessages,
     /// The standing grants that people gave, for the running turn or for the session.
     pub grants: Arc<Vec<Granted>>,

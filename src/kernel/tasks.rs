@@ -1,10 +1,11 @@
 //! A parent's side of its tasks: which tasks may begin, the messages to its children, and the effect of their DOWN.
 //!
 //! Width, depth and budget are checked here, for new children and for adopted ones. A child's rights are those of its parent or
-//! fewer: the parent's rules go with it as a chain of their own, and the strictest decision of all chains stands (promise 8).
+//! fewer: the parent's rules go with the child as a chain of their own, and the strictest decision of all chains counts.
 //!
-//! A change must keep that: every new child passes [`narrow`]. A task's DOWN is recorded once. A stop may reach a child before the
-//! tape has it; an end, or leaving a child alone, must wait for the tape.
+//! A change must keep that every new child passes [`narrow`]; an adopted one gets the chains from its parent's watcher. A task's
+//! DOWN is recorded once. A stop may reach a child before the tape has it; an end, or leaving a child alone, must wait for the
+//! tape.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Which of the runtime's tools a turn has, by names and patterns. Pure.
+//! Which of the runtime's tools a turn has, by names and patterns. Pure functions.
 //!
 //! A pattern is a name in which `*` stands for any text and `?` for one character: `mcp_*` is every tool of every server,
 //! `mcp_files_*` those of one. An agent names the tools that it has; a message may switch some of those off for its turn.
 //!
-//! A change must keep two rules: a switch never adds a tool that the agent does not have, and [`both`] never gives more than both
-//! sets have, for it bounds a child by its ancestors (promise 8). When in doubt it leaves a tool out.
+//! A change must keep two rules. A switch never adds a tool that the agent does not have. [`both`] never gives more than both
+//! sets have, because it bounds a child by its ancestors; where patterns cannot be compared, it leaves a tool out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,16 +1,17 @@
-//! The entries of a tape that make up the present conversation, and the points that it can be rolled back to.
+//! The entries of a tape that make up the present conversation, and the points that it can be rolled back to or forked from.
 //!
-//! A tape only grows. An entry that rolls back says to which point the conversation went; the entries between that point and
-//! the entry stay on the tape, and are no longer part of the conversation. So the conversation is a *trail* over the tape:
+//! A tape only grows. An entry that rolls back says to which point the conversation went; the entries between that point and the
+//! entry stay on the tape, and are no longer part of the conversation. So the conversation is a *trail* over the tape:
 //!
 //! ```text
 //! 1 2 3 4 5 6 7(back to 3) 8 9 10(back to 6) 11       the trail from 11:  11, then 6 5 4 3 2 1
 //! ```
 //!
-//! Everything here is a function of entries. The caller reads them, and reads more of them if the answer is `None`: the entry in
-//! question may lie before the first one given (`whole` says that there are no more). A point at which a call has no result is
-//! refused: a call and its result are never parted (promise 2). A forged tape must not make a loop run for ever: every jump leads
-//! back.
+//! Everything here is a function of entries; no tape is read. `None` asks the caller for more entries: the point may lie before
+//! the first one given (`whole` says that there are no more).
+//!
+//! A change must keep two things. A point at which a call has no result is refused as a target of a rollback, because a call and
+//! its result are never parted. A forged tape must not make a loop run for ever: every jump leads back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

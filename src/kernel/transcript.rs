@@ -1,8 +1,9 @@
-//! The conversation as messages of twelve kinds of part, as a page or a chat shows it. A fold of the tape, apart from the state.
+//! The conversation as messages, as a page or a chat shows it. A fold of the tape, apart from the state; no decision depends on
+//! it.
 //!
-//! Nothing is decided by a transcript, and a tape that is folded again gives the same messages. It shows whole messages where the
-//! state has summaries, and hides what a rollback left. A new kind of entry that shows in a conversation needs a line in
-//! [`Transcript::apply`]; an entry that this fold does not know must leave the messages as they are.
+//! A tape that is folded again gives the same messages. They stand there whole where the state has only a summary, and without
+//! what a rollback left. A change must keep that an entry that this fold does not know leaves the messages as they are. A new
+//! kind of entry that shows in a conversation needs a line in [`Transcript::apply`].
 
 use std::{
     collections::{BTreeMap, VecDeque},

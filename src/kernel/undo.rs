@@ -1,11 +1,11 @@
 //! How a compaction is undone: the history that it replaced is read back from the tape, and one entry puts it in place.
 //!
 //! The tape is not read here: the caller has read it and hands over what was there before ([`Undone::of`]). The entry carries
-//! it, because a session opens from its newest anchor (an entry with the whole state) and does not read what is older. The newest compaction can be undone, and then
-//! the one before it; what was said since stays behind the items that come back.
+//! those items, because a session opens from its newest anchor and does not read what is older. The newest compaction can be
+//! undone, and then the one before it. What was said since stays behind the items that come back.
 //!
-//! Nothing is undone under a running turn, while another summary is being written, or if the items that come back would not fit the
-//! window: they would be summed up again at once. A change must keep that. [`Undone`] is a stored format.
+//! A change must keep the refusals: nothing is undone under a running turn, while another summary is being written, or if the
+//! items that come back would not fit the window, because they would be summed up again at once. [`Undone`] is a stored format.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! The results and errors of administrative calls to a supervisor.
+//! The results and errors of administrative calls to a supervisor, such as to start, stop or park a child. Values only.
 //!
 //! After `StartFailed`, `Stopped`, `Unkillable`, `ShuttingDown` or `Gone` the call may have changed something: the child did not
-//! reach the state that was asked for, or nobody could say. After any other error nothing was changed. Hosts match on these
-//! variants: a change must keep this, and must not give a variant a second meaning.
+//! reach the state that was asked for, or nobody could say. After any other error nothing was changed.
+//!
+//! Hosts match on these variants: a change must keep this, and must not give a variant a second meaning.
 
 use std::sync::Arc;
 

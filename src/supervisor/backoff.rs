@@ -1,7 +1,7 @@
 //! How long to wait before a restart: an exponential back-off with jitter.
 //!
-//! Functions of values: the chance comes from a seeded stream ([`Chance`]), and no clock is read, so the planner stays pure. Any
-//! setting, also `NaN` or a maximum below the minimum, must give a wait and never a panic.
+//! Functions of values: the jitter comes from a seeded stream ([`Chance`]), and no clock is read, so the planner stays pure. A
+//! change must keep that any setting, also `NaN` or a maximum below the minimum, gives a wait and never a panic.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! A child that is an async function of the host: its context, its start, and the actor that runs the function as a task.
 //!
 //! The actor answers while the function runs. A stop cancels [`ChildContext::stopping`] and waits for the function; a kill drops
-//! the function at its next await. Two runs of the function must never overlap: the task is in a tracker that the supervisor waits
-//! for without a limit, so a new incarnation starts only when the task has ended.
+//! the function at its next await.
+//!
+//! A change must keep that two runs of the function never overlap: the task is in a tracker that the supervisor waits for without
+//! a limit, so a new incarnation starts only when the task has ended.
 
 use std::{fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 

@@ -1,8 +1,9 @@
-//! Keeps the last crash reports of a runtime, numbers them, and throttles how often they are logged.
+//! The newest crash reports of a runtime: keeps them, numbers them, and throttles how often they are logged.
 //!
-//! Every report is kept, at most [`CRASHES_KEPT`]; a node's report is logged if it is its first, second, fourth, eighth and so on,
-//! so that a child that crashes in a loop does not flood the log. Never log under the lock: a subscriber of the host may read the
-//! crashes.
+//! The newest [`CRASHES_KEPT`] reports are kept. A report is logged if it is its node's first, second, fourth, eighth and so on,
+//! so that a child that crashes in a loop does not flood the log. After [`THROTTLED_MAX`] different nodes the counts begin anew.
+//!
+//! A change must never log under the lock: a subscriber of the host may read the crashes.
 
 use std::collections::{HashMap, VecDeque};
 

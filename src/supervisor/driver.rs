@@ -1,10 +1,11 @@
 //! The part of a supervisor that acts: it feeds events to the planner and carries out the actions that the planner decides.
 //!
-//! Starts and stops run in tasks (`monitor`) and come back as messages, so the driver answers questions at any moment, also in the
-//! middle of a long shutdown.
+//! Starts and stops run in tasks (`monitor.rs`) and come back as messages, so the driver answers questions at any moment, also in
+//! the middle of a long shutdown.
 //!
-//! The handler must never wait, and must decide nothing itself. A supervisor has ended for its parent only when its actor is joined
-//! and all its tasks have ended: a change that reports the end earlier would allow second copies of its children.
+//! A change must not let the handler wait or decide anything itself. For its parent a supervisor ends only when its actor is
+//! joined and all its tasks have ended: an earlier report would allow second copies of its children. Those who hold a handle hear
+//! of the end earlier, at the latest [`TASKS_WAIT`] after the actor's.
 
 use std::{
     collections::HashMap,

@@ -1,8 +1,8 @@
-//! [`ExitReason`]: how a process ended, and whether that end was abnormal.
+//! [`ExitReason`]: how a child or a supervisor ended, and whether that end was abnormal.
 //!
 //! A restart type asks one question only: was the end abnormal? Every reason but [`ExitReason::Normal`] and
-//! [`ExitReason::Shutdown`] is abnormal, also a kill: a change to [`ExitReason::is_abnormal`] changes which children are restarted.
-//! Reasons are JSON that hosts read, so the names of the variants are a promise.
+//! [`ExitReason::Shutdown`] is abnormal, also a kill. A change to [`ExitReason::is_abnormal`] changes which children are
+//! restarted. Reasons are JSON that hosts read, so the names of the variants are a promise.
 
 use std::fmt;
 

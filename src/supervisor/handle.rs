@@ -1,8 +1,11 @@
 //! The handle of a supervisor: every call that others may make to it.
 //!
-//! A handle stays valid over restarts of the supervisor, and answers [`AdminError::Gone`] while there is none. Dropping a call's
-//! future does not take the call back. Calls of one kind have their own bound ([`CALLS_WAITING`]), so that children slow to start
-//! keep nobody from asking or stopping: a new call must take a permit of its kind.
+//! A handle stays valid over restarts of the supervisor; while there is no supervisor, calls answer [`AdminError::Gone`].
+//! Dropping a call's future does not take the call back.
+//!
+//! Calls of each kind have a bound of their own ([`CALLS_WAITING`]), so that children slow to start keep nobody from asking or
+//! stopping. A change must keep that a new call takes a permit of its kind. Only [`SupervisorHandle::request_shutdown`] and
+//! [`SupervisorHandle::ended`] need none.
 
 use std::{fmt, sync::Arc};
 

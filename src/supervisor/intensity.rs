@@ -1,7 +1,7 @@
 //! How many restarts are too many: a sliding window over the times of restarts.
 //!
-//! A plain value without a clock: the caller gives times, which must never go back. A window stays small: it keeps at most `max +
-//! 1` restarts, or one for each child.
+//! A plain value without a clock: the caller gives times, which must never go back. A change must keep a window small: it holds
+//! at most `max + 1` restarts, or one for each child where different children are counted.
 
 use std::{collections::VecDeque, time::Duration};
 

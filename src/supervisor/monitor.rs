@@ -1,9 +1,10 @@
-//! The two tasks that wait on behalf of a driver, so that the driver itself never waits: [`watch()`] minds a child from its start
-//! to the end of its last worker, and [`stop`] stops it.
+//! The two tasks that wait on behalf of a driver, so that the driver itself never waits: [`watch()`] follows a child from its
+//! start to the end of its last worker, and [`stop`] stops it.
 //!
-//! `watch` reports one end for each start, when the child is gone: ignored, failed, or exited. Only the join proves that an actor
-//! is gone, so an end must not be reported before it; otherwise the planner would start a second copy. Workers are waited for
-//! too, but no longer than [`Workers::wait`]: those that are left are reported, and the next start does not wait for them.
+//! `watch` reports one end for each start, when the child is gone: ignored, failed, or exited. A change must not report an end
+//! before the join, because only the join proves that an actor is gone; otherwise the planner would start a second copy. Workers
+//! are waited for too, but no longer than [`Workers::wait`]: those that are left are reported, and the next start does not wait
+//! for them.
 //!
 //! `stop` waits up to [`KILL_WAIT`] for a start that is still under way, then the child's shutdown time, then up to [`KILL_WAIT`]
 //! for the kill; with `Shutdown::Infinity` it waits for the child.

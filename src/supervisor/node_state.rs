@@ -1,10 +1,11 @@
-//! The state of one node of the tree, readable without asking the node.
+//! The state of one node of the tree, readable without asking the node, so that a stuck or flooded actor stays visible.
 //!
-//! It belongs to a child's place in its supervisor and not to one incarnation: it outlives crashes and counts them. The node, the
-//! shell that runs it, its supervisor, and senders (the depth of its inbox) write it; the tree, traces and crash reports read it.
+//! The state belongs to a child's place in its supervisor and not to one incarnation: it outlives crashes and counts them. The
+//! node of a worker lives as long as its task. The node, the shell that runs it, its supervisor, and senders (the depth of its
+//! inbox) write the state; the tree, traces and crash reports read it.
 //!
-//! One small mutex guards it. Hold that only for a few copies, so that a stuck or flooded actor stays visible; take no other lock
-//! under it. The closures given to `take_up` and `present` run under it: they must be quick and must not touch the node.
+//! One small mutex guards it. A change must hold that mutex only for a few copies, and take no other lock under it. The closures
+//! given to `take_up` and `present` run under it: they must be quick and must not touch the node.
 
 use std::{
     collections::VecDeque,
@@ -38,6 +39,7 @@ pub struct NodeState {
     /// The key of its supervisor, or of the actor that it works for; never changes.
     pub(crate) owner: Option<u64>,
     pub(crate) place: Place,
+    /// The registry's list that holds the node.
     pub(super) shelf: Weak<Shelf>,
     /// The handle for questions, if the node is a supervisor.
     pub(super) admin: OnceLock<SupervisorHandle>,

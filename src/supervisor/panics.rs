@@ -1,8 +1,8 @@
 //! The source location of a panic, for hosts that ask for it.
 //!
-//! Only a panic hook learns the location, and the hook belongs to the whole process. So the library must set one only when the host
-//! asks for it, and must call the previous hook. The location is kept in a thread-local, and read once on the thread that caught
-//! the panic.
+//! Only a panic hook learns the location, and the hook belongs to the whole process. So a change must keep that the library sets
+//! one only when the host asks for it, and that it calls the previous hook. The location is kept in a thread-local, and read once
+//! on the thread that caught the panic; on another thread it is unknown.
 
 use std::{cell::RefCell, sync::Once};
 

@@ -1,23 +1,30 @@
-//! The part of a supervisor that decides: a pure state machine. It must not read a clock, spawn a task or draw a random number: the
-//! time and the seed of its jitter come from outside.
+//! The part of a supervisor that decides: a pure state machine. It must not read a clock, spawn a task or draw a random number:
+//! the time and the seed of its jitter come from outside.
 //!
-//! It is level-triggered. An event only edits what each child should be (`want`, `recycle`) and what it is (`status`);
-//! one [`Planner::reconcile`] then compares the two and gives the next actions:
+//! An event only edits what each child should be (`want`, `recycle`) and what it is (`status`); it may also add replies, reports
+//! and timers. [`Planner::reconcile`] alone then starts and stops children, and exits. A supervisor of ordered children does one
+//! thing at a time:
 //!
-//! 1. something is stopping: wait (ordered kinds only);
+//! 1. something is stopping: wait;
 //! 2. else stop the last child that runs and should not, or should run afresh;
-//! 3. else, when going down and nothing runs: exit, once;
-//! 4. else, when nothing is starting: start the first child that should run and does not.
+//! 3. else, if nothing is starting and no earlier child holds it back, start the first child that should run and does not;
+//! 4. when going down and nothing runs: exit, once.
 //!
-//! The strategies differ only in which siblings get `recycle`. Every start and timer gets a generation that is never used twice,
-//! and a stop carries the generation of its start; an event with another generation than its child's is late and changes nothing.
-//! Change what a child is or should be only through [`Planner::edit`], which keeps the sets that `reconcile` reads in step.
+//! A dynamic supervisor stops and starts all that is due, at once. The strategies differ in two ways: which siblings get
+//! `recycle`, and whether an earlier child that waits for its restart or is unkillable holds back later starts (not in
+//! `OneForOne`).
+//!
+//! Every start and timer gets a generation that is never used twice, and a stop carries the generation of its start; an event
+//! with another generation than its child's is late and changes nothing. Change what a child is or should be only through
+//! [`Planner::edit`], which keeps the sets that `reconcile` reads in step. A child's status changes like this:
 //!
 //! ```text
-//!            ┌───────────── Due ─────────────┐
-//!        Stopped ──► Starting ──► Running ──► Backoff ──► Parked ─ unpark, Due ─► Stopped
-//!            ▲          └─────┬──────┘
-//!            └── Exited ── Stopping ──► Unkillable (did not end although killed; its slot stays taken)
+//! Stopped ─► Starting ─► Running                          reconcile starts it; it is up
+//! Starting, Running ─► Stopping                           reconcile stops it
+//! Starting, Running, Stopping, Unkillable ─► Stopped      it ended
+//! Starting, Running ─► Backoff ─► Stopped                 it crashed and waits for its restart; the wait is over
+//! Starting, Running, Stopping ─► Unkillable               it did not end although killed; its place stays taken
+//! Stopped ─► Parked ─► Stopped                            too many crashes, or parked by hand; unparked, or its time is over
 //! ```
 
 use std::{
@@ -58,10 +65,15 @@ type Key = u64;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
+    /// Before the boot.
     New,
+    /// The children of the spec are being started for the first time.
     Booting,
+    /// Each of them was up once, or had nothing to do.
     Up,
+    /// The children are being stopped; the supervisor then exits for this reason.
     Down(ExitReason),
+    /// It has exited: every call is refused.
     Gone,
 }
 
@@ -81,8 +93,9 @@ pub(crate) struct Planner {
     /// Counts restarts if exhaustion escalates, and different children that restarted if it parks.
     window: Window,
     chance: Chance,
-    // The sets that `reconcile` looks at, kept beside `children` by `edit` so that each event costs O(log n).
+    /// The children of the spec that have not been up yet.
     unbooted: BTreeSet<Key>,
+    // The sets that `reconcile` looks at, kept beside `children` by `edit` so that each event costs O(log n).
     starting: BTreeSet<Key>,
     stopping: BTreeSet<Key>,
     held_back: BTreeSet<Key>,

@@ -1,7 +1,8 @@
-//! The registry: the nodes, crash reports and tree events of one runtime.
+//! The registry: the nodes, crash reports and tree events of one runtime, for everybody who looks at its tree.
 //!
-//! A value, never a global: two registries know nothing of each other, even if their nodes have the same ids. Reading it must ask
-//! no actor and wait for none, so that a stuck actor is seen. Read nodes outside of the lock of the table: copy the list first.
+//! A value, never a global: two registries know nothing of each other, even if their nodes have the same ids. A change must keep
+//! that reading it asks no actor and waits for none, so that a stuck actor is seen. Read nodes outside of the lock of the table:
+//! copy the list first.
 
 use std::{
     collections::BTreeMap,

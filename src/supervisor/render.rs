@@ -1,7 +1,8 @@
 //! Renders the tree as text: one node a line, with its status and its most urgent facts first.
 //!
-//! Functions of values. Foreign text (ids of children, reasons, what a node does) must go through [`one_line`], so that it can
-//! neither break the line nor reach the terminal with control characters.
+//! Functions of values. A change must keep that foreign text (ids of children, reasons, what a node does, facts of a payload)
+//! loses its control characters ([`one_line`], [`plain`]), so that it can neither break the line nor reach the terminal with
+//! them.
 
 use std::{fmt::Write, time::Duration};
 
@@ -89,7 +90,7 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
     if node.queue_rejected > 0 {
         facts.push(format!("{} turned away", node.queue_rejected));
     }
-    facts.extend(node.payload.facts());
+    facts.extend(node.payload.facts().iter().map(|fact| plain(fact)));
     if let Some(age) = node.age_ms {
         facts.push(format!("up {}", span(age)));
     }
@@ -99,8 +100,13 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
 /// A foreign text for one line: without control characters, and cut if it is long.
 pub(crate) fn one_line(text: &str) -> String {
     let mut chars = text.chars();
-    let short: String = chars.by_ref().take(REASON_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if chars.next().is_some() { short + "…" } else { short }
+    let short: String = chars.by_ref().take(REASON_CHARS_MAX).collect();
+    plain(&short) + if chars.next().is_some() { "…" } else { "" }
+}
+
+/// A foreign text, whole, with a blank for each control character.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 /// A length of time, as roughly as people say it.

@@ -1,7 +1,9 @@
-//! Crash reports: one [`CrashReport`] for each abnormal exit of a child, with the same facts each time, as JSON and as text.
+//! Crash reports: one [`CrashReport`] for each abnormal exit of a child, with the same facts each time, as JSON and as text. What
+//! is not known (`doing`, and the fields of a payload) is left out of the JSON.
 //!
-//! A report is made from the child's node, so no actor is asked. Hosts read the JSON: a change must not rename or drop a field. No
-//! content of a conversation may be in `recent` or `payload`; control characters of a reason must not reach the terminal.
+//! A report is made from the child's node, so no actor is asked. Hosts read the JSON: a change must not rename or drop a field.
+//! No content of a conversation may be in `recent` or `payload`. In the text, foreign words (the reason, what the child was
+//! doing, the facts of its payload) lose their control characters, so that none reaches the terminal; the JSON escapes them.
 
 use std::fmt;
 
@@ -12,7 +14,7 @@ use crate::{
         exit::ExitReason,
         node_state::{NodeState, millis},
         payload::NodePayload,
-        render::one_line,
+        render::{one_line, plain},
         spec::ChildId,
         trace::Happened,
     },
@@ -62,7 +64,7 @@ impl fmt::Display for Decision {
             Decision::Park => f.write_str("parked"),
             Decision::Escalate => f.write_str("its supervisor gave up"),
             Decision::Ended => f.write_str("it stays down"),
-            Decision::Stopped => f.write_str("it was to be stopped, and is"),
+            Decision::Stopped => f.write_str("stopped as ordered"),
             Decision::Refused => f.write_str("its starter was told"),
         }
     }
@@ -114,7 +116,8 @@ pub struct CrashReport {
     pub recent: Vec<Happened>,
     /// What the supervisor did about it.
     pub decision: Decision,
-    /// How many of its crashes count now, including this one.
+    /// How many crashes fall in the restart window, including this one: those of the child under a supervisor that parks, otherwise
+    /// those of all children of the supervisor. 0 if this end did not count as one.
     pub in_window: u32,
 }
 
@@ -185,8 +188,8 @@ impl fmt::Display for CrashReport {
         writeln!(f, "crash {number} at {}", clock(self.at))?;
         writeln!(f, "  offender    {kind} {offender}, incarnation {incarnation}, under {supervisor}")?;
         writeln!(f, "  context     {context}")?;
-        // The crashed code wrote this text: without control characters it stays on its line.
-        writeln!(f, "  reason      {}", reason.to_string().replace(char::is_control, " "))?;
+        // Code that may be foreign wrote this and what follows: without control characters each fact stays on its line.
+        writeln!(f, "  reason      {}", plain(&reason.to_string()))?;
         if let ExitReason::Panic(panic) = reason {
             writeln!(f, "  location    {}", panic.place())?;
         }
@@ -196,11 +199,11 @@ impl fmt::Display for CrashReport {
             (None, _) => writeln!(f, "  handling    nothing")?,
         }
         if let Some(doing) = &self.doing {
-            writeln!(f, "  it was at   {doing}")?;
+            writeln!(f, "  it was at   {}", plain(doing))?;
         }
         let facts = self.payload.facts();
         if !facts.is_empty() {
-            writeln!(f, "  figures     {}", facts.join(", "))?;
+            writeln!(f, "  figures     {}", plain(&facts.join(", ")))?;
         }
         if self.queue > 0 {
             writeln!(f, "  queue       {} waited", self.queue)?;

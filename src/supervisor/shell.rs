@@ -1,13 +1,13 @@
-//! The one actor of the crate: a shell that runs any [`Behaviour`].
+//! The one actor of the crate: a shell that runs any [`Behaviour`], so that the rest of the crate knows nothing of ractor.
 //!
 //! The shell catches panics itself (so it knows which message was in hand, and for how long), keeps the actor's node, and writes
 //! down how the actor ended ([`LastWord`]). The task that joins the actor reads it; if nothing was written, the actor was killed.
 //! While `handle` runs, a stop waits for it, and a kill drops it at its next await.
 //!
-//! Nothing of ractor may leave this file, and it holds the only `impl ractor::Actor`. Supervision events of ractor must stay
-//! ignored: by default a child's end would stop its parent. The link to the parent must stay, because it ends the children of a
-//! killed supervisor. Give actors no ractor names, which are global. A host that turns on ractor's features `async-trait` or
-//! `cluster` changes the trait for the whole build, and this is the one file that would have to follow.
+//! A change must keep this. Nothing of ractor leaves this file, which holds the only `impl ractor::Actor`. Supervision events of
+//! ractor stay ignored: by default a child's end would stop its parent. The link to the parent stays, because it ends the
+//! children of a killed supervisor. Actors get no ractor names, which are global. A host that turns on ractor's features
+//! `async-trait` or `cluster` changes the trait for the whole build; only this file would have to follow.
 
 use std::{
     future::Future,

@@ -1,6 +1,7 @@
 //! The guards that keep a node in the tree: a node leaves the tree when its guard is dropped, and only then.
 //!
-//! The owner of the thing that is shown must hold the guard: a supervisor for a child's place, a worker's task for the worker.
+//! A change must keep the guard with the owner of the thing that is shown: a supervisor for a child's place, a worker's task for
+//! the worker. Otherwise the tree shows what is gone, or hides what is there.
 
 use std::sync::Arc;
 

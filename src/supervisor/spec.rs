@@ -1,8 +1,10 @@
 //! The spec of a supervisor: its children, strategy and intensity.
 //!
-//! Everything here is a value: a spec is checked, kept, cloned for a restart, and never runs by itself. The words are OTP's; the
-//! defaults are Elixir's, and hosts rely on both. The planner reads `Rules` and `Policy` only: a setting that decides must be in
-//! one of them, and a setting that makes no sense with another must be refused in `check.rs`.
+//! Everything here is a value: a spec is checked, kept, read again for each incarnation, and never runs by itself. The words are
+//! OTP's, the defaults are Elixir's, and hosts rely on both.
+//!
+//! A change must keep this: the planner reads `Rules` and `Policy` only. So a setting that decides must be in one of them, and a
+//! setting that makes no sense with another must be refused in `check.rs`.
 
 use std::time::Duration;
 

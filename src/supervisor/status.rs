@@ -1,7 +1,7 @@
-//! The status of a node as its supervisor sees it, and how fresh a reading of a node is.
+//! The status of a node in its life cycle, and how fresh a reading of a node is.
 //!
-//! A supervisor sets the status of its children, and a node only shows it. The words are JSON and text that hosts read: a change
-//! must not rename one.
+//! A supervisor sets the status of its children; a root and a worker, which have no supervisor, set their own. The words are JSON
+//! and text that hosts read: a change must not rename one.
 
 use std::fmt;
 

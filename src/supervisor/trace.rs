@@ -1,10 +1,11 @@
-//! The last events of a node: the messages that it handled, and its starts and exits.
+//! The trace of a node: its last events, which are the messages that it handled, its starts and its exits.
 //!
-//! A ring of [`EVENTS_KEPT`] entries on each node. By default it holds kinds and numbers only, so that it can be shown to anybody.
+//! A ring of [`EVENTS_KEPT`] entries on each node. By default it holds kinds and numbers only, so that it can be shown to
+//! anybody.
 //!
-//! A change must keep: content of a conversation is in the ring only while an operator traces the node in full
+//! A change must keep this: content of a conversation is in the ring only while an operator traces the node in full
 //! (`Operator::trace_in_full`), cut to [`DETAIL_CHARS_MAX`] (`node_state.rs` sees to both), and is removed when that is turned
-//! off. It never gets into a crash report.
+//! off. Content never gets into a crash report.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! A snapshot of the tree at one moment, made from the nodes.
 //!
-//! It must ask no actor, so that a stuck or flooded actor is seen too. It locks one node at a time, never two, so each node is
-//! consistent in itself and the tree as a whole need not be. No node may be lost, also if nodes are shown under each other in a
-//! circle. [`Node`] is JSON that hosts read: a change must not rename or drop a field.
+//! It locks one node at a time, never two, so each node is consistent in itself and the tree as a whole need not be.
+//!
+//! A change must keep this. A snapshot asks no actor, so that a stuck or flooded actor is seen too. No node is lost, also if
+//! nodes are shown under each other in a circle. [`Node`] is JSON that hosts read: no field may be renamed or dropped.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -1,10 +1,10 @@
-//! The events of a tree, for its watchers.
+//! The events of a tree, for its watchers: starts, ends, levers that operators pulled.
 //!
-//! Each runtime has one bounded queue: a watcher that is too slow loses the oldest events and is told how many. Telling must never
-//! wait, because supervisors do it, and costs next to nothing while nobody watches.
+//! Each runtime has one bounded queue: a watcher that is too slow loses the oldest events and can ask how many ([`Watch::lost`]).
+//! So nothing may depend on seeing each event; the tree shows the state at any time. A watch ends with the root of the tree.
 //!
-//! Events can be lost, so nothing may depend on seeing each one: the tree shows the state at any time. [`TreeEvent`] and
-//! [`Happening`] are JSON that hosts read.
+//! A change must keep this: telling never waits, because supervisors do it, and costs next to nothing while nobody watches.
+//! [`TreeEvent`] and [`Happening`] are JSON that hosts read.
 
 use std::{
     collections::VecDeque,

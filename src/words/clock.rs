@@ -1,6 +1,7 @@
-//! The clock of sessions, by which every time on a tape is taken and every deadline is set.
+//! The clock of sessions: the times of entries and events are taken from it, and the deadlines of sessions are set by it.
 //!
-//! A deadline must not be computed from the wall clock, which may jump: a runtime asks the wall clock once, at its start.
+//! It reads the wall clock once, at the start of the runtime, and counts on with tokio's clock. So a wall clock that jumps moves
+//! no deadline, and virtual time in tests moves all of them. A change must not compute a deadline from the wall clock.
 
 use std::time::Duration;
 
@@ -9,8 +10,6 @@ use tokio::time::Instant;
 use crate::words::ids::Millis;
 
 /// The clock of sessions: the wall clock at the start of the runtime, plus the time that tokio's clock has counted since.
-///
-/// So a wall clock that jumps moves no deadline, and virtual time in tests moves all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     wall: Millis,
@@ -32,9 +31,9 @@ impl Clock {
         Clock { wall: self.wall.plus(moment.since(self.now())), ..self }
     }
 
-    /// The tokio instant of a moment, for a timer. For a past moment it has passed as well.
+    /// The tokio instant of a moment, for a timer: at most one millisecond after the moment, and never before it.
     pub(crate) fn instant(&self, moment: Millis) -> Instant {
-        // One millisecond later, so that a timer never fires before its moment.
+        // `Millis` are rounded down, so without this a timer could fire before its moment.
         self.start + moment.since(self.wall) + Duration::from_millis(1)
     }
 }

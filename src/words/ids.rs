@@ -1,11 +1,12 @@
-//! The names of things: sessions, messages, commands, entries and calls, and moments in time.
+//! The names of things: sessions, messages, commands, entries and calls; and moments in time.
 //!
-//! Each id has a type of its own, so that one cannot be used in place of another. Ids that the runtime makes are UUIDv7: unique
-//! across processes, and sorted by the time they were made.
+//! Each kind of id has a type of its own, so that one cannot be used in place of another. A new id of a session, message or
+//! command is a UUIDv7: unique across processes, and sorted by the time at which it was made. A message of the runtime itself is
+//! named after the entry that it is about: `task-` or `branch-` and a number ([`MessageId::is_reserved`]).
 //!
-//! All of them are stored formats: as text or as a number, transparent in JSON. A session id is the name of a folder, so a change
-//! must not let a path separator or a leading dot through. Ids that begin with `task-` or `branch-` and a number are the runtime's
-//! own: existing tapes have them. Only [`Millis::now`] and `new_uuid` read a clock here; the core never calls them.
+//! A change must keep this: all ids and [`Millis`] are stored formats, as text or as a number, transparent in JSON. A session id
+//! is the name of a folder, so no path separator and no leading dot may get through. The two prefixes stand on existing tapes.
+//! Only [`Millis::now`] and the functions that make a new id read a clock, and the core calls none of them.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -147,13 +148,14 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// The id of a message. The sender may choose it: the same id sent again is the same message, and gets the same receipt. A
-    /// [reserved](MessageId::is_reserved) id is refused.
+    /// The id of a message. The sender may choose it. The same id sent again is the same message, and gets the same receipt; a
+    /// session remembers the newest 4,096 ids. A [reserved](MessageId::is_reserved) id is refused.
     MessageId
 }
 
 text_id! {
-    /// The id of a command. A command is done once under its id, and a sender that repeats it is told what was done.
+    /// The id of a command. A command that comes again under its id is not done again: its sender is told what was done. A
+    /// session remembers the ids of its newest 64 commands.
     CommandId
 }
 

@@ -1,11 +1,11 @@
 //! Messages and their parts: everything that is said in a conversation.
 //!
-//! A message is a list of parts. There are twelve kinds (checklist C-p1); a host sends text and files, a model answers with
-//! text, reasoning and tool calls, and the rest tell what happened around them. A tool part carries the whole life of one
-//! call: pending → running → completed or error.
+//! A message is a list of parts, of twelve kinds. A host sends text and files, a model answers with text, reasoning and tool
+//! calls, and the other kinds tell what happened around them. A tool part carries the whole life of one call: pending, running,
+//! then completed or error.
 //!
 //! The JSON form is a promise: messages stand on tapes and in events. Do not rename or retype a field, and give each new field a
-//! serde default. The types do nothing; the runtime sets `role` and `time` of an accepted message.
+//! serde default. The types decide nothing: the core sets `role` and `time` of a message when it accepts the message.
 
 mod changes;
 mod file;
@@ -56,8 +56,8 @@ pub struct Message {
     /// The model that should answer, or that did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// Tools switched on or off for the turn of this message (C-p15), by names and patterns such as `mcp_*`; the longest pattern
-    /// that matches decides. A switch can never bring back a tool that the agent does not have or that permission denies.
+    /// Tools switched on or off for the turn of this message, by names and patterns such as `mcp_*`; the longest pattern that
+    /// matches decides. A switch can never bring back a tool that the agent does not have or that permission denies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, bool>,
     /// Whether the words of the message stay in the context, whatever is summed up, until the host unpins it. The message is
@@ -79,7 +79,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// The size of the content in bytes, about.
+    /// The size of the words and files in bytes, about. Parts that a runtime adds around an answer count as 0.
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
     }

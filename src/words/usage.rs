@@ -1,8 +1,8 @@
 //! What model requests used: tokens by kind, and money where a price is known.
 //!
-//! Sums saturate and never wrap. The types are stored formats: do not rename or retype a field. A `Usage` does not say whether its
-//! figures are the provider's or an estimate: the field that holds it must say so, and an estimate must never pass for a provider's
-//! figure.
+//! Sums saturate and never wrap. The types are stored formats: do not rename or retype a field. A [`Usage`] does not say whether
+//! its figures are the provider's or an estimate. The field that holds it must say so, and an estimate must never be shown as a
+//! provider's figure.
 
 mod money;
 
@@ -30,7 +30,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// All kinds together (C-11: what counts against the context window).
+    /// All kinds together: this is what counts against the context window.
     #[must_use]
     pub fn total(&self) -> u64 {
         [self.input, self.output, self.reasoning, self.cache_read, self.cache_write]

@@ -1,8 +1,9 @@
-//! Builds requests and calls from the state of a session, and the text on its node. Functions of values: nothing here waits or
-//! changes anything.
+//! Builds the request of a model and the parts of a call from the state of a session, for the workers that carry them out.
+//! Functions of values: nothing here waits or changes anything.
 //!
-//! The same ticket gives the same request and the same key, also after a crash: settings that were changed meanwhile must not get
-//! into it. A call may reach the accesses that were judged and no more: the tool must not be asked again.
+//! A change must keep this. The same ticket gives the same request and the same key, also after a crash: settings that were
+//! changed meanwhile must not get into it. Only the descriptions of the tools are those of the present host. A call may reach the
+//! accesses that were judged and no more, so the tool is not asked again.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// The model request of a ticket. The same ticket gives the same request, also after a crash and after a change of the session's
-/// settings.
+/// settings; the descriptions of the tools are those of the present host.
 pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
     let mut request = Request::new(state.history.clone());
     request.system = open.system.clone();

@@ -1,10 +1,11 @@
-//! Gives an incarnation of a session its tape and its state, before its first input. The tape store opens and folds the tape; this
-//! file waits for it.
+//! Gives an incarnation of a session its tape and its state, before its first input. The tape store opens and folds the tape;
+//! this file waits for it. This file also reads the entries that the previous incarnation did not publish.
 //!
-//! A tape that cannot be read just now is not a crash: the incarnation tries again for [`LOAD_WAIT`], so that open work goes on by
-//! itself, and meanwhile tells callers why it does not come up. [`LOAD_WAIT`] must stay longer than the window in which the crashes
-//! of a session are counted: otherwise a bad disk would park sessions. It also finds entries that the previous incarnation did not
-//! publish.
+//! A tape that cannot be read just now is not a crash: the incarnation tries again for [`LOAD_WAIT`], so that open work goes on
+//! by itself, and meanwhile tells callers why it does not come up. A tape that is missing or damaged ends the start at once.
+//!
+//! A change must keep [`LOAD_WAIT`] longer than the window in which the crashes of a session are counted: otherwise a bad disk
+//! would park sessions.
 
 use std::{collections::BTreeMap, time::Duration};
 

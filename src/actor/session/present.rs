@@ -1,9 +1,9 @@
 //! How a session describes itself on its node in the tree: its phase, its figures, and the text of a full trace. Functions of
 //! values.
 //!
-//! Only [`in_full`] returns content of the conversation, and it is called only while somebody traces the session in full; phases
-//! and figures are shown to anybody and must stay free of content. The docs of `Node::phase` list the phase words: keep them in
-//! step.
+//! A change must keep this: only [`in_full`] returns content of the conversation, and it is called only while an operator traces
+//! the session in full. Phases and figures are shown to anybody and must stay free of content. The docs of `Node::phase` list the
+//! phase words: keep them in step.
 
 use crate::{
     actor::{

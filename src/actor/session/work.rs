@@ -1,9 +1,9 @@
 //! The workers of a session: this file starts one for each open ticket that is due, stops them when the core says so, and removes
 //! them when they have reported.
 //!
-//! A ticket has at most one worker. A start waits for the record of its ticket, and for the record of a stop or of the recovery; a
-//! stop never waits for the tape. A worker that was told to stop must stay in `workers` until it has reported: otherwise the state
-//! would settle its ticket as gone while it still runs.
+//! A change must keep three rules. A ticket has at most one worker. A start waits for the record of its ticket, and for the
+//! record of a stop or of the recovery; a stop never waits for the tape. A worker that was told to stop stays in `workers` until
+//! it has reported: otherwise the state would settle its ticket as gone while the worker still runs.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Whether a slot takes inputs: it may be draining, closed, parked or stopped. Each change refuses the callers who wait in the
-//! slot.
+//! Whether a slot takes inputs: it may be draining, closed, parked or stopped, or its tape may be unreadable just now. Each
+//! change but draining refuses the callers who wait in the slot.
 //!
-//! A command that the actor has in hand is never simply refused, because its append may be on the way to the tape: it is answered
-//! when that is settled, at the latest when the actor is gone. Refuse and settle after the unlock, never under the slot's lock.
+//! A change must keep that a command that the actor has in hand is not simply refused, because its append may be on the way to
+//! the tape. It is answered when that is settled, at the latest when the actor is gone; if nobody can tell, as "unsettled".
+//! Callers are answered after the unlock, never under the slot's lock.
 
 use crate::{
     actor::slot::{

@@ -1,7 +1,7 @@
 //! The actor's side of a slot: refused appends, kept questions, the prepared tape, the start of an incarnation, and idleness.
 //!
-//! Most callers are the session's actor, its activation, and the thread that opens its tape. Answers are sent, and tapes are given
-//! back, after the slot's lock is released; a change must keep that.
+//! Most callers are the session's actor, its activation, and the thread that opens its tape. A change must keep that answers are
+//! sent, and tapes are given back, after the slot's lock is released.
 
 use std::sync::Arc;
 

@@ -1,11 +1,12 @@
-//! The inbox of an awake session: its mailbox, the callers who wait for an answer, the open questions, and the handle of the actor.
+//! The inbox of an awake session: its mailbox, the callers who wait for an answer, the open questions, and the handle of the
+//! actor.
 //!
 //! A plain value without a lock of its own: the slot locks it. It outlives every crash of the actor, and goes when the session
-//! sleeps. Commands and questions have a bound: in a full queue, entries of callers who stopped waiting make room; if that is not
+//! sleeps. Commands and questions have a bound. In a full queue, entries of callers who stopped waiting make room; if that is not
 //! enough, the new one is refused.
 //!
-//! Nothing here may wait or answer a caller, because the slot's lock is held: functions return the answers ([`Ends`], [`Waiters`],
-//! [`Unsettled`]) and tokens, and the slot sends and cancels them after the unlock.
+//! A change must not wait or answer a caller here, because the slot's lock is held. Functions return the answers ([`Ends`],
+//! [`Waiters`], [`Unsettled`]) and tokens, and the slot sends and cancels them after the unlock.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,10 +1,11 @@
 //! How a session wakes up and goes to sleep: the changes between the phases of its slot. See the diagram in `slot.rs`.
 //!
-//! Each change is whole under the slot's lock, so no input slips in between. Sleep is asked for, never forced: a session with open
-//! work, or with an input that arrived meanwhile, stays awake or is woken again.
+//! Each change is whole under the slot's lock, so no input slips in between. Sleep is asked for, never forced: a session with
+//! open work, or with an input that arrived meanwhile, stays awake or is woken again.
 //!
-//! Only [`Slot::take_off`] may leave `Passive`, and it starts one activation. Answer callers, give tapes back, and launch or drop
-//! an `Activation` after the unlock only: giving a tape back may wait for a disk, and dropping an activation takes the lock again.
+//! A change must keep that only [`Slot::take_off`] leaves `Passive`, and that it starts one activation. Answer callers, give
+//! tapes back, and launch or drop an `Activation` after the unlock only: giving a tape back may wait for a disk, and dropping an
+//! activation takes the lock again.
 
 use std::{
     sync::{Arc, MutexGuard},

@@ -1,7 +1,8 @@
 //! The slot's list of the workers on a session's turn: which tickets have one, and what stops them.
 //!
 //! No worker starts while a stop or the recovery waits for its record. A worker is down when its task has dropped [`AtWork`],
-//! reported or not; a report takes its ticket off the list earlier. Move the guard into the task, and keep it there to the end.
+//! reported or not; a report takes its ticket off the list earlier. A change must keep the guard in the worker's task until the
+//! task ends.
 
 use std::sync::Arc;
 

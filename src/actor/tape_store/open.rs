@@ -1,10 +1,10 @@
 //! Opens or makes one tape: claims, reads and folds it on a thread that may wait for a disk, and puts it into its session's slot.
 //!
-//! No caller can cancel an opening, and every opening reports its result, also after a panic ([`Told`]). By then the caller may be
-//! gone, or another incarnation of the session may be there: it takes the tape just as well. If no incarnation is awake to take the
-//! tape, the tape is given back.
+//! No caller can cancel an opening, and every opening reports its result, also after a panic ([`Told`]). By then the caller may
+//! be gone, or another incarnation of the session may be there, which takes the tape just as well. If no incarnation is awake to
+//! take the tape, the tape is given back.
 //!
-//! A tape that is damaged, empty, or of another session must be an error here: an actor must never start over it.
+//! A change must keep that a tape that is damaged, empty, or of another session is an error: an actor must never start over it.
 
 use std::{sync::Arc, time::Duration};
 

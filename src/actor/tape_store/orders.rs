@@ -1,10 +1,10 @@
-//! The queue of orders to the tape store: tapes that are to be opened. A value of the runtime that outlives every incarnation of
-//! the store's actor; an order stands here until its result has been delivered.
+//! The queue of orders to the tape store: tapes that are to be opened or made. A value of the runtime that outlives every
+//! incarnation of the store's actor; an order stands here until its result has been delivered.
 //!
-//! Orders for one session share one opening and one result. While the actor is between two incarnations, orders wait. If it is not
-//! back within [`GONE_MAX`], the waiting orders are refused, and new ones at once, until it returns.
+//! Orders for one session share one opening and one result. While the actor is between two incarnations, orders wait. If it is
+//! not back within [`GONE_MAX`], the waiting orders are refused, and new ones at once, until it returns.
 //!
-//! Every caller gets a result, whatever becomes of the actor; a change must keep that. An order holds a slot: never drop one under
+//! A change must keep that every caller gets a result, whatever becomes of the actor. An order holds a slot: never drop one under
 //! the lock of the list.
 
 use std::{

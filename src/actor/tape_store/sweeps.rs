@@ -1,10 +1,10 @@
 //! Sweeping: a runtime removes the sessions that a policy does not keep, on request or at intervals.
 //!
-//! A runtime sweeps at intervals only if its host asked for that, one sweep at a time, on a thread of its own. [`SweepReport`] says
-//! how the newest sweep went. A sweep that fails is reported and tried again at the next interval; it ends nothing else.
+//! A runtime sweeps at intervals only if its host asked for that, one sweep at a time. [`SweepReport`] says how the newest of
+//! these sweeps went. A sweep that fails is reported and tried again at the next interval; it ends nothing else.
 //!
-//! A sweep blocks on the disk, so no actor may wait for it. It must delete through `delete_unused`, which looks at each session
-//! once more under its claim: a session that is open, or went on since the plan, stays.
+//! A sweep blocks on the disk, so it runs on a thread and no actor may wait for it. A change must delete through `delete_unused`,
+//! which looks at each session once more under its claim: a session that is open, or went on since the plan, stays.
 
 use std::{sync::Arc, time::Duration};
 

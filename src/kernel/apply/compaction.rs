@@ -1,8 +1,10 @@
-//! How entries about compactions, and about pruned results, change the state.
+//! How entries about compactions, and about pruned results, change the history and the context of the state.
 //!
-//! A compaction replaces part of the history only while no model request is open: a request that a crash interrupts must be made
-//! again byte for byte. As all of `apply.rs`, this code never decides and never fails, and must fold existing tapes to the same
-//! state as before.
+//! A finished compaction replaces part of the history only while no model request is open; until then it waits in the state. So a
+//! request that a crash interrupts can be made again byte for byte. Pruning is written before a request is opened.
+//!
+//! A change must keep that. As in all of `apply.rs`, this code writes no entry, never fails, and must fold existing tapes to the
+//! same state as before.
 
 use std::sync::Arc;
 

@@ -1,8 +1,11 @@
-//! The state of a fork or of an imported session: it keeps the conversation, and none of the open work.
+//! How the state becomes that of a fork or of an imported session: both keep the conversation, and none of the open work.
 //!
-//! After either, nothing is open and nothing waits, no standing grant is left, and each call in the history has a result. An
-//! imported file is not believed: [`State::bring_in`] must take over nothing from it that gives power (rules, folders, provider
-//! options, higher limits on steps, calls and tasks than the defaults). A new field of `State` or `Settings` needs a decision here.
+//! After either, nothing is open and nothing waits, no standing grant is left, and each call in the history has a result. A fork
+//! keeps the settings, except that its budget is what was left of the parent's. An imported file is not trusted:
+//! [`State::bring_in`] must take nothing from it that gives power (rules, folders, provider options, or higher limits on steps,
+//! calls and tasks than the defaults).
+//!
+//! A change must keep this; a new field of [`State`] or [`Settings`] needs a decision here.
 
 use std::sync::Arc;
 
@@ -16,9 +19,10 @@ use crate::{
 };
 
 impl State {
-    /// Turns the state into that of a fork. History, settings and context stay as they were. The open work (the turn, calls,
-    /// waiting messages, tasks) and the standing grants stay with the parent, and the counters begin anew. The limits of the fork
-    /// are what was left of the parent's (decision 0011).
+    /// Turns the state into that of a fork. The history and the context stay as they were, and the settings too, except for the
+    /// budget and for one more folder that may be read. The open work (the turn, calls, waiting messages, tasks) and the standing
+    /// grants stay with the parent, and the counters begin anew. The limits of the fork are what was left of the parent's
+    /// (decision 0011).
     pub(super) fn fork(&mut self, forked: &Forked) {
         // First of all, while the open tickets are still there: the amounts held for them are not left.
         self.leave_what_is_left();
@@ -39,9 +43,9 @@ impl State {
         }
     }
 
-    /// Turns the state into that of an imported session, which nobody vouches for. History, model, prompt, limits and counters are
-    /// what the file says, with the defaults as a ceiling where the code names one. Nothing is open, nothing is granted, and a
-    /// person is asked about each call.
+    /// Turns the state into that of an imported session, which nobody vouches for. History, model, prompt, budget and counters
+    /// are what the file says. Some limits have the defaults as a ceiling: see the code. Nothing is open, nothing is granted, and
+    /// a person is asked about each call.
     pub(super) fn bring_in(&mut self, seq: Seq, imported: &ImportedFrom) {
         // No process works on the open requests any more: the tokens held for them count as used.
         self.lose_what_was_under_way();

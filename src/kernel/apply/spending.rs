@@ -1,8 +1,10 @@
-//! How entries change the sums of usage and cost.
+//! How entries change the sums of usage and cost, and the limits that a person raises.
 //!
-//! The sums only ever grow. Each try of a request is counted once: when its report closes it, or when it is lost in a crash, and
-//! then with all that was held back for it. The bill (`bill.rs`) counts the same entries by itself; a change here must be made
-//! there too, so that the two agree.
+//! The sums only grow; only a fork begins again at 0 (`fork.rs`). Each try of a request is counted once: when its report closes
+//! it, or when it is lost in a crash, and then with all that was held back for it. The time of a turn is counted in `apply.rs`.
+//!
+//! A change must keep that. The bill (`bill.rs`) counts the same entries by itself, so a change here must be made there too: the
+//! two must agree.
 
 use crate::{
     kernel::{Breach, Charge, Grant, Open, Resource, Spent, State, spent::in_vain},

@@ -1,7 +1,10 @@
 //! How entries about tasks change the state, on a parent's tape and on a child's.
 //!
-//! A task ends once on each side: the parent's ticket closes once, and `Origin::end` of the child is set once and never again. A
-//! child's rights only ever get narrower: [`State::narrow`] adds chains of rules and must never remove one.
+//! A task ends once on each side. The parent's ticket closes once. On the child's side `Origin::end` is set once, and later turns
+//! of the child do not change it.
+//!
+//! A change must keep that. A child's rights only ever get narrower: [`State::narrow`] adds chains of rules and must never remove
+//! one.
 
 use std::sync::Arc;
 
@@ -19,7 +22,8 @@ use crate::{
 const PARENTS_REMEMBERED: usize = 16;
 
 impl State {
-    /// Notes that the child of an open task was told to stop, to end, or that it is an orphan, by whether the session has ended.
+    /// Raises the stop level of an open task. If the session has ended, the child is told to end, or that it is an orphan, as its
+    /// link says; otherwise it is told to stop.
     pub(super) fn tell_task(&mut self, ticket: Seq) {
         let ended = self.closed.is_some();
         if let Some(Open::Task(task)) = self.open.get_mut(&ticket) {

@@ -1,8 +1,11 @@
 //! How entries about a turn, its requests and their answers change the state.
 //!
-//! A turn begins with its first delivery and leaves nothing open of its own when it ends; tasks and summaries belong to the session
-//! and stay. A message is taken out of the queue only by being delivered. As all of `apply.rs`, this code never decides and never
-//! fails, and must fold existing tapes to the same state as before.
+//! A turn begins with its first delivery. When it ends, none of its own tickets is left open; tasks and summaries belong to the
+//! session and stay. A waiting message leaves `queue` and `steering` only when it is delivered, or withdrawn (`edit.rs`). It may
+//! move from one to the other: at the beginning and at the end of a turn.
+//!
+//! As in all of `apply.rs`, this code writes no entry and never fails. It sets only what follows from the entry and the state,
+//! such as what the turn does next. A change must fold existing tapes to the same state as before.
 
 use std::{collections::VecDeque, sync::Arc};
 

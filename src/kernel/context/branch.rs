@@ -1,7 +1,7 @@
-//! The question to the model when a conversation leaves a branch, and the message that stands for the branch afterwards.
+//! The request for the summary of a branch, and the message that stands in the conversation for the branch afterwards.
 //!
-//! Pure functions of items. Results of calls are never shown to the summariser. [`render_branch`] runs in the fold: existing tapes
-//! must give the same text again, because request hashes depend on it.
+//! Pure functions of items. The summariser is never shown results of calls. [`render_branch`] runs in the fold: a change must
+//! give the same text for existing tapes, because request hashes depend on it.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The data that is carried on beside a summary, from one compaction to the next. A model writes the summary and may forget
-//! anything, so what must not be forgotten is not left to it.
+//! anything, so what must not be forgotten is kept here.
 //!
 //! Carried on are the host's own words, pinned words, the summaries of branches, the files that were read and changed, and a
-//! reference to each call. All of it has a bound, in tokens, so that the context stays small however long the conversation is: of
-//! words the oldest and the newest stay, of branches, files and calls the newest. Pinned words stay whole; their bound is checked
-//! when they are pinned (`pin.rs`). Everything stands on the tape anyway.
+//! reference to each call. All of it has a bound, in tokens, so that the context stays small however long the conversation is. Of
+//! the host's words the oldest and the newest stay; of branches, files and calls the newest. Long words are shortened. Pinned
+//! words stay whole; their bound is checked when they are pinned (`pin.rs`). The tape still has everything.
 //!
 //! The fold computes [`Carried`], and it is a stored format. So a change must fold existing tapes to the same values as before:
 //! do not change a bound, a text or an order here, do not rename or retype a field, and give each new field a serde default.
@@ -116,7 +116,7 @@ fn fit_words(words: &mut Vec<String>, tokens_max: u64) {
     }
 }
 
-/// The files that were read and changed, by the calls of a conversation and their results (J-24). The newest come last.
+/// The files that were read and changed, by the calls of a conversation and their results. The newest come last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileOperations {

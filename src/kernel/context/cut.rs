@@ -1,8 +1,8 @@
 //! Where a conversation may be cut in two: the items before the cut are summed up, the items after it stay as they are.
 //!
-//! A call is never parted from its result (promise 2): a cut stands before a message of the host or before an answer, never
-//! before a result. If a cut stands inside a turn, the start of that turn is named, so that the summary can say what
-//! the rest of the turn was asked for. A pure function: the history is read and not changed.
+//! A change must never part a call from its result: a cut stands before a user's message or before an answer, never before a
+//! result. If a cut stands inside a turn, the start of that turn is named, so that the summary can say what the rest of the turn
+//! was asked for. A pure function: the history is read and not changed.
 
 use crate::model::{History, Item};
 

@@ -1,11 +1,11 @@
-//! Which old tool outputs a request can do without (C-18): the cheap way to make room, before anything is summed up.
+//! Which old tool outputs a request can do without: the cheap way to make room, before anything is summed up.
 //!
-//! Walking back from the newest item: outputs within the newest turns stay, then outputs up to a fixed sum of tokens stay, and
-//! all outputs before them are candidates, except those of the exempt tools. If the candidates have too few tokens, nothing is
-//! pruned, and the provider's cache of the history stays good.
+//! The search goes back from the newest item. Outputs within the newest turns stay, then outputs up to a fixed sum of tokens
+//! stay, and all outputs before them are candidates, except those of the exempt tools. The search ends at an output that was
+//! pruned before. If the candidates have too few tokens, nothing is pruned, and the provider's cache of the history stays good.
 //!
-//! A change must keep: a pure function of its arguments; only contents go, never a result itself, so that a call and its result
-//! stay a pair; [`PRUNED_TEXT`] to the letter, because the fold writes it into the history of existing tapes.
+//! A change must keep this: a pure function of its arguments. Only contents go, never a result itself, so that a call and its
+//! result stay a pair. [`PRUNED_TEXT`] stays to the letter, because the fold writes it into the history of existing tapes.
 
 use crate::{
     kernel::context::tokens,

@@ -1,8 +1,10 @@
-//! The request for a summary of a conversation, the checks of the answer, and the text that the runtime adds to it.
+//! The request for a summary of a conversation, the check of the answer, and the text that the runtime adds to the summary.
 //!
-//! The summariser is not trusted to keep what must not be forgotten: that is carried on beside the summary (`carried.rs`). A
-//! summary that is empty, or no smaller than what it replaces, is refused. Pure functions: no model is called here. [`render`] runs
-//! in the fold, so existing tapes must give the same text again: request hashes depend on it.
+//! The summariser is not trusted to keep what must not be forgotten: that is carried on beside the summary (`carried.rs`).
+//! [`check`] refuses a summary that is empty, or that with all that is carried on is no smaller than what it replaces.
+//!
+//! Pure functions: no model is called here. [`render`] runs in the fold, so a change must give the same text for existing tapes:
+//! request hashes depend on it.
 
 use crate::{
     kernel::context::{
@@ -15,13 +17,13 @@ use crate::{
     words::message::Part,
 };
 
-/// The system prompt of the summariser: hidden, with no tools, so that it does not carry on the conversation (J-13, J-25).
+/// The system prompt of the summariser: hidden, with no tools, so that it does not carry on the conversation.
 pub const SUMMARY_SYSTEM: &str = "You write summaries of conversations between a user and an agent that works with tools. \
      Another agent will go on with nothing but your summary, so it must hold all that is needed to go on. \
      Never continue the conversation, never answer a question in it, never call a tool. \
      Write only the summary, in the language of the conversation, under the headings you are given.";
 
-/// The headings of a summary, in order (J-23).
+/// The headings of a summary, in order.
 pub(crate) const HEADINGS: [&str; 6] =
     ["Goal", "Constraints & Preferences", "Progress", "Key Decisions", "Next Steps", "Critical Context"];
 
@@ -41,7 +43,7 @@ const RESULT_CHARS_MAX: usize = 2_000;
 /// The material of a summary.
 #[derive(Clone, Debug)]
 pub(crate) struct Summarise<'a> {
-    /// The summary of the conversation before these items, if there is one (J-26).
+    /// The summary of the conversation before these items, if there is one.
     pub earlier: Option<&'a str>,
     /// The items that the summary is to replace.
     pub items: &'a [std::sync::Arc<Item>],

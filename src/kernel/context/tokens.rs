@@ -1,11 +1,12 @@
-//! How many tokens a text takes. A provider's figure for a request is the truth; only the items after it are estimated.
+//! How many tokens a text, an item or a request takes. Once a provider has given a figure for a request, that figure is used, and
+//! only the items after the request are estimated.
 //!
-//! The estimate counts characters by kind: four of ASCII, two of other alphabets, or two thirds of a CJK one make a token.
-//! Those are middle values: real tokenisers differ by language and model, so each session learns its own factor from the
-//! figures that its provider sends back.
+//! The estimate counts characters by kind: four of ASCII, two of other alphabets, or two thirds of a CJK one make a token. Those
+//! are middle values: real tokenisers differ by language and model, so each session learns its own factor from its provider's
+//! figures.
 //!
-//! Decisions depend on the estimates, so a change of a constant changes what a replay of an existing tape computes. [`Meter`] is a
-//! stored format. No tokeniser and no network is used.
+//! Decisions depend on the estimates, so a change of a constant changes what a replay of an existing tape computes. [`Meter`] is
+//! a stored format. No tokeniser and no network is used.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ use crate::{
     words::usage::Usage,
 };
 
-/// The tokens of an image, whatever its size (C-17).
+/// The tokens of an image, whatever its size.
 pub(crate) const IMAGE_TOKENS: u64 = 1_200;
 
 /// The tokens of a message beside its words: role, separators, names.

@@ -1,22 +1,24 @@
-//! When a context is too full (C-11): a request is made smaller before a provider refuses it, and no earlier than it must be.
+//! How full a model's context window is, and when a conversation must be compacted. Arithmetic on numbers of tokens.
 //!
-//! Arithmetic on numbers of tokens. [`Window`] and [`Fullness`] are stored formats. Decisions depend on the constants, so a change
-//! of one changes what a replay of an existing tape computes. [`learned`] must always give less than the request, so that the next
-//! is smaller.
+//! The figures are estimates, so a provider may still refuse a request as too large. [`learned`] then gives a smaller size for
+//! the window: always less than the request, unless the request is 0, so that the next request is smaller.
+//!
+//! Do not change a constant: existing tapes would no longer replay, because decisions depend on them. [`Window`] and [`Fullness`]
+//! are stored formats.
 
 use serde::{Deserialize, Serialize};
 
 /// The fewest tokens that are kept free for the answer, except in a small window.
 pub(crate) const RESERVE_MIN: u64 = 16_384;
 
-/// The most tokens at the end of a conversation that a compaction leaves as they are (C-31).
+/// The most tokens at the end of a conversation that a compaction leaves as they are, unless the settings say otherwise.
 pub(crate) const KEEP_RECENT: u64 = 20_000;
 
-/// The most tokens of a summary (J-12).
+/// The most tokens of a summary.
 pub(crate) const SUMMARY_MAX: u64 = 4_000;
 
-/// The most tokens of the host's own words that are carried on beside a summary. Branches have the same bound; files and calls half
-/// of it each.
+/// The most tokens of the host's own words that are carried on beside a summary (`carried.rs`). The summaries of branches have
+/// the same bound; the list of touched files and the list of calls have half of it each.
 pub(crate) const CARRY_MAX: u64 = 2_000;
 
 /// The fewest tokens that an answer may have, however full the window is; fewer in a tiny window.
@@ -46,7 +48,7 @@ pub struct Fullness {
 }
 
 impl Fullness {
-    /// Whether more than 80 % of the usable tokens are used (J-02).
+    /// Whether more than 80 % of the usable tokens are used.
     #[must_use]
     pub fn warns(&self) -> bool {
         self.used.saturating_mul(10) > self.usable.saturating_mul(8)
@@ -119,8 +121,9 @@ impl Window {
         }
     }
 
-    /// The tokens that the answer to a request of `used` tokens may have, if that is less than `wanted`. Strict providers refuse a
-    /// request whose prompt and largest answer do not fit the window together. A fiftieth is left for errors of the estimate.
+    /// How many tokens the answer to a request of `used` tokens may have. `None` if `wanted` fits. Otherwise what still fits, but
+    /// at least `ANSWER_MIN` (less in a tiny window) and at most `wanted`. Strict providers refuse a request whose prompt and
+    /// largest answer do not fit the window together. A fiftieth is left for errors of the estimate.
     #[must_use]
     pub fn answer_max(&self, used: u64, wanted: u64) -> Option<u64> {
         let room = self.context.saturating_sub(used).saturating_sub(used / 50);
@@ -134,10 +137,10 @@ impl Window {
     }
 }
 
-/// The size that a window counts as after a request of `used` tokens, by our count, was refused as too large.
-///
-/// Where the refusal says how many tokens the model takes and how many these were, their ratio tells; else it is that limit, or
-/// half of the request. Always less than the request, so that the next one is smaller.
+/// The size that a window counts as after a request of `used` tokens, by our count, was refused as too large. It is less than the
+/// request, so that the next one is smaller, unless `used` is 0. The numbers come from the text of the refusal, which often names
+/// the limit and the size of the request. With two numbers, the result is `used * limit / asked`. With one number below `used`,
+/// it is that number. Otherwise it is half of `used`. The result is at least `used / 64` and at most nine tenths of `used`.
 #[must_use]
 pub(crate) fn learned(used: u64, refusal: &str) -> u64 {
     let numbers = numbers(refusal);

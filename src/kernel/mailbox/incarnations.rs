@@ -1,9 +1,9 @@
 //! What becomes of a mailbox when an incarnation of its session begins, and when its actor does not come back.
 //!
-//! The tape decides about the append that was in flight: if it has the last entry, the replies hold; otherwise the inputs are there
-//! again. A change must keep that each input of a predecessor is either on the tape, or waits again, or is given up after two
-//! deaths, and that each sender is answered once. Like the whole mailbox, this code takes no lock, reads no clock and waits for
-//! nothing.
+//! The tape decides about the append that was in flight: if the tape has its last entry, the replies hold; otherwise the inputs
+//! wait again. A change must keep that each input of a predecessor is on the tape, or waits again, or is given up, after two
+//! deaths or because the slot takes no inputs; and that each sender is answered once. Like the whole mailbox, this code takes no
+//! lock, reads no clock and waits for nothing.
 
 use super::{CommandEnd, DEATHS_MAX, Hand, Left, Mailbox, Waiting, failure};
 use crate::{

@@ -1,9 +1,10 @@
-//! Making an input smaller that a tape refuses as too large.
+//! Making an input smaller that a tape refuses as too large, so that it can be recorded at last.
 //!
-//! Only reports and the reasons of stops are made smaller; a host's message never is, because its words must not be lost in
-//! silence. A report must always end in a form that fits, since it never leaves the mailbox but by its record: first without its
-//! large parts, then as a failure of its ticket in a few words. Each round must give a smaller input or `None`, so that the rounds
-//! end.
+//! Only reports, and the reasons of aborts and ends, are made smaller. A host's message never is, because its words must not be
+//! lost in silence; its sender is told instead. A report has no sender, so it must end in a form that fits: first without its
+//! large parts, then as a failure of its ticket in a few words.
+//!
+//! A change must keep that each round gives a smaller input or `None`, so that the rounds end.
 
 use crate::{
     kernel::{Abort, Command, Down, DownReason, End, Input, NoSummary, Report},

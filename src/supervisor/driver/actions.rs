@@ -1,8 +1,9 @@
 //! Carries out the actions of a planner: starts and stops children, sets timers, replies to calls, reports ends.
 //!
-//! Every action returns at once: starts, stops and timers are tasks that send a message to the driver. Each carries its generation,
-//! so a message that comes late changes nothing. A change must not wait here, and must not act on a child without an action of the
-//! planner.
+//! Every action returns at once: starts, stops and timers are tasks that send a message to the driver. Each message carries the
+//! generation of its start or timer, so one that comes late changes nothing.
+//!
+//! A change must not wait here, and must not start or stop a child without an action of the planner.
 
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};

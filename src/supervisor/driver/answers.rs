@@ -1,7 +1,8 @@
 //! The questions and calls to a driver. Questions are answered from the planner's views and the places, at once.
 //!
-//! A call is kept under a number until the planner replies to it: now, or when the child has reached the state that was asked for.
-//! Nothing here may wait, and every call must get its reply, or the caller waits until the supervisor ends.
+//! A call is kept under a number until the planner replies to it: at once, or when the child has reached the state that was asked
+//! for. A change must not wait here, and must keep that every call gets its reply; otherwise the caller waits until the
+//! supervisor ends.
 
 use tokio::sync::oneshot;
 

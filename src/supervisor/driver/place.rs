@@ -1,7 +1,7 @@
 //! A child's place under its supervisor: its node, how to start it, its timer, and its present incarnation.
 //!
-//! A place outlives the child's crashes and is dropped when the child is forgotten. The order of the fields matters: the node must
-//! leave the tree before `start` is dropped, because guards in `start` tell others that the place is gone.
+//! A place outlives the child's crashes and is dropped when the child is forgotten. A change must keep the order of the fields:
+//! the node must leave the tree before `start` is dropped, because guards in `start` tell others that the place is gone.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,8 @@
 //! How the planner handles administrative calls: start, terminate, restart, recycle, delete, park and unpark.
 //!
-//! A call gets exactly one reply: at once, or when the child has reached the state that was asked for. A start, stop or restart by
-//! hand must not count against a restart budget, and a supervisor that goes down must refuse every call that would start a child.
+//! A change must keep three rules. A call gets exactly one reply: at once, or when the child has reached the state that was asked
+//! for, or can no longer reach it. A start, stop or restart by hand does not count against a restart budget. A supervisor that
+//! goes down refuses every call that would start a child.
 
 use crate::supervisor::{
     admin::{AdminError, Done},

@@ -1,7 +1,7 @@
 //! One child, as the planner knows it: what it should be, what it is, its counts, and the calls that wait for it.
 //!
-//! A plain value. Only `Planner::edit` may change `want`, `recycle` and `status`, because it keeps the planner's sets in step with
-//! them.
+//! A plain value. Only `Planner::edit` may change `want`, `recycle` and `status`, because it keeps the planner's sets in step
+//! with them.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! How the planner handles starts, exits, timers, new rules and the shutdown of its supervisor.
 //!
-//! Each function edits children and adds reports; the next actions come from `reconcile`. An event of another generation, or one
-//! that does not fit the child's status, must change nothing. The end of a child that was up must be reported once, with the
-//! decision about it.
+//! Each function edits children and may add reports, replies and timers; starts and stops come from `reconcile`.
+//!
+//! A change must keep two rules. An event of another generation, or one that does not fit the child's status, changes nothing.
+//! The end of a child that was up is reported once, with the decision about it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

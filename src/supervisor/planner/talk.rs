@@ -1,8 +1,8 @@
 //! The protocol between planner, driver and monitor: the events that a planner takes, and the actions that it asks for. Values
 //! only.
 //!
-//! Events about a child and actions on it carry the generation of the start or timer that they belong to, so that a late one is
-//! recognised; a new event or action about an incarnation must carry it, too.
+//! Events about a child, and the actions that start, stop or time it, carry the generation of the start or timer that they belong
+//! to, so that a late one is recognised. A new event or action about an incarnation must carry it, too.
 
 use std::{sync::Arc, time::Duration};
 

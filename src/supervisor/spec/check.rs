@@ -1,7 +1,7 @@
 //! The check of a spec: [`BadSpec`] says which specs no supervisor can run by, and why.
 //!
 //! Functions of values. A spec is checked before anything starts, a child when it is added, and new rules before any of them is
-//! taken: the planner relies on it, so a new setting that contradicts another must be refused here.
+//! taken. The planner relies on that, so a new setting that contradicts another must be refused here.
 
 use crate::supervisor::spec::{AutoShutdown, ChildId, Kind, OnExhausted, Policy, Restart, Rules};
 

@@ -1,8 +1,10 @@
 //! [`ChildSpec`]: the spec of one child: its id, how to start it, how to stop it, and what to do when it ends.
 //!
 //! A value that starts nothing by itself. The start is called again for each incarnation, so it must be repeatable, unless the
-//! child is temporary. [`Policy`] is all that the planner knows of a child. `workers` are the tasks that must be gone before the
-//! next incarnation: a child that starts tasks beside its actor must put them there, or a second copy runs beside the first.
+//! child is temporary. [`Policy`] is all that the planner knows of a child.
+//!
+//! A change must keep `workers` complete: they are the tasks that must be gone before the next incarnation. A child that starts
+//! tasks beside its actor must put them there, or a second copy runs beside the first.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

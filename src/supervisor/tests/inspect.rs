@@ -344,3 +344,37 @@ async fn crash_reports_are_bounded_and_their_log_is_throttled_by_node() {
     );
     lab.end().await;
 }
+
+/// What a child says of itself, and what its payload says, may be foreign text: it breaks no line, and no control character of it
+/// reaches the terminal, neither in the tree nor in a crash report.
+#[tokio::test(start_paused = true)]
+async fn what_a_child_says_of_itself_is_shown_without_control_characters() {
+    #[derive(Debug)]
+    struct Foreign;
+    impl crate::supervisor::Payload for Foreign {
+        fn facts(&self) -> Vec<String> {
+            vec!["two\nlines\u{1b}[31m".to_owned()]
+        }
+
+        fn fields(&self) -> serde_json::Value {
+            serde_json::Value::Null
+        }
+    }
+    let lab = Lab::start(park_after(0)).await;
+    lab.add("a", Restart::Transient).await;
+    let node = lab.info("a").await.node;
+    node.doing("one\r\u{1b}[2J");
+    node.put(Foreign);
+    let tree = lab.registry.snapshot();
+    let shown = render(&tree);
+    assert_eq!(shown.lines().count(), tree.iter().flat_map(Node::iter).count());
+    lab.crash("a").await;
+    lab.until_status("a", Status::Parked).await;
+    let report = lab.registry.crashes()[0].to_string();
+    assert!(report.contains("it was at   one"), "{report}");
+    for text in [shown, report] {
+        assert!(text.contains("two lines"), "{text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    }
+    lab.end().await;
+}

@@ -1,7 +1,8 @@
-//! The changes that a call made to files, as they are kept on the tape with the call's result. The model is never shown them.
+//! The changes that one call made to files. They stand on the tape with the call's result, so that a restore can take them back.
+//! The model is never shown them.
 //!
-//! [`Changes`] is a stored format: a restore reads it from old tapes, so a field may be added and none may change its meaning. The
-//! contents of the files are kept elsewhere, by their hash.
+//! [`Changes`] names files and their states; the contents are kept elsewhere, by their hash. It is a stored format: a restore
+//! reads it from old tapes, so a field may be added with a default, and none may change its meaning.
 
 use serde::{Deserialize, Serialize};
 

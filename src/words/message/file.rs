@@ -1,13 +1,14 @@
 //! The file part: a file or an image that goes with a message or a result.
 //!
-//! The part is a value: nothing here reads a file or fetches a URL, and the bytes are not checked. Its JSON form is a promise.
+//! The part is a value: nothing here reads a file or fetches a URL, and neither the bytes nor the media type are checked. A
+//! change must keep its JSON form, which stands on tapes and in events.
 
 use serde::{Deserialize, Serialize};
 
 /// A file or an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilePart {
-    /// `data:MIME;base64,…` for bytes in the message itself, else the place of the file.
+    /// `data:MIME;base64,…` for bytes in the message itself, else the URL or path of the file.
     pub url: String,
     /// The name of the file, for people and models.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,12 @@
 //! How an answer of the model ended, and what that means for its turn.
 //!
-//! The table below is decided in `kernel/advance.rs` (`after_answer`) and `kernel/batch.rs`: change them together. The names are a
-//! stored format. An unknown end must never pass for a good one.
+//! The type only names the end. `kernel/advance.rs` (`after_answer`) and `kernel/batch.rs` decide by the table below: change them
+//! and the table together. The names of the variants are a stored format. A new or unknown end of a provider must become
+//! [`Finish::Unknown`], which never counts as a good end.
 
 use serde::{Deserialize, Serialize};
 
-/// How an answer of the model ended (C-p6), and what that does to its turn.
+/// How an answer of the model ended, and what that does to its turn.
 ///
 /// | finish | calls in the answer | the turn |
 /// |---|---|---|
@@ -16,6 +17,9 @@ use serde::{Deserialize, Serialize};
 /// | content-filter | any | no call runs; the turn ends: refused |
 /// | unknown | some | they run, then the next step |
 /// | unknown | none | ends as an error, never silently |
+///
+/// There are two exceptions. An answer that a steering message cut off is always followed by another step. On the last step that
+/// the turn may make, no call runs, and a turn that would have gone on ends with the step limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

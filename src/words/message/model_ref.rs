@@ -1,7 +1,7 @@
 //! The name of a model: its provider, and its name there.
 //!
-//! A name says nothing about whether the model exists or can be reached. The text form `provider/model` is read from settings and
-//! command lines and written in events; the JSON form has two fields. Both are promises.
+//! A name does not say whether the model exists or can be reached. The text form `provider/model` is read from settings and
+//! command lines and written in events; `provider:model` is read too. The JSON form has two fields. A change must keep all three.
 
 use serde::{Deserialize, Serialize};
 

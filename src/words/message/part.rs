@@ -1,8 +1,8 @@
-//! The parts of a message: twelve kinds.
+//! The parts of a message: twelve kinds of pieces, from text to a tool call with its result.
 //!
 //! Their JSON form stands on tapes, in events and in other programs, so each field is a promise: do not rename or retype one, and
-//! give each new field a serde default. What only a provider understands ([`Extra`]) is kept as it came, and must not go to another
-//! provider.
+//! give each new field a serde default. Data that only one provider understands ([`Extra`]) is kept as it came, and must not go
+//! to another provider.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::{
     words::usage::{MicroUsd, Usage},
 };
 
-/// One piece of a message: the twelve kinds of C-p1.
+/// One piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -45,13 +45,13 @@ pub enum Part {
 }
 
 impl Part {
-    /// The size of the content in bytes, about.
+    /// The size in bytes of what a host can send, about: text, a thought, a file. Other parts count as 0.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Part::Text(text) => text.text.len(),
             Part::Reasoning(thought) => thought.text.len(),
             Part::File(file) => file.url.len(),
-            // The others are a few words; those of a call come as events of their own.
+            // The runtime makes the others.
             _ => 0,
         }
     }
@@ -111,7 +111,7 @@ pub struct SnapshotPart {
     pub snapshot: String,
 }
 
-/// Files that were changed (C-p13).
+/// Files that were changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PatchPart {
     /// The hash of the snapshot before the change; `absent` for a file that was not there, `unknown` if its content is not kept.
@@ -130,7 +130,7 @@ pub struct StepStartPart {
     pub step: u32,
 }
 
-/// A step is done.
+/// A step is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepFinishPart {
     /// 1 for the first of its turn.
@@ -144,7 +144,7 @@ pub struct StepFinishPart {
     pub cost: Option<MicroUsd>,
 }
 
-/// A request failed and was made again (K-12).
+/// A request failed and was made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryPart {
     /// 1 for the first retry.

@@ -1,8 +1,8 @@
 //! The result of a call: a text for the model, and details for people and programs.
 //!
-//! The model sees the content, the attachments and, on some wires, whether the call failed; a change must keep details, title,
-//! changes and the reason of the error from it.
-//! A [`ToolResult`] stands on the tape: a change may add a field with a default, and must read what older versions wrote.
+//! The model sees the content, the attachments and, through some providers' APIs, whether the call failed. A change must keep
+//! details, title, changes and the reason of the error from the model. A [`ToolResult`] stands on the tape: a change may add a
+//! field with a default, and must read what older versions wrote.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::words::message::{Changes, ErrorReason, FilePart};
 
 /// The result of a call.
 ///
-/// The model sees `content`, the attachments and, on some wires, whether the call failed; nothing else.
+/// The model sees `content`, the attachments and, through some providers' APIs, whether the call failed; nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The text for the model. A tool should keep it short; the worker bounds it again (`tool::truncate`).

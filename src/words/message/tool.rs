@@ -1,7 +1,7 @@
-//! The tool part: one call and its whole life, pending → running → completed or error.
+//! The tool part: one call and its whole life, pending, running, then completed or error, as messages and events show it.
 //!
-//! The arguments stay the text that the model wrote, in every state. The JSON form is a promise, its field names included. The part
-//! is shown and never decided by: the core goes by its own tickets.
+//! The arguments stay the text that the model wrote, in every state. The JSON form is a promise, its field names included. The
+//! part is only shown: a change must not let a decision depend on it, because the core goes by its own tickets.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub struct ToolPart {
     pub extra: Option<Extra>,
 }
 
-/// The life of a call (C-p3). The input is the text that was received, unchanged.
+/// The life of a call. The input is the text that was received, unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 #[non_exhaustive]
@@ -41,7 +41,7 @@ pub enum ToolState {
         /// What the call does, in a few words for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// Progress of the call, in a form that the tool chooses (D-08).
+        /// Progress of the call, in a form that the tool chooses.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         metadata: Value,
         /// When the call began.
@@ -61,7 +61,7 @@ pub enum ToolState {
         metadata: Value,
         /// When the call began and ended.
         time: Span,
-        /// Files that belong to the output, such as an image that was read (C-p12).
+        /// Files that belong to the output, such as an image that was read.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<FilePart>,
     },
@@ -78,7 +78,7 @@ pub enum ToolState {
     },
 }
 
-/// Why a call has no good result (C-16).
+/// Why a call has no good result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

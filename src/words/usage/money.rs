@@ -1,8 +1,10 @@
-//! Money as integers: sums lose nothing, and an unknown price is said and never taken for zero.
+//! Money as integers: adding up costs loses nothing, and an unknown price is said and never taken for zero.
 //!
-//! Sums are kept in picodollars ([`PicoUsd`]), because one token often costs less than a millionth of a dollar; people and
-//! other programs are shown millionths ([`MicroUsd`]), rounded up. Sums saturate. A change must use no float and must not round
-//! down: a cost is never shown as less than it is. The types are stored formats.
+//! Sums are kept in picodollars ([`PicoUsd`]), because one token often costs less than a millionth of a dollar. Other programs
+//! are given millionths of a dollar ([`MicroUsd`]), and people are shown four or six decimals; both are rounded up. Sums
+//! saturate.
+//!
+//! A change must use no float and must not round down: a cost is never shown as less than it is. The types are stored formats.
 
 use std::{fmt, ops::AddAssign, str::FromStr};
 
@@ -19,13 +21,13 @@ const PER_USD: u64 = 1_000_000_000_000;
 /// The number of decimals of a picodollar in dollars.
 const DECIMALS: usize = 12;
 
-/// Millionths of a US dollar. An unknown price is `None` wherever this stands, never zero.
+/// Millionths of a US dollar. The field that holds it is `None`, and never zero, if a price is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MicroUsd(pub u64);
 
-/// Picodollars: millionths of a millionth of a US dollar. One is the price of a token at a millionth of a dollar for a million
-/// tokens. Sums stop at 18 million dollars.
+/// Picodollars: millionths of a millionth of a US dollar. A token of a model that costs one dollar for a million tokens costs a
+/// million picodollars. Sums stop at 18 million dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PicoUsd(pub u64);
