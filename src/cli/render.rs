@@ -1,8 +1,11 @@
-//! Turns events into text for people. Does no I/O: the pieces depend on the event and on what [`Renderer`] kept of earlier events.
+//! Turns events into text for people. Does no I/O: the pieces depend on the event and on what [`Renderer`] kept of earlier
+//! events.
 //!
-//! The model's text goes to stdout and everything else to stderr, so that `tamtam run … > answer.txt` holds the answer. On a
-//! terminal, every text of a model or a tool is escaped; a stdout that is no terminal gets the model's text unchanged. A question
-//! of permission must show the whole call, uncut and escaped: a person cannot judge what is not shown.
+//! The model's text goes to stdout and everything else to stderr, so that `tamtam run … > answer.txt` holds the answer. Notes are
+//! always escaped. The model's text is escaped if stdout is a terminal, and otherwise unchanged.
+//!
+//! A change must keep this: a question of permission shows the whole call, uncut and escaped, because a person cannot judge what
+//! is not shown.
 
 use std::fmt::Write as _;
 
