@@ -23,7 +23,7 @@ use super::{
 /// Most characters of a call's arguments in the note about its start.
 const ARGUMENTS_MAX: usize = 120;
 
-/// Most characters of a note about a result (CLI-RENDER-004).
+/// Most characters of a note about a result.
 const RESULT_MAX: usize = 250;
 
 /// A piece of output.
@@ -102,7 +102,7 @@ impl Renderer {
         }
     }
 
-    /// Ends the open line on stdout, if there is one (CLI-RENDER-002).
+    /// Ends the open line on stdout, if there is one.
     fn end_line(&mut self, show: &mut Vec<Show>) {
         if std::mem::take(&mut self.is_open) {
             show.push(Show::Out("\n".to_owned()));
@@ -189,7 +189,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
     Some(line)
 }
 
-/// How a command ended that ran and did not succeed (FT-11). The call has a result then, and no error.
+/// How a command ended that ran and did not succeed, in words. Such a call has a result and no error.
 fn ended_badly(details: &serde_json::Value) -> Option<String> {
     if details["timed_out"] == true {
         return Some("timed out".to_owned());
