@@ -1,9 +1,12 @@
 //! The command line: reads arguments, environment and folders, hands them to the library, and shows what happens.
 //!
 //! Variables, the home folder, the current folder and the clock's date are read here and nowhere in the library. A failed command
-//! prints one line on stderr that says what to do; its exit code says how it ended, and the codes are a promise (`docs/FORMATS.md`,
-//! "Exit codes"). Text of a model, a tool or a file must pass through `escape` before a terminal shows it. [`print()`] blocks: it
-//! is for the answer of a short command, and a running session writes through `output` instead.
+//! prints one line on stderr that says what to do, unless its reader is gone or the user has stopped it. Its exit code says how
+//! it ended.
+//!
+//! A change must keep this: the exit codes are a promise (`docs/FORMATS.md`, "Exit codes"); text of a model, a tool or a file
+//! passes through `escape` before a terminal shows it; and [`print()`], which blocks, is for the answer of a short command. A
+//! running session writes through `output`.
 
 mod arguments;
 mod attach;

@@ -1,9 +1,13 @@
-//! The errors of a host's calls, one type for each operation, and what a caller can do about each ([`Kind`]).
+//! The errors of starting a runtime, of opening, spawning and passivating a session, and of the commands that a session takes;
+//! and what a caller can do about each ([`Kind`]). The other operations have their errors beside them: `runtime::OperateError`,
+//! `session::BranchError`, `ops::RestoreError` and others.
 //!
-//! An error means that nothing was recorded, unless its variant says otherwise. Each text says what happened and what to do next.
+//! An error means that nothing was recorded, unless its variant says otherwise. Each text says what happened, and what to do next
+//! where the caller can do something.
 //!
-//! A change must keep this: one refusal has one text, whoever passes it on; causes are kept as sources; and no type of another
-//! crate's (ractor, reqwest, rusqlite) stands in a variant.
+//! A change must keep this: a refusal has the same text in every error that passes it on; a cause that is an error type is kept
+//! as the source, and a cause that is known only as text is kept as text; and no type of ractor, reqwest or rusqlite stands in a
+//! variant.
 
 mod kind;
 
@@ -16,7 +20,7 @@ use crate::{
     words::ids::{MessageId, SessionId},
 };
 
-/// Why a session did not do what it was asked. Nothing was recorded unless the variant says otherwise.
+/// Why a session did not carry out a command or answer a question. Nothing was recorded unless the variant says otherwise.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -33,13 +37,15 @@ pub enum SendError {
         /// What happened.
         error: String,
     },
-    /// The session crashed again and again and is kept stopped. An operator can unpark it.
+    /// The session crashed again and again, or an operator parked it, and it is kept stopped. An operator can unpark it.
     #[error(
         "the session is parked: it crashed too often, or an operator parked it; `inspect` shows why, `unpark` starts it again"
     )]
     Parked,
     /// The runtime finishes its turns and takes no new messages.
-    #[error("the runtime is draining and takes no new messages: send it to the next one on the same tapes")]
+    #[error(
+        "the runtime is draining and takes no new messages: send the message to the next runtime on the same tapes"
+    )]
     Draining,
     /// The runtime is shut down.
     #[error("the runtime is shut down: start another one on the same tapes, and the session is there")]
@@ -302,7 +308,7 @@ mod tests {
             (SendError::Refused(Refusal::InboxFull { depth: 64 }), "again when some"),
             (SendError::Refused(Refusal::AskClosed { ask: Seq(3) }), "look at the asks that are open"),
             (SendError::Parked, "`unpark` starts it again"),
-            (SendError::Draining, "send it to the next one"),
+            (SendError::Draining, "send the message to the next runtime"),
             (SendError::Closed, "start another one"),
             (SendError::Stopped, "send again"),
             (SendError::Unsettled { message: Some("m-1".into()) }, "send it again under the same id"),

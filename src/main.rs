@@ -1,4 +1,6 @@
-//! The `tamtam` binary. All its code is in `cli`; nothing belongs here but the call of it.
+//! The `tamtam` binary: the command line of the library. All its code is in `cli`.
+//!
+//! This file only calls `cli::main`; put no other code here.
 
 mod cli;
 

@@ -92,7 +92,7 @@ pub(crate) struct Inner {
     /// The supervisor of the sessions' actors.
     sessions: SupervisorHandle,
     /// The supervisor of the host's own children.
-    hosts: SupervisorHandle,
+    host_children: SupervisorHandle,
     /// Settings of new sessions, where their options are silent.
     settings: options::Defaults,
     /// The sessions that the start found interrupted. Empty until the start has tried to resume all of them.

@@ -1,12 +1,12 @@
 //! The handle of a conversation, and the commands that a host gives through it.
 //!
 //! A [`Session`] is cheap to clone, outlives every crash of the actor behind it, and wakes a sleeping conversation with the first
-//! call that needs it. Once a command is handed over, dropping its future does not take it back: the conversation decides about it,
-//! and the answer is lost. A message that is sent again under the same id is the same message.
+//! call that needs it awake. Once a command is handed over, dropping its future does not take the command back: the session
+//! decides about it, and nobody gets the answer. A message that is sent again under the same id is the same message.
 //!
-//! A change must keep this: the handle holds no state of the conversation and decides nothing; a command goes to the slot and
-//! becomes an input of the kernel; hooks and tape reads run outside of the session's actor; and ids of the host are checked here
-//! (`of_host`), before a decision, so that old tapes replay as they were.
+//! A change must keep this: the handle holds no state of the conversation and decides nothing. A command goes to the slot and
+//! becomes an input of the kernel. Input hooks and tape reads run outside of the session's actor. The id and the size of a host's
+//! message are checked here (`of_host`) and not in the kernel, so that old tapes replay as they were.
 
 mod back;
 mod context;

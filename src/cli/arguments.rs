@@ -1,8 +1,10 @@
 //! The arguments of each command, and the answer to a wrong argument.
 //!
+//! Help goes to stdout with exit code 0. A wrong argument becomes one line on stderr with exit code 2; with `--json`, also one
+//! line of JSON on stdout.
+//!
 //! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read. Nothing here
-//! looks at the store, the environment or a folder. Help goes to stdout with exit code 0; a wrong argument becomes one line on
-//! stderr with exit code 2.
+//! may look at the store, the environment or a folder.
 
 mod tape;
 

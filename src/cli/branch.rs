@@ -1,8 +1,9 @@
-//! `tamtam tape rollback`, `fork` and `merge`: changes a conversation and starts no turn.
+//! `tamtam tape rollback`, `fork` and `merge`: commands that change a conversation and start no turn.
 //!
-//! A rollback and a merge need a session at rest, and start a runtime that resumes nothing by itself. A fork needs no runtime, and
-//! its parent may be running in another process. Only the summary of a rollback asks a model; on every other path the model is an
-//! empty script. With files, a rollback changes nothing without `--yes`.
+//! A rollback and a merge need a session at rest, and start a runtime that resumes nothing by itself. A fork needs no runtime,
+//! and its parent may be running in another process. With files, a rollback changes nothing without `--yes`.
+//!
+//! A change must keep this: only the summary of a rollback asks a model. On every other path the model is an empty script.
 
 use std::{fmt::Write as _, path::Path, sync::Arc};
 
@@ -100,7 +101,7 @@ async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<(String
         said = plan.files.to_string();
         if !given.yes {
             let (gone, again) = (messages("would be undone", &plan.gone), messages("would be restored", &plan.again));
-            let would = restore::would(&plan.files);
+            let would = restore::Work::of(&plan.files, restore::how(given.rest, given.over)).would();
             said.push_str(&format!("\nsession {id} would return to entry {}{gone}{again}\n{would}", plan.to));
             return Ok((said, None));
         }

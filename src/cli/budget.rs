@@ -1,7 +1,9 @@
 //! The arguments for the budget of a session: its limits, what happens at a limit, and the price of the model.
 //!
-//! An argument that is not given leaves the session's value as it is. A limit in dollars needs a known price; the lack of one is a
-//! usage error before a session is opened. The doc comments on the arguments are the texts of `--help`.
+//! An argument that is not given leaves the session's value as it is. Without a known price, a limit in dollars is a usage error.
+//! A change must keep that check ([`BudgetArguments::check`]) before a session is opened.
+//!
+//! The doc comments on the arguments are the texts of `--help`: a change to one changes what users read.
 
 use clap::Args;
 use tamtam::{
@@ -12,7 +14,7 @@ use tamtam::{
 
 use super::failure::Failure;
 
-/// What the session may use over its whole life; what it has used before counts.
+/// The budget arguments of a session. A limit covers its whole life, including what it has used before.
 #[derive(Args, Debug, Default)]
 pub(super) struct BudgetArguments {
     /// US dollars that the session may cost, such as 0.50
@@ -21,7 +23,7 @@ pub(super) struct BudgetArguments {
     /// Tokens that the session may use, read and written
     #[arg(long = "budget-tokens", value_name = "N")]
     tokens: Option<u64>,
-    /// At a limit: ask, stop, or go down to PROVIDER/MODEL [default: ask]
+    /// At a limit: ask, stop, or switch to PROVIDER/MODEL [default: ask]
     #[arg(long = "on-budget", value_name = "WHAT", value_parser = on_breach)]
     on_breach: Option<OnBreach>,
     /// What the model costs: US dollars for a million tokens, as INPUT/OUTPUT or INPUT/OUTPUT/CACHE_READ/CACHE_WRITE
@@ -39,7 +41,7 @@ impl BudgetArguments {
         }
     }
 
-    /// Refuses a limit in dollars for a model without a price now, because its first request would be refused later.
+    /// Refuses a limit in dollars at once if the model has no price. Otherwise its first request would be refused.
     pub(super) fn check(&self, model: &ModelRef, models: &dyn Models, budget: &Budget) -> Result<(), Failure> {
         let is_unpriced = self.price.is_none() && models.price_of(model).is_none();
         match budget.session.usd.or(budget.turn.usd) {

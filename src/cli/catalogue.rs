@@ -1,6 +1,7 @@
 //! `tamtam models`: prints the built-in catalogue of models and prices, and which of them have a key.
 //!
-//! Sends no request and prints no key: of the environment it shows only whether a key is there.
+//! A change must keep this: the command sends no request, and prints no key. Of the environment it shows only whether a key is
+//! there.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,9 @@
 //! Asks an OpenAI-compatible server, by default on this machine, for its first model.
 //!
-//! One plain HTTP request without a key. After the name of the host is looked up, it takes half a second at most; no usable answer
-//! by then means no server. Blocks, so it must run on a blocking thread.
+//! It is the last way to find a model for a command that names none. One plain HTTP request without a key. After the name of the
+//! host is looked up, the request takes half a second at most; no usable answer by then means no server.
+//!
+//! Blocks, so it must run on a blocking thread. A change must keep the limit for the whole answer, and send no key.
 
 use std::{
     io::{Read as _, Write as _},

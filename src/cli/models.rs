@@ -1,8 +1,11 @@
 //! Chooses the model and its endpoint from the arguments, the session and the environment variables.
 //!
-//! The choice never guesses: keys of two providers and no named model are a usage error, and an unknown provider or a missing key
-//! fails before a session is opened. Variables are read through [`Environment`] only. The one request made here asks a local server
-//! for its first model. No message may contain a key: print addresses only through [`shown`].
+//! The choice never guesses: if no model is named and keys of two providers are set, that is a usage error. An unknown provider
+//! or a missing key fails before a session is opened. The one request made here asks a local server for its first model, if there
+//! is no key.
+//!
+//! A change must keep this: variables are read through [`Environment`] only, and no message contains a key. So addresses are
+//! printed through [`shown`] only.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,5 +1,8 @@
-//! Reads a file that an argument names. Only a regular file is read, and only up to a bound: a FIFO would wait for a writer, and a
-//! device has no end.
+//! Reads a file that an argument names: a prompt, a script, rules, an attachment, an export.
+//!
+//! Only a regular file is opened: a FIFO would wait for a writer, and a device has no end. [`bytes`] and [`text`] also have a
+//! bound. [`open`] has none; its caller must read piece by piece. A command must open the files of its arguments here and nowhere
+//! else.
 
 use std::{fs::File, io::Read as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 

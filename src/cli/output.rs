@@ -1,11 +1,15 @@
-//! Queues output and writes it to stdout and stderr, in order, on threads of its own. A reader that does not read therefore blocks
-//! neither the session nor a stop.
+//! Writes the output of a running session on threads of its own, so that a reader that does not read cannot block a stop.
 //!
-//! [`Output::show`] waits for room and carries events. [`Output::put`] carries answers and notes: it must never wait, and it has no
+//! [`Output`] keeps the order of events, answers and notes, on stdout and stderr. [`Lines`] writes the log to stderr. No order
+//! holds between the two.
+//!
+//! [`Output::show`] carries events, and waits for room. [`Output::put`] carries answers and notes: it must never wait, and has no
 //! bound of its own, so a caller that answers line after line awaits [`Output::room_for_answers`] between them. While a stop is
-//! requested ([`Output::stop_waiting`]), a reader that takes nothing for [`STUCK`] counts as gone: the queue is closed, the
-//! unwritten rest is dropped, and the process can end. A dropped durable event is still on the tape; dropped answers, deltas, notes
-//! and log lines are lost. Every condition passed to `Shared::until` must hold for a closed queue, or `until` never returns.
+//! requested ([`Output::set_stopping`]), a reader that takes nothing for [`STUCK`] counts as gone: the queue is closed and its
+//! rest is dropped. A dropped durable event is still on the tape; dropped answers, deltas, notes and log lines are lost.
+//!
+//! A change must keep this: `Queue::bytes` is 0 once every piece is written or given up; and every condition passed to
+//! `Shared::until` holds for a closed queue. Otherwise `finish` never returns.
 
 use std::{
     collections::VecDeque,
@@ -58,7 +62,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     pieces: VecDeque<Show>,
-    /// Bytes not written yet: those of the queued pieces, and the rest of the current piece.
+    /// Bytes not written yet: those of the queued pieces, and the rest of the current piece. A piece that is given up has none.
     bytes: usize,
     /// How many chunks were written so far.
     written: u64,
@@ -124,18 +128,19 @@ impl Shared {
         }
     }
 
-    /// Writes a piece chunk by chunk, and counts each written chunk as a sign of a reader.
+    /// Writes a piece chunk by chunk, and counts each chunk as a sign of a reader. After a failed write the rest of the piece is
+    /// given up. It is counted all the same, so that the bytes of the piece leave the queue.
     fn write(&self, text: &str, to: &mut dyn Write) -> std::io::Result<()> {
+        let mut written = Ok(());
         for chunk in text.as_bytes().chunks(CHUNK_BYTES) {
-            let written = to.write_all(chunk).and_then(|()| to.flush());
+            written = written.and_then(|()| to.write_all(chunk)).and_then(|()| to.flush());
             let mut queue = self.queue();
             queue.bytes = queue.bytes.saturating_sub(chunk.len());
             queue.written += 1;
             drop(queue);
             self.moved.notify_waiters();
-            written?;
         }
-        Ok(())
+        written
     }
 
     fn write_all(&self) {
@@ -143,7 +148,7 @@ impl Shared {
             let written = match piece {
                 Show::Out(text) => self.write(&text, &mut std::io::stdout()),
                 Show::Note(line) => {
-                    // A note that stderr does not take is dropped: stdout goes on.
+                    // If writing a note fails, the note is dropped, and stdout goes on.
                     drop(self.write(&(line + "\n"), &mut std::io::stderr()));
                     Ok(())
                 }
@@ -194,7 +199,7 @@ impl Output {
     }
 
     /// Sets or clears the request to stop. While it is set, a reader that takes nothing is waited for at most [`STUCK`].
-    pub(super) fn stop_waiting(&self, is_stopping: bool) {
+    pub(super) fn set_stopping(&self, is_stopping: bool) {
         let mut queue = self.shared.queue();
         queue.stopping = is_stopping.then(|| queue.stopping.unwrap_or_else(Instant::now));
     }
@@ -303,7 +308,7 @@ mod tests {
         output.put(piece(100 * CHUNK_BYTES));
         let long = Duration::from_secs(3600);
         assert!(tokio::time::timeout(long, output.finish()).await.is_err(), "nobody asked for a stop");
-        output.stop_waiting(true);
+        output.set_stopping(true);
         let reading = async {
             for _ in 0..20 {
                 tokio::time::sleep(STUCK * 3 / 4).await;
@@ -316,5 +321,31 @@ mod tests {
         assert!(output.shared.queue().is_closed);
         output.show(piece(1)).await;
         assert_eq!(output.shared.queue().bytes, 0, "what nobody reads is dropped");
+    }
+
+    /// A closed stderr.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Only the first chunk of a long note was counted as written when stderr was closed, and the end of the command waited for the
+    /// others.
+    #[tokio::test(start_paused = true)]
+    async fn a_long_note_that_stderr_does_not_take_holds_up_nothing() {
+        let output = output();
+        let note = "x".repeat(3 * CHUNK_BYTES);
+        output.put(Show::Note(note.clone()));
+        assert_eq!(output.shared.next(), Some(Show::Note(note.clone())));
+        assert!(output.shared.write(&(note + "\n"), &mut Closed).is_err());
+        assert_eq!(output.shared.queue().bytes, 0);
+        assert!(timeout(Duration::from_secs(3600), output.finish()).await.is_ok(), "nothing is left to write");
     }
 }

@@ -1,8 +1,9 @@
 //! Reads the process environment once, and finds the store, the workspace and the tools from it.
 //!
-//! The other code of `cli` takes variables and folders from [`Environment`] only; the exceptions are `TAMTAM_LOG`, which `cli.rs`
-//! reads, and the system's folder for temporary files. Nothing here creates a folder. A wrong folder is a usage error that names
-//! the argument to correct it.
+//! A wrong folder is a usage error that names the argument to correct it. Nothing here creates a folder.
+//!
+//! A change must keep this: the other code of `cli` takes variables and folders from [`Environment`] only. The exceptions are
+//! `TAMTAM_LOG`, which `cli.rs` reads, and the system's folder for temporary files.
 
 use std::{
     collections::BTreeMap,

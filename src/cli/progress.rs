@@ -1,7 +1,7 @@
 //! Shows the progress of a long command on stderr: one overwritten line on a terminal, elsewhere a line now and then.
 //!
-//! Every text is escaped, and a failed write is ignored. It writes to stderr directly and may block there, so a running session
-//! must not use it.
+//! Every text is escaped, and a failed write is ignored. A write goes to stderr directly and may block there, so a running
+//! session must not use this module.
 
 use std::{
     io::{IsTerminal as _, Write as _},

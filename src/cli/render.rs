@@ -1,8 +1,11 @@
-//! Turns events into text for people. Does no I/O: the pieces depend on the event and on what [`Renderer`] kept of earlier events.
+//! Turns events into text for people. Does no I/O: the pieces depend on the event and on what [`Renderer`] kept of earlier
+//! events.
 //!
-//! The model's text goes to stdout and everything else to stderr, so that `tamtam run … > answer.txt` holds the answer. On a
-//! terminal, every text of a model or a tool is escaped; a stdout that is no terminal gets the model's text unchanged. A question
-//! of permission must show the whole call, uncut and escaped: a person cannot judge what is not shown.
+//! The model's text goes to stdout and everything else to stderr, so that `tamtam run … > answer.txt` holds the answer. Notes are
+//! always escaped. The model's text is escaped if stdout is a terminal, and otherwise unchanged.
+//!
+//! A change must keep this: a question of permission shows the whole call, uncut and escaped, because a person cannot judge what
+//! is not shown.
 
 use std::fmt::Write as _;
 
@@ -20,7 +23,7 @@ use super::{
 /// Most characters of a call's arguments in the note about its start.
 const ARGUMENTS_MAX: usize = 120;
 
-/// Most characters of a note about a result (CLI-RENDER-004).
+/// Most characters of a note about a result.
 const RESULT_MAX: usize = 250;
 
 /// A piece of output.
@@ -99,7 +102,7 @@ impl Renderer {
         }
     }
 
-    /// Ends the open line on stdout, if there is one (CLI-RENDER-002).
+    /// Ends the open line on stdout, if there is one.
     fn end_line(&mut self, show: &mut Vec<Show>) {
         if std::mem::take(&mut self.is_open) {
             show.push(Show::Out("\n".to_owned()));
@@ -186,7 +189,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
     Some(line)
 }
 
-/// How a command ended that ran and did not succeed (FT-11). The call has a result then, and no error.
+/// How a command ended that ran and did not succeed, in words. Such a call has a result and no error.
 fn ended_badly(details: &serde_json::Value) -> Option<String> {
     if details["timed_out"] == true {
         return Some("timed out".to_owned());

@@ -1,7 +1,11 @@
 //! `tamtam replay`: makes the decisions of a session again from its tape, and compares them with the tape.
 //!
-//! The session's tape is not changed, no model is asked and no tool runs. The walk ends at the first difference, with exit code 1.
-//! A fork after a decision is made only if all decisions up to it came out as recorded; the fork is a new session.
+//! `--test` replays the tape in a file, `--to-test` writes such a file, and `--against` compares two tapes without a replay. The
+//! session's tape is not changed, no model is asked and no tool runs. A fork is made only if every replayed decision up to it
+//! came out as recorded; with `--from-anchor`, the replay begins at the newest anchor.
+//!
+//! A change must keep this: text from a tape passes through `escape` before it is printed; a difference ends the command with
+//! exit code 1, and wrong use with 2.
 
 use std::{
     fmt::Write as _,
@@ -48,7 +52,7 @@ impl From<CheckError> for Failure {
     }
 }
 
-/// Carries out the command.
+/// Carries out the command in one of its forms: check a file, compare two tapes, or replay a session and then fork it if asked to.
 pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Result<Exit, Failure> {
     if let Some(file) = &given.test {
         return match check(file) {

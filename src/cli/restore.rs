@@ -1,13 +1,15 @@
 //! `tamtam tape changes` and `restore`: shows the files that a session changed, and restores them.
 //!
-//! The plan is always printed before a change, and nothing is changed without `--yes`. `changes` opens the store to read only. A
-//! plan may quote files, so it is escaped before it is printed.
+//! A plan is always printed first, and nothing is changed without `--yes`. The restore makes its plan again under the session's
+//! claim, so it may treat a file that changed in between differently. `changes` opens the store to read only.
+//!
+//! A change must keep this: a plan may hold names and text from files, so it is escaped before it is printed.
 
 use std::{fmt::Write as _, path::Path};
 
 use tamtam::{
     Seq,
-    ops::{self, FilePlan, Restore, RestoreError},
+    ops::{self, FilePlan, Restore, RestoreError, Step},
     tape::{Store, TapeStoreExt as _},
 };
 
@@ -25,18 +27,19 @@ pub(super) fn changes(given: &ChangesArguments, path: &Path) -> Result<Exit, Fai
     print(&escape::text(&plan.to_string()))
 }
 
-/// Shows what would change; with `--yes`, changes it.
+/// Shows what would change; with `--yes`, changes it. Fails where `--yes` is given and a file is refused.
 pub(super) fn restore(given: &RestoreArguments, path: &Path, environment: &Environment) -> Result<Exit, Failure> {
     let (plan, since) = plan(&given.changes, path)?;
     // The plan quotes files, which may hold sequences that a terminal obeys.
     let shown = escape::text(&plan.to_string());
     let how = how(given.rest, given.over);
-    let has_work = plan.to_change().next().is_some() || (how == Restore::Over && plan.refused().next().is_some());
-    if !has_work {
-        return print(&format!("{shown}\nthere is nothing to restore\n"));
+    let work = Work::of(&plan, how);
+    if work.to_change == 0 {
+        let exit = if given.yes && work.refused > 0 { Exit::Failed } else { Exit::Done };
+        return print(&format!("{shown}\n{}", work.nothing())).map(|_| exit);
     }
     if !given.yes {
-        return print(&format!("{shown}\n{}", would(&plan)));
+        return print(&format!("{shown}\n{}", work.would()));
     }
     print(&shown)?;
     let id = &given.changes.id;
@@ -50,7 +53,8 @@ pub(super) fn restore(given: &RestoreArguments, path: &Path, environment: &Envir
     Ok(if done.files.refused.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// How a restore treats the files that must be refused.
+/// How a restore treats the files that must be refused: all files or none (`Whole`), without the refused ones (`Rest`), or as
+/// `Rest`, but also those that somebody else changed (`Over`). clap refuses `--rest` together with `--over`.
 pub(super) fn how(rest: bool, over: bool) -> Restore {
     match (rest, over) {
         (_, true) => Restore::Over,
@@ -59,10 +63,58 @@ pub(super) fn how(rest: bool, over: bool) -> Restore {
     }
 }
 
-/// The line that says what `--yes` would do.
-pub(super) fn would(plan: &FilePlan) -> String {
-    let (to_change, refused) = (plan.to_change().count(), plan.refused().count());
-    format!("{to_change} files would change, {refused} are refused; --yes writes them\n")
+/// What a restore would do to the files of a plan.
+pub(super) struct Work {
+    how: Restore,
+    /// Files that would be changed, if the refused files do not stop the restore.
+    to_change: usize,
+    /// Files that would be refused.
+    refused: usize,
+    /// Refused files that `--over` would change.
+    conflicts: usize,
+}
+
+impl Work {
+    pub(super) fn of(plan: &FilePlan, how: Restore) -> Work {
+        let (to_change, refused) = (plan.to_change().count(), plan.refused().count());
+        let conflicts = plan.refused().filter(|file| matches!(file.step, Step::Conflict { .. })).count();
+        match how {
+            Restore::Over => Work { how, to_change: to_change + conflicts, refused: refused - conflicts, conflicts: 0 },
+            Restore::Whole | Restore::Rest => Work { how, to_change, refused, conflicts },
+        }
+    }
+
+    /// The line that says what would be done, and what to add so that it is done.
+    pub(super) fn would(&self) -> String {
+        let Work { how, to_change, refused, conflicts } = self;
+        match (how, refused) {
+            (_, 0) => format!("{to_change} files would change: add --yes to do it\n"),
+            (Restore::Whole, _) => {
+                let over = if *conflicts > 0 {
+                    ", or --yes --over to restore those that someone else changed too"
+                } else {
+                    ""
+                };
+                format!(
+                    "{to_change} files could be changed, {refused} are refused: add --yes --rest to skip the refused files{over}\n"
+                )
+            }
+            _ => format!("{to_change} files would change, {refused} would be skipped: add --yes to do it\n"),
+        }
+    }
+
+    /// The line for a plan that changes no file.
+    fn nothing(&self) -> String {
+        match (self.refused, self.conflicts) {
+            (0, _) => "there is nothing to restore\n".to_owned(),
+            (refused, 0) => format!("no file can be restored: {refused} are refused\n"),
+            (refused, _) => {
+                format!(
+                    "no file can be restored: {refused} are refused; --over restores those that someone else changed\n"
+                )
+            }
+        }
+    }
 }
 
 fn plan(given: &ChangesArguments, path: &Path) -> Result<(FilePlan, Seq), Failure> {

@@ -1,7 +1,7 @@
 //! Builds the rules of a session: those of a profile, followed by those of a file.
 //!
-//! Where nobody can be asked, the default profile is `headless`, which denies instead of asking.
-//! A line of the file that is not understood is an error that names the line; it is never left out.
+//! Where nobody can be asked, the default profile is `headless`, which denies instead of asking. A change must keep this: a line
+//! of the file that is not understood is an error that names the line. A rule that was left out would allow more.
 
 use std::path::Path;
 

@@ -6,11 +6,12 @@
 //! session's events ─► narrator: shown as they come ────────────────────────┘
 //! ```
 //!
-//! The command ends when the session is idle, with the outcome of the session's newest turn. It leaves a running session, which
-//! `resume` continues, if the tape cannot be written, nobody reads the output, or Ctrl-C is pressed twice.
+//! The command ends when the session is idle, with the outcome of the session's newest turn. It leaves a session that is not
+//! idle, which `resume` continues, if the tape cannot be written, the session crashes twice without progress, nobody reads the
+//! output, Ctrl-C is pressed twice, or SIGTERM or SIGHUP comes.
 //!
-//! The narrator waits for the reader of the output, and the listener waits for room after an answer. The task that hears signals
-//! must wait for neither, so that a reader that takes nothing cannot block a stop.
+//! A change must keep this: the narrator waits for the reader of the output, and the listener waits for room after an answer. The
+//! task that hears signals waits for neither, so that a reader that takes nothing cannot block a stop.
 
 mod listener;
 mod narrator;

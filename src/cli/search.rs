@@ -1,7 +1,7 @@
 //! `tamtam tape search`: finds entries by their words, with the index.
 //!
-//! The index is brought up to date first, for as long as that takes; hits that may still be missing are a warning. A store that
-//! cannot be written is searched as its index is. No tape is changed.
+//! The index is brought up to date first, for as long as that takes. If the store cannot be written, the index is searched as it
+//! is. A change must keep this: no tape is changed, and hits that may be missing are a warning on stderr.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 

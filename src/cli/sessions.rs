@@ -1,7 +1,9 @@
 //! `tamtam sessions`: lists the sessions of the store, as a list or a tree, newest first.
 //!
-//! Reads tapes and brings the index up to date; changes no tape. A list that may be incomplete says so in a warning on stderr,
-//! never in the list itself. Titles come from messages, so they are escaped.
+//! The command first brings the index up to date, for which it may read tapes.
+//!
+//! A change must keep this: no tape is changed; a list that may be incomplete says so in a warning on stderr, never in the list
+//! itself; and titles, which come from messages, are escaped.
 
 use std::{fmt::Write as _, time::Duration};
 

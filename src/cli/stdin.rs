@@ -1,8 +1,9 @@
 //! Reads stdin: the whole of it as a prompt, or line by line for a running session.
 //!
-//! Lines are read on a thread of their own, so that a read that never returns cannot delay the end of the process.
-//! At most [`LINES_MAX`] lines wait in the channel; beyond, the thread stops reading until lines are taken. A line that is too long
-//! or not UTF-8 is reported in its place, so line numbers stay right.
+//! At most [`LINES_MAX`] lines wait to be taken; beyond that, the thread stops reading until lines are taken. A line that is too
+//! long or not UTF-8 is reported in its place, so line numbers stay right.
+//!
+//! A change must keep the reading on a thread of its own: a read that never returns must not delay the end of the process.
 
 use std::io::{BufRead as _, Read as _};
 

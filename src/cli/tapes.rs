@@ -1,7 +1,9 @@
 //! Opens the store for the commands, and carries out `tamtam tape show`, `verify` and `rebuild`.
 //!
-//! These three change no tape, so they may run beside a process that uses the store; `rebuild` writes the index.
-//! Commands that only look must open the store with [`open`] or [`open_for`], which never write.
+//! These three commands change no tape, so they may run beside a process that uses the store; `rebuild` writes the index.
+//!
+//! A command that only looks must open the store with [`open`] or [`open_for`], which never write. A command that needs the index
+//! up to date uses [`open_with_index`]. None of the functions here makes the folder of a store.
 
 use std::{fmt::Write as _, path::Path};
 

@@ -1,7 +1,9 @@
 //! `tamtam tape export` and `import`: moves a session between stores as one file.
 //!
-//! An export writes a new file that only its owner can read, whole or not at all, and never replaces a file. An import trusts
-//! nothing by default: only with `--as-it-was` does it keep the rules, grants, workspace and unfinished work of the file.
+//! An export goes to stdout, or to a new file that only its owner can read. The file is written whole, or removed if that fails.
+//!
+//! A change must keep this: an export never replaces a file; and an import trusts nothing by default. Only with `--as-it-was`
+//! does it keep the rules, grants, workspace and unfinished work of the file.
 
 use std::{
     io::{BufReader, BufWriter, Write as _},

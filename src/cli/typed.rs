@@ -1,7 +1,8 @@
-//! What a line means that a person types while a turn runs. A pure function of the line and the open question.
+//! Reads a line that a person types while a turn runs: a message, an answer, or a mistake. A pure function of the line and the
+//! open question.
 //!
-//! While a question is open, every line counts as an answer or as a mistake, never as a message: a typing error must neither allow
-//! a call nor reach the model. Only an exact word allows.
+//! A change must keep this: while a question is open, no line is a message. A typing error must neither allow a call nor reach
+//! the model, so only an exact word allows a call, and only an exact word or amount raises a budget.
 
 use tamtam::{
     Seq,

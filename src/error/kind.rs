@@ -1,7 +1,9 @@
 //! What a caller can do about an error: one short list of kinds, and the kind of each error of each operation.
 //!
-//! An error that wraps another has the kind of its cause, however deep. A change must keep that, and keep every `match` here
-//! without a bare `_` arm, so that a new variant cannot be forgotten.
+//! A host decides by the kind and shows the text, so that a new variant does not break the host. An error of this file that holds
+//! another error of this library has the kind of that error, however deep.
+//!
+//! A change must keep that, and keep every `match` here without a bare `_` arm, so that a new variant cannot be forgotten.
 
 use serde::Serialize;
 

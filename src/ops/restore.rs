@@ -1,12 +1,13 @@
-//! Restores files: from the changes that a tape records to a plan, and from the plan to the files.
+//! Restores the files that a session changed: makes a plan from the changes that the tape records, and carries the plan out.
 //!
-//! Three separate steps: `plan` is a function of values, `look` reads how the files are now, `act` carries the plan out. The
-//! results on a tape say which files a session changed. For a call that a crash cut off, the notes say it that the call wrote
-//! before each change. A call that ran without saying what it changes is named in the plan.
+//! `history` finds the changes, `look` reads how the files are now, `plan` is a function of both, and `act` carries the plan out.
+//! The results of calls on the tape say which files a session changed. For a call that a crash cut off, the notes say so that the
+//! call wrote before each change. A call that ran without saying what it changes is named in the plan.
 //!
-//! What a change must not break: no file is changed that the plan did not name, and none outside of the workspace. A file that
-//! somebody else changed since the session did is refused by name, and so is a file whose old content nobody has. Content is kept
-//! before it is replaced or deleted, so another restore can undo this one.
+//! What a change must not break: no file is changed that the plan did not name, and none outside of the workspace. A file whose
+//! old content was not kept is refused by name. So is a file that somebody else changed since the session did, unless the caller
+//! asks for [`Restore::Over`]. The present content is kept before it is replaced or deleted, so that another restore can undo
+//! this one; if it cannot be kept, the file is refused, again except with [`Restore::Over`].
 
 mod act;
 mod error;

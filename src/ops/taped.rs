@@ -1,10 +1,10 @@
 //! Reads a session's tape beside its actor, and appends one entry to the tape of a session that nobody has open.
 //!
-//! Reading takes no claim and may run beside a working session. Writing needs a [`Claimed`], which gives the claim back when it is
-//! dropped.
+//! Reading takes no claim and may run beside a working session. Writing needs a [`Claimed`], which gives the claim back when it
+//! is dropped.
 //!
-//! A change must keep this: nothing is appended without the claim, and an entry that is appended here names its input, or the tape
-//! could not be replayed.
+//! A change must keep this: nothing is appended without the claim; and an entry that is appended here names its input, because
+//! otherwise the tape could not be replayed.
 
 use std::sync::{
     Arc,

@@ -198,7 +198,7 @@ impl Builder {
     }
 
     /// Leaves sessions that were interrupted in a turn alone until they are resumed by name. They go on at the start by
-    /// default (promise 5).
+    /// default.
     #[must_use]
     pub fn without_auto_resume(mut self) -> Builder {
         self.no_auto_resume = true;
@@ -270,7 +270,7 @@ impl Builder {
         self
     }
 
-    /// Breaks promise 1 on purpose: acknowledges and starts each decision at once, and writes its entries later by this time.
+    /// Breaks tape-first on purpose: acknowledges and starts each decision at once, and writes its entries later by this time.
     ///
     /// For one test. It shows that a process killed without tape-first loses messages and runs commands twice, and that the checks
     /// notice it. `None` changes nothing. Only with the feature `fault-injection`.
@@ -340,7 +340,7 @@ impl Builder {
             host.slots.park(&id, 0, why);
         }
         left_undone(&host).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
-        let Tree { root, sessions, compactions, hosts } = tree(&host, self.children)?;
+        let Tree { root, sessions, compactions, host_children } = tree(&host, self.children)?;
         // Once, before there is a session.
         let _ = (host.sessions.set(sessions.clone()), host.compactions.set(compactions));
         let root = Supervisor::start(root, &registry).await?;
@@ -349,7 +349,7 @@ impl Builder {
 
         let settings = Defaults { model, host_rules: self.host_rules, task_limits: self.task_limits };
         let (recovered, ending) = (OnceLock::new(), Ending::default());
-        let inner = Inner { host, root, sessions, hosts, settings, recovered, ending };
+        let inner = Inner { host, root, sessions, host_children, settings, recovered, ending };
         let runtime = Runtime { inner: Arc::new(inner) };
         if resumes {
             let recovered = resume_interrupted(&runtime, interrupted, self.on_resume.as_deref()).await;

@@ -1,10 +1,11 @@
 //! How a runtime ends: once, in a task that no caller can cancel, however many callers ask for the end.
 //!
-//! The first wish closes the admission at once, before any task runs, so senders are told even where the tokio runtime is gone.
-//! Each wait has a bound; the [`Leftover`] names what did not stop in time.
+//! The first call closes the admission at once, before any task runs, so senders are told even where the tokio runtime is gone.
+//! Each wait has a bound. The [`Leftover`] names the actors, tasks, hooks and OS processes that did not stop in time; a store
+//! that did not close in time is logged.
 //!
 //! A change must keep the order: actors, activations, workers, observers, OS processes, and the store last, because actors and
-//! workers may still write. Callers that still wait for a stuck actor are told only after that.
+//! workers may still write. Callers that still wait for a stuck actor are answered only after that.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,10 @@
 //! Runs the host's own children (connectors, schedulers, pollers) under the same tree as the sessions.
 //!
-//! The children have a supervisor of their own, so none of their failures reaches a session. A child that keeps crashing is parked
-//! alone, and is tried again five minutes later. At a shutdown the children stop before the sessions do, so they may use sessions
-//! to their end; a change must keep that order (`tree.rs`).
+//! The children have a supervisor of their own, so a crash of a child reaches no session. A child that keeps crashing is parked
+//! alone and started again five minutes later.
+//!
+//! At a shutdown the children stop before the sessions do, so they may use sessions to their end. A change must keep that order
+//! (`runtime/tree.rs`).
 
 use std::time::Duration;
 
@@ -66,6 +68,6 @@ impl Runtime {
     /// ```
     #[must_use]
     pub fn host(&self) -> SupervisorHandle {
-        self.inner.hosts.clone()
+        self.inner.host_children.clone()
     }
 }

@@ -1,11 +1,12 @@
 //! The operator's levers: commands on one node of a running tree, or on the whole tree.
 //!
 //! A lever takes the id or the path of a node. Each lever has a bound on how long it waits for a stuck actor, and its error says
-//! what to do next. Dropping a lever's future does not take the lever back. Watchers of the tree ([`Runtime::watch`]) see each
-//! lever: once when it is pulled, and once more if it did nothing.
+//! what to do next. `passivate` also waits for the disk, without a bound. Dropping a lever's future does not take the lever back.
+//! Watchers of the tree ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it did nothing.
 //!
-//! A change must keep this: every lever goes through `pull` (or `pulled` and `done`), so that none is silent; no lever asks an
-//! actor without a limit; and a session that an operator parks is marked in the store, so that the parking outlives the runtime.
+//! A change must keep this: every lever goes through `pull`, or through `pulled` and, if it can fail, `done`, so that none is
+//! silent. No lever asks an actor without a limit. A session that an operator parks is marked in the store, so that the parking
+//! outlives the runtime.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,10 @@
 //! Resumes the sessions whose turn was open when their process ended, at the start of a runtime on the same tapes.
 //!
-//! All listeners are attached before the first session goes on. A session that cannot be resumed holds up no other, and does not
-//! fail the start; [`Recovered`] says why. A change must keep the listeners first: resuming a parent may wake its child at once.
+//! A session that cannot be resumed holds up no other and does not fail the start; [`Recovered`] says why it cannot. A child
+//! whose parent's tape is missing or damaged becomes an orphan.
+//!
+//! A change must keep this: all listeners are attached before the first session goes on, because a parent that goes on may wake
+//! its child at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,7 +34,7 @@ pub(super) async fn resume_interrupted(
         for id in &open {
             let events = runtime.session(id).events();
             if catch_unwind(AssertUnwindSafe(|| listen(id, events))).is_err() {
-                tracing::warn!(session = %id, "who was to listen to it panicked, and does not");
+                tracing::warn!(session = %id, "the listener of a resumed session panicked, and gets no events");
             }
         }
     }

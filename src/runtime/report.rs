@@ -1,8 +1,12 @@
-//! What a runtime reports of itself: its tree, its recovered and parked sessions, what a shutdown left over, and how a drain went.
+//! What a runtime reports of itself: its tree, its recovered and parked sessions, what a shutdown left over, and how a drain
+//! went.
 //!
-//! A drain reads states and waits; it ends, aborts and wakes nothing. It always returns: at the deadline, or after the second that
-//! each session has to answer. A change must keep both, and must look at a parent together with its children: a child's DOWN may
-//! start the parent's next step after the parent was found at rest.
+//! A drain refuses new messages, reads states and waits; it ends, aborts and wakes nothing. It always returns: when all sessions
+//! are at rest, at the deadline, or, if the deadline is shorter than the second that each session has to answer, after that
+//! second.
+//!
+//! A change must keep that, and must look at a parent together with its children: a child's DOWN may start the parent's next step
+//! after the parent was found at rest.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,7 @@
-//! The supervision tree of a runtime (design §4): which child stands where, in which order children start, and how often each may
-//! crash.
+//! The supervision tree of a runtime: which child stands where, in which order children start, and how often each may crash.
 //!
-//! A crash in one branch reaches no other: the tape store and the sessions park, host children have a branch of their own, and only
-//! the root's own intensity (3 restarts in 30 s) ends the tree.
+//! A crash in one branch reaches no other. The tape store, a session or a host's child that crashes too often is parked. Only
+//! crashes of the root's own children end the tree, when there are more than 3 in 30 s.
 //!
 //! A change must keep the order of the root's children. They start from first to last and stop from last to first: the host's
 //! children may use sessions to their end, and the sessions are down before the tape store that opened their tapes.
@@ -21,7 +20,7 @@ pub(super) struct Tree {
     pub(super) sessions: SupervisorHandle,
     pub(super) compactions: SupervisorHandle,
     /// The supervisor of the host's own children.
-    pub(super) hosts: SupervisorHandle,
+    pub(super) host_children: SupervisorHandle,
 }
 
 pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, StartError> {
@@ -52,7 +51,7 @@ pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, S
             Ok(())
         }
     });
-    let (hosts_child, hosts) = super::host::supervisor(children)?;
+    let (host_branch, host_children) = super::host::supervisor(children)?;
     let root = SupervisorSpec::new("runtime", Strategy::OneForOne)
         .intensity(Intensity::new(3, Duration::from_secs(30)))
         .child(tapes)
@@ -62,8 +61,8 @@ pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, S
         .child(sessions_child)
         .child(timekeeper.labelled("timekeeper"))
         // The host's children come last, so they stop first: they may use sessions to their end.
-        .child(hosts_child);
-    Ok(Tree { root, sessions, compactions, hosts })
+        .child(host_branch);
+    Ok(Tree { root, sessions, compactions, host_children })
 }
 
 /// Closes the host when the tree ends by itself, so that handles answer `Closed` instead of letting their senders wait.

@@ -1,11 +1,11 @@
 //! Rollback, undo and redo: to a point of a conversation, to before the newest message, and forward again.
 //!
-//! The result is one entry, and the session takes it only if it decided nothing in between. So a rollback is recorded whole or not
-//! at all, even if the caller drops the future or the process dies. The tape is read on a thread of its own, never by the session's
-//! actor, and nothing leaves the tape.
+//! A rollback is one entry, and the session takes the entry only if it decided nothing in between. So a rollback is recorded
+//! whole or not at all, even if the caller drops the future or the process dies. A summary has an entry more: the ticket that
+//! reserves its budget. The tape is read on a thread, never by the session's actor, and nothing leaves the tape.
 //!
-//! A change must keep this: only a rollback without files and without a summary is worked out again after a conflict; files are put
-//! back before the entry is written, because files can be refused and a tape cannot be taken back.
+//! A change must keep this: after a conflict, only a rollback without files and without a summary is worked out again. Files are
+//! put back before the entry is written, because a file can be refused, and an entry cannot be taken back.
 
 #[cfg(all(unix, feature = "tools"))]
 mod files;

@@ -1,11 +1,13 @@
-//! Commands on the context of a conversation: compact it, undo that, pin messages, and keep a summary of an abandoned branch.
+//! Commands on the context of a conversation: compact it, undo a compaction, pin messages, and keep a summary of an abandoned
+//! branch.
 //!
-//! Each command becomes one recorded entry; a branch's summary has a second one, its ticket, which reserves the budget before a
-//! model is asked. Tapes are read here, off the actor.
+//! A command that the session accepts is recorded; what follows from it has entries of its own. Before a model is asked to sum up
+//! a branch, one entry opens a ticket for the summary and reserves its budget. Tapes are read here, never by the session's actor,
+//! and an entry that cannot be understood is an error.
 //!
-//! A change must keep this: a ticket that was opened is closed, by the recorded summary or by dropping [`Leaving`], whatever
-//! becomes of the caller; and the task that opens it is not one of the session's, or the next incarnation and the task would wait
-//! for each other.
+//! A change must keep this: every ticket that was opened is closed, even if the caller is dropped. Recording the summary closes
+//! the ticket, and so does dropping [`Leaving`]. The session's own task tracker must not hold the task that opens the ticket:
+//! the next incarnation would wait for that task, and the task for the next incarnation.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use crate::{
     error::SendError,
     kernel::context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     kernel::{
-        Asked, Branch, BranchRequest, BranchSummary, Compact, Entry, GiveUpBranch, LeaveBranch, Open, OpenBranch, Pin,
+        Asked, Branch, BranchRequest, BranchSummary, Compact, GiveUpBranch, LeaveBranch, Open, OpenBranch, Pin,
         PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
         reads_max,
     },
@@ -47,9 +49,10 @@ impl Session {
     /// again, it undoes the compaction before.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] where there is nothing to undo, a summary is being
-    /// written, or the restored messages would not fit the model's window; [`SendError::Storage`] where the tape cannot be read, or
-    /// does not have the newest decision within half a minute.
+    /// [`SendError::Refused`]: with [`Refusal::Busy`] while a turn runs, with [`Refusal::NothingToUndo`], with
+    /// [`Refusal::Compacting`] while a summary is being written, and with [`Refusal::WouldNotFit`] where the restored messages
+    /// would not fit the model's window. [`SendError::Storage`] where the tape cannot be read, or does not have the newest decision
+    /// within half a minute; [`SendError::Unavailable`] where an entry of it cannot be understood.
     pub async fn undo_compaction(&self) -> Result<(), SendError> {
         let now = self.state().await?;
         let newest = now.context.newest;
@@ -59,9 +62,7 @@ impl Session {
         let id = self.slot.id.clone();
         let read = move |host: &Host| host.store.read_to(&id, newest).map_err(SendError::Storage);
         let lines = self.host.blocking(read).await?.entries;
-        // The session was folded from these entries, so they can be read. If not, there is nothing to undo.
-        let entries = taped::entries(&self.slot.id, &lines).ok();
-        let undone = entries.and_then(|entries| Undone::of(&entries)).ok_or(Refusal::NothingToUndo)?;
+        let undone = Undone::of(&taped::entries(&self.slot.id, &lines)?).ok_or(Refusal::NothingToUndo)?;
         self.ask(UndoCompaction { undone: undone.into() }).await.map(drop)
     }
 
@@ -97,15 +98,14 @@ impl Session {
     /// branch's messages stand in for it. Returns when the summary is on the tape.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while a turn runs here; [`SendError::Refused`] where nothing was said in the branch, and with
-    /// [`Refusal::Leaving`] while another branch's summary is being written here, because there is one at a time;
-    /// [`SendError::Storage`] where the branch's tape cannot be read.
+    /// [`SendError::Refused`]: with [`Refusal::Empty`] where nothing was said in the branch, with [`Refusal::Busy`] while a turn
+    /// runs here, and with [`Refusal::Leaving`] while another branch's summary is being written here. [`SendError::Storage`] where
+    /// the branch's tape cannot be read; [`SendError::Unavailable`] where an entry of it cannot be understood.
     pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
         let id = branch.slot.id.clone();
         let read = move |host: &Host| host.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
         let lines = branch.host.blocking(read).await?;
-        let entries: Vec<_> = lines.iter().map_while(|line| Entry::from_tape(line).ok()).collect();
-        let left = Branch::of(&entries, after);
+        let left = Branch::of(&taped::entries(&branch.slot.id, &lines)?, after);
         if left.items.is_empty() {
             return Err(Refusal::Empty.into());
         }
@@ -116,10 +116,10 @@ impl Session {
         let key = format!("{}/branch/{}/{}", self.slot.id, branch.slot.id, left.to);
         let leaving = self.begin_leaving(&state, &left).await?;
         let branch = self.sum_up(&left, leaving.as_ref(), key).await;
-        let left = self.ask(LeaveBranch { branch: branch.into() }).await.map(drop);
+        let recorded = self.ask(LeaveBranch { branch: branch.into() }).await.map(drop);
         // The recorded summary has closed the ticket. If it could not be recorded, dropping `leaving` closes it.
         drop(leaving);
-        left
+        recorded
     }
 
     /// Opens the ticket of a branch's summary, which reserves its budget. `None` where the budget does not allow a summary.

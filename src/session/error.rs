@@ -1,7 +1,8 @@
-//! Why a conversation did not go back, was not forked, or was not merged.
+//! The error of rollbacks, forks and merges: why a conversation did not go back, was not forked, or was not merged.
 //!
-//! After each of these errors nothing was recorded and no session was made, except after [`BranchError::Kept`]. A change must keep
-//! that, and give each new variant a [`Kind`].
+//! After such an error the conversation is as it was, and no session was made. Three exceptions: after [`BranchError::Kept`] the
+//! merge is recorded; after [`SendError::Unsettled`] nobody knows; and `RestoreError::Partly` says how many files could not be
+//! undone. A change must keep that true, and give each new variant a [`Kind`].
 
 #[cfg(all(unix, feature = "tools"))]
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// Why a conversation did not go back, was not forked at a point, or a fork of it was not merged. Nothing was recorded and no
-/// session was made, but for [`BranchError::Kept`].
+/// Why a conversation did not go back, was not forked at a point, or a fork of it was not merged. The conversation is as it was,
+/// and no session was made, except after [`BranchError::Kept`] and [`SendError::Unsettled`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BranchError {

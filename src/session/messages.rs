@@ -1,9 +1,9 @@
 //! Reads a conversation from its tape: its entries, its messages oldest or newest first, and the cost of its model requests.
 //!
-//! Everything is read from the tape on a thread of its own, never by the session's actor: a sleeping session stays asleep, and a
-//! working one is not held up. A message of a running turn is given as far as the tape has it. Each call reads the whole tape.
+//! Each call reads the whole tape, on a thread and never by the session's actor: a sleeping session stays asleep, and a working
+//! one is not held up. A message of a running turn is given as far as the tape has it.
 //!
-//! A change must keep a [`MessageCursor`] valid while messages are added and taken back: it is the way a host goes on paging.
+//! A change must keep a [`MessageCursor`] valid while messages are added and taken back, because a host pages with it.
 
 use std::vec::IntoIter;
 

@@ -1,4 +1,5 @@
-//! The arguments of `tamtam tape`: reading, rollback, forks and merges, export and import, sweeps.
+//! The arguments of the commands of `tamtam tape`. Their values are checked for form only; whether a session or a file exists,
+//! the command finds out.
 //!
 //! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read.
 

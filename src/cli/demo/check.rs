@@ -1,7 +1,7 @@
 //! Checks the tape of the demo: every message that has a receipt is delivered once, and every call has exactly one result.
 //!
-//! A pure function of entries. It reads the tape and nothing that the demo remembers, except for the ids of the receipts. The
-//! expected counts of turns, skipped calls and recoveries belong to the script in `demo.rs`: change both together.
+//! A pure function of entries: it must use nothing that the demo remembers, except for the ids of the receipts. The expected
+//! counts of turns, skipped calls and recoveries belong to the script in `demo.rs`: change both together.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,10 @@
 //! Hears lines of stdin and signals while a session runs, and carries them out.
 //!
-//! Lines are carried out one after the other, and each line of `--json` gets one reply, also a line that comes too late. Signals
-//! are heard by a task that never waits for the session, a line or the output, and that outlives the listener: the third Ctrl-C
-//! must end a process whose tree does not go down.
+//! Lines are carried out one after the other. Each line of `--json` gets one reply; a line that comes after the session became
+//! idle is told that it is too late.
+//!
+//! A change must keep this: signals are heard by a task that never waits for the session, a line or the output, and that outlives
+//! the listener. The third Ctrl-C must end a process whose tree does not go down.
 
 use std::time::Duration;
 
@@ -119,7 +121,7 @@ impl Signals {
 /// The first Ctrl-C aborts the turn, the second leaves the session, the third ends the process at once.
 async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>, mut signals: Signals) {
     let leaves = signals.leaves().await;
-    view.stop_waiting(true);
+    view.set_stopping(true);
     if !leaves {
         view.note("aborting; press Ctrl-C again to leave".to_owned());
         let aborting = session.clone();
@@ -127,7 +129,7 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
         tokio::spawn(async move { aborting.abort("interrupted by the user").await });
         signals.leaves().await;
         // A command that came meanwhile has taken the first one back.
-        view.stop_waiting(true);
+        view.set_stopping(true);
     }
     let message = format!("left the session; `tamtam resume {}` continues it", session.id());
     drop(leave.send(Failure { exit: Exit::Aborted, ..Failure::failed(message) }).await);
@@ -215,10 +217,10 @@ impl Lines {
             Ok(command) if self.is_closing => command.too_late(),
             Ok(command) => {
                 if command.stops() {
-                    self.view.stop_waiting(true);
+                    self.view.set_stopping(true);
                 } else {
                     // A program that sends another command is there and reads.
-                    self.view.stop_waiting(false);
+                    self.view.set_stopping(false);
                 }
                 command.carry_out(&self.session, &self.runtime).await
             }

@@ -1,8 +1,10 @@
 //! Shows a running session: as lines of JSON, or as text for people.
 //!
-//! A durable event is shown once, in order; one question is asked at a time. Where no person can be asked, every question is
-//! rejected, so a turn never waits for an answer that cannot come. Only [`View::event`] and [`View::room_for_answers`] wait for the
-//! reader; the lines that answer or note something must not.
+//! A durable event is shown once, in order. A person is asked one question at a time; a program (`--json`) gets each question as
+//! it comes. Where there is neither, every question is rejected, so a turn never waits for an answer that cannot come.
+//!
+//! A change must keep this: only [`View::event`] and [`View::room_for_answers`] wait for the reader. The lines that answer or
+//! note something do not.
 
 use std::{
     collections::VecDeque,
@@ -174,9 +176,9 @@ impl View {
         }
     }
 
-    /// Sets or clears the request to stop: see [`Output::stop_waiting`].
-    pub(super) fn stop_waiting(&self, is_stopping: bool) {
-        self.output.stop_waiting(is_stopping);
+    /// Sets or clears the request to stop: see [`Output::set_stopping`].
+    pub(super) fn set_stopping(&self, is_stopping: bool) {
+        self.output.set_stopping(is_stopping);
     }
 
     /// Waits until another line may be carried out.

@@ -1,8 +1,10 @@
 //! One decision of a tape, read back: its entries, its inputs, and everything the core looked at.
 //!
-//! [`Recorded::again`] gives the core exactly that, and lets it decide again; only tools that the caller gives take the place of
-//! the recorded ones. A change must keep this: where the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, the jitter
-//! of 0.5, asks that are heard) stay as they are, or old tapes replay differently.
+//! [`Recorded::again`] gives the core exactly that, and lets it decide again. Only what the caller gives (`Given`: tools,
+//! settings, a prompt) takes the place of the recorded values.
+//!
+//! A change must keep this: where the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, the jitter of 0.5, asks that
+//! are heard) stay as they are. Otherwise old tapes would replay differently.
 
 use super::{Given, ReplayError};
 use crate::{

@@ -1,7 +1,8 @@
 //! Finds where two tapes first differ, and what each has there.
 //!
-//! Two runs that decided the same are equal by this measure: times, durations, hashes, names and UUIDs are not compared, but the
-//! same UUID must come at the same places. A change must not pass over more: an ignored field hides a difference in decisions.
+//! Two runs that decided the same have no difference here: times, durations, hashes over names, the sessions' own names and UUIDs
+//! are not compared, but the same UUID must come at the same places. A change must not leave out more: a field that is not
+//! compared hides a difference in decisions.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 

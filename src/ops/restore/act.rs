@@ -1,7 +1,7 @@
 //! Carries out a plan, file by file, each whole or not at all, and reports the result for each.
 //!
-//! A restore that is cut off half-way loses nothing: made again, it finds the files that are done and does the others. A failure of
-//! one file does not stop the rest.
+//! A restore that is cut off half-way can be made again: it finds the files that are done and does the others. A failure of one
+//! file does not stop the rest.
 //!
 //! A change must keep the order for each file: take the tools' lock, look once more, keep the present content, note the change,
 //! then change the file. Deletions come before writes.

@@ -1,7 +1,9 @@
 //! Looks at how the files are now: absent, a file with its hash, or something that no restore touches.
 //!
-//! Only reads, and only inside of the workspace. A path that has come to lead through a symbolic link is not followed: a change
-//! must keep that check, because a restore writes where this look was.
+//! The plan is made from this look, and the restore looks again before it writes. Only reads, and only inside of the workspace.
+//!
+//! A change must keep this: a path that leads through a symbolic link by now is [`Now::Other`] and is not followed, because a
+//! restore writes to the path that was looked at.
 
 use std::{collections::BTreeMap, io::Read as _};
 

@@ -1,7 +1,10 @@
 //! Restores the files of a session that no runtime has open.
 //!
-//! The session is claimed for the time of the restore, so a session that a runtime has open is refused. No turn is gone on with. A
-//! change must keep the claim from before the plan until the entry is recorded.
+//! A session that a runtime has open is refused, because it is claimed. A session with an unfinished turn is refused (`Busy`).
+//! The restore starts no turn. If the entry cannot be recorded, the files are already changed; the error `NotRecorded` lists
+//! them.
+//!
+//! A change must hold the claim from before the plan is made until the entry is recorded.
 
 use std::sync::Arc;
 
@@ -17,8 +20,9 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// Puts the files of a session back without a runtime, as [`Session::restore`](crate::Session::restore) does with one. The session
-/// does not go on. It is claimed meanwhile, so a session that a runtime has open is refused. Blocks on the disk.
+/// Puts the files that calls changed after the entry `since` back without a runtime, as
+/// [`Session::restore`](crate::Session::restore) does with one. The session does not go on. It is claimed meanwhile, so a session
+/// that a runtime has open is refused. Blocks on the disk.
 ///
 /// # Errors
 /// See [`RestoreError`].

@@ -1,8 +1,9 @@
 //! Decides what a restore would do, as a function of the recorded changes and of how the files are now.
 //!
-//! A file is put back only if it still is as the session left it; a file that somebody else changed is a conflict, and a file whose
-//! old content was not kept is not restorable. A change must keep this room pure: it reads no disk, and asks `kept` whether a
-//! content is there.
+//! A file is put back only if it still is as the session left it; after a change that a crash may have cut off, also if it is as
+//! before that change. A file that somebody else changed is a conflict. A file whose old content was not kept is not restorable.
+//!
+//! A change must keep this file pure: it reads no disk, and asks `kept` whether a content is there.
 
 use std::collections::BTreeMap;
 

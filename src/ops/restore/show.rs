@@ -1,7 +1,10 @@
 //! Shows a plan as people read it: one line for each file, then the diff of each.
 //!
-//! The text is bounded: 1 MiB for each content and for all diffs together, and says where something is left out. It only reads. A
-//! change must keep control characters out of it (`plain`), because a file's name and a call's words come from anywhere.
+//! A content over 1 MiB has no diff, and all diffs together take 1 MiB at most; a line says where a diff is left out. It only
+//! reads.
+//!
+//! A change must keep this: reasons and the words of calls stay on their line, without control characters (`plain`). Paths and
+//! diffs are as the files have them, so a caller must escape the text before a terminal shows it.
 
 use std::fmt;
 

@@ -1,9 +1,10 @@
-//! Decides which sessions a sweep removes, as a function of values. A limit of the policy *takes* a session: it wants the session
-//! removed; something may still keep it.
+//! Decides which sessions a sweep removes, as a function of values.
 //!
-//! The plan orders the removals: least recently used first, and a fork before its parent. Its cost grows with the number of
-//! sessions and with nothing else. A change must keep this: no I/O here except through `ask`; and a session goes only when all its
-//! forks have gone.
+//! A limit of the policy *takes* a session if it wants the session removed; a reason may still keep the session. The plan orders
+//! the removals: a fork before its parent, and otherwise the least recently used first. Its cost grows with the number of
+//! sessions and of forks only.
+//!
+//! A change must keep this: no I/O here except through `ask`; and a session goes only when all its forks have gone.
 
 use std::{
     collections::{BTreeMap, BinaryHeap},

@@ -8,6 +8,7 @@ use crate::{
     session::BranchError,
     session::Rollback,
     tape::tests::support::{FakeDisk, own_folder, small, store_on},
+    tape::{Appended, Entry, MemoryStore},
 };
 
 type Undone = Result<Rollback, BranchError>;
@@ -60,4 +61,30 @@ async fn an_undo_behind_what_the_disk_refused_is_told_so() {
     assert!(matches!(titled, Err(SendError::Storage(_))), "{titled:?}");
     assert!(matches!(undone, Err(BranchError::Session(SendError::Storage(_)))), "{undone:?}");
     assert_eq!(again.unwrap().gone.len(), 1);
+}
+
+/// Of a branch whose tape has an entry of a later version, only what stands before the entry was summed up, and the answer was a
+/// success.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_branch_with_an_entry_that_cannot_be_understood_is_an_error() {
+    let (folder, engine) = (own_folder(), MemoryStore::new());
+    let runtime = Runtime::builder().tapes(Arc::new(engine.clone())).model(counts()).start().await.unwrap();
+    let (main, branch) = (create(&runtime, folder.path()).await, create(&runtime, folder.path()).await);
+    let State { seq: after, time, .. } = branch.state().await.unwrap();
+    assert_eq!(ask(&branch, "one").await, "1");
+    branch.wait().await.unwrap();
+    runtime.passivate(branch.id()).await.unwrap();
+    let mut tape = engine.load(branch.id(), Arc::new(|_| {})).unwrap().tape;
+    let (seq, kind) = (tape.last().next(), "of_a_later_version".to_owned());
+    let data = serde_json::value::to_raw_value(&()).unwrap();
+    let entry = Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind, data };
+    assert!(matches!(tape.append(&[entry]), Appended::Now(Ok(_))));
+    drop(tape);
+
+    let left = main.leave_branch(&branch, after).await.unwrap_err();
+    assert_eq!(left.kind(), Kind::Damaged, "{left}");
+    assert!(left.to_string().contains("of_a_later_version"), "{left}");
+    let state = main.state().await.unwrap();
+    assert!(state.history.is_empty() && state.open.is_empty(), "nothing was begun");
+    assert!(runtime.shutdown().await.is_empty());
 }

@@ -30,7 +30,8 @@ fn what_a_session_changed_is_shown_and_put_back() {
     story(&lab);
     let shown = lab.run(&["tape", "restore", "s"]);
     assert_eq!((shown.code, shown.stderr.as_str()), (0, ""));
-    let expected = "restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-three\n+two\n\n1 files would change, 0 are refused; --yes writes them\n";
+    let expected =
+        "restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-three\n+two\n\n1 files would change: add --yes to do it\n";
     assert_eq!(shown.stdout, expected);
     let all = lab.run(&["tape", "changes", "s", "--since", "0"]);
     assert!(all.stdout.starts_with("restore   a\ndelete    b\n\n--- a/a\n"), "{}", all.stdout);
@@ -56,6 +57,19 @@ fn a_file_that_someone_else_changed_is_refused_by_name() {
     let lab = Lab::new();
     story(&lab);
     std::fs::write(lab.work("a"), "mine\n").unwrap();
+    // Without --yes, what is said to be added is what works.
+    let last_line = |arguments: &[&str]| {
+        let shown = lab.run(&[&["tape", "restore", "s", "--since", "0"], arguments].concat());
+        assert_eq!(shown.code, 0, "{}", shown.stderr);
+        shown.stdout.lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        last_line(&[]),
+        "1 files could be changed, 1 are refused: add --yes --rest to skip the refused files, or --yes --over to restore those that \
+         someone else changed too"
+    );
+    assert_eq!(last_line(&["--rest"]), "1 files would change, 1 would be skipped: add --yes to do it");
+    assert_eq!(last_line(&["--over"]), "2 files would change: add --yes to do it");
     let refused = lab.run(&["tape", "restore", "s", "--since", "0", "--yes"]);
     assert_eq!(refused.code, 1);
     assert!(
@@ -68,6 +82,11 @@ fn a_file_that_someone_else_changed_is_refused_by_name() {
     assert_eq!(rest.code, 1, "one was left");
     assert!(rest.stdout.contains("not changed: a: someone else changed it since"), "{}", rest.stdout);
     assert!(!lab.work("b").exists());
+    // Now the only file that is left is refused.
+    let none = lab.run(&["tape", "restore", "s", "--since", "0"]);
+    let line = "no file can be restored: 1 are refused; --over restores those that someone else changed\n";
+    assert!(none.code == 0 && none.stdout.ends_with(line), "{}", none.stdout);
+    assert_eq!(lab.run(&["tape", "restore", "s", "--since", "0", "--yes"]).code, 1, "it was not done");
     assert_eq!(lab.run(&["tape", "restore", "s", "--since", "0", "--yes", "--over"]).code, 0);
     assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "one\n");
     for wrong in [&["tape", "restore", "nope"][..], &["tape", "changes", "s", "--since", "x"]] {
