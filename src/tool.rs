@@ -33,6 +33,7 @@ use serde_json::Value;
 pub(crate) use arguments::schema_of;
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
 pub use changes::ChangeLog;
+pub(crate) use context::SessionRef;
 pub use context::{May, Progress, ToolContext, blocking};
 pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
