@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tamtam::{
     Message,
-    hook::{Hook, HookCall, Input, Verdict},
+    hook::{Hook, HookCall, HookContext, Input, Verdict},
     model::BoxFuture,
     session::Part,
     tool::ToolResult,
@@ -48,7 +48,7 @@ impl Hook for HostHook {
         }
     }
 
-    fn on_input(&self, mut message: Message) -> BoxFuture<'_, Input> {
+    fn on_input<'a>(&'a self, _: &'a HookContext, mut message: Message) -> BoxFuture<'a, Input> {
         let input = match self {
             HostHook::Handle => Input::Handled,
             HostHook::PassOn(asked) => {

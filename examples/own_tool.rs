@@ -1,67 +1,36 @@
-//! A tool of your own: a schema from a type, arguments with good errors, an idempotency key, and cancellation.
+//! Tools of your own: schema, argument errors and result come from types.
 //!
 //! `cargo run --example own_tool`: no key, no network.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use schemars::{JsonSchema, schema_for};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tamtam::{
     Runtime, SessionOptions,
-    model::{BoxFuture, Reply, Scripted},
+    model::{Reply, Scripted},
     permission::Profile,
-    tool::{Effect, Tool, ToolContext, ToolResult, parse_arguments},
+    tool::{self, Effect},
 };
 
-/// Orders a number of things.
-struct Order;
-
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+struct Order {
     /// What to order.
     item: String,
     /// How many.
     count: u32,
 }
 
-impl Tool for Order {
-    fn name(&self) -> &str {
-        "order"
-    }
-
-    fn description(&self) -> &str {
-        "Orders things from the warehouse."
-    }
-
-    fn schema(&self) -> Value {
-        schema_for!(Arguments).into()
-    }
-
-    // The warehouse takes each key once, so after a crash the call may be made again.
-    fn effect(&self) -> Effect {
-        Effect::Idempotent
-    }
-
-    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        Box::pin(async move {
-            let Arguments { item, count } = match parse_arguments(arguments) {
-                Ok(arguments) => arguments,
-                Err(error) => return ToolResult::error(error.to_string()),
-            };
-            context.progress.title(format!("ordering {count} {item}"));
-            tokio::select! {
-                () = tokio::time::sleep(Duration::from_millis(100)) => {
-                    ToolResult::ok(format!("ordered {count} {item}")).with_details(json!({ "key": context.key }))
-                }
-                () = context.cancelled() => ToolResult::error("the order was not placed"),
-            }
-        })
-    }
-}
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let order = tool::typed("order", "Orders things from the warehouse.", |Order { item, count }, cx| async move {
+        cx.progress.title(format!("ordering {count} {item}"));
+        // The call to the warehouse stands here. It takes each key once, so after a crash the call may be made again.
+        format!("ordered {count} {item} under {}", cx.key)
+    })
+    .effect(Effect::Idempotent);
+
     let folder = tempfile::tempdir()?;
     let replies = [
         Reply::call("order", json!({ "item": "gong", "count": "many" })),
@@ -69,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Reply::text("Two gongs are on their way."),
     ];
     let model = Arc::new(Scripted::new(replies));
-    let runtime = Runtime::builder().store(folder.path().join("tapes")).model(model).tool(Order).start().await?;
+    let runtime = Runtime::builder().store(folder.path().join("tapes")).model(model).tool(order).start().await?;
     let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await?;
     println!("{}", session.prompt("Order two gongs.").await?.wait().await?.text);
     for message in session.messages().await? {

@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::{
     event::Event,
     model::{Answer, AnswerPart, BoxFuture},
-    tool::ToolResult,
+    tool::{SessionRef, ToolResult},
     words::ids::{CallId, SessionId},
     words::message::{Finish, Message},
 };
@@ -50,6 +50,24 @@ pub enum Input {
     Handled,
 }
 
+/// Where a hook is called: the session whose message or answer it sees.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HookContext {
+    /// The id of the session.
+    pub id: SessionId,
+    /// What `HookContext::session` makes a handle of.
+    pub(crate) session_ref: SessionRef,
+}
+
+impl HookContext {
+    /// A context outside of any runtime, for a test of a hook.
+    #[must_use]
+    pub fn detached(id: SessionId) -> HookContext {
+        HookContext { id, session_ref: SessionRef::default() }
+    }
+}
+
 /// A call, as hooks see it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -62,6 +80,8 @@ pub struct HookCall {
     pub tool: String,
     /// The arguments of the call.
     pub arguments: Value,
+    /// What `HookCall::session` makes a handle of.
+    pub(crate) session_ref: SessionRef,
 }
 
 /// Code of the host at fixed points. Every callback is optional.
@@ -82,8 +102,39 @@ pub trait Hook: Send + Sync + 'static {
         false
     }
 
-    /// Sees a message before it is accepted.
-    fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
+    /// Sees a message before it is accepted. The context says for which session; its handle may be asked for the state, and must
+    /// not be waited for.
+    ///
+    /// ```
+    /// use tamtam::{
+    ///     Message,
+    ///     hook::{Hook, HookContext, Input},
+    ///     model::BoxFuture,
+    /// };
+    ///
+    /// /// Notes which messages come while a turn runs.
+    /// struct Notes;
+    ///
+    /// impl Hook for Notes {
+    ///     fn name(&self) -> &str {
+    ///         "notes"
+    ///     }
+    ///
+    ///     fn on_input<'a>(&'a self, context: &'a HookContext, message: Message) -> BoxFuture<'a, Input> {
+    ///         Box::pin(async move {
+    ///             let state = match context.session() {
+    ///                 Some(session) => session.state().await.ok(),
+    ///                 None => None,
+    ///             };
+    ///             let is_busy = state.is_some_and(|state| state.turn.is_some());
+    ///             println!("{}: {}", context.id, if is_busy { "said into a turn" } else { "begins a turn" });
+    ///             Input::Pass(Box::new(message))
+    ///         })
+    ///     }
+    /// }
+    /// # let _ = Notes;
+    /// ```
+    fn on_input<'a>(&'a self, _context: &'a HookContext, message: Message) -> BoxFuture<'a, Input> {
         Box::pin(async move { Input::Pass(Box::new(message)) })
     }
 
@@ -96,9 +147,8 @@ pub trait Hook: Send + Sync + 'static {
     ///
     /// ```
     /// use tamtam::{
-    ///     hook::Hook,
+    ///     hook::{Hook, HookContext},
     ///     model::{AnswerPart, BoxFuture},
-    ///     session::SessionId,
     /// };
     ///
     /// struct NoKeys;
@@ -112,7 +162,7 @@ pub trait Hook: Send + Sync + 'static {
     ///         true
     ///     }
     ///
-    ///     fn on_answer<'a>(&'a self, _: &'a SessionId, mut parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
+    ///     fn on_answer<'a>(&'a self, _: &'a HookContext, mut parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
     ///         for part in &mut parts {
     ///             if let AnswerPart::Text { text, .. } = part {
     ///                 *text = text.replace("sk-live-123", "[key]");
@@ -123,7 +173,7 @@ pub trait Hook: Send + Sync + 'static {
     /// }
     /// # let _ = NoKeys;
     /// ```
-    fn on_answer<'a>(&'a self, _session: &'a SessionId, parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
+    fn on_answer<'a>(&'a self, _context: &'a HookContext, parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
         Box::pin(async move { parts })
     }
 
@@ -163,12 +213,13 @@ impl Hooks {
     /// Runs the input pipes. `None` where one has dealt with the message, an error where one that guards has failed.
     pub(crate) async fn on_input(
         &self,
+        context: &HookContext,
         message: Message,
         failed: &(dyn Fn(HookFailure) + Sync),
     ) -> Result<Option<Message>, HookFailure> {
         let mut message = message;
         for hook in self.0.iter() {
-            match isolated(hook.name(), "on_input", || hook.on_input(message.clone())).await {
+            match isolated(hook.name(), "on_input", || hook.on_input(context, message.clone())).await {
                 Ok(Input::Pass(next)) => message = Message { id: message.id, ..*next },
                 Ok(Input::Handled) => return Ok(None),
                 Err(failure) => {
@@ -190,13 +241,13 @@ impl Hooks {
     /// Runs the answer pipes. An answer that a guarding hook failed at is withheld.
     pub(crate) async fn on_answer(
         &self,
-        session: &SessionId,
+        context: &HookContext,
         mut answer: Answer,
         failed: &(dyn Fn(HookFailure) + Sync),
     ) -> Answer {
         answer.fragment = Default::default();
         for hook in self.0.iter().filter(|hook| hook.sees_answers()) {
-            match isolated(hook.name(), "on_answer", || hook.on_answer(session, answer.parts.clone())).await {
+            match isolated(hook.name(), "on_answer", || hook.on_answer(context, answer.parts.clone())).await {
                 Ok(parts) => answer.parts = parts,
                 Err(failure) => {
                     let text = format!("[The answer was withheld: the hook {} failed.]", failure.hook);

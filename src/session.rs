@@ -14,6 +14,7 @@ mod error;
 #[cfg(all(unix, feature = "tools"))]
 mod files;
 mod fork;
+mod inside;
 mod messages;
 mod room;
 mod turn_stream;
@@ -142,7 +143,8 @@ impl Session {
         let (host, slot) = (self.host.clone(), self.slot.clone());
         let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
         let to = WorkerContext { host, slot, incarnation, ticket, turn: None, step: None };
-        match self.host.hooks.on_input(message, &|failure| to.hook_failed(failure)).await {
+        let context = to.hook_context();
+        match self.host.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
             Ok(message) => message.ok_or(SendError::Handled),
             Err(HookFailure { hook, error, .. }) => Err(SendError::HookFailed { hook, error }),
         }

@@ -20,6 +20,7 @@ pub(crate) mod files;
 pub(crate) mod partial_json;
 mod toolbox;
 pub mod truncate;
+mod typed;
 #[cfg(unix)]
 pub(crate) mod workspace;
 
@@ -28,8 +29,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+#[cfg(all(unix, feature = "tools"))]
+pub(crate) use arguments::schema_of;
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
 pub use changes::ChangeLog;
+pub(crate) use context::SessionRef;
 pub use context::{May, Progress, ToolContext, blocking};
 pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
@@ -37,6 +41,9 @@ pub use facts::{CallFacts, Unusable};
 pub use files::{Files, KeepLimits};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub use toolbox::Toolbox;
+pub use typed::{
+    IntoToolResult, Json, NoArguments, STREAM_BYTES_MAX, TextSink, TypedTool, typed, typed_blocking, typed_streaming,
+};
 #[cfg(unix)]
 pub use workspace::{
     Dir, DirEntries, DirEntry, FileInfo, FileKind, Version, Workspace, WorkspaceError, WorkspacePath, WriteOptions,
@@ -82,6 +89,73 @@ impl Access {
 }
 
 /// Something that a model can call.
+///
+/// [`typed`] makes a tool from a closure, which is enough for most. A type of one's own is for tools that hold values, have facts
+/// that depend on their arguments, or read arguments in another way:
+///
+/// ```
+/// use serde_json::{Value, json};
+/// use tamtam::{
+///     model::BoxFuture,
+///     tool::{Access, BadArguments, Effect, Tool, ToolContext, ToolResult, parse_arguments},
+/// };
+///
+/// /// Orders things from the warehouse at this address.
+/// struct Order {
+///     warehouse: String,
+/// }
+///
+/// #[derive(serde::Deserialize)]
+/// struct Arguments {
+///     item: String,
+///     count: u32,
+/// }
+///
+/// impl Tool for Order {
+///     fn name(&self) -> &str {
+///         "order"
+///     }
+///
+///     fn description(&self) -> &str {
+///         "Orders things from the warehouse."
+///     }
+///
+///     fn schema(&self) -> Value {
+///         let properties = json!({ "item": { "type": "string" }, "count": { "type": "integer", "minimum": 1 } });
+///         json!({ "type": "object", "properties": properties, "required": ["item", "count"] })
+///     }
+///
+///     // The warehouse takes each key once, so after a crash the call may be made again.
+///     fn effect(&self) -> Effect {
+///         Effect::Idempotent
+///     }
+///
+///     fn access(&self, arguments: &Value) -> Vec<Access> {
+///         vec![Access::new("order", arguments["item"].as_str().unwrap_or("*"))]
+///     }
+///
+///     fn check(&self, arguments: &Value) -> Result<(), String> {
+///         parse_arguments::<Arguments>(arguments.clone()).map(drop).map_err(|error| error.to_string())
+///     }
+///
+///     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+///         Box::pin(async move {
+///             let Arguments { item, count } = match parse_arguments(arguments) {
+///                 Ok(arguments) => arguments,
+///                 Err(error @ BadArguments { .. }) => return ToolResult::error(error.to_string()),
+///             };
+///             context.progress.title(format!("ordering {count} {item} from {}", self.warehouse));
+///             tokio::select! {
+///                 () = async { /* the request to the warehouse, with `context.key` */ } => {
+///                     ToolResult::ok(format!("ordered {count} {item}")).with_details(json!({ "key": context.key }))
+///                 }
+///                 () = context.cancelled() => ToolResult::error("the order was not placed"),
+///             }
+///         })
+///     }
+/// }
+/// # let _ = Order { warehouse: String::new() };
+/// ```
 pub trait Tool: Send + Sync + 'static {
     /// The name that the model calls it by: 1 to 64 of `a-z A-Z 0-9 _ -`.
     fn name(&self) -> &str;

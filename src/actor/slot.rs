@@ -402,6 +402,11 @@ impl Slot {
         self.inner().told = seq;
     }
 
+    /// The runtime; `None` once it is gone. A slot does not own its runtime.
+    pub(crate) fn host(&self) -> Option<Arc<Host>> {
+        self.host.upgrade()
+    }
+
     // ---- listeners -----------------------------------------------------------------------------------------------------
 
     /// Whether anybody listens to the events of the session.
@@ -447,7 +452,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(host) = self.host.upgrade() {
+        if let Some(host) = self.host() {
             host.slots.forget(&self.id);
         }
     }

@@ -9,7 +9,14 @@
 //! for ever. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
 //! await, with the processes that their calls started.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
@@ -21,14 +28,14 @@ use tokio_util::{
 use crate::{
     actor::{facts, host::Host, slot::Slot},
     event::{EVENT_VERSION, Event, EventId, EventKind},
-    hook::{HookCall, HookFailure, panic_text},
+    hook::{HookCall, HookContext, HookFailure, panic_text},
     kernel::Report,
     kernel::context::of_text,
     lock::Lock,
     model::{Answer, AnswerPart, CALLS_MAX, Delta, ErrorKind, ModelError, Request},
     supervisor::WorkerNode,
     tape::TapeStoreExt as _,
-    tool::{ChangeLog, Progress, Tool, ToolContext, ToolResult, truncate::bounded},
+    tool::{ChangeLog, Progress, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
     words::ids::Seq,
     words::message::{ErrorReason, Finish, ModelRef},
 };
@@ -79,6 +86,15 @@ impl WorkerContext {
         let event = Arc::new(event);
         observers.show(&event, || None);
         self.slot.show(event);
+    }
+
+    /// The way back to the session, for code of the host that may keep it.
+    pub(crate) fn session_ref(&self) -> SessionRef {
+        SessionRef::new(self.slot.clone())
+    }
+
+    pub(crate) fn hook_context(&self) -> HookContext {
+        HookContext { id: self.slot.id.clone(), session_ref: self.session_ref() }
     }
 
     /// Says that a hook failed: to the log, and to those who listen.
@@ -175,7 +191,7 @@ async fn through_hooks(post: &WorkerContext, answer: Answer) -> Answer {
     if !hooks.see_answers() || answer.parts.is_empty() {
         return answer;
     }
-    let answer = hooks.on_answer(&post.slot.id, answer, &|failure| post.hook_failed(failure)).await;
+    let answer = hooks.on_answer(&post.hook_context(), answer, &|failure| post.hook_failed(failure)).await;
     for (sub, part) in (1..).zip(&answer.parts) {
         if let AnswerPart::Text { text, .. } = part {
             post.show(sub, EventKind::TextDelta { text: text.clone() });
@@ -260,7 +276,7 @@ impl CallWorker {
             let node = Arc::new(node);
             let changes = ChangeLog::new(post.host.store.files_path(&post.slot.id), post.ticket);
             let made = async {
-                let context = context.of(&post, &call, stop.clone(), node.clone(), changes.clone());
+                let context = context.of(&post, &call, stop.clone(), &node, changes.clone());
                 let made = run(&post, call, tool, context).await;
                 fault!(post.host.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
@@ -306,18 +322,9 @@ impl CallContext {
         post: &WorkerContext,
         call: &HookCall,
         cancel: CancellationToken,
-        node: Arc<WorkerNode>,
+        node: &Arc<WorkerNode>,
         changes: ChangeLog,
     ) -> ToolContext {
-        let progress_post = post.clone();
-        let counter = std::sync::atomic::AtomicU32::new(0);
-        let progress = Progress::new(move |title: Option<String>, metadata: Value| {
-            let sub = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed).saturating_add(1);
-            if let Some(title) = &title {
-                node.doing(title.clone());
-            }
-            progress_post.show(sub, EventKind::CallProgress { ticket: progress_post.ticket, title, metadata });
-        });
         ToolContext {
             session: post.slot.id.clone(),
             call: call.call.clone(),
@@ -328,12 +335,29 @@ impl CallContext {
             external: self.external,
             may: self.may,
             cancel,
-            progress,
+            progress: progress(post, node),
             changes,
             #[cfg(all(unix, feature = "tools"))]
             processes: post.host.processes.clone(),
+            session_ref: post.session_ref(),
         }
     }
+}
+
+/// Reports to the node and the listeners of a call. A tool may keep them: they own neither the node nor the runtime.
+fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
+    let WorkerContext { incarnation, ticket, turn, step, .. } = *post;
+    let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
+    Progress::new(move |title: Option<String>, metadata: Value| {
+        // The node goes with the end of the call.
+        let (Some(node), Some(host)) = (node.upgrade(), slot.host()) else { return };
+        let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if let Some(title) = &title {
+            node.doing(title.clone());
+        }
+        let post = WorkerContext { host, slot: slot.clone(), incarnation, ticket, turn, step };
+        post.show(sub, EventKind::CallProgress { ticket, title, metadata });
+    })
 }
 
 /// Runs the gates, the tool and the pipes of a call, and bounds the result.

@@ -1,4 +1,4 @@
-//! Reads the arguments of a call into a tool's own type.
+//! Reads the arguments of a call into a tool's own type, and makes the schema that models are shown of the type.
 //!
 //! Models write numbers and flags as strings. Where a field wants a number or a flag and the string holds one, the string is taken
 //! as that value, and a [`Repair`] reports it. A whole number with a point (`10.0`) is taken as that number. Every other value of a
@@ -10,6 +10,7 @@
 
 use std::{cell::RefCell, fmt};
 
+use schemars::JsonSchema;
 use serde::{
     Deserializer, Serialize,
     de::{
@@ -69,6 +70,26 @@ pub fn parse_arguments_with_repairs<T: DeserializeOwned>(arguments: Value) -> Re
         BadArguments { field, message: error.into_inner().to_string() }
     })?;
     Ok((parsed, repairs.into_inner()))
+}
+
+/// The JSON schema of a tool's arguments, without the parts that no model needs: the dialect, the name and the description of the
+/// type, formats, and empty defaults.
+pub(crate) fn schema_of<T: JsonSchema>() -> Value {
+    let mut schema = schemars::schema_for!(T).to_value();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.retain(|key, _| !["$schema", "title", "description"].contains(&key.as_str()));
+    }
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        for property in properties.values_mut().filter_map(Value::as_object_mut) {
+            property.remove("format");
+            property.retain(|key, value| key != "default" || !value.is_null());
+            // An optional field is offered as one that may be left out, not as one that may be null.
+            if let Some(kind) = property.get("type").and_then(|kinds| kinds.get(0)).cloned() {
+                property.insert("type".to_owned(), kind);
+            }
+        }
+    }
+    schema
 }
 
 /// A deserializer of a value that takes a string as a number or a flag where the field wants one.

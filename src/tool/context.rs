@@ -1,10 +1,12 @@
 //! The context of a running call: the facts that a tool may know, and the services that it may use.
 //!
-//! A [`ToolContext`] is plain data and handles. Through it a tool reaches neither the state nor the tape nor the actor of its
-//! session, and a change must keep it so. [`Progress`] and [`May`] call functions of the runtime, which must not wait. Code that
-//! blocks runs through [`blocking`], on a thread of its own.
+//! A [`ToolContext`] is plain data and handles. A tool reaches its session only as a host does, through the handle that
+//! `ToolContext::session` gives (`session/inside.rs`, because this room knows no session). A tool may keep its context for longer
+//! than the call, and the runtime owns the tool. So nothing in a context may own the runtime: a change must keep it so.
+//! [`Progress`] and [`May`] call functions of the runtime, which must not wait. Code that blocks runs through [`blocking`], on a
+//! thread of its own.
 
-use std::{future::Future, path::PathBuf, sync::Arc};
+use std::{any::Any, fmt, future::Future, path::PathBuf, sync::Arc};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +19,17 @@ use crate::{
 };
 
 /// What a running call may know and use.
+///
+/// A tool may keep a clone for longer than the call. The clone holds what a handle of the session holds, but not the runtime: the
+/// runtime can end, and its memory is freed. After the end of the call the reports of progress are dropped, and
+/// [`cancelled`](ToolContext::cancelled) may never resolve.
+///
+/// Only the runtime makes a context, and [`ToolContext::detached`]:
+///
+/// ```compile_fail,E0639
+/// let here = tamtam::tool::ToolContext::detached("/".into(), "/".into());
+/// let other = tamtam::tool::ToolContext { key: "other".into(), ..here };
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolContext {
@@ -47,6 +60,8 @@ pub struct ToolContext {
     /// Starts OS processes for the call, so that none of them outlives the call or the host.
     #[cfg(all(unix, feature = "tools"))]
     pub processes: Processes,
+    /// What `ToolContext::session` makes a handle of.
+    pub(crate) session_ref: SessionRef,
 }
 
 impl ToolContext {
@@ -67,6 +82,7 @@ impl ToolContext {
             changes: ChangeLog::detached(),
             #[cfg(all(unix, feature = "tools"))]
             processes: Processes::unwatched(),
+            session_ref: SessionRef::default(),
         }
     }
 
@@ -79,6 +95,28 @@ impl ToolContext {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
+    }
+}
+
+/// The session that a call, or a callback of a hook, belongs to. It has no type here, because this room must not know a session:
+/// the room `session` knows what is in it. It must not own the runtime.
+#[derive(Clone, Default)]
+pub(crate) struct SessionRef(Option<Arc<dyn Any + Send + Sync>>);
+
+impl SessionRef {
+    pub(crate) fn new(to: Arc<impl Any + Send + Sync>) -> SessionRef {
+        SessionRef(Some(to))
+    }
+
+    /// What the reference was made of, where it is of this type.
+    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.0.clone()?.downcast().ok()
+    }
+}
+
+impl fmt::Debug for SessionRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionRef")
     }
 }
 
@@ -119,7 +157,7 @@ impl May {
 
 /// The reports of a call's progress: a title for people, and metadata that may change as often as the call likes.
 ///
-/// Only the latest report is kept. Reporting never waits.
+/// Only the latest report is kept. Reporting never waits. What is reported after the end of the call is dropped.
 #[derive(Clone)]
 pub struct Progress(Arc<dyn Fn(Option<String>, Value) + Send + Sync>);
 

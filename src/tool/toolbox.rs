@@ -71,9 +71,15 @@ impl Toolbox {
             .keys()
             .find(is_bad)
             .map(|name| format!("a tool is called {name:?}: a name is 1 to {NAME_MAX} letters of a-z A-Z 0-9 _ -"));
-        bad.or_else(|| {
-            Some(format!("two tools are called {:?}: give one of them another name", self.twice.as_deref()?))
-        })
+        let twice =
+            || Some(format!("two tools are called {:?}: give one of them another name", self.twice.as_deref()?));
+        // A schema without a type is made one of an object for the provider.
+        let is_odd = |spec: &&ToolSpec| spec.schema.get("type").is_some_and(|kind| kind != "object");
+        let odd = || {
+            let ToolSpec { name, .. } = self.specs.iter().find(is_odd)?;
+            Some(format!("the arguments of the tool {name:?} are no JSON object: a struct with named fields is one"))
+        };
+        bad.or_else(twice).or_else(odd)
     }
 
     /// The same set with one more tool.

@@ -1,4 +1,4 @@
-//! Reads the arguments of a tool as models send them, and makes the schema that models are shown.
+//! Reads the arguments of a tool as models send them.
 //!
 //! Models leave the arguments out, or send them as one string of JSON, or write `10.0` for ten. The meaning is clear then, and the
 //! arguments are taken. Numbers in strings are taken too, and [`parse_arguments_with_repairs`] reports them.
@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -35,26 +34,6 @@ pub(super) fn meant(arguments: &Value) -> Cow<'_, Value> {
         },
         _ => Cow::Borrowed(arguments),
     }
-}
-
-/// The JSON schema of a tool's arguments, without the parts that no model needs: the dialect, the name and the description of the
-/// type, formats, and empty defaults.
-pub(super) fn schema<T: JsonSchema>() -> Value {
-    let mut schema = schemars::schema_for!(T).to_value();
-    if let Some(fields) = schema.as_object_mut() {
-        fields.retain(|key, _| !["$schema", "title", "description"].contains(&key.as_str()));
-    }
-    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        for property in properties.values_mut().filter_map(Value::as_object_mut) {
-            property.remove("format");
-            property.retain(|key, value| key != "default" || !value.is_null());
-            // An optional field is offered as one that may be left out, not as one that may be null.
-            if let Some(kind) = property.get("type").and_then(|kinds| kinds.get(0)).cloned() {
-                property.insert("type".to_owned(), kind);
-            }
-        }
-    }
-    schema
 }
 
 /// Reads a field that is the default for `null` too; for `#[serde(default, deserialize_with)]`.

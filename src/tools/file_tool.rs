@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::{
     model::BoxFuture,
-    tool::{Access, Effect, Files, Tool, ToolContext, ToolResult},
+    tool::{Access, Effect, Files, Tool, ToolContext, ToolResult, schema_of},
     tools::{
-        arguments::{parse, schema},
+        arguments::parse,
         call::{self, Call, Shared},
         place,
     },
@@ -79,7 +79,7 @@ impl<W: FileWork> Tool for FileTool<W> {
     }
 
     fn schema(&self) -> Value {
-        schema::<W>()
+        schema_of::<W>()
     }
 
     fn effect(&self) -> Effect {

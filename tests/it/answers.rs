@@ -5,10 +5,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use serde_json::json;
 use tamtam::{
     EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
-    hook::{Hook, Input},
+    hook::{Hook, HookContext, Input},
     model::{AnswerPart, BoxFuture, Reply, Scripted, Usage},
     permission::Profile,
-    session::{EventStream, Message, Next, SessionId},
+    session::{EventStream, Message, Next},
 };
 
 use crate::support::taped;
@@ -33,8 +33,8 @@ impl Hook for Redact {
         true
     }
 
-    fn on_answer<'a>(&'a self, session: &'a SessionId, mut parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
-        assert_eq!(session.as_str(), "s");
+    fn on_answer<'a>(&'a self, context: &'a HookContext, mut parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
+        assert_eq!(context.id.as_str(), "s");
         Box::pin(async move {
             for part in &mut parts {
                 match part {
@@ -163,7 +163,7 @@ impl Hook for Slow {
         "slow"
     }
 
-    fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
+    fn on_input<'a>(&'a self, _: &'a HookContext, message: Message) -> BoxFuture<'a, Input> {
         Box::pin(async move {
             self.0.notify_one();
             self.1.notified().await;

@@ -24,6 +24,7 @@ mod forks;
 mod formats;
 mod host_children;
 mod host_code;
+mod host_context;
 #[cfg(feature = "cli")]
 mod kill;
 mod layering;
@@ -64,6 +65,7 @@ mod sweep;
 mod switching;
 #[cfg(feature = "tools")]
 mod transcript;
+mod typed_tools;
 #[cfg(feature = "http")]
 mod wire;
 #[cfg(all(feature = "http", feature = "tools"))]

@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, EventKind, Outcome, Runtime, SendError, Session, SessionOptions, Steering,
-    hook::{Hook, HookCall, Input, Verdict},
+    hook::{Hook, HookCall, HookContext, Input, Verdict},
     model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Scripted, Usage},
     permission::Profile,
     session::{Disposition, ErrorReason, Grant, Message, Next, Part, Refusal, ToolState},
@@ -435,7 +435,7 @@ impl Hook for Guard {
         "guard"
     }
 
-    fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
+    fn on_input<'a>(&'a self, _: &'a HookContext, message: Message) -> BoxFuture<'a, Input> {
         Box::pin(async move {
             match message.text().as_str() {
                 "swallow" => Input::Handled,
@@ -532,7 +532,7 @@ impl Hook for Redact {
         self.guards
     }
 
-    fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
+    fn on_input<'a>(&'a self, _: &'a HookContext, message: Message) -> BoxFuture<'a, Input> {
         Box::pin(async move {
             match message.text().as_str() {
                 "crash" => panic!("redact"),

@@ -8,7 +8,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    actor::{host::Host, worker::CallContext},
+    actor::{
+        host::Host,
+        worker::{CallContext, WorkerContext},
+    },
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
@@ -44,12 +47,11 @@ pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenReques
 
 /// The parts that a call needs to run, or the result that says why it cannot run.
 pub(super) fn call(
-    host: &Host,
+    post: &WorkerContext,
     state: &State,
-    ticket: Seq,
     open: &OpenCall,
 ) -> Result<(HookCall, Arc<dyn Tool>, CallContext), ToolResult> {
-    let name = &open.facts.tool;
+    let (host, ticket, name) = (&post.host, post.ticket, &open.facts.tool);
     let tool = host.toolbox.find(name).cloned();
     let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(name)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
@@ -66,7 +68,13 @@ pub(super) fn call(
         external,
         may,
     };
-    let call = HookCall { session: state.session.clone(), call: open.id.clone(), tool: name.clone(), arguments };
+    let call = HookCall {
+        session: state.session.clone(),
+        call: open.id.clone(),
+        tool: name.clone(),
+        arguments,
+        session_ref: post.session_ref(),
+    };
     Ok((call, tool, context))
 }
 

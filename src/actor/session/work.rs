@@ -125,15 +125,16 @@ impl Live {
 
     fn start_call(&mut self, ticket: Seq) {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
-        match build::call(&self.host, &self.state, ticket, open) {
+        let post = self.post(ticket);
+        match build::call(&post, &self.state, open) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
                 let node = self.host.registry.worker(&self.node, &id, "call", build::call_title(open));
-                let Some(worker) = CallWorker::start(self.post(ticket), call, tool, context, node) else { return };
+                let Some(worker) = CallWorker::start(post, call, tool, context, node) else { return };
                 self.workers.insert(ticket, Worker::Call(worker));
                 fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
             }
-            Err(result) => self.post(ticket).report(Report::Returned { result }),
+            Err(result) => post.report(Report::Returned { result }),
         }
     }
 

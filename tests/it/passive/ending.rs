@@ -7,7 +7,7 @@ use std::sync::{
 
 use tamtam::{
     SendError,
-    hook::{Hook, HookCall, Input, Verdict},
+    hook::{Hook, HookCall, HookContext, Input, Verdict},
     model::{BoxFuture, Reply, Scripted},
     session::Message,
     supervisor::{ChildSpec, Restart},
@@ -60,7 +60,7 @@ impl Hook for Ender {
         "ender"
     }
 
-    fn on_input(&self, message: Message) -> BoxFuture<'_, Input> {
+    fn on_input<'a>(&'a self, _: &'a HookContext, message: Message) -> BoxFuture<'a, Input> {
         Box::pin(async move {
             if self.on_input {
                 assert!(ends(&self.own).shutdown().await.is_empty());

@@ -1,0 +1,70 @@
+//! The way from inside a call or a hook to the handle of its session.
+//!
+//! The contexts of calls and hooks refer to the slot of their session, which does not own the runtime (see `tool/context.rs`).
+
+use crate::{
+    actor::slot::Slot,
+    hook::{HookCall, HookContext},
+    session::Session,
+    tool::{SessionRef, ToolContext},
+};
+
+fn handle(of: &SessionRef) -> Option<Session> {
+    let slot = of.get::<Slot>()?;
+    let host = slot.host()?;
+    Some(Session { host, slot })
+}
+
+impl ToolContext {
+    /// The session that the call belongs to: a tool can read its state, steer it, or give a task to a child of it.
+    ///
+    /// `None` for a [detached](ToolContext::detached) context, and for one that was kept until its runtime had ended and was gone. A
+    /// running call of a session always has one.
+    ///
+    /// **What never comes.** The turn ends when its calls have ended. So a call that waits for the end of its own turn waits until its
+    /// limit: for the [receipt](crate::Receipt::wait) of a message to its own session, or for the session to be
+    /// [idle](Session::wait). [`Session::abort`], [`Session::end`] and `Runtime::shutdown` stop the call that makes them: it is
+    /// dropped while it waits. What needs an idle session, such as [`Session::handoff`], is refused as busy. A call may wait for the
+    /// [DOWN](crate::runtime::Child::down) of a child.
+    ///
+    /// **What to keep.** A handle owns the memory of its runtime. A tool that must know its session later keeps the context or the
+    /// id, and not the handle: the runtime owns the tool, so neither would ever be freed.
+    ///
+    /// ```
+    /// use tamtam::{SessionOptions, session::Link, tool::{self, NoArguments}};
+    ///
+    /// let delegate = tool::typed("delegate", "Has the tests run by somebody else.", |_: NoArguments, cx| async move {
+    ///     let session = cx.session().ok_or("this call belongs to no session")?;
+    ///     let options = SessionOptions::new(&*cx.workspace);
+    ///     let child = session.spawn_child(options, "Run the tests.", Link::default()).await.map_err(|error| error.to_string())?;
+    ///     Ok::<_, String>(format!("{} is at work", child.session().id()))
+    /// });
+    /// # drop(delegate);
+    /// ```
+    #[must_use]
+    pub fn session(&self) -> Option<Session> {
+        handle(&self.session_ref)
+    }
+}
+
+impl HookContext {
+    /// The session whose message or answer the hook sees.
+    ///
+    /// `None` for a [detached](HookContext::detached) context, and for one that was kept until its runtime had ended and was gone.
+    ///
+    /// A hook must return within five seconds ([`HOOK_LIMIT`](crate::hook::HOOK_LIMIT)), so it should not wait for a turn. An input
+    /// hook that sends a message to the session is called again for that message. An answer hook runs inside of the turn: the
+    /// end of the turn does not come before it returns. What [`ToolContext::session`] says about keeping holds here too.
+    #[must_use]
+    pub fn session(&self) -> Option<Session> {
+        handle(&self.session_ref)
+    }
+}
+
+impl HookCall {
+    /// The session that makes the call. As [`HookContext::session`]; the turn does not end before the hook returns.
+    #[must_use]
+    pub fn session(&self) -> Option<Session> {
+        handle(&self.session_ref)
+    }
+}

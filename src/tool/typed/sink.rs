@@ -1,0 +1,89 @@
+//! The text of a streaming call: shown piece by piece while the call runs, kept whole for the result, and bounded.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::{
+    lock::Lock,
+    tool::{Progress, ToolResult},
+};
+
+/// How many bytes of text one streaming call keeps for its result. The runtime cuts what the model is given of it further
+/// ([`Tool::output`](crate::tool::Tool::output)), and keeps these bytes in a file.
+pub const STREAM_BYTES_MAX: usize = 1024 * 1024;
+
+/// How many bytes of one piece listeners are shown.
+const PIECE_BYTES_MAX: usize = 8 * 1024;
+
+/// Takes the text of a streaming call, piece by piece: see [`typed_streaming`](crate::tool::typed_streaming).
+///
+/// Cheap to clone: all clones write one text, in the order of their writes. A write never waits and cannot fail. What is written
+/// after the end of the call is dropped.
+#[derive(Clone)]
+pub struct TextSink {
+    text: Arc<Lock<Option<Text>>>,
+    progress: Progress,
+}
+
+#[derive(Default)]
+struct Text {
+    kept: String,
+    left_out_bytes: usize,
+}
+
+impl TextSink {
+    pub(super) fn new(progress: Progress) -> TextSink {
+        TextSink { text: Arc::new(Lock::new(Some(Text::default()))), progress }
+    }
+
+    /// Adds a piece of text to the result, and shows it as progress of the call: metadata `{"piece": …, "total_bytes": …}`, where
+    /// the total counts this piece too. Nothing is added between two pieces.
+    ///
+    /// Of all pieces together the first 1 MiB ([`STREAM_BYTES_MAX`]) is kept, and the result says how much is missing. Of one piece
+    /// listeners are shown the first 8 KiB.
+    pub fn write(&self, piece: impl AsRef<str>) {
+        let piece = piece.as_ref();
+        // Locked until the piece is shown, so that pieces are shown in the order in which they are kept.
+        let mut text = self.text.lock();
+        let Some(text) = text.as_mut().filter(|_| !piece.is_empty()) else { return };
+        text.add(piece);
+        let shown = &piece[..piece.floor_char_boundary(PIECE_BYTES_MAX)];
+        self.progress.metadata(json!({ "piece": shown, "total_bytes": text.kept.len() + text.left_out_bytes }));
+    }
+
+    /// Ends the text, and adds the closure's own result to it.
+    pub(super) fn end(&self, mut result: ToolResult) -> ToolResult {
+        let Text { kept: mut content, left_out_bytes } = self.text.lock().take().unwrap_or_default();
+        if left_out_bytes > 0 {
+            let max = STREAM_BYTES_MAX;
+            add_line(&mut content, &format!("[{left_out_bytes} more bytes are left out: {max} bytes are kept]"));
+        }
+        add_line(&mut content, &result.content);
+        result.content = content;
+        result
+    }
+}
+
+impl Text {
+    fn add(&mut self, piece: &str) {
+        // Once something is left out, nothing more is kept: the text has no hole.
+        let room = if self.left_out_bytes == 0 { STREAM_BYTES_MAX - self.kept.len() } else { 0 };
+        let (kept, left_out) = piece.split_at(piece.floor_char_boundary(room));
+        self.kept.push_str(kept);
+        self.left_out_bytes += left_out.len();
+    }
+}
+
+fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') && !line.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+impl std::fmt::Debug for TextSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TextSink").finish_non_exhaustive()
+    }
+}
