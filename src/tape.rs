@@ -82,6 +82,6 @@ pub use remove::Deleted;
 pub(crate) use remove::finish as finish_deletions;
 pub(crate) use store::SessionStatuses;
 pub use store::{
-    Access, Behind, Durability, SessionStatus, SessionSummary, SoundEnd, Store, StoreOptions, StoreReport,
+    Access, Behind, Durability, ListCost, SessionStatus, SessionSummary, SoundEnd, Store, StoreOptions, StoreReport,
 };
 pub use verify::{Finding, Flaw};

@@ -20,7 +20,8 @@ use serde::Serialize;
 use crate::{
     kernel::{Digest, Parent},
     tape::{
-        Behind, Mark, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore, TapeStoreExt as _,
+        Behind, ListCost, Mark, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore,
+        TapeStoreExt as _,
     },
     words::ids::{Millis, Seq, SessionId},
     words::message::ModelRef,
@@ -46,20 +47,6 @@ pub struct SessionPage {
     pub cut: bool,
     /// The work that the page took.
     pub cost: ListCost,
-}
-
-/// The work that a list took: counts of things that were looked at, not time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ListCost {
-    /// Sessions whose folder was listed and whose files' lengths were asked for.
-    pub folders: u64,
-    /// Sessions whose tapes were read, because entries were appended since the last list.
-    pub tapes: u64,
-    /// Bytes of tapes that were read.
-    pub bytes: u64,
-    /// Rows of the index that were read; without an index, sessions whose ends of files were read.
-    pub rows: u64,
 }
 
 /// A session on a list.

@@ -8,17 +8,16 @@
 
 use crate::{
     kernel::{Digest, Parent},
-    ops::listing::{ListCost, ListedSession, SessionPage, SessionQuery, Shape, beside, cursor_behind},
+    ops::listing::{ListedSession, SessionPage, SessionQuery, Shape, beside, cursor_behind},
     tape::{
-        Access, FORK_DEPTH_MAX, Fold, Folded, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
-        TapeError,
+        Access, FORK_DEPTH_MAX, Fold, Folded, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary,
+        Store, TapeError,
     },
     words::ids::SessionId,
 };
 
-/// The fewest and the most rows that are read at a time.
-const PIECE_MIN: usize = 16;
-const PIECE_MAX: usize = 256;
+/// How many rows are read at a time.
+const PIECE: usize = 64;
 
 /// The most sessions on a page that is a tree.
 const TREE_MAX: usize = 1_000;
@@ -33,8 +32,7 @@ fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
     Folded { digest: serde_json::to_string(&digest).unwrap_or_default(), parent }
 }
 
-/// A page; `None` where there is no index and none can be made. Only a damaged index is made anew: a busy one, or one without room,
-/// is there again later, with everything that it took long to read.
+/// A page; `None` where there is no index and none can be made.
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
     let page = match look(store, query) {
@@ -55,8 +53,7 @@ pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<Session
 
 fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
-    let (brought, behind) = index.bring_rows(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
-    let cost = ListCost { folders: brought.looked_at, tapes: brought.read, bytes: brought.bytes, rows: 0 };
+    let (cost, behind) = index.bring_rows(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
     let mut rows = Rows { store, statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
     let (mut sessions, is_more) = rows.newest_first(query)?;
     let next = if is_more { cursor_behind(&sessions) } else { None };
@@ -90,9 +87,8 @@ impl Rows<'_> {
         let mut after = query.after.as_ref().map(|after| (after.last, after.session.clone()));
         loop {
             // A piece at a time, so that no statement is open while other rows are looked up.
-            let piece = (limit + 1 - found.len()).clamp(PIECE_MIN, PIECE_MAX);
             let behind = after.as_ref().map(|(last, session)| (*last, session.as_str()));
-            let session_rows = self.session_rows.newest_first(behind, piece, query.shape == Shape::Tree)?;
+            let session_rows = self.session_rows.newest_first(behind, PIECE, query.shape == Shape::Tree)?;
             let Some((session, newest)) = session_rows.last() else { return Ok((found, false)) };
             after = Some((newest.last, session.clone()));
             for (session, row) in session_rows {
@@ -116,8 +112,8 @@ impl Rows<'_> {
             let below = self.session_rows.below(&top.session, room + 1)?;
             cut |= below.len() > room;
             sessions.push(top);
-            for (depth, (session, row)) in below.into_iter().take(room) {
-                sessions.push(ListedSession { depth, ..self.listed(session, &row)? });
+            for (session, row) in below.into_iter().take(room) {
+                sessions.push(self.listed(session, &row)?);
             }
         }
         Ok(cut)
@@ -128,7 +124,7 @@ impl Rows<'_> {
         let (created, last) = ((row.entries > 0).then_some(row.created), (row.entries > 0).then_some(row.last));
         let summary = SessionSummary { id: session, from: None, created, last, seq: row.seq, bytes: row.bytes };
         let mut listed = ListedSession::of(&summary, &self.statuses, Some(&digest(row)), fork_parent(row));
-        listed.entries = Some(row.entries);
+        (listed.entries, listed.depth) = (Some(row.entries), row.depth);
         // A fork inherits missing fields from its parent, then from that one's parent, and so on.
         let mut next = fork_parent(row).cloned();
         for _ in 0..FORK_DEPTH_MAX {

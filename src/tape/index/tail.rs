@@ -15,6 +15,7 @@ use std::{
 };
 
 use rusqlite::{Connection, Row};
+use serde::{Deserialize, Serialize};
 
 use super::Failed;
 use crate::{
@@ -31,7 +32,7 @@ use crate::{
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How far a file was read: the offset in bytes, the last entry before it, and the checksum of that entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) offset: u64,
     pub(super) seq: Seq,

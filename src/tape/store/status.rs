@@ -38,6 +38,20 @@ impl Behind {
     }
 }
 
+/// The work that a list took: counts of things that were looked at, not time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListCost {
+    /// Sessions whose folder was listed and whose files' lengths were asked for.
+    pub folders: u64,
+    /// Sessions whose tapes were read, because entries were appended since the last list.
+    pub tapes: u64,
+    /// Bytes of tapes that were read.
+    pub bytes: u64,
+    /// Rows of the index that were read; without an index, sessions whose ends of files were read.
+    pub rows: u64,
+}
+
 /// The status of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

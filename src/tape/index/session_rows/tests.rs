@@ -21,7 +21,7 @@ fn ranges(before: Option<&str>, entries: &[Entry]) -> Folded {
     Folded { digest, parent: None }
 }
 
-fn bring(index: &mut Index) -> Brought {
+fn bring(index: &mut Index) -> ListCost {
     index.bring_rows(&Fold { form: 1, take: &ranges }, LONG).unwrap().0
 }
 
@@ -61,13 +61,13 @@ fn only_what_was_appended_since_is_read() {
     append(&store, "b", 1..=2);
     let mut index = store.index().unwrap();
     let first = bring(&mut index);
-    assert_eq!((first.looked_at, first.read), (2, 2));
-    assert_eq!(bring(&mut index), Brought { looked_at: 2, ..Brought::default() });
+    assert_eq!((first.folders, first.tapes), (2, 2));
+    assert_eq!(bring(&mut index), ListCost { folders: 2, ..ListCost::default() });
     let before = fs::metadata(folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl")).unwrap().len();
     append(&store, "a", 4..=4);
     let after = fs::metadata(folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl")).unwrap().len();
     let second = bring(&mut index);
-    assert_eq!(second, Brought { looked_at: 2, read: 1, bytes: after - before, behind: 0 });
+    assert_eq!(second, ListCost { folders: 2, tapes: 1, bytes: after - before, rows: 0 });
     assert_eq!(digest(&index, "a"), Some(("1-3 4-4".to_owned(), Seq(4), 4)));
     assert_eq!(digest(&index, "b"), Some(("1-2".to_owned(), Seq(2), 2)));
 }
@@ -95,8 +95,8 @@ fn what_is_not_what_was_read_is_read_anew() {
     bring(&mut index);
     assert_eq!(digest(&index, "a"), Some(("1-1 2-2 3-3".to_owned(), Seq(3), 3)));
     fs::write(&path, [&whole[..], b"bad\nbad\n"].concat()).unwrap();
-    assert_eq!(bring(&mut index).read, 1);
-    assert_eq!((digest(&index, "a").unwrap().1, bring(&mut index).read), (Seq(3), 0));
+    assert_eq!(bring(&mut index).tapes, 1);
+    assert_eq!((digest(&index, "a").unwrap().1, bring(&mut index).tapes), (Seq(3), 0));
     // Another form is another sum.
     index.bring_rows(&Fold { form: 2, take: &ranges }, LONG).unwrap();
     assert_eq!(digest(&index, "a"), Some(("1-3".to_owned(), Seq(3), 3)));
@@ -134,9 +134,9 @@ fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
     let mut index = store.index().unwrap();
     let fold = Fold { form: 1, take: &count };
     let (first, _) = index.bring_rows(&fold, LONG * 10).unwrap();
-    assert_eq!((first.looked_at, first.read, *folds.borrow()), (10_000, 10_000, 10_000));
+    assert_eq!((first.folders, first.tapes, *folds.borrow()), (10_000, 10_000, 10_000));
     let (second, _) = index.bring_rows(&fold, LONG * 10).unwrap();
-    assert_eq!(second, Brought { looked_at: 10_000, ..Brought::default() });
+    assert_eq!(second, ListCost { folders: 10_000, ..ListCost::default() });
     assert_eq!(*folds.borrow(), 10_000);
     let session_rows = index.session_rows().unwrap();
     let mut after: Option<(Millis, SessionId)> = None;
@@ -172,7 +172,7 @@ fn what_there_was_no_time_for_is_said_and_read_the_next_time() {
     let mut index = store.index().unwrap();
     let fold = Fold { form: 1, take: &ranges };
     let (none, behind) = index.bring_rows(&fold, Duration::ZERO).unwrap();
-    assert_eq!((none.read, behind), (0, Behind::Sessions(5)));
+    assert_eq!((none.tapes, behind), (0, Behind::Sessions(5)));
     assert_eq!(index.bring_rows(&fold, LONG).unwrap().1, Behind::No);
 }
 
@@ -187,10 +187,10 @@ fn before_a_newer_line_all_is_summed_up() {
     let mut index = store.index().unwrap();
     bring(&mut index);
     assert_eq!(digest(&index, "s"), Some(("1-3".to_owned(), Seq(3), 3)));
-    assert_eq!(bring(&mut index).read, 0);
+    assert_eq!(bring(&mut index).tapes, 0);
     let more = fs::read(&file).unwrap().repeat(2);
     fs::write(&file, more).unwrap();
-    assert_eq!((bring(&mut index).read, digest(&index, "s").unwrap().2), (1, 3));
+    assert_eq!((bring(&mut index).tapes, digest(&index, "s").unwrap().2), (1, 3));
 }
 
 /// A file that somebody made may say any time.
@@ -228,8 +228,8 @@ fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
     fs::write(lost.join("anchors"), "no folder").unwrap();
     let mut index = store.index().unwrap();
     for read in [2, 0] {
-        let brought = bring(&mut index);
-        assert_eq!((brought.read, brought.behind), (read, 1));
+        let (cost, behind) = index.bring_rows(&Fold { form: 1, take: &ranges }, LONG).unwrap();
+        assert_eq!((cost.tapes, behind), (read, Behind::Sessions(1)));
         let expected = Some(("1-2".to_owned(), Seq(2), 2));
         assert_eq!(
             [digest(&index, "a"), digest(&index, "lost"), digest(&index, "z")],
@@ -243,6 +243,6 @@ fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
     assert_eq!((listed.len(), page.behind), (2, Behind::Sessions(1)), "{listed:?}");
     fs::remove_file(lost.join("anchors")).unwrap();
     fs::rename(lost.join("elsewhere"), lost.join("anchors")).unwrap();
-    assert_eq!(bring(&mut index).behind, 0);
+    assert_eq!(index.bring_rows(&Fold { form: 1, take: &ranges }, LONG).unwrap().1, Behind::No);
     assert!(digest(&index, "lost").is_some());
 }
