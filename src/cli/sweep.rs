@@ -24,6 +24,7 @@ use super::{
     failure::{Exit, Failure},
     print,
     progress::Progress,
+    sessions::count,
     tapes,
 };
 
@@ -110,9 +111,8 @@ fn as_text(sweep: &Sweep, removed: bool) -> String {
     for KeptSession { session, why, .. } in &sweep.kept {
         let _ = writeln!(text, "kept {session}: {}", escape::line(&why.to_string()));
     }
-    let count = sweep.gone.len();
-    let sessions = if count == 1 { "session" } else { "sessions" };
-    let _ = writeln!(text, "{verb} {count} {sessions}, {}", size(sweep.bytes()));
+    let sessions = count(sweep.gone.len() as u64, "session");
+    let _ = writeln!(text, "{verb} {sessions}, {}", size(sweep.bytes()));
     text
 }
 

@@ -28,24 +28,18 @@ const PASSED_OVER: &[&str] =
 
 /// What a list shows of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Digest {
     /// The title that the host set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     /// The first message to the session, and the words that it begins with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     first: Option<(MessageId, String)>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<ModelRef>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workspace: Option<String>,
     /// What the session itself used, its children not counted.
     pub(crate) spent: Spent,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Parent>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ended: bool,
     /// The open requests. Closed requests are counted in `spent`.
     bill: Unsettled,

@@ -13,8 +13,6 @@ mod query;
 #[cfg(feature = "sqlite")]
 mod rows;
 
-use std::path::Path;
-
 use serde::Serialize;
 
 use crate::{
@@ -142,7 +140,7 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
             continue;
         }
         if sessions.len() == query.page_limit() {
-            next = cursor_behind(&sessions);
+            next = sessions.last().map(SessionCursor::behind);
             break;
         }
         listed.beside_bytes = beside(store, &listed.session);
@@ -169,12 +167,6 @@ fn read(
         listed.inherit(&Digest::of(all.iter().take_while(|entry| entry.seq <= forked_at)));
     }
     Ok(listed)
-}
-
-/// Where a page ended: behind its last root.
-fn cursor_behind(sessions: &[ListedSession]) -> Option<SessionCursor> {
-    let last = sessions.iter().rfind(|listed| listed.depth == 0)?;
-    Some(SessionCursor { last: last.last.unwrap_or_default(), session: last.session.clone() })
 }
 
 impl ListedSession {
@@ -234,11 +226,7 @@ impl ListedSession {
 
 /// The size of the folders beside a tape, in bytes. A file that cannot be looked at counts as 0.
 pub(crate) fn beside(store: &dyn TapeStore, session: &SessionId) -> u64 {
-    let folders = [store.spill_path(session), store.files_path(session)];
-    folders.iter().flatten().map(|folder| folder_bytes(folder)).sum()
-}
-
-fn folder_bytes(folder: &Path) -> u64 {
-    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = [store.spill_path(session), store.files_path(session)].into_iter().flatten();
+    let files = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).filter(std::fs::Metadata::is_file).map(|file| file.len()).sum()
 }

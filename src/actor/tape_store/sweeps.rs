@@ -106,10 +106,9 @@ impl Sweeper {
     pub(super) fn sweep(&self, host: &Host, stop: &dyn Fn() -> bool) {
         let Some(Sweeps { policy, removed_max, .. }) = self.sweeps else { return };
         let (began, at) = (Instant::now(), host.clock.now());
-        let (mut swept, error) = match sweep(host, policy, removed_max, stop) {
-            Ok(swept) => (swept, None),
-            Err(error) => (Sweep::default(), Some(error.to_string())),
-        };
+        let swept = sweep(host, policy, removed_max, stop);
+        let error = swept.as_ref().err().map(ToString::to_string);
+        let mut swept = swept.unwrap_or_default();
         let kept = swept.kept.len();
         swept.kept.truncate(KEPT_NAMED_MAX);
         match &error {

@@ -8,7 +8,7 @@
 
 use crate::{
     kernel::{Digest, Parent},
-    ops::listing::{ListedSession, SessionPage, SessionQuery, Shape, beside, cursor_behind},
+    ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, Shape, beside},
     tape::{
         Access, FORK_DEPTH_MAX, Fold, Folded, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary,
         Store, TapeError,
@@ -54,16 +54,17 @@ pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<Session
 fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
     let (cost, behind) = index.bring_rows(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
-    let mut rows = Rows { store, statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
-    let (mut sessions, is_more) = rows.newest_first(query)?;
-    let next = if is_more { cursor_behind(&sessions) } else { None };
+    let mut rows = Rows { statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
+    let (mut sessions, next) = rows.newest_first(query)?;
     let cut = query.shape == Shape::Tree && rows.put_below(&mut sessions)?;
-    sessions.iter_mut().try_for_each(|listed| rows.fill(listed))?;
+    for listed in &mut sessions {
+        listed.beside_bytes = beside(store, &listed.session);
+        (listed.forks, listed.children) = rows.session_rows.count_below(&listed.session)?;
+    }
     Ok(SessionPage { sessions, next, behind, indexed: true, cut, cost: rows.cost })
 }
 
 struct Rows<'i> {
-    store: &'i Store,
     statuses: SessionStatuses<'i>,
     session_rows: SessionRows<'i>,
     cost: ListCost,
@@ -80,24 +81,25 @@ fn digest(row: &SessionRow) -> Digest {
 }
 
 impl Rows<'_> {
-    /// The sessions of a page, newest first, and whether there are more. Of a tree, its roots.
-    fn newest_first(&mut self, query: &SessionQuery) -> Result<(Vec<ListedSession>, bool), TapeError> {
+    /// The sessions of a page, newest first, and where the next page begins. Of a tree, its roots.
+    fn newest_first(&mut self, query: &SessionQuery) -> Result<(Vec<ListedSession>, Option<SessionCursor>), TapeError> {
         let limit = query.page_limit();
         let mut found: Vec<ListedSession> = Vec::new();
-        let mut after = query.after.as_ref().map(|after| (after.last, after.session.clone()));
+        let mut after = query.after.clone();
         loop {
             // A piece at a time, so that no statement is open while other rows are looked up.
-            let behind = after.as_ref().map(|(last, session)| (*last, session.as_str()));
+            let behind = after.as_ref().map(|after| (after.last, after.session.as_str()));
             let session_rows = self.session_rows.newest_first(behind, PIECE, query.shape == Shape::Tree)?;
-            let Some((session, newest)) = session_rows.last() else { return Ok((found, false)) };
-            after = Some((newest.last, session.clone()));
+            let Some((session, newest)) = session_rows.last() else { return Ok((found, None)) };
+            after = Some(SessionCursor { last: newest.last, session: session.clone() });
             for (session, row) in session_rows {
                 let listed = self.listed(session, &row)?;
                 if !query.takes(&listed) {
                     continue;
                 }
                 if found.len() == limit {
-                    return Ok((found, true));
+                    let next = found.last().map(SessionCursor::behind);
+                    return Ok((found, next));
                 }
                 found.push(listed);
             }
@@ -135,12 +137,5 @@ impl Rows<'_> {
             next = fork_parent(&above).cloned();
         }
         Ok(listed)
-    }
-
-    /// Fills the fields that only shown sessions need.
-    fn fill(&mut self, listed: &mut ListedSession) -> Result<(), TapeError> {
-        listed.beside_bytes = beside(self.store, &listed.session);
-        (listed.forks, listed.children) = self.session_rows.count_below(&listed.session)?;
-        Ok(())
     }
 }

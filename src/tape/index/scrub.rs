@@ -10,15 +10,16 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use rusqlite::{Connection, TransactionBehavior, params};
+use serde_json::json;
 
-use super::{Failed, delete, open, pull::forget, try_lock_index};
+use super::{Failed, delete, open, pull::forget, session_rows::signed, try_lock_index};
 use crate::{
     tape::{Store, TapeError, layout::Layout, store::notes_of_erased},
     words::ids::SessionId,
 };
 
 /// How many rows are taken out in one step.
-const ROWS_AT_ONCE: u32 = 1_000;
+const ROWS_AT_ONCE: usize = 1_000;
 /// How long to wait for another writer of the index. After that, the scrub is left to the next time.
 const WRITER_WAIT: Duration = Duration::from_millis(200);
 /// How much of the search table is merged in one step, in pages.
@@ -93,30 +94,23 @@ fn forget_all(
         let known = known.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
         known.into_iter().filter(|name| !there.contains(name.as_str())).chain(deleted).collect()
     };
-    for session in &gone {
-        loop {
-            let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let removed = change.execute(
-                "delete from entries where id in (select id from entries where session = ?1 limit ?2)",
-                params![session, ROWS_AT_ONCE],
-            )?;
-            let is_last = removed < ROWS_AT_ONCE as usize;
-            if is_last {
-                forget(&change, session)?;
-                // A hidden session keeps its row: its forks take their title from it.
-                if !session.parse().is_ok_and(|id: SessionId| layout.hidden_mark(&id).exists()) {
-                    change.execute("delete from session_rows where session = ?1", [session])?;
-                }
-            }
-            change.commit()?;
-            if is_last {
-                break;
-            }
-            if stop() {
-                return Ok(false);
-            }
+    let names = json!(gone).to_string();
+    let piece = "delete from entries where id in
+        (select id from entries where session in (select value from json_each(?1)) limit ?2)";
+    while database.execute(piece, params![names, signed(ROWS_AT_ONCE as u64)])? == ROWS_AT_ONCE {
+        if stop() {
+            return Ok(false);
         }
     }
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for session in &gone {
+        forget(&change, session)?;
+        // A hidden session keeps its row: its forks take their title from it.
+        if !session.parse().is_ok_and(|id: SessionId| layout.hidden_mark(&id).exists()) {
+            change.execute("delete from session_rows where session = ?1", [session])?;
+        }
+    }
+    change.commit()?;
     Ok(true)
 }
 

@@ -69,13 +69,10 @@ impl Index {
     /// As [`Index::catch_up`].
     pub(crate) fn bring_rows(&mut self, fold: &Fold<'_>, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
         let until = Instant::now() + wait;
-        let brought = match self.only_reads {
-            true => {
-                let stale = stale(&self.database, &self.layout, fold.form).map_err(|e| e.into_error("read"))?;
-                Some((stale.0, stale.1.sessions.len() as u64))
-            }
-            false => self.bring(wait, &mut |database, layout| bring_all(database, layout, fold, until))?,
+        let look = |database: &Connection, layout: &Layout| {
+            stale(database, layout, fold.form).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
         };
+        let brought = self.bring(wait, look, &mut |database, layout| bring_all(database, layout, fold, until))?;
         Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
     }
 
@@ -176,30 +173,18 @@ fn bring_all(
     until: Instant,
 ) -> Result<(ListCost, u64), Failed> {
     let (mut cost, stale) = stale(database, layout, fold.form)?;
-    let mut behind = 0;
-    let mut change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for gone in stale.gone {
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for gone in &stale.gone {
         change.execute("delete from session_rows where session = ?1", [gone])?;
     }
-    for session in &stale.sessions {
-        if Instant::now() >= until {
-            behind += 1;
-            continue;
-        }
-        match bring(&change, layout, session, fold, &mut cost.bytes) {
-            Err(failed) if failed.is_of_one_session() => {
-                tracing::debug!(%session, ?failed, "a session cannot be read for the list");
-                behind += 1;
-                continue;
-            }
-            brought => brought?,
-        }
+    let behind = stale.each(Some(until), |session| {
+        bring(&change, layout, session, fold, &mut cost.bytes)?;
         cost.tapes += 1;
         if cost.tapes.is_multiple_of(BATCH_SESSIONS) {
-            change.commit()?;
-            change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            change.execute_batch("commit; begin immediate")?;
         }
-    }
+        Ok(true)
+    })?;
     change.commit()?;
     Ok((cost, behind))
 }
@@ -289,13 +274,9 @@ fn read_on(
                 let before = (!row.digest.is_empty()).then_some(row.digest.as_str());
                 Folded { digest: row.digest, parent: row.parent } = (fold.take)(before, entries);
             }
-            let end = row.place.insert(piece.end()).offset;
-            // A line of a later version ends what can be read; the entries before it are listed all the same.
-            if piece.is_over() {
-                break tail.length;
-            }
-            if piece.ends {
-                break end;
+            row.place = Some(piece.end());
+            if let Some(read) = piece.is_last(tail.length) {
+                break read;
             }
         };
         row.anchor.clone_from(anchor);

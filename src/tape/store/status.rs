@@ -88,18 +88,16 @@ impl<'s> SessionStatuses<'s> {
         match () {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,
             () if self.has(Mark::Parked, session) => SessionStatus::Parked,
-            () if self.is_held(session) => SessionStatus::Live,
-            () => SessionStatus::Passive,
+            // An engine that cannot tell counts as yes.
+            () if self.store.marks(Mark::Held, Some(session)).is_ok_and(|held| held.is_empty()) => {
+                SessionStatus::Passive
+            }
+            () => SessionStatus::Live,
         }
     }
 
     /// Whether the session has this mark: `Parked`, `Hidden`, `Protected` or `Open`.
     pub(crate) fn has(&self, mark: Mark, session: &SessionId) -> bool {
         self.marked.contains(&(mark, session.clone()))
-    }
-
-    /// Whether somebody has the session open. An engine that cannot tell counts as yes.
-    fn is_held(&self, session: &SessionId) -> bool {
-        self.store.marks(Mark::Held, Some(session)).map_or(true, |held| !held.is_empty())
     }
 }
