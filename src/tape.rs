@@ -71,7 +71,7 @@ pub use index::{
     BadCursor, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
 };
 #[cfg(feature = "sqlite")]
-pub(crate) use index::{Fold, Folded, SessionRow, SessionRows};
+pub(crate) use index::{Fold, SessionRow, SessionRows};
 pub(crate) use layout::{new_file, plain_anchor_name as anchor_name_of};
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};

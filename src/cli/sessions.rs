@@ -166,12 +166,9 @@ fn title(listed: &ListedSession) -> String {
     };
     let indent = "  ".repeat(usize::try_from(listed.depth).unwrap_or(0).min(20));
     let protected = if listed.protected { " (protected)" } else { "" };
-    let belongs = match (listed.forks, listed.children) {
-        (0, 0) => String::new(),
-        (forks, 0) => format!(" [{}]", count(forks, "fork")),
-        (0, tasks) => format!(" [{}]", count(tasks, "task")),
-        (forks, tasks) => format!(" [{}, {}]", count(forks, "fork"), count(tasks, "task")),
-    };
+    let belongs = [(listed.forks, "fork"), (listed.children, "task")].into_iter().filter(|(n, _)| *n > 0);
+    let belongs = belongs.map(|(n, what)| count(n, what)).collect::<Vec<_>>().join(", ");
+    let belongs = if belongs.is_empty() { belongs } else { format!(" [{belongs}]") };
     let title = escape::line(listed.title.as_deref().unwrap_or("(no message)"));
     format!("{indent}{below}{title}{protected}{belongs}")
 }

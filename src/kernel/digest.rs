@@ -4,8 +4,8 @@
 //! It takes the lines of the session's own files alone: a fork names its parent, and the parent's lines do not count for it. A line
 //! that this version does not understand is passed over, so a list never fails over a tape.
 //!
-//! The written form is a row of the index and can be made anew at any time: after a change of the form, or of the result, raise
-//! `Digest::FORM`. A new kind of entry that this fold needs must not stand in [`PASSED_OVER`].
+//! The written form is part of a row of the index and can be made anew at any time: after a change of the form, or of the result,
+//! raise the `FORM` in `ops/listing/rows.rs`. A new kind of entry that this fold needs must not stand in [`PASSED_OVER`].
 
 use serde::{Deserialize, Serialize};
 
@@ -76,10 +76,6 @@ impl Parent {
 }
 
 impl Digest {
-    /// The version of the written form. A digest that was written in another form is made anew.
-    #[cfg(feature = "sqlite")]
-    pub(crate) const FORM: u32 = 4;
-
     /// The digest of these lines.
     pub(crate) fn of<'l>(lines: impl IntoIterator<Item = &'l tape::Entry>) -> Digest {
         let mut digest = Digest::default();
@@ -95,9 +91,7 @@ impl Digest {
             return;
         }
         let Ok(entry) = Entry::from_tape(line) else { return };
-        for line in self.bill.apply(&entry) {
-            self.spent += line.charge;
-        }
+        self.bill.apply(&entry).into_iter().for_each(|line| self.spent += line.charge);
         match &entry.record {
             Record::State(state) => {
                 self.settle(&state.settings);

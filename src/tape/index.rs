@@ -37,7 +37,7 @@ use super::{
 pub use check::{IndexCheck, WrongRow};
 pub use query::{BadCursor, Cursor, Order, Query};
 pub use search::{Hit, Page};
-pub(crate) use session_rows::{Fold, Folded, SessionRow, SessionRows};
+pub(crate) use session_rows::{Fold, SessionRow, SessionRows};
 pub use snippet::Snippet;
 
 /// Overwrites deleted content instead of only freeing it: a session may have been deleted so that nobody can read it.

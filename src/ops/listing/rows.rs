@@ -10,8 +10,8 @@ use crate::{
     kernel::{Digest, Parent},
     ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, Shape, beside},
     tape::{
-        Access, FORK_DEPTH_MAX, Fold, Folded, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary,
-        Store, TapeError,
+        Access, Entry, FORK_DEPTH_MAX, Fold, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
+        TapeError,
     },
     words::ids::SessionId,
 };
@@ -22,14 +22,16 @@ const PIECE: usize = 64;
 /// The most sessions on a page that is a tree.
 const TREE_MAX: usize = 1_000;
 
-/// Folds new entries of a session into its digest, for the row.
-fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
-    // A digest that cannot be read was written in another form. It is better to know less than to fail.
-    let mut digest: Digest = before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    entries.iter().for_each(|entry| digest.take(entry));
-    let parent =
-        digest.origin.as_ref().map(|parent| (parent.session().clone(), matches!(parent, Parent::ForkOf { .. })));
-    Folded { digest: serde_json::to_string(&digest).unwrap_or_default(), parent }
+impl Fold for Digest {
+    const FORM: u32 = 5;
+
+    fn add(&mut self, entries: &[Entry]) {
+        entries.iter().for_each(|entry| self.take(entry));
+    }
+
+    fn parent(&self) -> Option<(SessionId, bool)> {
+        self.origin.as_ref().map(|parent| (parent.session().clone(), matches!(parent, Parent::ForkOf { .. })))
+    }
 }
 
 /// A page; `None` where there is no index and none can be made.
@@ -53,7 +55,7 @@ pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<Session
 
 fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
-    let (cost, behind) = index.bring_rows(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
+    let (cost, behind) = index.bring_rows::<Digest>(query.wait)?;
     let mut rows = Rows { statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
     let (mut sessions, next) = rows.newest_first(query)?;
     let cut = query.shape == Shape::Tree && rows.put_below(&mut sessions)?;
@@ -71,13 +73,8 @@ struct Rows<'i> {
 }
 
 /// The session that this one is a fork of.
-fn fork_parent(row: &SessionRow) -> Option<&SessionId> {
+fn fork_parent(row: &SessionRow<Digest>) -> Option<&SessionId> {
     row.parent.as_ref().filter(|(_, is_fork)| *is_fork).map(|(parent, _)| parent)
-}
-
-/// The digest of a row; an empty one where it was written in another form.
-fn digest(row: &SessionRow) -> Digest {
-    serde_json::from_str(&row.digest).unwrap_or_default()
 }
 
 impl Rows<'_> {
@@ -121,11 +118,11 @@ impl Rows<'_> {
         Ok(cut)
     }
 
-    fn listed(&mut self, session: SessionId, row: &SessionRow) -> Result<ListedSession, TapeError> {
+    fn listed(&mut self, session: SessionId, row: &SessionRow<Digest>) -> Result<ListedSession, TapeError> {
         self.cost.rows += 1;
         let (created, last) = ((row.entries > 0).then_some(row.created), (row.entries > 0).then_some(row.last));
         let summary = SessionSummary { id: session, from: None, created, last, seq: row.seq, bytes: row.bytes };
-        let mut listed = ListedSession::of(&summary, &self.statuses, Some(&digest(row)), fork_parent(row));
+        let mut listed = ListedSession::of(&summary, &self.statuses, Some(&row.digest), fork_parent(row));
         (listed.entries, listed.depth) = (Some(row.entries), row.depth);
         // A fork inherits missing fields from its parent, then from that one's parent, and so on.
         let mut next = fork_parent(row).cloned();
@@ -133,7 +130,7 @@ impl Rows<'_> {
             let Some(parent) = next.filter(|_| listed.lacks_something()) else { break };
             self.cost.rows += 1;
             let Some(above) = self.session_rows.one(&parent)? else { break };
-            listed.inherit(&digest(&above));
+            listed.inherit(&above.digest);
             next = fork_parent(&above).cloned();
         }
         Ok(listed)

@@ -61,15 +61,11 @@ fn scrub_once(layout: &Layout, notes: &[(PathBuf, SessionId)], stop: &dyn Fn() -
         let is_held = database.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, bool>(0))?;
         Ok(is_clean && !is_held)
     };
-    let done = match path.exists() {
-        false => true,
-        true => match open(&path).and_then(scrub) {
-            Ok(done) => done,
-            // A broken database is of no use, but its bytes can still be read: delete it.
-            Err(Failed::Corrupt(_)) => delete(&path).map(|()| true)?,
-            Err(Failed::Tape(TapeError::Newer { .. })) => false,
-            Err(failed) => return Err(failed.into_error("write")),
-        },
+    let done = match if path.exists() { open(&path).and_then(scrub) } else { Ok(true) } {
+        // A broken database is of no use, but its bytes can still be read: delete it.
+        Err(Failed::Corrupt(_)) => delete(&path).map(|()| true)?,
+        Err(Failed::Tape(TapeError::Newer { .. })) => false,
+        scrubbed => scrubbed.map_err(|failed| failed.into_error("write"))?,
     };
     if done {
         // The folder of a removal that goes on is not empty, and stays.

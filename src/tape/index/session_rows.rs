@@ -1,16 +1,15 @@
 //! One row for each session, for lists: a digest of its entries, its parent, and when it was used last.
 //!
-//! This layer does not know what entries mean. The digest is a text that a [`Fold`] of the caller makes, going on from the text
-//! that it made before. For each session the row remembers how far its files were read; new entries are read when a list asks, so
+//! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which goes on from what it was before. For each session the row remembers how far its files were read; new entries are read when a list asks, so
 //! no entry is folded twice. Lists and searches are independent: neither waits for the other's table.
 //!
-//! A change must keep: rows never form a circle of parents, whatever tapes say; another [`Fold::form`] reads a session anew;
+//! A change must keep: rows never form a circle of parents, whatever tapes say; another [`Fold::FORM`] reads a session anew;
 //! nothing from the database is trusted (names are parsed again); writing needs the lock on `index.lock`, reading needs none.
 
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior, params};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Failed, Index,
@@ -24,26 +23,21 @@ use crate::{
 /// How many sessions are read in one transaction.
 const BATCH_SESSIONS: u64 = 256;
 
-/// Sums up entries.
-pub(crate) struct Fold<'f> {
-    /// The number of the digest's form. A session with a digest of another form is read anew.
-    pub(crate) form: u32,
-    /// From what it said before, to what it says after these entries of the session.
-    pub(crate) take: &'f dyn Fn(Option<&str>, &[Entry]) -> Folded,
-}
-
-/// A sum of entries.
-#[derive(Debug, Default)]
-pub(crate) struct Folded {
-    pub(crate) digest: String,
+/// A digest of the entries of a session.
+pub(crate) trait Fold: Default + Serialize + DeserializeOwned {
+    /// The number of its written form. A session with a digest of another form is read anew.
+    const FORM: u32;
+    /// Goes on with the next entries.
+    fn add(&mut self, entries: &[Entry]);
     /// The session that this one is shown below, and whether as a fork of it.
-    pub(crate) parent: Option<(SessionId, bool)>,
+    fn parent(&self) -> Option<(SessionId, bool)>;
 }
 
 /// A session's row, as its column `row` has it. The other columns repeat what is searched for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SessionRow {
-    pub(crate) digest: String,
+#[serde(bound = "")]
+pub(crate) struct SessionRow<D: Fold> {
+    pub(crate) digest: D,
     pub(crate) parent: Option<(SessionId, bool)>,
     pub(crate) created: Millis,
     pub(crate) last: Millis,
@@ -67,12 +61,12 @@ impl Index {
     ///
     /// # Errors
     /// As [`Index::catch_up`].
-    pub(crate) fn bring_rows(&mut self, fold: &Fold<'_>, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
+    pub(crate) fn bring_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
         let until = Instant::now() + wait;
         let look = |database: &Connection, layout: &Layout| {
-            stale(database, layout, fold.form).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
+            stale(database, layout, D::FORM).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
         };
-        let brought = self.bring(wait, look, &mut |database, layout| bring_all(database, layout, fold, until))?;
+        let brought = self.bring(wait, look, &mut |database, layout| bring_all::<D>(database, layout, until))?;
         Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
     }
 
@@ -89,27 +83,24 @@ pub(crate) struct SessionRows<'i> {
 }
 
 /// A session and its row.
-pub(crate) type Named = (SessionId, SessionRow);
+pub(crate) type Named<D> = (SessionId, SessionRow<D>);
 
 /// The rows that a query finds. What cannot be understood is left out: content of the database is not trusted.
-fn find(database: &Connection, sql: &str, params: impl Params) -> rusqlite::Result<Vec<Named>> {
+fn find<D: Fold>(database: &Connection, sql: &str, params: impl Params) -> rusqlite::Result<Vec<Named<D>>> {
     let named = |columns: &Row<'_>| {
         let (session, row): (String, String) = (columns.get("session")?, columns.get("row")?);
         let named = session.parse().ok().zip(serde_json::from_str(&row).ok());
         let depth = columns.get("depth").unwrap_or_default();
-        Ok(named.map(|(session, row): Named| (session, SessionRow { depth, ..row })))
+        Ok(named.map(|(session, row): Named<D>| (session, SessionRow { depth, ..row })))
     };
     database.prepare(sql)?.query_map(params, named)?.filter_map(Result::transpose).collect()
-}
-
-fn one(database: &Connection, session: &SessionId) -> rusqlite::Result<Option<SessionRow>> {
-    let found = find(database, "select * from session_rows where session = ?1", [session.as_str()])?;
-    Ok(found.into_iter().next().map(|(_, row)| row))
 }
 
 fn failed(error: rusqlite::Error) -> TapeError {
     Failed::from(error).into_error("read")
 }
+
+const ONE: &str = "select * from session_rows where session = ?1";
 
 const NEWEST_FIRST: &str = "select * from session_rows where (last, session) < (?1, ?2)
     and (not ?4 or not exists (select 1 from session_rows above where above.session = session_rows.parent))
@@ -123,12 +114,12 @@ const BELOW: &str = "with recursive below as (
 
 impl SessionRows<'_> {
     /// The rows behind the place `after`, last used first, `limit` at most. With `top_only`, only those whose parent has no row.
-    pub(crate) fn newest_first(
+    pub(crate) fn newest_first<D: Fold>(
         &self,
         after: Option<(Millis, &str)>,
         limit: usize,
         top_only: bool,
-    ) -> Result<Vec<Named>, TapeError> {
+    ) -> Result<Vec<Named<D>>, TapeError> {
         // A place before the newest row: the latest possible time, and a name behind every session id.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
         let params = params![last, session, signed(limit as u64), top_only];
@@ -136,13 +127,14 @@ impl SessionRows<'_> {
     }
 
     /// The sessions below a session: children right behind their parent, last used first; `limit` at most.
-    pub(crate) fn below(&self, top: &SessionId, limit: usize) -> Result<Vec<Named>, TapeError> {
+    pub(crate) fn below<D: Fold>(&self, top: &SessionId, limit: usize) -> Result<Vec<Named<D>>, TapeError> {
         find(&self.at_once, BELOW, params![top.as_str(), signed(limit as u64)]).map_err(failed)
     }
 
     /// The row of a session.
-    pub(crate) fn one(&self, session: &SessionId) -> Result<Option<SessionRow>, TapeError> {
-        one(&self.at_once, session).map_err(failed)
+    pub(crate) fn one<D: Fold>(&self, session: &SessionId) -> Result<Option<SessionRow<D>>, TapeError> {
+        let found = find(&self.at_once, ONE, [session.as_str()]).map_err(failed)?;
+        Ok(found.into_iter().next().map(|(_, row)| row))
     }
 
     /// How many forks, and how many children with a task, a session has.
@@ -166,19 +158,14 @@ fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<(ListCost,
 }
 
 /// Reads all stale sessions on, until the time is over. Returns the cost, and how many sessions are still behind.
-fn bring_all(
-    database: &mut Connection,
-    layout: &Layout,
-    fold: &Fold<'_>,
-    until: Instant,
-) -> Result<(ListCost, u64), Failed> {
-    let (mut cost, stale) = stale(database, layout, fold.form)?;
+fn bring_all<D: Fold>(database: &mut Connection, layout: &Layout, until: Instant) -> Result<(ListCost, u64), Failed> {
+    let (mut cost, stale) = stale(database, layout, D::FORM)?;
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for gone in &stale.gone {
         change.execute("delete from session_rows where session = ?1", [gone])?;
     }
     let behind = stale.each(Some(until), |session| {
-        bring(&change, layout, session, fold, &mut cost.bytes)?;
+        bring::<D>(&change, layout, session, &mut cost.bytes)?;
         cost.tapes += 1;
         if cost.tapes.is_multiple_of(BATCH_SESSIONS) {
             change.execute_batch("commit; begin immediate")?;
@@ -190,16 +177,16 @@ fn bring_all(
 }
 
 /// Reads a session on, or from its beginning where its files are not what they were. Adds the bytes that were read to `bytes`.
-fn bring(
+fn bring<D: Fold>(
     change: &Transaction<'_>,
     layout: &Layout,
     session: &SessionId,
-    fold: &Fold<'_>,
     bytes: &mut u64,
 ) -> Result<(), Failed> {
     let anchors = layout.anchor_names(session)?;
-    let before = one(change, session)?.filter(|row| row.form == fold.form && anchors.contains(&row.anchor));
-    let mut read = |before| read_on(layout, session, &anchors, before, fold, bytes);
+    let mut before = find::<D>(change, ONE, [session.as_str()])?.into_iter().map(|(_, row)| row);
+    let before = before.find(|row| row.form == D::FORM && anchors.contains(&row.anchor));
+    let mut read = |before| read_on(layout, session, &anchors, before, bytes);
     let mut row = match before.map_or(Ok(None), &mut read)? {
         Some(row) => row,
         None => read(SessionRow::default())?.unwrap_or_default(),
@@ -209,7 +196,7 @@ fn bring(
         change.execute("delete from session_rows where session = ?1", [session.as_str()])?;
         return Ok(());
     }
-    row.form = fold.form;
+    row.form = D::FORM;
     row.parent = match row.parent.take() {
         // The fork was brought in whole, and goes on from no session of this store: one with its parent's name is another.
         Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != named) => None,
@@ -239,14 +226,13 @@ fn is_above(change: &Transaction<'_>, session: &SessionId, other: &SessionId) ->
 }
 
 /// Reads all that comes after `row`; `None` where the files are not what was read before.
-fn read_on(
+fn read_on<D: Fold>(
     layout: &Layout,
     session: &SessionId,
     anchors: &[String],
-    mut row: SessionRow,
-    fold: &Fold<'_>,
+    mut row: SessionRow<D>,
     bytes: &mut u64,
-) -> Result<Option<SessionRow>, Failed> {
+) -> Result<Option<SessionRow<D>>, Failed> {
     (row.files, row.bytes) = (0, 0);
     let begun = anchors.iter().position(|anchor| *anchor == row.anchor);
     for (n, anchor) in anchors.iter().enumerate() {
@@ -271,8 +257,8 @@ fn read_on(
                 }
                 (row.last, row.seq) = (last.time, last.seq);
                 row.entries += entries.len() as u64;
-                let before = (!row.digest.is_empty()).then_some(row.digest.as_str());
-                Folded { digest: row.digest, parent: row.parent } = (fold.take)(before, entries);
+                row.digest.add(entries);
+                row.parent = row.digest.parent();
             }
             row.place = Some(piece.end());
             if let Some(read) = piece.is_last(tail.length) {

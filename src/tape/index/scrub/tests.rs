@@ -1,12 +1,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use std::{fs, path::Path, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use super::*;
 use crate::{
     ops::sweep::{SweepPolicy, sweep},
     tape::{
-        Behind, Deleted, Entry, Fold, Folded, Query, SessionRow, Store, StoreOptions, TapeStore as _,
-        TapeStoreExt as _,
+        Behind, Deleted, Entry, Fold, Query, SessionRow, Store, StoreOptions, TapeStore as _, TapeStoreExt as _,
         index::Index,
         tests::support::{entry, id, own_folder},
     },
@@ -33,15 +34,24 @@ fn session(store: &Store, name: &str, entries: &[Entry]) {
 }
 
 /// The texts themselves, one behind the other, stand in for a title.
-fn texts(before: Option<&str>, entries: &[Entry]) -> Folded {
-    let mut digest = before.unwrap_or_default().to_owned();
-    entries.iter().for_each(|entry| digest.push_str(entry.data.get()));
-    Folded { digest, parent: None }
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Texts(String);
+
+impl Fold for Texts {
+    const FORM: u32 = 1;
+
+    fn add(&mut self, entries: &[Entry]) {
+        entries.iter().for_each(|entry| self.0.push_str(entry.data.get()));
+    }
+
+    fn parent(&self) -> Option<(SessionId, bool)> {
+        None
+    }
 }
 
-fn row(store: &Store, name: &str) -> Option<SessionRow> {
+fn row(store: &Store, name: &str) -> Option<SessionRow<Texts>> {
     let mut index = store.index().unwrap();
-    index.bring_rows(&Fold { form: 1, take: &texts }, LONG).unwrap();
+    index.bring_rows::<Texts>(LONG).unwrap();
     index.session_rows().unwrap().one(&id(name)).unwrap()
 }
 
@@ -81,7 +91,7 @@ fn talked(store: &Store) {
         // The search table has a part for each of these.
         assert_eq!(found(store, SECRET).len() as u64, (n + 1).min(3));
     }
-    assert!(row(store, "s1").unwrap().digest.contains(SECRET));
+    assert!(row(store, "s1").unwrap().digest.0.contains(SECRET));
     assert!(in_files(store, SECRET) > 0);
 }
 
@@ -183,7 +193,7 @@ fn what_could_not_be_forgotten_at_once_is_the_next_time() {
     drop(busy);
     let reads = one.index().unwrap();
     let reads = reads.session_rows().unwrap();
-    reads.one(&id("s4")).unwrap().unwrap();
+    reads.one::<Texts>(&id("s4")).unwrap().unwrap();
     assert!(!one.scrub(&|| false).unwrap(), "the write-ahead log is still read");
     drop(reads);
     assert!(is_noted(&one));
@@ -328,7 +338,7 @@ fn a_session_that_was_made_anew_under_its_id_has_nothing_of_the_old_one() {
             // As long as before, it is found by whoever searches, and by no list.
             let now = row(&store, "s").unwrap();
             assert_ne!(now.digest, before.digest, "{n}");
-            assert!(!now.digest.contains(SECRET), "{n}");
+            assert!(!now.digest.0.contains(SECRET), "{n}");
         }
         assert_eq!(store.check_index(None).unwrap().wrong, [], "{n}");
     }
