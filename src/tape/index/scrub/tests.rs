@@ -233,6 +233,26 @@ fn what_was_deleted_half_way_leaves_the_index_too() {
     assert_eq!(in_files(&next, SECRET), 0);
 }
 
+/// The rename that takes a session away is the note for the index: what dies right behind it is scrubbed all the same.
+#[cfg(feature = "fault-injection")]
+#[test]
+fn a_deletion_that_dies_behind_its_rename_has_its_note() {
+    let folder = own_folder();
+    talked(&store(folder.path()));
+    let faults = crate::runtime::Faults::new(|point, _| assert_ne!(point, "tape.delete.moved", "it dies here"));
+    let one = Store::open(folder.path(), StoreOptions { faults, ..StoreOptions::default() }).unwrap();
+    for n in 0..3 {
+        let deletion = std::panic::AssertUnwindSafe(|| one.delete(&id(&format!("s{n}"))));
+        assert!(std::panic::catch_unwind(deletion).is_err());
+    }
+    drop(one);
+    let next = store(folder.path());
+    assert!(is_noted(&next) && in_files(&next, SECRET) > 0);
+    scrub(&next);
+    assert_eq!(in_files(&next, SECRET), 0);
+    assert!(!is_noted(&next));
+}
+
 /// Whoever deletes while a scrub is under way has a note of its own, and is not forgotten; nor is what a scrub that died was at.
 #[test]
 fn what_is_deleted_in_the_middle_of_a_scrub_is_scrubbed_too() {
