@@ -71,7 +71,7 @@ pub use index::{
     BadCursor, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
 };
 #[cfg(feature = "sqlite")]
-pub(crate) use index::{Fold, Folded, SessionRow, SessionRows};
+pub(crate) use index::{Fold, SessionRow, SessionRows};
 pub(crate) use layout::{new_file, plain_anchor_name as anchor_name_of};
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};
@@ -82,6 +82,6 @@ pub use remove::Deleted;
 pub(crate) use remove::finish as finish_deletions;
 pub(crate) use store::SessionStatuses;
 pub use store::{
-    Access, Behind, Durability, SessionStatus, SessionSummary, SoundEnd, Store, StoreOptions, StoreReport,
+    Access, Behind, Durability, ListCost, SessionStatus, SessionSummary, SoundEnd, Store, StoreOptions, StoreReport,
 };
 pub use verify::{Finding, Flaw};

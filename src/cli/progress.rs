@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tamtam::tape::Behind;
+
 use super::escape;
 
 /// Least time between two updates on a terminal.
@@ -43,6 +45,15 @@ impl Progress {
     /// Writes a warning as a line that stays.
     pub(super) fn warn(what: &str) {
         drop(writeln!(std::io::stderr(), "warning: {}", escape::line(what)));
+    }
+}
+
+/// Why a list or a search may lack entries; `None` where it lacks none.
+pub(super) fn lack(behind: Behind) -> Option<String> {
+    match behind {
+        Behind::No => None,
+        Behind::Sessions(count) => Some(format!("{count} sessions are not completely indexed")),
+        Behind::Unknown => Some("another process is writing the index".to_owned()),
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     escape,
     failure::{Exit, Failure},
     print,
-    progress::Progress,
+    progress::{Progress, lack},
     tapes,
 };
 
@@ -40,12 +40,9 @@ pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failu
     }
     let page = searched(&tapes::open_with_index(path)?, &query)?;
     let done = print(&if given.json { page_json(&page) } else { page_text(&page) })?;
-    let behind = match page.behind {
-        Behind::No => return Ok(done),
-        Behind::Sessions(count) => format!("{count} sessions are not completely indexed"),
-        Behind::Unknown => "another process is writing the index".to_owned(),
-    };
-    Progress::warn(&format!("hits may be missing: {behind}; search again, or `tamtam tape rebuild`"));
+    if let Some(lack) = lack(page.behind) {
+        Progress::warn(&format!("hits may be missing: {lack}; search again, or `tamtam tape rebuild`"));
+    }
     Ok(done)
 }
 

@@ -21,7 +21,7 @@ use super::{
     failure::{Exit, Failure},
     place::Environment,
     print,
-    progress::Progress,
+    progress::{Progress, lack},
     tapes,
 };
 
@@ -53,9 +53,9 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
         let first = shown == 0;
         shown += sessions.iter().filter(|listed| listed.depth == 0).count();
         if given.json {
-            lines_json(&sessions, &mut text);
+            lines_json(&sessions, &mut text)
         } else {
-            lines(&sessions, first, &mut text);
+            lines(&sessions, first, &mut text)
         }
         if cut {
             Progress::warn("these sessions have more forks and children than are shown");
@@ -70,17 +70,15 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
             next => break (next, behind),
         }
     };
-    if let Some(next) = next {
-        let more =
-            if given.json { json!({"next": next.to_string()}).to_string() } else { format!("more: --after {next}") };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{more}");
-    }
+    // Writing to a String cannot fail.
+    let _ = match next {
+        Some(next) if given.json => writeln!(text, "{}", json!({"next": next.to_string()})),
+        Some(next) => writeln!(text, "more: --after {next}"),
+        None => Ok(()),
+    };
     print(&text)?;
-    match behind {
-        Behind::No => {}
-        Behind::Sessions(count) => Progress::warn(&format!("{count} sessions are not completely indexed")),
-        Behind::Unknown => Progress::warn("the newest activity may be missing: another process is writing the index"),
+    if let Some(lack) = lack(behind) {
+        Progress::warn(&format!("the newest activity may be missing: {lack}"));
     }
     Ok(Exit::Done)
 }
@@ -170,15 +168,16 @@ fn title(listed: &ListedSession) -> String {
     };
     let indent = "  ".repeat(usize::try_from(listed.depth).unwrap_or(0).min(20));
     let protected = if listed.protected { " (protected)" } else { "" };
-    let count = |n: u64, what: &str| match n {
-        0 => None,
-        1 => Some(format!("1 {what}")),
-        n => Some(format!("{n} {what}s")),
-    };
-    let belongs: Vec<_> = [count(listed.forks, "fork"), count(listed.children, "task")].into_iter().flatten().collect();
-    let belongs = if belongs.is_empty() { String::new() } else { format!(" [{}]", belongs.join(", ")) };
+    let belongs = [(listed.forks, "fork"), (listed.children, "task")].into_iter().filter(|(n, _)| *n > 0);
+    let belongs = belongs.map(|(n, what)| count(n, what)).collect::<Vec<_>>().join(", ");
+    let belongs = if belongs.is_empty() { belongs } else { format!(" [{belongs}]") };
     let title = escape::line(listed.title.as_deref().unwrap_or("(no message)"));
     format!("{indent}{below}{title}{protected}{belongs}")
+}
+
+/// A number of things: `1 fork`, `2 forks`.
+pub(super) fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// How long ago `then` was, in one coarse unit.

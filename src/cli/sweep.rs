@@ -24,6 +24,7 @@ use super::{
     failure::{Exit, Failure},
     print,
     progress::Progress,
+    sessions::count,
     tapes,
 };
 
@@ -36,9 +37,8 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
     if policy == SweepPolicy::default() {
         return Err(Failure::usage("no limit was given: use --older-than, --keep or --max-bytes"));
     }
-    let asks = !given.dry_run && !given.yes;
     let is_heard = !given.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if asks && !is_heard {
+    if !given.dry_run && !given.yes && !is_heard {
         return Err(Failure::usage(
             "nothing was removed, because there is no terminal to ask on: --dry-run shows what would be removed, --yes removes it",
         ));
@@ -88,16 +88,11 @@ fn is_agreed(question: &str) -> bool {
 }
 
 fn as_json(sweep: &Sweep, removed: bool) -> String {
-    let mut text = String::new();
-    for SweptSession { session, last, bytes, why, .. } in &sweep.gone {
-        let line = json!({"session": session, "last": last, "bytes": bytes, "why": why, "removed": removed});
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{line}");
-    }
-    for KeptSession { session, why, .. } in &sweep.kept {
-        let _ = writeln!(text, "{}", json!({"session": session, "kept": why}));
-    }
-    text
+    let gone = sweep.gone.iter().map(|SweptSession { session, last, bytes, why, .. }| {
+        json!({"session": session, "last": last, "bytes": bytes, "why": why, "removed": removed})
+    });
+    let kept = sweep.kept.iter().map(|KeptSession { session, why, .. }| json!({"session": session, "kept": why}));
+    gone.chain(kept).map(|line| format!("{line}\n")).collect()
 }
 
 fn as_text(sweep: &Sweep, removed: bool) -> String {
@@ -105,14 +100,14 @@ fn as_text(sweep: &Sweep, removed: bool) -> String {
     let verb = if removed { "removed" } else { "would remove" };
     let mut text = String::new();
     for SweptSession { session, bytes, why, .. } in &sweep.gone {
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{verb} {session}  {}: {why}", size(*bytes));
     }
     for KeptSession { session, why, .. } in &sweep.kept {
         let _ = writeln!(text, "kept {session}: {}", escape::line(&why.to_string()));
     }
-    let count = sweep.gone.len();
-    let sessions = if count == 1 { "session" } else { "sessions" };
-    let _ = writeln!(text, "{verb} {count} {sessions}, {}", size(sweep.bytes()));
+    let sessions = count(sweep.gone.len() as u64, "session");
+    let _ = writeln!(text, "{verb} {sessions}, {}", size(sweep.bytes()));
     text
 }
 

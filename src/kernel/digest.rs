@@ -4,8 +4,8 @@
 //! It takes the lines of the session's own files alone: a fork names its parent, and the parent's lines do not count for the
 //! fork. A line that this version does not understand is passed over, so a list never fails over a tape.
 //!
-//! The stored form is a row of the index and can be made anew at any time. After a change of the form, or of what the fold
-//! computes, raise `Digest::FORM`. A kind of entry that this fold needs must not stand in [`PASSED_OVER`].
+//! The stored form is part of a row of the index and can be made anew at any time. After a change of the form, or of what the fold
+//! computes, raise the `FORM` in `ops/listing/rows.rs`. A kind of entry that this fold needs must not stand in [`PASSED_OVER`].
 
 use serde::{Deserialize, Serialize};
 
@@ -28,24 +28,18 @@ const PASSED_OVER: &[&str] =
 
 /// What a list shows of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Digest {
     /// The title that the host set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     /// The first message to the session, and the words that it begins with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     first: Option<(MessageId, String)>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<ModelRef>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workspace: Option<String>,
     /// What the session itself used, its children not counted.
     pub(crate) spent: Spent,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Parent>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ended: bool,
     /// The open requests. Closed requests are counted in `spent`.
     bill: Unsettled,
@@ -82,10 +76,6 @@ impl Parent {
 }
 
 impl Digest {
-    /// The version of the written form. A digest that was written in another form is made anew.
-    #[cfg(feature = "sqlite")]
-    pub(crate) const FORM: u32 = 4;
-
     /// The digest of these lines.
     pub(crate) fn of<'l>(lines: impl IntoIterator<Item = &'l tape::Entry>) -> Digest {
         let mut digest = Digest::default();
@@ -101,9 +91,7 @@ impl Digest {
             return;
         }
         let Ok(entry) = Entry::from_tape(line) else { return };
-        for line in self.bill.apply(&entry) {
-            self.spent += line.charge;
-        }
+        self.bill.apply(&entry).into_iter().for_each(|line| self.spent += line.charge);
         match &entry.record {
             Record::State(state) => {
                 self.settle(&state.settings);

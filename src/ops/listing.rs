@@ -13,14 +13,13 @@ mod query;
 #[cfg(feature = "sqlite")]
 mod rows;
 
-use std::path::Path;
-
 use serde::Serialize;
 
 use crate::{
     kernel::{Digest, Parent},
     tape::{
-        Behind, Mark, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore, TapeStoreExt as _,
+        Behind, ListCost, Mark, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore,
+        TapeStoreExt as _,
     },
     words::ids::{Millis, Seq, SessionId},
     words::message::ModelRef,
@@ -46,20 +45,6 @@ pub struct SessionPage {
     pub cut: bool,
     /// The work that the page took.
     pub cost: ListCost,
-}
-
-/// The work that a list took: counts of things that were looked at, not time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ListCost {
-    /// Sessions whose folder was listed and whose files' lengths were asked for.
-    pub folders: u64,
-    /// Sessions whose tapes were read, because entries were appended since the last list.
-    pub tapes: u64,
-    /// Bytes of tapes that were read.
-    pub bytes: u64,
-    /// Rows of the index that were read; without an index, sessions whose ends of files were read.
-    pub rows: u64,
 }
 
 /// A session on a list.
@@ -155,7 +140,7 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
             continue;
         }
         if sessions.len() == query.page_limit() {
-            next = cursor_behind(&sessions);
+            next = sessions.last().map(SessionCursor::behind);
             break;
         }
         listed.beside_bytes = beside(store, &listed.session);
@@ -182,12 +167,6 @@ fn read(
         listed.inherit(&Digest::of(all.iter().take_while(|entry| entry.seq <= forked_at)));
     }
     Ok(listed)
-}
-
-/// Where a page ended: behind its last root.
-fn cursor_behind(sessions: &[ListedSession]) -> Option<SessionCursor> {
-    let last = sessions.iter().rfind(|listed| listed.depth == 0)?;
-    Some(SessionCursor { last: last.last.unwrap_or_default(), session: last.session.clone() })
 }
 
 impl ListedSession {
@@ -247,11 +226,7 @@ impl ListedSession {
 
 /// The size of the folders beside a tape, in bytes. A file that cannot be looked at counts as 0.
 pub(crate) fn beside(store: &dyn TapeStore, session: &SessionId) -> u64 {
-    let folders = [store.spill_path(session), store.files_path(session)];
-    folders.iter().flatten().map(|folder| folder_bytes(folder)).sum()
-}
-
-fn folder_bytes(folder: &Path) -> u64 {
-    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = [store.spill_path(session), store.files_path(session)].into_iter().flatten();
+    let files = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).filter(std::fs::Metadata::is_file).map(|file| file.len()).sum()
 }

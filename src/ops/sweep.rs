@@ -182,7 +182,7 @@ pub(crate) fn plan_some(
     let is_at_work = |one: &&Candidate| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork));
     let working: BTreeSet<&SessionId> = candidates.iter().filter(is_at_work).map(|one| &one.session).collect();
     let mut room = removed_max;
-    let swept = plan(policy, &candidates, now, &mut |one| {
+    Ok(plan(policy, &candidates, now, &mut |one| {
         if room == 0 || stop() {
             return ControlFlow::Break(());
         }
@@ -193,8 +193,7 @@ pub(crate) fn plan_some(
         };
         room -= usize::from(why.is_none());
         ControlFlow::Continue(why)
-    });
-    Ok(swept)
+    }))
 }
 
 /// Removes the sessions that a policy does not keep, one after the other. Blocks on the disk. `stop` is asked before each removal;
@@ -270,10 +269,8 @@ fn look(
         if last.is_none() && bytes > 0 {
             continue;
         }
-        let (forks, failed) = match store.forks_of(&session) {
-            Ok(forks) => (forks, None),
-            Err(error) => (Vec::new(), Some(KeptReason::Failed(error.to_string()))),
-        };
+        let forks = store.forks_of(&session);
+        let failed = forks.as_ref().err().map(|error| KeptReason::Failed(error.to_string()));
         // What the marks and claims say now. The removal itself takes the claim first, and that decides.
         let protected = match statuses.of(&session) {
             // This comes first, because it also protects the children that do its tasks.
@@ -291,7 +288,7 @@ fn look(
         let counts = policy.bytes_max.is_some() || protected.is_none();
         let bytes = bytes.saturating_add(if counts { beside(store, &session) } else { 0 });
         let last = last.unwrap_or(now).min(now);
-        candidates.push(Candidate { session, last, seq, bytes, forks, protected });
+        candidates.push(Candidate { session, last, seq, bytes, forks: forks.unwrap_or_default(), protected });
     }
     candidates.sort_by(|one, other| (other.last, &other.session).cmp(&(one.last, &one.session)));
     Ok(candidates)

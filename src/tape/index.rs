@@ -37,7 +37,7 @@ use super::{
 pub use check::{IndexCheck, WrongRow};
 pub use query::{BadCursor, Cursor, Order, Query};
 pub use search::{Hit, Page};
-pub(crate) use session_rows::{Fold, Folded, SessionRow, SessionRows};
+pub(crate) use session_rows::{Fold, SessionRow, SessionRows};
 pub use snippet::Snippet;
 
 /// Overwrites deleted content instead of only freeing it: a session may have been deleted so that nobody can read it.
@@ -157,9 +157,17 @@ impl Index {
         self.write(&lock, &mut |database, layout| pull::pull_all(database, layout, None, told))
     }
 
-    /// Brings the index up to date with `change`. `None` if that cannot be done now, because another process writes the index or
-    /// the disk is full; the index can be read all the same.
-    fn bring<T>(&mut self, wait: Duration, change: &mut Change<'_, T>) -> Result<Option<T>, TapeError> {
+    /// Brings the index up to date with `change`; of a store that is open for reading only, `look` says how much is behind. `None` if
+    /// that cannot be done now, because another process writes the index or the disk is full; the index can be read all the same.
+    fn bring<T>(
+        &mut self,
+        wait: Duration,
+        look: impl FnOnce(&Connection, &Layout) -> Result<T, Failed>,
+        change: &mut Change<'_, T>,
+    ) -> Result<Option<T>, TapeError> {
+        if self.only_reads {
+            return look(&self.database, &self.layout).map(Some).map_err(|failed| failed.into_error("read"));
+        }
         let brought = match try_lock_index(&self.layout, wait.min(BUSY_WAIT)) {
             Ok(Some(lock)) => self.write(&lock, change).map(Some),
             Ok(None) => Ok(None),

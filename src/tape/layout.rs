@@ -15,7 +15,7 @@
 //!     hidden                                    it was deleted, and waits for the last of its forks
 //!     imported                                  it was brought in from a file that is not believed: which entry says so
 //!   hidden/<id>                                 where to look for hidden sessions
-//!   deleted/                                    what is being removed, and what the index may still have of it
+//!   deleted/                                    what is being removed, or was and may still have words in the index
 //!   open/<id>                                   a turn of this session is open
 //!   parked/<id>                                 this session is kept stopped, and why
 //!   protected/<id>                              this session is never swept

@@ -39,10 +39,10 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
     last: Option<Seq>,
 ) -> Result<Deleted, TapeError> {
     must_be_shown(store, session)?;
-    let unfinished = || Err(TapeError::Unfinished { session: session.clone() });
+    let unfinished = TapeError::Unfinished { session: session.clone() };
     match erase(store, session, last, &[Mark::Open])? {
         None => return Ok(Deleted::Gone),
-        Some(Mark::Open) => return unfinished(),
+        Some(Mark::Open) => return Err(unfinished),
         Some(_) => {}
     }
     // To set this mark, nobody may have the session open; from here on nobody can open it.
@@ -53,7 +53,7 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
         return shown_again(TapeError::GoneOn { session: session.clone(), expected, last: now });
     }
     if !store.marks(Mark::Open, Some(session))?.is_empty() {
-        return shown_again(TapeError::Unfinished { session: session.clone() });
+        return shown_again(unfinished);
     }
     store.unmark(session, Mark::Parked, "")?;
     store.unmark(session, Mark::Protected, "")?;
@@ -73,10 +73,9 @@ pub(super) fn delete_unused<S: TapeStore + ?Sized>(
 ) -> Result<bool, TapeError> {
     must_be_shown(store, session)?;
     match erase(store, session, Some(last), &[Mark::Open, Mark::Parked, Mark::Protected]) {
-        Ok(None) => Ok(true),
         Ok(Some(Mark::Open)) => Err(TapeError::Unfinished { session: session.clone() }),
-        Ok(Some(_)) | Err(TapeError::GoneOn { .. }) => Ok(false),
-        Err(error) => Err(error),
+        Err(TapeError::GoneOn { .. }) => Ok(false),
+        erased => Ok(erased?.is_none()),
     }
 }
 

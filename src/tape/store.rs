@@ -11,8 +11,8 @@
 
 mod beside;
 mod claims;
+mod erase;
 mod marks;
-mod notes;
 mod options;
 mod primitives;
 mod sound;
@@ -42,11 +42,11 @@ use super::{
 use crate::words::ids::SessionId;
 
 #[cfg(feature = "sqlite")]
-pub(super) use notes::{done as scrubbed, is_due as must_be_scrubbed, take as take_deleted};
+pub(super) use erase::notes as notes_of_erased;
 pub use options::{Access, Durability, SessionSummary, StoreOptions, StoreReport};
 pub use sound::SoundEnd;
 pub(crate) use status::SessionStatuses;
-pub use status::{Behind, SessionStatus};
+pub use status::{Behind, ListCost, SessionStatus};
 pub(super) use upkeep::remove_reserves;
 use upkeep::{become_owner, check_version};
 

@@ -14,8 +14,9 @@ use crate::{
     actor::{host::Host, tape_store::Chore},
     lock::Lock,
     ops::sweep::{Sweep, SweepPolicy, plan_some, sweep_through},
+    supervisor::backoff::Chance,
     tape::TapeError,
-    words::ids::Millis,
+    words::ids::{Millis, new_uuid},
 };
 
 /// The least time between two sweeps.
@@ -64,13 +65,6 @@ impl Sweeps {
     }
 }
 
-/// A random number from 0 up to 1.
-fn random() -> f64 {
-    // The lower half of such an id is random, but for its two highest bits.
-    let bits = crate::words::ids::new_uuid().as_u64_pair().1 & ((1 << 53) - 1);
-    bits as f64 / (1_u64 << 53) as f64
-}
-
 /// The result of a sweep that the runtime made by itself.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -99,17 +93,17 @@ pub(crate) struct Sweeper {
 impl Sweeper {
     /// The wait before the next sweep; `None` if the host asked for no sweeps.
     pub(super) fn wait(&self) -> Option<Duration> {
-        self.sweeps.as_ref().map(|sweeps| sweeps.wait(random()))
+        let mut chance = Chance::new(new_uuid().as_u128() as u64);
+        self.sweeps.as_ref().map(|sweeps| sweeps.wait(chance.next()))
     }
 
     /// Sweeps once, and keeps the report. Blocks on the disk.
     pub(super) fn sweep(&self, host: &Host, stop: &dyn Fn() -> bool) {
         let Some(Sweeps { policy, removed_max, .. }) = self.sweeps else { return };
         let (began, at) = (Instant::now(), host.clock.now());
-        let (mut swept, error) = match sweep(host, policy, removed_max, stop) {
-            Ok(swept) => (swept, None),
-            Err(error) => (Sweep::default(), Some(error.to_string())),
-        };
+        let swept = sweep(host, policy, removed_max, stop);
+        let error = swept.as_ref().err().map(ToString::to_string);
+        let mut swept = swept.unwrap_or_default();
         let kept = swept.kept.len();
         swept.kept.truncate(KEPT_NAMED_MAX);
         match &error {
@@ -142,9 +136,6 @@ mod tests {
         let sweeps = |every| Sweeps::new(every, SweepPolicy::default());
         let minute = sweeps(Duration::from_secs(60));
         assert_eq!([0.0, 0.5, 1.0].map(|drawn| minute.wait(drawn).as_secs()), [45, 60, 75]);
-        for _ in 0..1_000 {
-            assert!((0.0..1.0).contains(&random()));
-        }
         assert_eq!(sweeps(Duration::ZERO).wait(0.0), Duration::from_millis(750));
         let never = sweeps(Duration::MAX);
         assert!(never.wait(0.0) > Duration::from_secs(1 << 62));

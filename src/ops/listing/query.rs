@@ -99,6 +99,13 @@ pub struct SessionCursor {
     pub(super) session: SessionId,
 }
 
+impl SessionCursor {
+    /// The place behind a session.
+    pub(super) fn behind(listed: &ListedSession) -> SessionCursor {
+        SessionCursor { last: listed.last.unwrap_or_default(), session: listed.session.clone() }
+    }
+}
+
 impl fmt::Display for SessionCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.last.0, self.session)

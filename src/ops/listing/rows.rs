@@ -8,33 +8,33 @@
 
 use crate::{
     kernel::{Digest, Parent},
-    ops::listing::{ListCost, ListedSession, SessionPage, SessionQuery, Shape, beside, cursor_behind},
+    ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, Shape, beside},
     tape::{
-        Access, FORK_DEPTH_MAX, Fold, Folded, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
+        Access, Entry, FORK_DEPTH_MAX, Fold, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
         TapeError,
     },
     words::ids::SessionId,
 };
 
-/// The fewest and the most rows that are read at a time.
-const PIECE_MIN: usize = 16;
-const PIECE_MAX: usize = 256;
+/// How many rows are read at a time.
+const PIECE: usize = 64;
 
 /// The most sessions on a page that is a tree.
 const TREE_MAX: usize = 1_000;
 
-/// Folds new entries of a session into its digest, for the row.
-fn fold(before: Option<&str>, entries: &[crate::tape::Entry]) -> Folded {
-    // A digest that cannot be read was written in another form. It is better to know less than to fail.
-    let mut digest: Digest = before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    entries.iter().for_each(|entry| digest.take(entry));
-    let parent =
-        digest.origin.as_ref().map(|parent| (parent.session().clone(), matches!(parent, Parent::ForkOf { .. })));
-    Folded { digest: serde_json::to_string(&digest).unwrap_or_default(), parent }
+impl Fold for Digest {
+    const FORM: u32 = 5;
+
+    fn add(&mut self, entries: &[Entry]) {
+        entries.iter().for_each(|entry| self.take(entry));
+    }
+
+    fn parent(&self) -> Option<(SessionId, bool)> {
+        self.origin.as_ref().map(|parent| (parent.session().clone(), matches!(parent, Parent::ForkOf { .. })))
+    }
 }
 
-/// A page; `None` where there is no index and none can be made. Only a damaged index is made anew: a busy one, or one without room,
-/// is there again later, with everything that it took long to read.
+/// A page; `None` where there is no index and none can be made.
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
     let page = match look(store, query) {
@@ -55,53 +55,48 @@ pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<Session
 
 fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
-    let (brought, behind) = index.bring_rows(&Fold { form: Digest::FORM, take: &fold }, query.wait)?;
-    let cost = ListCost { folders: brought.looked_at, tapes: brought.read, bytes: brought.bytes, rows: 0 };
-    let mut rows = Rows { store, statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
-    let (mut sessions, is_more) = rows.newest_first(query)?;
-    let next = if is_more { cursor_behind(&sessions) } else { None };
+    let (cost, behind) = index.bring_rows::<Digest>(query.wait)?;
+    let mut rows = Rows { statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
+    let (mut sessions, next) = rows.newest_first(query)?;
     let cut = query.shape == Shape::Tree && rows.put_below(&mut sessions)?;
-    sessions.iter_mut().try_for_each(|listed| rows.fill(listed))?;
+    for listed in &mut sessions {
+        listed.beside_bytes = beside(store, &listed.session);
+        (listed.forks, listed.children) = rows.session_rows.count_below(&listed.session)?;
+    }
     Ok(SessionPage { sessions, next, behind, indexed: true, cut, cost: rows.cost })
 }
 
 struct Rows<'i> {
-    store: &'i Store,
     statuses: SessionStatuses<'i>,
     session_rows: SessionRows<'i>,
     cost: ListCost,
 }
 
 /// The session that this one is a fork of.
-fn fork_parent(row: &SessionRow) -> Option<&SessionId> {
+fn fork_parent(row: &SessionRow<Digest>) -> Option<&SessionId> {
     row.parent.as_ref().filter(|(_, is_fork)| *is_fork).map(|(parent, _)| parent)
 }
 
-/// The digest of a row; an empty one where it was written in another form.
-fn digest(row: &SessionRow) -> Digest {
-    serde_json::from_str(&row.digest).unwrap_or_default()
-}
-
 impl Rows<'_> {
-    /// The sessions of a page, newest first, and whether there are more. Of a tree, its roots.
-    fn newest_first(&mut self, query: &SessionQuery) -> Result<(Vec<ListedSession>, bool), TapeError> {
+    /// The sessions of a page, newest first, and where the next page begins. Of a tree, its roots.
+    fn newest_first(&mut self, query: &SessionQuery) -> Result<(Vec<ListedSession>, Option<SessionCursor>), TapeError> {
         let limit = query.page_limit();
         let mut found: Vec<ListedSession> = Vec::new();
-        let mut after = query.after.as_ref().map(|after| (after.last, after.session.clone()));
+        let mut after = query.after.clone();
         loop {
             // A piece at a time, so that no statement is open while other rows are looked up.
-            let piece = (limit + 1 - found.len()).clamp(PIECE_MIN, PIECE_MAX);
-            let behind = after.as_ref().map(|(last, session)| (*last, session.as_str()));
-            let session_rows = self.session_rows.newest_first(behind, piece, query.shape == Shape::Tree)?;
-            let Some((session, newest)) = session_rows.last() else { return Ok((found, false)) };
-            after = Some((newest.last, session.clone()));
+            let behind = after.as_ref().map(|after| (after.last, after.session.as_str()));
+            let session_rows = self.session_rows.newest_first(behind, PIECE, query.shape == Shape::Tree)?;
+            let Some((session, newest)) = session_rows.last() else { return Ok((found, None)) };
+            after = Some(SessionCursor { last: newest.last, session: session.clone() });
             for (session, row) in session_rows {
                 let listed = self.listed(session, &row)?;
                 if !query.takes(&listed) {
                     continue;
                 }
                 if found.len() == limit {
-                    return Ok((found, true));
+                    let next = found.last().map(SessionCursor::behind);
+                    return Ok((found, next));
                 }
                 found.push(listed);
             }
@@ -116,35 +111,28 @@ impl Rows<'_> {
             let below = self.session_rows.below(&top.session, room + 1)?;
             cut |= below.len() > room;
             sessions.push(top);
-            for (depth, (session, row)) in below.into_iter().take(room) {
-                sessions.push(ListedSession { depth, ..self.listed(session, &row)? });
+            for (session, row) in below.into_iter().take(room) {
+                sessions.push(self.listed(session, &row)?);
             }
         }
         Ok(cut)
     }
 
-    fn listed(&mut self, session: SessionId, row: &SessionRow) -> Result<ListedSession, TapeError> {
+    fn listed(&mut self, session: SessionId, row: &SessionRow<Digest>) -> Result<ListedSession, TapeError> {
         self.cost.rows += 1;
         let (created, last) = ((row.entries > 0).then_some(row.created), (row.entries > 0).then_some(row.last));
         let summary = SessionSummary { id: session, from: None, created, last, seq: row.seq, bytes: row.bytes };
-        let mut listed = ListedSession::of(&summary, &self.statuses, Some(&digest(row)), fork_parent(row));
-        listed.entries = Some(row.entries);
+        let mut listed = ListedSession::of(&summary, &self.statuses, Some(&row.digest), fork_parent(row));
+        (listed.entries, listed.depth) = (Some(row.entries), row.depth);
         // A fork inherits missing fields from its parent, then from that one's parent, and so on.
         let mut next = fork_parent(row).cloned();
         for _ in 0..FORK_DEPTH_MAX {
             let Some(parent) = next.filter(|_| listed.lacks_something()) else { break };
             self.cost.rows += 1;
             let Some(above) = self.session_rows.one(&parent)? else { break };
-            listed.inherit(&digest(&above));
+            listed.inherit(&above.digest);
             next = fork_parent(&above).cloned();
         }
         Ok(listed)
-    }
-
-    /// Fills the fields that only shown sessions need.
-    fn fill(&mut self, listed: &mut ListedSession) -> Result<(), TapeError> {
-        listed.beside_bytes = beside(self.store, &listed.session);
-        (listed.forks, listed.children) = self.session_rows.count_below(&listed.session)?;
-        Ok(())
     }
 }

@@ -87,8 +87,7 @@ pub(super) fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis, a
         }
     }
     let swept = |n: usize| {
-        let Candidate { session, last, seq, bytes, .. } = all[n].candidate;
-        let (session, last, seq, bytes) = (session.clone(), *last, *seq, *bytes);
+        let Candidate { session, last, seq, bytes, .. } = all[n].candidate.clone();
         all[n].taken.map(|why| SweptSession { session, last, seq, bytes, why })
     };
     let kept = |one: &One<'_>| {

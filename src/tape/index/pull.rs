@@ -43,31 +43,20 @@ pub(super) fn pull_all(
         change.commit()?;
         done.removed += 1;
     }
-    for session in &stale.sessions {
+    let behind = stale.each(until, |session| {
         fault!(layout.faults, "index.session", session.as_str());
-        if is_late() {
-            done.behind += 1;
-            continue;
-        }
         // A session that is read anew is read to its end, without a limit of time: half-read, it would be taken for changed again.
         let (mut until, mut reading) = (until, None);
         loop {
             let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let mut pulled = pull_session(&change, layout, session, reading.as_deref());
-            if let Ok(None) = pulled {
+            let mut pulled = pull_session(&change, layout, session, reading.as_deref())?;
+            if pulled.is_none() {
                 forget(&change, session.as_str())?;
                 done.read_anew += 1;
                 until = None;
-                pulled = pull_session(&change, layout, session, None);
+                pulled = pull_session(&change, layout, session, None)?;
             }
-            let pulled = match pulled {
-                Err(failed) if failed.is_of_one_session() => {
-                    tracing::warn!(%session, ?failed, "a session cannot be read for the index");
-                    done.behind += 1;
-                    break;
-                }
-                pulled => pulled?.unwrap_or_default(),
-            };
+            let pulled = pulled.unwrap_or_default();
             done.added += pulled.added;
             fault!(layout.faults, "index.pulled", session.as_str());
             change.commit()?;
@@ -75,14 +64,14 @@ pub(super) fn pull_all(
             told(&done);
             reading = pulled.more_in;
             if reading.is_none() {
-                break;
+                return Ok(true);
             }
             if until.is_some_and(|until| Instant::now() >= until) {
-                done.behind += 1;
-                break;
+                return Ok(false);
             }
         }
-    }
+    })?;
+    done.behind += behind;
     Ok(done)
 }
 
@@ -141,7 +130,7 @@ fn pull_session(
             return Ok(None);
         }
         pulled.added += add(change, layout, session, anchor, mark.as_ref(), &piece, tail.length)?;
-        if !piece.ends && !piece.is_over() {
+        if piece.is_last(tail.length).is_none() {
             pulled.more_in = Some(anchor.clone());
             // The files after it wait, so that a later entry is never there without an earlier one.
             return Ok(Some(pulled));
@@ -172,9 +161,8 @@ fn add(
 ) -> Result<u64, Failed> {
     let (base, read, Place { offset: end, seq, sum }) = (signed(piece.offset), &piece.decoded, piece.end());
     let (end, seq) = (signed(end), signed(seq.0));
-    // A torn tail may be an append that is being written, and be cut back: what stands there next may be just as long. Where
-    // the file was not read to its end, it is looked at again as well.
-    let length = if piece.is_over() { signed(length) } else { end };
+    // Where the file was not read to its end, it is looked at again.
+    let length = piece.is_last(length).map_or(end, signed);
     let file = match mark {
         Some(mark) => {
             let sql = "update files set offset = ?2, seq = ?3, sum = ?4, seen = ?5 where id = ?1";

@@ -52,28 +52,23 @@ const TABLES: &str = "
     -- What a list shows of a session (session_rows.rs), and up to where its files were read for that.
     create table session_rows (
         session text primary key,
+        -- Of the digest in it. A row of another form counts as unread.
         form integer not null,
-        digest text not null,
         parent text,
         is_fork integer not null,
-        created integer not null,
         last integer not null,
-        seq integer not null,
-        entries integer not null,
-        -- The newest file that was read, up to which byte, and the checksum of the last entry before it.
-        anchor text not null,
-        offset integer not null,
-        sum text not null,
         -- How many files there were, and how long all of them.
         files integer not null,
-        bytes integer not null
+        bytes integer not null,
+        -- All of it, as JSON.
+        row text not null
     ) without rowid;
     create index session_rows_by_last on session_rows (last, session);
     create index session_rows_by_parent on session_rows (parent, last) where parent is not null;
 ";
 
 /// The database's `user_version`. Raise it with each change of the tables or of their content.
-pub(super) const VERSION: i64 = 4;
+pub(super) const VERSION: i64 = 5;
 
 /// How far an entry's time is shifted in its id: so many entries of one millisecond have ids of their own.
 pub(super) const TIME_SHIFT: u32 = 20;

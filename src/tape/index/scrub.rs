@@ -1,28 +1,25 @@
 //! Scrubbing the index: takes deleted sessions out of its files, so that no text, title or search word of them is left there.
 //!
-//! A deletion leaves a note (`store/notes`). A search finds nothing of the session from then on, and [`Store::scrub`] takes its
+//! A deletion leaves a note (`store/erase`). A search finds nothing of the session from then on, and [`Store::scrub`] takes its
 //! words out of the file. A scrub has no limit of time and may be stopped, or killed, after each piece: it goes on the next time.
 //!
-//! A change must keep: the note goes only when the rows are out, the search table is merged, and the write-ahead log is emptied;
-//! what is deleted is overwritten (`secure_delete`); the lock on `index.lock` is held. Blocks; a search meanwhile finds what is
+//! A change must keep: a note that a scrub began with goes only when the rows are out, the search table is merged, and the
+//! write-ahead log is emptied; what is deleted is overwritten (`secure_delete`); the lock on `index.lock` is held. Blocks; a search meanwhile finds what is
 //! there, and says that it may be behind.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use rusqlite::{Connection, TransactionBehavior, params};
+use serde_json::json;
 
-use super::{Failed, delete, open, pull::forget, try_lock_index};
+use super::{Failed, delete, open, pull::forget, session_rows::signed, try_lock_index};
 use crate::{
-    tape::{
-        Store, TapeError,
-        layout::Layout,
-        store::{must_be_scrubbed, scrubbed, take_deleted},
-    },
+    tape::{Store, TapeError, layout::Layout, store::notes_of_erased},
     words::ids::SessionId,
 };
 
 /// How many rows are taken out in one step.
-const ROWS_AT_ONCE: u32 = 1_000;
+const ROWS_AT_ONCE: usize = 1_000;
 /// How long to wait for another writer of the index. After that, the scrub is left to the next time.
 const WRITER_WAIT: Duration = Duration::from_millis(200);
 /// How much of the search table is merged in one step, in pages.
@@ -40,80 +37,76 @@ impl Store {
     pub fn scrub(&self, stop: &dyn Fn() -> bool) -> Result<bool, TapeError> {
         self.inner.must_write()?;
         let layout = self.layout();
-        while must_be_scrubbed(layout) {
-            if !scrub_once(layout, stop)? {
+        let mut done = Vec::new();
+        loop {
+            // A note of a folder that cannot be emptied stays, so it counts once.
+            let notes = notes_of_erased(layout)?;
+            if notes.iter().all(|note| done.contains(note)) {
+                return Ok(true);
+            }
+            if !scrub_once(layout, &notes, stop)? {
                 return Ok(false);
             }
+            done = notes;
         }
-        Ok(true)
     }
 }
 
-fn scrub_once(layout: &Layout, stop: &dyn Fn() -> bool) -> Result<bool, TapeError> {
+fn scrub_once(layout: &Layout, notes: &[(PathBuf, SessionId)], stop: &dyn Fn() -> bool) -> Result<bool, TapeError> {
     let path = layout.root.join("index.db");
     let Some(_lock) = try_lock_index(layout, WRITER_WAIT)? else { return Ok(false) };
-    let deleted = take_deleted(layout)?;
     let scrub = |mut database: Connection| {
-        let is_clean = forget_all(&mut database, layout, deleted, stop)? && merge(&database, stop)?;
+        let is_clean = forget_all(&mut database, layout, notes, stop)? && merge(&database, stop)?;
         database.busy_timeout(READERS_WAIT)?;
         let is_held = database.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, bool>(0))?;
         Ok(is_clean && !is_held)
     };
-    let done = match path.exists() {
-        false => true,
-        true => match open(&path).and_then(scrub) {
-            Ok(done) => done,
-            // A broken database is of no use, but its bytes can still be read: delete it.
-            Err(Failed::Corrupt(_)) => delete(&path).map(|()| true)?,
-            Err(Failed::Tape(TapeError::Newer { .. })) => false,
-            Err(failed) => return Err(failed.into_error("write")),
-        },
+    let done = match if path.exists() { open(&path).and_then(scrub) } else { Ok(true) } {
+        // A broken database is of no use, but its bytes can still be read: delete it.
+        Err(Failed::Corrupt(_)) => delete(&path).map(|()| true)?,
+        Err(Failed::Tape(TapeError::Newer { .. })) => false,
+        scrubbed => scrubbed.map_err(|failed| failed.into_error("write"))?,
     };
     if done {
-        scrubbed(layout)?;
+        // The folder of a removal that goes on is not empty, and stays.
+        notes.iter().for_each(|(note, _)| drop(std::fs::remove_dir(note)));
     }
     Ok(done)
 }
 
-/// Takes out all rows of the `deleted` sessions, and of all that are gone, one piece at least. Says whether all are out. A session
+/// Takes out all rows of the noted sessions, and of all that are gone, one piece at least. Says whether all are out. A session
 /// that was made anew under such a name is read anew.
 fn forget_all(
     database: &mut Connection,
     layout: &Layout,
-    deleted: Vec<String>,
+    notes: &[(PathBuf, SessionId)],
     stop: &dyn Fn() -> bool,
 ) -> Result<bool, Failed> {
     let there = layout.session_ids()?;
     let there: BTreeSet<&str> = there.iter().map(SessionId::as_str).collect();
+    let deleted = notes.iter().map(|(_, session)| session.to_string());
     let gone: BTreeSet<String> = {
         let mut known = database.prepare("select session from files union select session from session_rows")?;
         let known = known.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
         known.into_iter().filter(|name| !there.contains(name.as_str())).chain(deleted).collect()
     };
-    for session in &gone {
-        loop {
-            let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let removed = change.execute(
-                "delete from entries where id in (select id from entries where session = ?1 limit ?2)",
-                params![session, ROWS_AT_ONCE],
-            )?;
-            let is_last = removed < ROWS_AT_ONCE as usize;
-            if is_last {
-                forget(&change, session)?;
-                // A hidden session keeps its row: its forks take their title from it.
-                if !session.parse().is_ok_and(|id: SessionId| layout.hidden_mark(&id).exists()) {
-                    change.execute("delete from session_rows where session = ?1", [session])?;
-                }
-            }
-            change.commit()?;
-            if is_last {
-                break;
-            }
-            if stop() {
-                return Ok(false);
-            }
+    let names = json!(gone).to_string();
+    let piece = "delete from entries where id in
+        (select id from entries where session in (select value from json_each(?1)) limit ?2)";
+    while database.execute(piece, params![names, signed(ROWS_AT_ONCE as u64)])? == ROWS_AT_ONCE {
+        if stop() {
+            return Ok(false);
         }
     }
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for session in &gone {
+        forget(&change, session)?;
+        // A hidden session keeps its row: its forks take their title from it.
+        if !session.parse().is_ok_and(|id: SessionId| layout.hidden_mark(&id).exists()) {
+            change.execute("delete from session_rows where session = ?1", [session])?;
+        }
+    }
+    change.commit()?;
     Ok(true)
 }
 

@@ -127,18 +127,14 @@ impl Index {
     }
 
     fn bring_up_to_date(&mut self, wait: Duration) -> Result<Behind, TapeError> {
-        let behind = match self.only_reads {
-            true => {
-                let stale = stale(&self.database, &self.layout).map_err(|failed| failed.into_error("read"))?;
-                Some((stale.sessions.len() + stale.gone.len()) as u64)
-            }
-            false => {
-                let until = Some(Instant::now() + wait);
-                let done = self.bring(wait, &mut |database, layout| pull_all(database, layout, until, &mut |_| {}))?;
-                done.map(|done| done.behind)
-            }
+        let until = Some(Instant::now() + wait);
+        let look = |database: &Connection, layout: &Layout| {
+            stale(database, layout).map(|stale| (stale.sessions.len() + stale.gone.len()) as u64)
         };
-        Ok(Behind::of(behind))
+        let pull = &mut |database: &mut Connection, layout: &Layout| {
+            pull_all(database, layout, until, &mut |_| {}).map(|done| done.behind)
+        };
+        Ok(Behind::of(self.bring(wait, look, pull)?))
     }
 
     /// Replaces a damaged database by an empty one, under the lock on `index.lock`.

@@ -1,61 +1,43 @@
 //! One row for each session, for lists: a digest of its entries, its parent, and when it was used last.
 //!
-//! This layer does not know what entries mean. The digest is a text that a [`Fold`] of the caller makes, going on from the text
-//! that it made before. For each session the row remembers how far its files were read; new entries are read when a list asks, so
+//! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which goes on from what it was before. For each session the row remembers how far its files were read; new entries are read when a list asks, so
 //! no entry is folded twice. Lists and searches are independent: neither waits for the other's table.
 //!
-//! A change must keep: rows never form a circle of parents, whatever tapes say; another [`Fold::form`] reads a session anew;
+//! A change must keep: rows never form a circle of parents, whatever tapes say; another [`Fold::FORM`] reads a session anew;
 //! nothing from the database is trusted (names are parsed again); writing needs the lock on `index.lock`, reading needs none.
 
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior, params};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Failed, Index,
     tail::{Place, Stale, Tail},
 };
 use crate::{
-    tape::{Behind, Entry, TapeError, layout::Layout, lineage::origin},
+    tape::{Behind, Entry, ListCost, TapeError, layout::Layout, lineage::origin},
     words::ids::{Millis, Seq, SessionId},
 };
 
 /// How many sessions are read in one transaction.
 const BATCH_SESSIONS: u64 = 256;
 
-/// Sums up entries.
-pub(crate) struct Fold<'f> {
-    /// The number of the digest's form. A session with a digest of another form is read anew.
-    pub(crate) form: u32,
-    /// From what it said before, to what it says after these entries of the session.
-    pub(crate) take: &'f dyn Fn(Option<&str>, &[Entry]) -> Folded,
-}
-
-/// A sum of entries.
-#[derive(Debug, Default)]
-pub(crate) struct Folded {
-    pub(crate) digest: String,
+/// A digest of the entries of a session.
+pub(crate) trait Fold: Default + Serialize + DeserializeOwned {
+    /// The number of its written form. A session with a digest of another form is read anew.
+    const FORM: u32;
+    /// Goes on with the next entries.
+    fn add(&mut self, entries: &[Entry]);
     /// The session that this one is shown below, and whether as a fork of it.
-    pub(crate) parent: Option<(SessionId, bool)>,
+    fn parent(&self) -> Option<(SessionId, bool)>;
 }
 
-/// The cost of bringing the rows up to date.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Brought {
-    /// Sessions whose folder and files were looked at.
-    pub(crate) looked_at: u64,
-    /// Sessions of which something was read.
-    pub(crate) read: u64,
-    /// Bytes of tapes that were read.
-    pub(crate) bytes: u64,
-    /// Sessions of which something was not read, because the time was over, or their files cannot be read.
-    pub(crate) behind: u64,
-}
-
-/// A session's row.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SessionRow {
-    pub(crate) digest: String,
+/// A session's row, as its column `row` has it. The other columns repeat what is searched for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct SessionRow<D: Fold> {
+    pub(crate) digest: D,
     pub(crate) parent: Option<(SessionId, bool)>,
     pub(crate) created: Millis,
     pub(crate) last: Millis,
@@ -64,12 +46,14 @@ pub(crate) struct SessionRow {
     pub(crate) entries: u64,
     /// The length of its files together, in bytes, as far as they were read. A torn tail is not counted, so it is looked at again.
     pub(crate) bytes: u64,
+    /// In an answer of [`SessionRows::below`], how far below the top it stands.
+    #[serde(skip)]
+    pub(crate) depth: u32,
     form: u32,
     files: u64,
-    /// How far the files were read: the newest file, the offset in it in bytes, and the checksum of the entry before.
+    /// The newest file that was read, and how far.
     anchor: String,
-    offset: u64,
-    sum: String,
+    place: Option<Place>,
 }
 
 impl Index {
@@ -77,17 +61,13 @@ impl Index {
     ///
     /// # Errors
     /// As [`Index::catch_up`].
-    pub(crate) fn bring_rows(&mut self, fold: &Fold<'_>, wait: Duration) -> Result<(Brought, Behind), TapeError> {
+    pub(crate) fn bring_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
         let until = Instant::now() + wait;
-        let brought = match self.only_reads {
-            true => {
-                let stale = stale(&self.database, &self.layout, fold.form).map_err(|e| e.into_error("read"))?;
-                let (looked_at, Stale { sessions, .. }) = stale;
-                Some(Brought { looked_at, behind: sessions.len() as u64, ..Brought::default() })
-            }
-            false => self.bring(wait, &mut |database, layout| bring_all(database, layout, fold, until))?,
+        let look = |database: &Connection, layout: &Layout| {
+            stale(database, layout, D::FORM).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
         };
-        Ok((brought.unwrap_or_default(), Behind::of(brought.map(|brought| brought.behind))))
+        let brought = self.bring(wait, look, &mut |database, layout| bring_all::<D>(database, layout, until))?;
+        Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
     }
 
     /// The rows, as they are at one moment.
@@ -102,88 +82,67 @@ pub(crate) struct SessionRows<'i> {
     at_once: Transaction<'i>,
 }
 
-/// A session and its row; `None` where the name is no session id: content of the database is not trusted.
-fn read_row(columns: &Row<'_>) -> rusqlite::Result<Option<(SessionId, SessionRow)>> {
-    let number = |column: &str| columns.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
-    let (parent, is_fork): (Option<String>, bool) = (columns.get("parent")?, columns.get("is_fork")?);
-    let row = SessionRow {
-        digest: columns.get("digest")?,
-        parent: parent.and_then(|parent| Some((parent.parse().ok()?, is_fork))),
-        created: Millis(number("created")?),
-        last: Millis(number("last")?),
-        seq: Seq(number("seq")?),
-        entries: number("entries")?,
-        bytes: number("bytes")?,
-        form: columns.get("form")?,
-        files: number("files")?,
-        anchor: columns.get("anchor")?,
-        offset: number("offset")?,
-        sum: columns.get("sum")?,
+/// A session and its row.
+pub(crate) type Named<D> = (SessionId, SessionRow<D>);
+
+/// The rows that a query finds. What cannot be understood is left out: content of the database is not trusted.
+fn find<D: Fold>(database: &Connection, sql: &str, params: impl Params) -> rusqlite::Result<Vec<Named<D>>> {
+    let named = |columns: &Row<'_>| {
+        let (session, row): (String, String) = (columns.get("session")?, columns.get("row")?);
+        let named = session.parse().ok().zip(serde_json::from_str(&row).ok());
+        let depth = columns.get("depth").unwrap_or_default();
+        Ok(named.map(|(session, row): Named<D>| (session, SessionRow { depth, ..row })))
     };
-    Ok(columns.get::<_, String>("session")?.parse().ok().map(|session| (session, row)))
+    database.prepare(sql)?.query_map(params, named)?.filter_map(Result::transpose).collect()
 }
+
+fn failed(error: rusqlite::Error) -> TapeError {
+    Failed::from(error).into_error("read")
+}
+
+const ONE: &str = "select * from session_rows where session = ?1";
 
 const NEWEST_FIRST: &str = "select * from session_rows where (last, session) < (?1, ?2)
     and (not ?4 or not exists (select 1 from session_rows above where above.session = session_rows.parent))
     order by last desc, session desc limit ?3";
 
-/// A session and its row.
-pub(crate) type Named = (SessionId, SessionRow);
+const BELOW: &str = "with recursive below as (
+      select 1 as depth, * from session_rows where parent = ?1
+      union all select depth + 1, session_rows.* from below join session_rows on session_rows.parent = below.session
+      order by depth desc, last desc, session desc limit ?2)
+    select * from below";
 
 impl SessionRows<'_> {
     /// The rows behind the place `after`, last used first, `limit` at most. With `top_only`, only those whose parent has no row.
-    pub(crate) fn newest_first(
+    pub(crate) fn newest_first<D: Fold>(
         &self,
         after: Option<(Millis, &str)>,
         limit: usize,
         top_only: bool,
-    ) -> Result<Vec<Named>, TapeError> {
+    ) -> Result<Vec<Named<D>>, TapeError> {
         // A place before the newest row: the latest possible time, and a name behind every session id.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
-        let mut query = self.at_once.prepare(NEWEST_FIRST).map_err(failed)?;
-        let rows = query.query_map(params![last, session, signed(limit as u64), top_only], read_row).map_err(failed)?;
-        rows.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(failed)
+        let params = params![last, session, signed(limit as u64), top_only];
+        find(&self.at_once, NEWEST_FIRST, params).map_err(failed)
     }
 
-    /// The sessions below a session, each with its depth: children right behind their parent, last used first; `limit` at most.
-    pub(crate) fn below(&self, top: &SessionId, limit: usize) -> Result<Vec<(u32, Named)>, TapeError> {
-        let read = || -> rusqlite::Result<Vec<_>> {
-            let mut query = self.at_once.prepare(
-                "with recursive below as (
-                   select 1 as depth, * from session_rows where parent = ?1
-                   union all select depth + 1, session_rows.* from below join session_rows on session_rows.parent = below.session
-                   order by depth desc, last desc, session desc limit ?2)
-                 select * from below",
-            )?;
-            let rows = query.query_map(params![top.as_str(), signed(limit as u64)], |columns| {
-                Ok(read_row(columns)?.map(|row| (columns.get("depth").unwrap_or(u32::MAX), row)))
-            })?;
-            rows.filter_map(Result::transpose).collect()
-        };
-        read().map_err(failed)
+    /// The sessions below a session: children right behind their parent, last used first; `limit` at most.
+    pub(crate) fn below<D: Fold>(&self, top: &SessionId, limit: usize) -> Result<Vec<Named<D>>, TapeError> {
+        find(&self.at_once, BELOW, params![top.as_str(), signed(limit as u64)]).map_err(failed)
     }
 
     /// The row of a session.
-    pub(crate) fn one(&self, session: &SessionId) -> Result<Option<SessionRow>, TapeError> {
-        one(&self.at_once, session).map_err(failed)
+    pub(crate) fn one<D: Fold>(&self, session: &SessionId) -> Result<Option<SessionRow<D>>, TapeError> {
+        let found = find(&self.at_once, ONE, [session.as_str()]).map_err(failed)?;
+        Ok(found.into_iter().next().map(|(_, row)| row))
     }
 
     /// How many forks, and how many children with a task, a session has.
     pub(crate) fn count_below(&self, parent: &SessionId) -> Result<(u64, u64), TapeError> {
         let sql = "select count(*) filter (where is_fork), count(*) filter (where not is_fork) from session_rows where parent = ?1";
-        let mut query = self.at_once.prepare(sql).map_err(failed)?;
-        let counted = query.query_row([parent.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
-        counted.map(|(forks, tasks)| (forks.unsigned_abs(), tasks.unsigned_abs())).map_err(failed)
+        let count = |row: &Row<'_>| Ok((row.get::<_, u32>(0)?.into(), row.get::<_, u32>(1)?.into()));
+        self.at_once.query_row(sql, [parent.as_str()], count).map_err(failed)
     }
-}
-
-fn one(database: &Connection, session: &SessionId) -> rusqlite::Result<Option<SessionRow>> {
-    let mut query = database.prepare("select * from session_rows where session = ?1")?;
-    Ok(query.query_row([session.as_str()], read_row).optional()?.flatten().map(|(_, row)| row))
-}
-
-fn failed(error: rusqlite::Error) -> TapeError {
-    Failed::from(error).into_error("read")
 }
 
 pub(super) fn signed(n: u64) -> i64 {
@@ -191,92 +150,68 @@ pub(super) fn signed(n: u64) -> i64 {
 }
 
 /// The sessions whose rows differ from their files, or have another form. Hidden sessions that forks go on from are included.
-fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<(u64, Stale), Failed> {
+fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<(ListCost, Stale), Failed> {
     let there = layout.all_session_ids()?;
+    let cost = ListCost { folders: there.len() as u64, ..ListCost::default() };
     let known = format!("select session, iif(form = {form}, files, -1), bytes from session_rows");
-    Ok((there.len() as u64, Stale::of(database, layout, there, &known)?))
+    Ok((cost, Stale::of(database, layout, there, &known)?))
 }
 
-fn bring_all(database: &mut Connection, layout: &Layout, fold: &Fold<'_>, until: Instant) -> Result<Brought, Failed> {
-    let (looked_at, stale) = stale(database, layout, fold.form)?;
-    let mut done = Brought { looked_at, ..Brought::default() };
-    let mut change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for gone in stale.gone {
+/// Reads all stale sessions on, until the time is over. Returns the cost, and how many sessions are still behind.
+fn bring_all<D: Fold>(database: &mut Connection, layout: &Layout, until: Instant) -> Result<(ListCost, u64), Failed> {
+    let (mut cost, stale) = stale(database, layout, D::FORM)?;
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for gone in &stale.gone {
         change.execute("delete from session_rows where session = ?1", [gone])?;
     }
-    for session in &stale.sessions {
-        if Instant::now() >= until {
-            done.behind += 1;
-            continue;
+    let behind = stale.each(Some(until), |session| {
+        bring::<D>(&change, layout, session, &mut cost.bytes)?;
+        cost.tapes += 1;
+        if cost.tapes.is_multiple_of(BATCH_SESSIONS) {
+            change.execute_batch("commit; begin immediate")?;
         }
-        let brought = match bring(&change, layout, session, fold) {
-            Err(failed) if failed.is_of_one_session() => {
-                tracing::debug!(%session, ?failed, "a session cannot be read for the list");
-                done.behind += 1;
-                continue;
-            }
-            brought => brought?,
-        };
-        done.read += 1;
-        done.bytes += brought;
-        if done.read.is_multiple_of(BATCH_SESSIONS) {
-            change.commit()?;
-            change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        }
-    }
+        Ok(true)
+    })?;
     change.commit()?;
-    Ok(done)
+    Ok((cost, behind))
 }
 
-/// Reads a session on, or from its beginning where its files are not what they were. Gives the bytes that were read.
-fn bring(change: &Transaction<'_>, layout: &Layout, session: &SessionId, fold: &Fold<'_>) -> Result<u64, Failed> {
+/// Reads a session on, or from its beginning where its files are not what they were. Adds the bytes that were read to `bytes`.
+fn bring<D: Fold>(
+    change: &Transaction<'_>,
+    layout: &Layout,
+    session: &SessionId,
+    bytes: &mut u64,
+) -> Result<(), Failed> {
     let anchors = layout.anchor_names(session)?;
-    let before = one(change, session)?.filter(|before| before.form == fold.form);
-    let mut read_bytes = 0;
-    let mut read = |before| read_on(layout, session, &anchors, before, fold, &mut read_bytes);
-    let on = match before.filter(|before| anchors.contains(&before.anchor)) {
-        Some(before) => read(before)?,
-        None => None,
-    };
-    let row = match on {
-        Some(on) => on,
+    let mut before = find::<D>(change, ONE, [session.as_str()])?.into_iter().map(|(_, row)| row);
+    let before = before.find(|row| row.form == D::FORM && anchors.contains(&row.anchor));
+    let mut read = |before| read_on(layout, session, &anchors, before, bytes);
+    let mut row = match before.map_or(Ok(None), &mut read)? {
+        Some(row) => row,
         None => read(SessionRow::default())?.unwrap_or_default(),
     };
     if row.bytes == 0 {
         // A session without an entry: nobody was told that it exists.
         change.execute("delete from session_rows where session = ?1", [session.as_str()])?;
-        return Ok(read_bytes);
+        return Ok(());
     }
-    let parent = match &row.parent {
+    row.form = D::FORM;
+    row.parent = match row.parent.take() {
         // The fork was brought in whole, and goes on from no session of this store: one with its parent's name is another.
-        Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != *named) => None,
-        Some((named, _)) if is_above(change, session, named)? => None,
-        parent => parent.clone(),
+        Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != named) => None,
+        Some((named, _)) if is_above(change, session, &named)? => None,
+        parent => parent,
     };
-    let (parent, is_fork) = parent.map_or((None, false), |(parent, is_fork)| (Some(parent), is_fork));
-    change
-        .prepare(
-            "insert or replace into session_rows
-         (session, form, digest, parent, is_fork, created, last, seq, entries, anchor, offset, sum, files, bytes)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        )?
-        .execute(params![
-            session.as_str(),
-            fold.form,
-            row.digest,
-            parent.as_ref().map(SessionId::as_str),
-            is_fork,
-            signed(row.created.0),
-            signed(row.last.0),
-            signed(row.seq.0),
-            signed(row.entries),
-            row.anchor,
-            signed(row.offset),
-            row.sum,
-            signed(row.files),
-            signed(row.bytes),
-        ])?;
-    Ok(read_bytes)
+    let (parent, is_fork) = row.parent.as_ref().map_or((None, false), |(parent, is_fork)| (Some(parent), *is_fork));
+    let (parent, text) = (parent.map(SessionId::as_str), serde_json::to_string(&row).unwrap_or_default());
+    let (last, files, bytes) = (signed(row.last.0), signed(row.files), signed(row.bytes));
+    change.execute(
+        "insert or replace into session_rows (session, form, parent, is_fork, last, files, bytes, row)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        params![session.as_str(), row.form, parent, is_fork, last, files, bytes, text],
+    )?;
+    Ok(())
 }
 
 /// Whether one session is the other, or stands above it already. Files may say that sessions belong to each other in a circle. The
@@ -291,56 +226,44 @@ fn is_above(change: &Transaction<'_>, session: &SessionId, other: &SessionId) ->
 }
 
 /// Reads all that comes after `row`; `None` where the files are not what was read before.
-fn read_on(
+fn read_on<D: Fold>(
     layout: &Layout,
     session: &SessionId,
     anchors: &[String],
-    mut row: SessionRow,
-    fold: &Fold<'_>,
-    read_bytes: &mut u64,
-) -> Result<Option<SessionRow>, Failed> {
+    mut row: SessionRow<D>,
+    bytes: &mut u64,
+) -> Result<Option<SessionRow<D>>, Failed> {
     (row.files, row.bytes) = (0, 0);
     let begun = anchors.iter().position(|anchor| *anchor == row.anchor);
     for (n, anchor) in anchors.iter().enumerate() {
         let Some(mut tail) = Tail::open(&layout.entries(session, anchor))? else { continue };
         row.files += 1;
-        if tail.length == 0 {
-            continue;
-        }
         if begun.is_some_and(|begun| n < begun) {
             row.bytes += tail.length;
             continue;
         }
-        let goes_on = begun == Some(n);
-        let mut place = goes_on.then(|| Place { offset: row.offset, seq: row.seq, sum: row.sum.clone() });
-        let mut is_first = goes_on;
+        row.place.take_if(|_| begun != Some(n));
+        let mut goes_on = row.place.is_some();
         row.bytes += loop {
-            let Some(piece) = tail.read(session, anchor, place.as_ref())? else { return Ok(None) };
-            *read_bytes += piece.bytes;
+            let Some(piece) = tail.read(session, anchor, row.place.as_ref())? else { return Ok(None) };
+            *bytes += piece.bytes;
             let entries = &piece.decoded.entries;
-            if is_first && entries.is_empty() && piece.is_bad() {
+            if std::mem::take(&mut goes_on) && entries.is_empty() && piece.is_bad() {
                 return Ok(None);
             }
-            is_first = false;
             if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
                 if row.entries == 0 {
                     row.created = first.time;
                 }
                 (row.last, row.seq) = (last.time, last.seq);
                 row.entries += entries.len() as u64;
-                let before = (!row.digest.is_empty()).then_some(row.digest.as_str());
-                Folded { digest: row.digest, parent: row.parent } = (fold.take)(before, entries);
+                row.digest.add(entries);
+                row.parent = row.digest.parent();
             }
-            let end = piece.end();
-            (row.offset, row.sum) = (end.offset, end.sum.clone());
-            // A line of a later version ends what can be read; the entries before it are listed all the same.
-            if piece.is_over() {
-                break tail.length;
+            row.place = Some(piece.end());
+            if let Some(read) = piece.is_last(tail.length) {
+                break read;
             }
-            if piece.ends {
-                break end.offset;
-            }
-            place = Some(end);
         };
         row.anchor.clone_from(anchor);
     }

@@ -12,9 +12,11 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::FileExt as _,
     path::Path,
+    time::Instant,
 };
 
 use rusqlite::{Connection, Row};
+use serde::{Deserialize, Serialize};
 
 use super::Failed;
 use crate::{
@@ -31,7 +33,7 @@ use crate::{
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How far a file was read: the offset in bytes, the last entry before it, and the checksum of that entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) offset: u64,
     pub(super) seq: Seq,
@@ -70,9 +72,11 @@ impl Piece {
         matches!(self.decoded.rest, Rest::Bad { .. })
     }
 
-    /// No more of the file can be read now: it need not be looked at again until its length changes.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_newer || self.is_bad()
+    /// How much of the file of this length counts as read, if nothing behind the piece can be read now; else `None`. A file is looked
+    /// at again when it is not as long as this: a torn tail may be an append that is being written, and be cut back, so it does not
+    /// count. A bad line counts, and so does one of a later version: what is behind it is not looked for again until there is more.
+    pub(super) fn is_last(&self, length: u64) -> Option<u64> {
+        if self.is_newer || self.is_bad() { Some(length) } else { self.ends.then(|| self.end().offset) }
     }
 }
 
@@ -170,6 +174,30 @@ impl Stale {
             !files_of(layout, session).is_ok_and(|found| known.map_or(found.1 == 0, |known| known == found))
         });
         Ok(Stale { sessions, gone: known.into_keys().collect() })
+    }
+
+    /// Reads the stale sessions on, one after the other, until the time is over; `read` says whether it came to the end of the
+    /// session. Returns how many sessions are still behind. One that cannot be read is behind, and the others are read on.
+    pub(super) fn each(
+        &self,
+        until: Option<Instant>,
+        mut read: impl FnMut(&SessionId) -> Result<bool, Failed>,
+    ) -> Result<u64, Failed> {
+        let mut behind = 0;
+        for session in &self.sessions {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                behind += 1;
+                continue;
+            }
+            match read(session) {
+                Err(failed) if failed.is_of_one_session() => {
+                    tracing::warn!(%session, ?failed, "a session cannot be read for the index");
+                    behind += 1;
+                }
+                is_whole => behind += u64::from(!is_whole?),
+            }
+        }
+        Ok(behind)
     }
 }
 

@@ -15,25 +15,20 @@
 //! this store has the session open, and is put before the appends that follow it. All other marks may block.
 
 use std::{
-    fs::File,
     io::{self, Write as _},
     sync::Weak,
-    time::Duration,
 };
 
-use super::{Durability, Store, notes};
+use super::{Durability, Store, erase::note};
 use crate::{
     tape::{
         Mark, TapeError,
-        layout::{ids_in, lock_within, make_folder, open_or_make, read_text, remove_file, sync_folder},
+        layout::{ids_in, make_folder, open_or_make, read_text, remove_file, sync_folder},
         owner::{Claim, is_alive},
         queue::{Job, Mark as TurnMark, What},
     },
     words::ids::SessionId,
 };
-
-/// How long to wait for another owner that is deciding whether a session stays.
-const DECISION_WAIT: Duration = Duration::from_secs(10);
 
 type Marked = Vec<(SessionId, String)>;
 
@@ -55,11 +50,11 @@ impl Store {
             Mark::Hidden => {
                 let _claiming = self.claim_session(session)?;
                 let _decided = self.decide(session)?;
-                notes::put(layout, session);
+                note(layout, session);
                 make_folder(&layout.hidden())?;
                 touch(layout.hidden().join(session.as_str()))?;
                 touch(layout.hidden_mark(session))?;
-                notes::put(layout, session);
+                note(layout, session);
                 fault!(self.faults(), "tape.delete.hidden", session.as_str());
                 Ok(())
             }
@@ -183,19 +178,6 @@ impl Store {
             file.sync_all()
         });
         written.map_err(TapeError::io("write", path))
-    }
-
-    /// Locks the folder `sessions/`: until the file is dropped, nobody else decides whether a session stays. Waits 10 s at most.
-    /// [`TapeError::Missing`] where the session is gone by then. A removal and a protection both hold this lock while they look and
-    /// act, so the removal sees the protection, or the protection fails because the session is gone.
-    pub(super) fn decide(&self, session: &SessionId) -> Result<File, TapeError> {
-        let path = self.layout().sessions();
-        let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
-        match lock_within(&folder, DECISION_WAIT) {
-            Ok(true) => self.must_be_there(session).map(|()| folder),
-            Ok(false) => Err(TapeError::io("lock", &path)(io::ErrorKind::TimedOut.into())),
-            Err(error) => Err(TapeError::io("lock", &path)(error)),
-        }
     }
 }
 

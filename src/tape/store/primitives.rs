@@ -1,20 +1,15 @@
 //! [`TapeStore`] over files: the fourteen primitives. Each reads a session's own files alone, not those that a fork goes on from.
 //!
-//! After a crash in `begin`, the session has no entry, and a later `begin` can make it anew. After a crash in `erase`, the session
-//! is there as before, or gone: one rename to `deleted/` decides, and the next store removes the rest.
+//! After a crash in `begin`, the session has no entry, and a later `begin` can make it anew. `erase` is in `store/erase`.
 //!
-//! A change must keep: `begin`, `claim` and `erase` look at the folder again once they have the claim; `erase` looks at the marks
-//! and acts under [`Store::decide`], with the claim; once a folder was moved or removed, its claim is never released by name, for
-//! the name may be another session's by then. Everything here may block, except `folder` and the marks of an open turn.
+//! A change must keep: `begin`, `claim` and `erase` look at the folder again once they have the claim; once a folder was removed,
+//! its claim is never released by name, for the name may be another session's by then. Everything here may block, except `folder`
+//! and the marks of an open turn.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, path::PathBuf, time::Duration};
 
 use super::{
-    Store, notes,
+    Store,
     sound::{SoundEnd, sound_end},
 };
 use crate::{
@@ -23,7 +18,7 @@ use crate::{
         appends::read_range,
         disk::LogFile,
         handle::make_first_anchor,
-        layout::{FIRST_ANCHOR, Layout, anchor_name, anchor_number, make_folder, make_new_folder, remove_file},
+        layout::{FIRST_ANCHOR, Layout, anchor_name, anchor_number, make_new_folder},
         line::{Chain, Sum, glance},
         lineage::origin,
         read::{again_if_damaged, first_line, last_seen, newest_at},
@@ -139,38 +134,7 @@ impl TapeStore for Store {
     }
 
     fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
-        self.inner.must_write()?;
-        self.must_be_there(session)?;
-        let layout = self.layout();
-        let mut claiming = self.claim_session(session)?;
-        // With the claim, nobody else can begin a turn: look again.
-        self.must_be_there(session)?;
-        // With this lock, nobody can protect or fork the session without hearing that it is gone.
-        let decided = self.decide(session)?;
-        fault!(self.faults(), "tape.delete.claimed", session.as_str());
-        for mark in unless {
-            if !self.marked(*mark, Some(session))?.is_empty() {
-                return Ok(Some(*mark));
-            }
-        }
-        if let Some(expected) = last {
-            let last = summary(layout, session.clone())?.seq;
-            if last != expected {
-                return Err(TapeError::GoneOn { session: session.clone(), expected, last });
-            }
-        }
-        for marks in [layout.parked(), layout.protected(), layout.open()] {
-            remove_file(&marks.join(session.as_str()))?;
-        }
-        notes::put(layout, session);
-        let moved = move_away(layout, session)?;
-        // A scrub that was under way may have taken the first note.
-        notes::put(layout, session);
-        drop(decided);
-        // The claim went with the folder, also if the removal below fails. Its name may belong to a new session of this id by now.
-        claiming.claim = None;
-        remove_moved(layout, session, &moved)?;
-        Ok(None)
+        self.erase_folder(session, last, unless)
     }
 
     fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
@@ -236,7 +200,7 @@ fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anc
 }
 
 /// Summarizes a session from the first and the last line of its files. Checks no sums.
-fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> {
+pub(super) fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> {
     let folders = layout.anchor_names(&id)?;
     let from = origin(layout, &id, &folders)?;
     let anchors: Vec<PathBuf> = folders.iter().map(|anchor| layout.entries(&id, anchor)).collect();
@@ -256,32 +220,4 @@ fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, TapeError> 
         from,
         id,
     })
-}
-
-/// Moves a session's folder to `deleted/`, with one rename. From then on the session does not exist.
-fn move_away(layout: &Layout, session: &SessionId) -> Result<PathBuf, TapeError> {
-    make_folder(&layout.deleted())?;
-    let from = layout.session(session);
-    let to = layout.deleted().join(format!("{session}.{}", crate::words::ids::new_uuid().simple()));
-    match std::fs::rename(&from, &to) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(TapeError::Missing { session: session.clone() });
-        }
-        moved => moved.map_err(TapeError::io("remove", &from))?,
-    }
-    fault!(layout.faults, "tape.delete.moved", session.as_str());
-    Ok(to)
-}
-
-/// Removes a session that was moved away.
-pub(super) fn remove_moved(layout: &Layout, session: &SessionId, moved: &Path) -> Result<(), TapeError> {
-    // Remove the name in `hidden/`, unless a session that was made under this name since is hidden too.
-    if !layout.hidden_mark(session).exists() {
-        remove_file(&layout.hidden().join(session.as_str()))?;
-    }
-    fault!(layout.faults, "tape.delete.unmarked", session.as_str());
-    match std::fs::remove_dir_all(moved) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TapeError::io("remove", moved)(error)),
-        _ => Ok(()),
-    }
 }

@@ -38,6 +38,20 @@ impl Behind {
     }
 }
 
+/// The work that a list took: counts of things that were looked at, not time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListCost {
+    /// Sessions whose folder was listed and whose files' lengths were asked for.
+    pub folders: u64,
+    /// Sessions whose tapes were read, because entries were appended since the last list.
+    pub tapes: u64,
+    /// Bytes of tapes that were read.
+    pub bytes: u64,
+    /// Rows of the index that were read; without an index, sessions whose ends of files were read.
+    pub rows: u64,
+}
+
 /// The status of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -74,18 +88,16 @@ impl<'s> SessionStatuses<'s> {
         match () {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,
             () if self.has(Mark::Parked, session) => SessionStatus::Parked,
-            () if self.is_held(session) => SessionStatus::Live,
-            () => SessionStatus::Passive,
+            // An engine that cannot tell counts as yes.
+            () if self.store.marks(Mark::Held, Some(session)).is_ok_and(|held| held.is_empty()) => {
+                SessionStatus::Passive
+            }
+            () => SessionStatus::Live,
         }
     }
 
     /// Whether the session has this mark: `Parked`, `Hidden`, `Protected` or `Open`.
     pub(crate) fn has(&self, mark: Mark, session: &SessionId) -> bool {
         self.marked.contains(&(mark, session.clone()))
-    }
-
-    /// Whether somebody has the session open. An engine that cannot tell counts as yes.
-    fn is_held(&self, session: &SessionId) -> bool {
-        self.store.marks(Mark::Held, Some(session)).map_or(true, |held| !held.is_empty())
     }
 }

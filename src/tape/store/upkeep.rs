@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use super::{StoreOptions, StoreReport, notes::is_note, primitives::remove_moved};
+use super::{StoreOptions, StoreReport, erase::finish_erasures};
 use crate::tape::{
     Durability, TapeError,
     commit::{self, Replayed},
@@ -22,7 +22,6 @@ use crate::tape::{
     },
     owner::{Owner, is_alive, lock_burials, owner_names},
 };
-use crate::words::ids::SessionId;
 
 /// The size of the `spare`: room for a store that opens on a full disk after this owner's death (a lock file, a folder, names).
 const SPARE_BYTES_MAX: u64 = 16 * 1024;
@@ -80,7 +79,7 @@ pub(in crate::tape) fn become_owner(
         }
     }
     drop(burials);
-    report.undone.extend(remove_deleted(layout));
+    report.undone.extend(finish_erasures(layout));
     report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
     Ok(owner)
 }
@@ -90,17 +89,6 @@ pub(in crate::tape) fn become_owner(
 fn remove_drafts(layout: &Layout) -> Result<(), TapeError> {
     let drafts = names_in(&layout.owners())?.into_iter().filter(|name| !name.contains('.'));
     drafts.map(|name| layout.owners().join(name)).try_for_each(|draft| remove_file(&draft))
-}
-
-/// Removes the folders that unfinished deletions had moved to `deleted/`. Returns what failed; the others are removed all the same.
-fn remove_deleted(layout: &Layout) -> Vec<TapeError> {
-    let names = match names_in(&layout.deleted()) {
-        Ok(names) => names,
-        Err(error) => return vec![error],
-    };
-    let moved = names.iter().filter_map(|name| Some((name, name.rsplit_once('.')?.0.parse::<SessionId>().ok()?)));
-    let moved = moved.filter(|(name, _)| !is_note(name));
-    moved.filter_map(|(name, id)| remove_moved(layout, &id, &layout.deleted().join(name)).err()).collect()
 }
 
 /// Finishes what a dead owner left undone. The caller holds the lock of [`lock_burials`]. The owner's lock file stays as long as

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
-use std::{cell::RefCell, fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 use super::*;
 use crate::{
@@ -14,20 +14,30 @@ use crate::{
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Sums up how often it was asked and which entries it was given: `1-3 4-5`.
-fn ranges(before: Option<&str>, entries: &[Entry]) -> Folded {
-    let range = format!("{}-{}", entries[0].seq, entries[entries.len() - 1].seq);
-    let digest = before.map_or(range.clone(), |before| format!("{before} {range}"));
-    Folded { digest, parent: None }
+/// Sums up how often it was asked and which entries it was given: `1-3 4-5`. Its form is a number.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ranges<const FORM: u32>(String);
+
+impl<const N: u32> Fold for Ranges<N> {
+    const FORM: u32 = N;
+
+    fn add(&mut self, entries: &[Entry]) {
+        let blank = if self.0.is_empty() { "" } else { " " };
+        self.0 += &format!("{blank}{}-{}", entries[0].seq, entries[entries.len() - 1].seq);
+    }
+
+    fn parent(&self) -> Option<(SessionId, bool)> {
+        None
+    }
 }
 
-fn bring(index: &mut Index) -> Brought {
-    index.bring_rows(&Fold { form: 1, take: &ranges }, LONG).unwrap().0
+fn bring(index: &mut Index) -> ListCost {
+    index.bring_rows::<Ranges<1>>(LONG).unwrap().0
 }
 
 fn digest(index: &Index, session: &str) -> Option<(String, Seq, u64)> {
-    let row = index.session_rows().unwrap().one(&id(session)).unwrap()?;
-    Some((row.digest, row.seq, row.entries))
+    let row = index.session_rows().unwrap().one::<Ranges<1>>(&id(session)).unwrap()?;
+    Some((row.digest.0, row.seq, row.entries))
 }
 
 fn append(store: &Store, session: &str, seqs: std::ops::RangeInclusive<u64>) {
@@ -61,13 +71,13 @@ fn only_what_was_appended_since_is_read() {
     append(&store, "b", 1..=2);
     let mut index = store.index().unwrap();
     let first = bring(&mut index);
-    assert_eq!((first.looked_at, first.read), (2, 2));
-    assert_eq!(bring(&mut index), Brought { looked_at: 2, ..Brought::default() });
+    assert_eq!((first.folders, first.tapes), (2, 2));
+    assert_eq!(bring(&mut index), ListCost { folders: 2, ..ListCost::default() });
     let before = fs::metadata(folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl")).unwrap().len();
     append(&store, "a", 4..=4);
     let after = fs::metadata(folder.path().join("sessions/a/anchors/001_session-start/entries.jsonl")).unwrap().len();
     let second = bring(&mut index);
-    assert_eq!(second, Brought { looked_at: 2, read: 1, bytes: after - before, behind: 0 });
+    assert_eq!(second, ListCost { folders: 2, tapes: 1, bytes: after - before, rows: 0 });
     assert_eq!(digest(&index, "a"), Some(("1-3 4-4".to_owned(), Seq(4), 4)));
     assert_eq!(digest(&index, "b"), Some(("1-2".to_owned(), Seq(2), 2)));
 }
@@ -95,10 +105,10 @@ fn what_is_not_what_was_read_is_read_anew() {
     bring(&mut index);
     assert_eq!(digest(&index, "a"), Some(("1-1 2-2 3-3".to_owned(), Seq(3), 3)));
     fs::write(&path, [&whole[..], b"bad\nbad\n"].concat()).unwrap();
-    assert_eq!(bring(&mut index).read, 1);
-    assert_eq!((digest(&index, "a").unwrap().1, bring(&mut index).read), (Seq(3), 0));
+    assert_eq!(bring(&mut index).tapes, 1);
+    assert_eq!((digest(&index, "a").unwrap().1, bring(&mut index).tapes), (Seq(3), 0));
     // Another form is another sum.
-    index.bring_rows(&Fold { form: 2, take: &ranges }, LONG).unwrap();
+    index.bring_rows::<Ranges<2>>(LONG).unwrap();
     assert_eq!(digest(&index, "a"), Some(("1-3".to_owned(), Seq(3), 3)));
 }
 
@@ -126,23 +136,19 @@ fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
     for n in 0..10_000_u64 {
         by_hand(folder.path(), &format!("s{n:05}"), 1_000 + n / 3);
     }
-    let folds = RefCell::new(0);
-    let count = |before: Option<&str>, entries: &[Entry]| {
-        *folds.borrow_mut() += 1;
-        ranges(before, entries)
-    };
     let mut index = store.index().unwrap();
-    let fold = Fold { form: 1, take: &count };
-    let (first, _) = index.bring_rows(&fold, LONG * 10).unwrap();
-    assert_eq!((first.looked_at, first.read, *folds.borrow()), (10_000, 10_000, 10_000));
-    let (second, _) = index.bring_rows(&fold, LONG * 10).unwrap();
-    assert_eq!(second, Brought { looked_at: 10_000, ..Brought::default() });
-    assert_eq!(*folds.borrow(), 10_000);
+    let (first, _) = index.bring_rows::<Ranges<1>>(LONG * 10).unwrap();
+    assert_eq!((first.folders, first.tapes), (10_000, 10_000));
+    let (second, _) = index.bring_rows::<Ranges<1>>(LONG * 10).unwrap();
+    assert_eq!(second, ListCost { folders: 10_000, ..ListCost::default() });
+    assert_eq!(digest(&index, "s00007"), Some(("1-1".to_owned(), Seq(1), 1)), "each entry was folded once");
     let session_rows = index.session_rows().unwrap();
     let mut after: Option<(Millis, SessionId)> = None;
     let mut n = 10_000;
     for _ in 0..3 {
-        let page = session_rows.newest_first(after.as_ref().map(|(last, id)| (*last, id.as_str())), 50, false).unwrap();
+        let page = session_rows
+            .newest_first::<Ranges<1>>(after.as_ref().map(|(last, id)| (*last, id.as_str())), 50, false)
+            .unwrap();
         for (session, _) in &page {
             n -= 1;
             assert_eq!(session.as_str(), format!("s{n:05}"));
@@ -170,10 +176,9 @@ fn what_there_was_no_time_for_is_said_and_read_the_next_time() {
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     (0..5).for_each(|n| by_hand(folder.path(), &format!("s{n}"), n));
     let mut index = store.index().unwrap();
-    let fold = Fold { form: 1, take: &ranges };
-    let (none, behind) = index.bring_rows(&fold, Duration::ZERO).unwrap();
-    assert_eq!((none.read, behind), (0, Behind::Sessions(5)));
-    assert_eq!(index.bring_rows(&fold, LONG).unwrap().1, Behind::No);
+    let (none, behind) = index.bring_rows::<Ranges<1>>(Duration::ZERO).unwrap();
+    assert_eq!((none.tapes, behind), (0, Behind::Sessions(5)));
+    assert_eq!(index.bring_rows::<Ranges<1>>(LONG).unwrap().1, Behind::No);
 }
 
 /// What stands before a line of a later version is summed up, and what is behind it is not looked for again until there is more.
@@ -187,10 +192,10 @@ fn before_a_newer_line_all_is_summed_up() {
     let mut index = store.index().unwrap();
     bring(&mut index);
     assert_eq!(digest(&index, "s"), Some(("1-3".to_owned(), Seq(3), 3)));
-    assert_eq!(bring(&mut index).read, 0);
+    assert_eq!(bring(&mut index).tapes, 0);
     let more = fs::read(&file).unwrap().repeat(2);
     fs::write(&file, more).unwrap();
-    assert_eq!((bring(&mut index).read, digest(&index, "s").unwrap().2), (1, 3));
+    assert_eq!((bring(&mut index).tapes, digest(&index, "s").unwrap().2), (1, 3));
 }
 
 /// A file that somebody made may say any time.
@@ -205,7 +210,11 @@ fn a_session_of_the_last_time_of_all_is_in_the_list() {
     let session_rows = index.session_rows().unwrap();
     let (mut found, mut after) = (Vec::new(), None);
     while let Some((session, row)) = session_rows
-        .newest_first(after.as_ref().map(|(last, name): &(Millis, String)| (*last, name.as_str())), 1, false)
+        .newest_first::<Ranges<1>>(
+            after.as_ref().map(|(last, name): &(Millis, String)| (*last, name.as_str())),
+            1,
+            false,
+        )
         .unwrap()
         .pop()
     {
@@ -228,8 +237,8 @@ fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
     fs::write(lost.join("anchors"), "no folder").unwrap();
     let mut index = store.index().unwrap();
     for read in [2, 0] {
-        let brought = bring(&mut index);
-        assert_eq!((brought.read, brought.behind), (read, 1));
+        let (cost, behind) = index.bring_rows::<Ranges<1>>(LONG).unwrap();
+        assert_eq!((cost.tapes, behind), (read, Behind::Sessions(1)));
         let expected = Some(("1-2".to_owned(), Seq(2), 2));
         assert_eq!(
             [digest(&index, "a"), digest(&index, "lost"), digest(&index, "z")],
@@ -243,6 +252,6 @@ fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
     assert_eq!((listed.len(), page.behind), (2, Behind::Sessions(1)), "{listed:?}");
     fs::remove_file(lost.join("anchors")).unwrap();
     fs::rename(lost.join("elsewhere"), lost.join("anchors")).unwrap();
-    assert_eq!(bring(&mut index).behind, 0);
+    assert_eq!(index.bring_rows::<Ranges<1>>(LONG).unwrap().1, Behind::No);
     assert!(digest(&index, "lost").is_some());
 }
