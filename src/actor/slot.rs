@@ -104,6 +104,9 @@ struct Inner {
     inbox: Option<Box<Inbox>>,
     /// Serialises the callers who bring the session up as a child; created by the first of them.
     bringing_up: Option<Arc<tokio::sync::Mutex<()>>>,
+    /// The parent and the ticket of the task that the session is to be made for, where a host has a handle of a child that is not
+    /// made yet. It says whom to ask why there is no tape, and nothing else.
+    task: Option<Box<(SessionId, Seq)>>,
 }
 
 /// Whether a slot takes inputs. It only ever moves down this list: a closed slot never opens again.
@@ -176,16 +179,38 @@ impl Inner {
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
         let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
-        let (told, inbox, bringing_up) = (Seq::ZERO, None, None);
+        let (told, inbox, bringing_up, task) = (Seq::ZERO, None, None, None);
         let (incarnation, place, next_reply) = (0, 0, 1);
-        let inner =
-            Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, bringing_up };
+        let inner = Inner {
+            admission,
+            parked,
+            phase,
+            incarnation,
+            place,
+            next_reply,
+            used,
+            ring,
+            told,
+            inbox,
+            bringing_up,
+            task,
+        };
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
     }
 
     /// The mutex of those who bring the session up as a child or make it: one at a time. Hold it over the whole of it.
     pub(crate) fn bringing_up(&self) -> Arc<tokio::sync::Mutex<()>> {
         self.inner().bringing_up.get_or_insert_default().clone()
+    }
+
+    /// Notes the task that the session is to be made for.
+    pub(crate) fn is_for_task(&self, parent: SessionId, ticket: Seq) {
+        self.inner().task = Some(Box::new((parent, ticket)));
+    }
+
+    /// The task that the session is to be made for, as far as a handle of it has told.
+    pub(crate) fn task(&self) -> Option<(SessionId, Seq)> {
+        self.inner().task.as_deref().cloned()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -58,6 +58,7 @@ impl Work {
             Work::Question(Question::State(_)) => return ("question: state", None),
             Work::Question(Question::Down(..)) => return ("question: own task", None),
             Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
+            Work::Question(Question::Begun(ticket, _)) => return ("question: task begun", Some(ticket.0)),
             Work::Question(Question::Up(_)) => return ("question: up", None),
             Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
             Work::Question(Question::Crash(_)) => return ("drill", None),
@@ -85,6 +86,8 @@ pub(crate) enum Question {
     Down(SessionId, Seq, Reply<Option<Arc<Down>>>),
     /// How a task of this session ended; `None` if no DOWN comes for it.
     Task(Seq, Reply<Option<Arc<Down>>>),
+    /// Answered when a task of this session does not wait for room any more.
+    Begun(Seq, Reply<()>),
     /// Whether the session is up: any answer says that it is.
     Up(Reply<()>),
     /// Asks the session to go to sleep, if it may.
@@ -99,7 +102,7 @@ impl Question {
         // A caller may have dropped its receiver.
         match self {
             Question::Outcome(_, reply) => drop(reply.send(Err(error))),
-            Question::Idle(reply) | Question::Up(reply) => drop(reply.send(Err(error))),
+            Question::Idle(reply) | Question::Up(reply) | Question::Begun(_, reply) => drop(reply.send(Err(error))),
             Question::State(reply) => drop(reply.send(Err(error))),
             Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
             // A session without an actor is asleep.
@@ -112,7 +115,7 @@ impl Question {
     pub(crate) fn is_waited_for(&self) -> bool {
         match self {
             Question::Outcome(_, reply) => !reply.is_closed(),
-            Question::Idle(reply) | Question::Up(reply) => !reply.is_closed(),
+            Question::Idle(reply) | Question::Up(reply) | Question::Begun(_, reply) => !reply.is_closed(),
             Question::State(reply) => !reply.is_closed(),
             Question::Down(_, _, reply) | Question::Task(_, reply) => !reply.is_closed(),
             Question::Sleep(_) | Question::Crash(_) => true,
