@@ -200,6 +200,13 @@ pub enum OpenError {
         /// For how long, or why not.
         why: String,
     },
+    /// The session is the child of a task that waits for room behind its parent's `task_width_max`, so it is not made yet.
+    /// [`Child::started`](crate::runtime::Child::started) waits until it is.
+    #[error("session {session} is not made yet, its task waits for room: try again when it has begun")]
+    Queued {
+        /// The id of the session.
+        session: SessionId,
+    },
     /// As many sessions are awake as there may be.
     #[error("the limit of {max} awake sessions is reached: put some to sleep, or raise the limit")]
     TooMany {

@@ -138,7 +138,7 @@ pub use reply::Disposition;
 pub(crate) use reply::{Held, Receipt, Reply, Stop};
 pub(crate) use report::{NoSummary, Report};
 pub use restored::{RefusedFile, RestoredFiles};
-pub use settings::{CompactionSettings, Mode, Settings};
+pub use settings::{CompactionSettings, Mode, RestartPolicy, Settings};
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{Granted, State, Turn, TurnEnd, Waiting};
 pub(crate) use tasks::never_made;

@@ -28,9 +28,9 @@ pub use crate::kernel::{
     ContextState, Delivery, Disposition, Down, DownReason, Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Limits,
     Link, Merged, MergedLast, Mode, ModelSeen, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall,
     OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Pin, Point, Record, Recorded, Refusal,
-    RefusedFile, RequestOpened, Reserve, Resource, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent,
-    State, Steering, TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way,
-    WentBack,
+    RefusedFile, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope,
+    Settings, Spent, State, Steering, TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone,
+    Waiting, Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;

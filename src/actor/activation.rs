@@ -13,13 +13,15 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     actor::{
+        bring_up::why_not_there,
         host::Host,
         session::{LOAD_WAIT, SessionActor},
         slot::{Admission, Slot},
         tape_store::{First, Opening},
     },
     error::OpenError,
-    supervisor::{AdminError, ChildSpec, Restart, Shutdown},
+    kernel::RestartPolicy,
+    supervisor::{AdminError, ChildSpec, Intensity, Restart, Shutdown},
 };
 
 /// How long a session's workers may take to be gone before its next incarnation begins.
@@ -117,10 +119,14 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
         look_again(host, until).await.map_err(|()| OpenError::Closed)?;
     }
     if !slot.is_prepared() {
-        host.orders.open(slot, Opening::Load).await?;
+        let loaded = host.orders.open(slot, Opening::Load).await;
+        if let Err(error) = loaded {
+            return Err(why_not_there(host, slot, error).await);
+        }
     }
+    let restart = slot.restart_policy();
     loop {
-        let error = match sessions.start_child(spec(host, slot)).await {
+        let error = match sessions.start_child(spec(host, slot, restart)).await {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
@@ -147,14 +153,19 @@ async fn look_again(host: &Host, until: Instant) -> Result<(), ()> {
     Ok(())
 }
 
-fn spec(host: &Arc<Host>, slot: &Arc<Slot>) -> ChildSpec {
+fn spec(host: &Arc<Host>, slot: &Arc<Slot>, restart: RestartPolicy) -> ChildSpec {
     let (for_actor, place) = (host.clone(), Place(slot.clone(), slot.next_place()));
     let make = move || {
         let Place(slot, _) = &place;
         SessionActor::new(for_actor.clone(), slot.clone())
     };
-    ChildSpec::behaviour(slot.id.as_str(), "session", make)
-        .restart(Restart::Transient)
+    let spec = ChildSpec::behaviour(slot.id.as_str(), "session", make);
+    let spec = match restart {
+        RestartPolicy::Session => spec,
+        RestartPolicy::Once => spec.intensity(Intensity::new(1, Duration::MAX)),
+        RestartPolicy::Never => spec.intensity(Intensity::new(0, Duration::MAX)),
+    };
+    spec.restart(Restart::Transient)
         .start_timeout(Some(LOAD_WAIT + START_WAIT))
         .shutdown(Shutdown::After(ACTOR_SHUTDOWN))
         .workers(slot.tasks(), WORKERS_WAIT)

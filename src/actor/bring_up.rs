@@ -17,7 +17,7 @@ use crate::{
         tape_store::First,
     },
     error::{OpenError, SendError},
-    kernel::{Open, Origin, State, StopLevel, TaskOrder, first_entries},
+    kernel::{Open, OpenTask, Origin, State, StopLevel, TaskOrder, first_entries},
     tape::{TapeError, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
 };
@@ -95,7 +95,19 @@ async fn still_wants(host: &Arc<Host>, spawn: &SpawnArgs) -> Result<bool, OpenEr
     // If the parent cannot answer, its next incarnation looks after the child.
     let state =
         state.map_err(|error| OpenError::NoAnswer { session: spawn.tie.parent.clone(), why: error.to_string() })?;
-    Ok(matches!(state.open.get(&spawn.tie.ticket), Some(Open::Task(task)) if task.told == StopLevel::Run))
+    let wants = |task: &OpenTask| task.told == StopLevel::Run && !task.queued;
+    Ok(matches!(state.open.get(&spawn.tie.ticket), Some(Open::Task(task)) if wants(task)))
+}
+
+/// Why a session could not be opened. A child that is missing because its task waits for room is not missing: its parent is asked.
+pub(crate) async fn why_not_there(host: &Arc<Host>, slot: &Slot, error: OpenError) -> OpenError {
+    let OpenError::Tape(TapeError::Missing { session }) = &error else { return error };
+    let Some((parent, ticket)) = slot.task() else { return error };
+    let parent = host.slot(&parent);
+    match timeout(UP_WAIT, parent.ask_state(Question::State)).await {
+        Ok(Ok(state)) if state.is_queued(ticket) => OpenError::Queued { session: session.clone() },
+        _ => error,
+    }
 }
 
 async fn is_blank(host: &Arc<Host>, id: &SessionId) -> bool {

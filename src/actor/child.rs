@@ -178,11 +178,9 @@ impl Watch {
 
     /// Brings the child up, and stays with it until it is down.
     async fn look(&mut self) -> Look {
-        let told = self.told.borrow_and_update().told;
+        let Word { told, above, .. } = self.told.borrow_and_update().clone();
         let mut spawn = self.spawn.clone();
-        if told != StopLevel::Run {
-            spawn.order = None;
-        }
+        spawn.order = spawn.order.filter(|_| told == StopLevel::Run).map(|order| under(order, &above));
         // A task of its own, so that a bring-up that has begun goes to its end even if this watch is dropped.
         let up = self.post.slot.tasks().spawn(bring_up(self.post.host.clone(), spawn)).await;
         let error = match up {
@@ -201,6 +199,8 @@ impl Watch {
             }
             // Another process has claimed the child, or too many sessions are awake. That may pass.
             (OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. }, _) => Look::Again,
+            // Somebody had asked for the child while its task still waited for room.
+            (OpenError::Queued { .. }, _) => Look::Again,
             // A DOWN is final, so it is reported only for errors that never pass by themselves: a tape that is damaged or too new,
             // or an order that no tape takes.
             (error, _) if error.is_for_good() => Look::Over(Box::new(self.lost(error.to_string()))),
@@ -290,6 +290,16 @@ impl Watch {
         };
         said.map(drop)
     }
+}
+
+/// The order with the rules that its parent has now. A task may wait for room for a long time, and its parent may do less since; the
+/// child is under all of these rules from its first entry on.
+fn under(mut order: Arc<TaskOrder>, above: &[Chain]) -> Arc<TaskOrder> {
+    let more: Vec<_> = above.iter().filter(|chain| !order.settings.above.contains(chain)).cloned().collect();
+    if !more.is_empty() {
+        Arc::make_mut(&mut order).settings.above.extend(more);
+    }
+    order
 }
 
 /// How the child's task ended, from the child's tape; `None` if the session is not the child of this task. If an incarnation ends

@@ -11,6 +11,7 @@ use crate::{
     kernel::Limits,
     supervisor::{Node, Payload},
     words::ids::Seq,
+    words::is_default,
     words::usage::{Cost, ShownCost, Usage},
 };
 
@@ -35,6 +36,8 @@ pub struct SessionFigures {
     pub cost: Cost,
     /// The rest of each limit of its budget.
     pub left: Limits,
+    /// How many of its tasks wait for room: their children are not made yet.
+    pub tasks_queued: usize,
     /// The seq of the last entry on its tape.
     pub tape_seq: Seq,
 }
@@ -69,6 +72,8 @@ struct Fields {
     cost: ShownCost,
     #[serde(skip_serializing_if = "Limits::is_none")]
     left: Limits,
+    #[serde(skip_serializing_if = "is_default")]
+    tasks_queued: usize,
     tape_seq: Seq,
 }
 
@@ -88,6 +93,9 @@ impl Payload for SessionFigures {
         if !self.left.is_none() {
             facts.push(format!("left {}", self.left));
         }
+        if self.tasks_queued > 0 {
+            facts.push(format!("tasks queued {}", self.tasks_queued));
+        }
         if self.tape_seq > Seq::ZERO {
             facts.push(format!("tape {}", self.tape_seq));
         }
@@ -102,6 +110,7 @@ impl Payload for SessionFigures {
             tokens_out: self.tokens_out(),
             cost: self.cost.shown(),
             left: self.left,
+            tasks_queued: self.tasks_queued,
             tape_seq: self.tape_seq,
         };
         // Numbers and words: it cannot fail.

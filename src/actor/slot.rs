@@ -105,6 +105,9 @@ struct Inner {
     bringing_up: Option<Arc<tokio::sync::Mutex<()>>>,
     /// Serialises the senders who wait for room in a full inbox; created by the first of them.
     waits_for_room: Option<Arc<tokio::sync::Mutex<()>>>,
+    /// The parent and the ticket of the task that the session is to be made for, where a host has a handle of a child that is not
+    /// made yet. It says whom to ask why there is no tape, and nothing else.
+    task: Option<Box<(SessionId, Seq)>>,
 }
 
 /// Whether a slot takes inputs. It only ever moves down this list: a closed slot never opens again.
@@ -177,7 +180,7 @@ impl Inner {
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
         let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
-        let (told, inbox, bringing_up, waits_for_room) = (Seq::ZERO, None, None, None);
+        let (told, inbox, bringing_up, waits_for_room, task) = (Seq::ZERO, None, None, None, None);
         let (incarnation, place, next_reply) = (0, 0, 1);
         let inner = Inner {
             admission,
@@ -192,6 +195,7 @@ impl Slot {
             inbox,
             bringing_up,
             waits_for_room,
+            task,
         };
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
     }
@@ -204,6 +208,16 @@ impl Slot {
     /// The mutex of those who wait for room: one at a time tries again, in the order in which they came.
     pub(crate) fn waits_for_room(&self) -> Arc<tokio::sync::Mutex<()>> {
         self.inner().waits_for_room.get_or_insert_default().clone()
+    }
+
+    /// Notes the task that the session is to be made for.
+    pub(crate) fn is_for_task(&self, parent: SessionId, ticket: Seq) {
+        self.inner().task = Some(Box::new((parent, ticket)));
+    }
+
+    /// The task that the session is to be made for, as far as a handle of it has told.
+    pub(crate) fn task(&self) -> Option<(SessionId, Seq)> {
+        self.inner().task.as_deref().cloned()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -121,6 +121,7 @@ impl OpenError {
             OpenError::Closed => Kind::Closed,
             OpenError::Parked { .. } => Kind::Parked,
             OpenError::Stopped { .. } | OpenError::Unavailable | OpenError::NoAnswer { .. } => Kind::Retry,
+            OpenError::Queued { .. } => Kind::Busy,
             OpenError::TooMany { .. } => Kind::Limit,
             OpenError::NotStarted { .. } => Kind::Failed,
         }

@@ -361,6 +361,16 @@ pub enum EventKind {
         grant: Limits,
         /// Whether the child existed before and is adopted.
         adopted: bool,
+        /// Whether the task waits for room: its child is made later, and [`EventKind::TaskBegun`] says when.
+        #[serde(skip_serializing_if = "is_default")]
+        queued: bool,
+    },
+    /// A task that waited for room begins: its child is being made.
+    TaskBegun {
+        /// The task's ticket.
+        ticket: Seq,
+        /// The child.
+        child: SessionId,
     },
     /// A child is down.
     TaskFinished {

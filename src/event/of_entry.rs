@@ -20,7 +20,7 @@ use crate::{
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
 pub(crate) fn events_of(before: &State, entry: &Entry) -> Vec<Event> {
-    let kinds = kinds_of(before, entry);
+    let kinds = kinds_of(before, entry).into_iter().chain(begun_after(before, entry));
     let session = match &entry.record {
         Record::State(state) => state.session.clone(),
         _ => before.session.clone(),
@@ -51,6 +51,21 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
         Record::TurnFinished { outcome } => turn_events(before, outcome).unwrap_or_default(),
         _ => Vec::from_iter(kind_of(before, entry)),
     }
+}
+
+/// The tasks that waited for room, and for which the entry made some. They come behind the entry's own events.
+fn begun_after(before: &State, entry: &Entry) -> Vec<EventKind> {
+    let makes_room = matches!(
+        entry.record,
+        Record::TaskFinished { .. } | Record::TaskLeft {} | Record::Settings(_) | Record::Resumed {}
+    );
+    if !makes_room || before.tasks_queued() == 0 {
+        return Vec::new();
+    }
+    let mut after = before.clone();
+    after.apply(entry);
+    let begun = after.tasks().filter(|(ticket, task)| !task.queued && before.is_queued(*ticket));
+    begun.map(|(ticket, task)| EventKind::TaskBegun { ticket, child: task.child.clone() }).collect()
 }
 
 /// The event of an entry that has one event at most.
@@ -133,6 +148,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             depth: *depth,
             grant: *grant,
             adopted: order.is_none(),
+            queued: before.tasks_wait(),
         },
         Record::TaskFinished { down, notice } => {
             let message = notice.as_ref().map(|notice| notice.id.clone());

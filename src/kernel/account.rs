@@ -179,7 +179,8 @@ impl State {
     /// one share for each further child that there may be and one for this session itself. Time is passed on whole.
     pub(super) fn grant_for(&self, asked: &Limits, may_have_children: bool) -> Result<Limits, Breach> {
         // Without this bound, a session that may have very many children would grant shares of nothing.
-        let free = self.settings.task_width_max.saturating_sub(self.tasks().count()).min(SHARES_MAX) as u64;
+        let free = self.settings.task_width_max.saturating_sub(self.tasks_begun()).min(SHARES_MAX);
+        let free = free.saturating_add(self.task_queue().saturating_sub(self.tasks_queued())) as u64;
         let mut grant = Limits::default();
         for resource in Resource::ALL {
             let rooms = self.rooms(resource, 0);

@@ -60,7 +60,10 @@ impl State {
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
             Record::State(_) | Record::Restored(_) => {}
-            Record::Settings(settings) => self.settings = Arc::new((**settings).clone()),
+            Record::Settings(settings) => {
+                self.settings = Arc::new((**settings).clone());
+                self.begin_queued_tasks();
+            }
             Record::Accepted { message, delivery } => {
                 let waiting = Waiting { seq: entry.seq, message: message.clone(), delivery: *delivery };
                 self.accept(waiting);
@@ -170,7 +173,8 @@ impl State {
             Record::Released {} => self.release(),
             Record::TaskStarted { child, link, depth, grant, order } => {
                 let (child, order) = (child.clone(), order.clone());
-                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told: StopLevel::Run };
+                let (queued, told) = (self.tasks_wait(), StopLevel::Run);
+                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told, queued };
                 self.count(Spent { tasks: 1, ..Spent::default() });
                 self.put_open(entry.seq, Open::Task(task));
             }
@@ -186,7 +190,10 @@ impl State {
             Record::RolledBack(back) => self.roll_back(back),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
             Record::Paused {} => self.paused = true,
-            Record::Resumed {} => self.paused = false,
+            Record::Resumed {} => {
+                self.paused = false;
+                self.begin_queued_tasks();
+            }
         }
         self.set_clock(entry.time);
         if let Some(input) = &entry.input {

@@ -38,6 +38,8 @@ impl State {
             Open::Call(call) if call.state == CallState::Running => Some(Due::Call(*ticket)),
             Open::Call(call) if call.state == CallState::Closing => Some(Due::Gone(*ticket)),
             Open::Compaction(_) => Some(Due::Summary(*ticket)),
+            // Its child is made when there is room.
+            Open::Task(task) if task.queued => None,
             Open::Task(_) => Some(Due::Task(*ticket)),
             Open::Call(_) | Open::Ask(_) | Open::BudgetAsk(_) | Open::Wait(_) | Open::Branch(_) => None,
         });

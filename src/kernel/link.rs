@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{Limits, Outcome, Settings, Spent},
     words::ids::{MessageId, Seq, SessionId},
+    words::is_default,
     words::message::Message,
     words::usage::Usage,
 };
@@ -40,6 +41,9 @@ impl Link {
     pub const LINKED: Link = Link { ends_with_parent: true, wakes_parent: true };
     /// Outlives its parent, and wakes it.
     pub const MONITORED: Link = Link { ends_with_parent: false, wakes_parent: true };
+    /// Ends with its parent, and does not wake it: for a child whose host waits for the DOWN itself. Its DOWN is recorded all the
+    /// same.
+    pub const ATTACHED: Link = Link { ends_with_parent: true, wakes_parent: false };
     /// Outlives its parent, and does not wake it. Its DOWN is recorded all the same.
     pub const DETACHED: Link = Link { ends_with_parent: false, wakes_parent: false };
 }
@@ -165,6 +169,10 @@ pub struct OpenTask {
     pub order: Option<Arc<TaskOrder>>,
     /// What the child was told by this session.
     pub told: StopLevel,
+    /// Whether the task waits for room behind [`Settings::task_width_max`]: its child is not made yet. Such a task is never told to
+    /// stop; its DOWN takes the place of that.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub queued: bool,
 }
 
 /// What a child was told by its parent. The level only ever rises.

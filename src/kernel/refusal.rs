@@ -179,8 +179,10 @@ pub enum Refusal {
         /// How deep it may be.
         max: u32,
     },
-    /// The session has as many open children as it may have.
-    #[error("{open} tasks are open, and {max} may be: wait for one, or raise task_width_max")]
+    /// The session has as many open tasks as it may have, with those that wait for room.
+    #[error(
+        "{open} tasks are open, and {max} may be: wait for one, raise task_width_max, or let tasks wait by task_queue_max"
+    )]
     TooManyTasks {
         /// How many are open.
         open: usize,

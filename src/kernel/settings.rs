@@ -30,6 +30,20 @@ pub enum Mode {
     All,
 }
 
+/// How often a session that crashes is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RestartPolicy {
+    /// As the runtime's sessions are: two restarts in 60 s; the third crash parks it.
+    #[default]
+    Session,
+    /// Once, each time it is awake; the second crash parks it, however much later.
+    Once,
+    /// Not at all: the first crash parks it.
+    Never,
+}
+
 /// How a session keeps its context within its model's window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -110,8 +124,15 @@ pub struct Settings {
     pub above: Vec<Chain>,
     /// The most levels of children below the topmost session. 1 by default: a child has no children of its own.
     pub task_depth_max: u32,
-    /// How many children may be open at the same time; 8 by default.
+    /// How many children may work at the same time; 8 by default. A lower number stops no child that works already.
     pub task_width_max: usize,
+    /// How many further tasks may wait until a child is down; 0 by default: a task for which there is no room is refused. At most
+    /// 1,000 wait, whatever this says.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub task_queue_max: usize,
+    /// How often the session is started again when it crashes. A change counts from its next activation.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub restart: RestartPolicy,
     /// Whether a turn that was cut off by a crash goes on by itself; on by default.
     pub auto_resume: bool,
 }
@@ -143,6 +164,8 @@ impl Settings {
             above: Vec::new(),
             task_depth_max: 1,
             task_width_max: 8,
+            task_queue_max: 0,
+            restart: RestartPolicy::Session,
             auto_resume: true,
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, Stop,
+        Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, State, Stop,
         StopLevel, TaskOrder, decide::Draft, end, input::Decide, toolset,
     },
     words::ids::{MessageId, Seq, SessionId},
@@ -27,6 +27,13 @@ pub(crate) struct Spawn {
     pub order: Box<TaskOrder>,
     /// How the child is tied to this session.
     pub link: Link,
+}
+
+impl State {
+    /// How many tasks may wait for room.
+    pub(super) fn task_queue(&self) -> usize {
+        self.settings.task_queue_max.min(TASKS_QUEUED_MAX)
+    }
 }
 
 impl Decide for Spawn {
@@ -61,6 +68,9 @@ impl Decide for Adopt {
     }
 }
 
+/// The most tasks that wait for room, whatever the settings say: all of them are in the state, which each decision copies.
+const TASKS_QUEUED_MAX: usize = 1_000;
+
 /// The most bytes of a child's text that its parent's model is shown.
 const NOTICE_TEXT_BYTES_MAX: usize = 51_200;
 
@@ -80,9 +90,11 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
     if depth > depth_max {
         return Err(Refusal::TooDeep { depth, max: depth_max });
     }
-    let open = state.tasks().count();
-    if open >= width_max {
-        return Err(Refusal::TooManyTasks { open, max: width_max });
+    let (begun, queued) = (state.tasks_begun(), state.tasks_queued());
+    // An orphan works already, so it cannot wait; behind a width of 0 nothing would ever begin.
+    let queue_max = if order.is_some() && width_max > 0 { state.task_queue() } else { 0 };
+    if state.tasks_wait() && queued >= queue_max {
+        return Err(Refusal::TooManyTasks { open: begun + queued, max: width_max.saturating_add(queue_max) });
     }
     if let Some(breach) = state.breach(Resource::Tasks, 1) {
         return Err(Refusal::OverBudget { breach });
@@ -104,6 +116,7 @@ pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
     }
     child.task_depth_max = child.task_depth_max.min(parent.task_depth_max);
     child.task_width_max = child.task_width_max.min(parent.task_width_max);
+    child.task_queue_max = child.task_queue_max.min(parent.task_queue_max);
 }
 
 /// Takes the DOWN of a child. It is recorded once: a second report finds the ticket closed.
@@ -149,10 +162,16 @@ pub(super) fn part(draft: &mut Draft<'_>) {
     tell(draft, |task| task.told < StopLevel::End);
 }
 
-/// Writes that these children were told, and stops those that are to stop.
+/// Writes that these children were told, and stops those that are to stop. A task that waits for room has no child, so it is over.
 fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
-    let tickets: Vec<_> = draft.state.tasks().filter(|(_, task)| who(task)).map(|(ticket, _)| ticket).collect();
-    for ticket in tickets {
+    let told = if draft.state.closed.is_some() { StopLevel::End } else { StopLevel::Stop };
+    let tasks = draft.state.tasks().filter(|(_, task)| who(task));
+    let tasks: Vec<_> = tasks.map(|(ticket, task)| (ticket, task.queued)).collect();
+    for (ticket, queued) in tasks {
+        if queued {
+            draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(never_made(told)), notice: None });
+            continue;
+        }
         draft.write(Some(ticket), Record::Closing {});
         stop_if_told(draft, ticket);
     }

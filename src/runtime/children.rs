@@ -9,12 +9,13 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    actor::{bring_up::bring_up, child::SpawnArgs, slot::Question},
+    actor::{bring_up::bring_up, child::SpawnArgs, host::Host, slot::Question},
     error::{OpenError, SendError, SpawnError},
     kernel::{
-        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Refusal, Settings, Spawn, StopLevel,
-        TaskOrder, Tie, kept, toolset,
+        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Record, Refusal, Settings, Spawn,
+        StopLevel, TaskOrder, Tie, kept, toolset,
     },
+    ops::taped,
     runtime::{Recovered, Runtime, SessionOptions, canonical, known_tools},
     session::{Session, of_host},
     tape::{TapeError, TapeStoreExt as _},
@@ -33,7 +34,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// The child: a session like any other. A host may listen to it, steer it, answer its asks and stop it.
+    /// The child: a session like any other. A host may listen to it, steer it, answer its asks and stop it. While its task waits
+    /// for room the session is not made, and answers [`OpenError::Queued`]; only listening works before that.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
@@ -45,20 +47,58 @@ impl Child {
         self.ticket
     }
 
-    /// Waits until the parent's tape has the child's DOWN. A parent remembers the newest 32.
+    /// Whether the task waits for room behind its parent's [`Settings::task_width_max`], so that there is no child yet.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`] where the parent cannot answer.
+    pub async fn is_queued(&self) -> Result<bool, SendError> {
+        Ok(self.parent.state().await?.is_queued(self.ticket))
+    }
+
+    /// Waits until there is room for the task and the child is up; at once where it does not wait. Dropping the future changes
+    /// nothing about the task.
+    ///
+    /// # Errors
+    /// [`OpenError::NotStarted`] where the task is over and there never was a child: its DOWN says why. Otherwise as
+    /// [`Session::spawn_child`].
+    pub async fn started(&self) -> Result<&Session, SpawnError> {
+        self.parent.slot.ask_state(|reply| Question::Begun(self.ticket, reply)).await?;
+        self.parent.child(self.session.id().clone(), self.ticket).await?;
+        Ok(&self.session)
+    }
+
+    /// Waits until the parent's tape has the child's DOWN. A parent remembers the newest 32; an older one is read from its tape.
     ///
     /// # Errors
     /// [`Refusal::Ended`] where no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
     /// or [`SendError::Parked`] where the parent cannot answer.
     pub async fn down(&self) -> Result<Arc<Down>, SendError> {
         let down = self.parent.slot.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
-        down.ok_or(SendError::Refused(Refusal::Ended))
+        match down {
+            Some(down) => Ok(down),
+            None => self.down_on_tape().await?.ok_or(SendError::Refused(Refusal::Ended)),
+        }
+    }
+
+    /// The DOWN as the parent's tape has it; `None` where there is none.
+    async fn down_on_tape(&self) -> Result<Option<Arc<Down>>, SendError> {
+        let (id, ticket) = (self.parent.id().clone(), self.ticket);
+        let read = move |host: &Host| taped::entries(&id, &host.store.read(&id, ticket)?);
+        let entries = self.parent.host.blocking(read).await?;
+        Ok(entries.into_iter().find_map(|entry| match entry.record {
+            Record::TaskFinished { down, .. } if entry.ticket == Some(ticket) => Some(down),
+            _ => None,
+        }))
     }
 }
 
 impl Session {
     /// Gives a task to a new child: a session of its own that begins with `prompt`. Returns when the parent's tape has the
     /// task and the child is up. Whatever happens from then on, even to this process, the parent gets one DOWN for the task.
+    ///
+    /// Where as many children work as may, the task is refused; or it waits for room, if [`Settings::task_queue_max`] lets it. Then
+    /// this returns when the parent's tape has the task, and [`Child::started`] waits for the child. Tasks begin in the order in
+    /// which they were given.
     ///
     /// Agent, system prompt, model, tools and rules that the options leave out are those of the parent; the title is not. The
     /// child has the parent's rights or fewer: it works in the parent's workspace or below, has no tool that the parent lacks,
@@ -139,6 +179,11 @@ impl Session {
             Some(Open::Task(task)) => Some(task),
             _ => None,
         };
+        if task.is_some_and(|task| task.queued) {
+            let session = Session { host: self.host.clone(), slot: self.host.slot(&child) };
+            session.slot.is_for_task(self.id().clone(), ticket);
+            return Ok(Child { session, parent: self.clone(), ticket });
+        }
         let up = self.bring_up(self.spawn(&child, ticket, task)).await;
         let session = up.map_err(|error| match error {
             SpawnError::Open(OpenError::Tape(TapeError::Missing { .. })) => {
@@ -152,7 +197,8 @@ impl Session {
 
     fn spawn(&self, child: &SessionId, ticket: Seq, task: Option<&OpenTask>) -> SpawnArgs {
         let (link, depth, grant) = task.map_or_else(Default::default, |task| (task.link, task.depth, task.grant));
-        let order = task.filter(|task| task.told == StopLevel::Run).and_then(|task| task.order.clone());
+        let may_be_made = |task: &&OpenTask| task.told == StopLevel::Run && !task.queued;
+        let order = task.filter(may_be_made).and_then(|task| task.order.clone());
         let tie = Tie { parent: self.id().clone(), ticket, link, depth, grant };
         SpawnArgs { child: child.clone(), tie, order, asks_first: true }
     }

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     agent::{Agent, BadAgent},
-    kernel::{Budget, Mode, Settings},
+    kernel::{Budget, Mode, RestartPolicy, Settings},
     model::Params,
     permission::{Profile, Ruleset},
     words::ids::SessionId,
@@ -82,8 +82,13 @@ pub struct SessionOptions {
     pub budget: Budget,
     /// How deep children may stand below the session at the top; the runtime's limit, which is 1 by default.
     pub task_depth_max: Option<u32>,
-    /// How many open children the session may have at the same time; the runtime's limit, which is 8 by default.
+    /// How many children of the session may work at the same time; the runtime's limit, which is 8 by default.
     pub task_width_max: Option<usize>,
+    /// How many further tasks may wait until a child is down, in the order in which they were given; 0 by default, and a task for
+    /// which there is no room is refused. At most 1,000 wait.
+    pub task_queue_max: Option<usize>,
+    /// How often the session is started again when it crashes: two times in 60 s by default, also for a child.
+    pub restart: RestartPolicy,
 }
 
 impl SessionOptions {
@@ -127,11 +132,14 @@ impl SessionOptions {
             budget: Budget::default(),
             task_depth_max: None,
             task_width_max: None,
+            task_queue_max: None,
+            restart: RestartPolicy::default(),
         }
     }
 
     /// The settings that these options make of `settings`. An option that is `None` keeps what `settings` has; the title, the
-    /// budget, the parameters, the step limit, the delivery modes and what holds for asks always come from the options.
+    /// budget, the parameters, the step limit, the delivery modes, what holds for asks and the restart policy always come from the
+    /// options.
     pub(super) fn over(self, settings: Settings) -> Settings {
         let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().collect();
         Settings {
@@ -150,6 +158,8 @@ impl SessionOptions {
             ask_limit_ms: u64::try_from(self.ask_limit.as_millis()).unwrap_or(u64::MAX),
             task_depth_max: self.task_depth_max.unwrap_or(settings.task_depth_max),
             task_width_max: self.task_width_max.unwrap_or(settings.task_width_max),
+            task_queue_max: self.task_queue_max.unwrap_or(settings.task_queue_max),
+            restart: self.restart,
             ..settings
         }
     }

@@ -10,6 +10,7 @@ use std::vec::IntoIter;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    actor::bring_up::why_not_there,
     error::OpenError,
     kernel::{Bill, Entry, Transcript},
     ops::taped,
@@ -73,7 +74,11 @@ impl Session {
     /// Where the tape cannot be read.
     pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
         let id = self.slot.id.clone();
-        self.host.blocking(move |host| taped::entries(&id, &host.store.read(&id, Seq::ZERO)?)).await
+        let read = self.host.blocking(move |host| taped::entries(&id, &host.store.read(&id, Seq::ZERO)?)).await;
+        match read {
+            Err(error) => Err(why_not_there(&self.host, &self.slot, error).await),
+            read => read,
+        }
     }
 
     /// The newest messages before a place, or before the end: newest first, at most `limit` of them (1 to [`MESSAGES_MAX`]). Each

@@ -3,6 +3,7 @@
 mod bring_up;
 mod budget;
 mod cuts;
+mod queue;
 
 use std::{
     path::Path,

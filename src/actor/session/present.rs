@@ -32,6 +32,7 @@ pub(super) fn figures(state: &State) -> SessionFigures {
         usage: state.spent.usage,
         cost: state.spent_in_all().cost,
         left: state.left(),
+        tasks_queued: state.tasks_queued(),
         tape_seq: state.seq,
     }
 }
@@ -51,7 +52,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
             (true, _) => ("paused", Some("paused".to_owned())),
             (false, true) => ("held", Some("holds its queue until the next send or go-on".to_owned())),
             (false, false) if state.closed.is_some() => ("ended", Some("has ended".to_owned())),
-            (false, false) if tasks > 0 => ("children", Some(format!("waits for {tasks} of its children"))),
+            (false, false) if tasks > 0 => ("children", Some(format!("waits for {}", children(state)))),
             (false, false) if fullness.warns() => ("idle", Some(format!("context {} % full", fullness.percent()))),
             (false, false) => ("idle", None),
         };
@@ -72,8 +73,8 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
             Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
                 ("tools", format!("runs {}", call.facts.tool))
             }
-            Open::Task(task) => ("turn", format!("waits for {}", task.child)),
-            Open::Call(_) => continue,
+            Open::Task(task) if !task.queued => ("turn", format!("waits for {}", task.child)),
+            Open::Task(_) | Open::Call(_) => continue,
         };
         phases.push(phase);
         what.push(doing);
@@ -91,6 +92,13 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         what.insert(0, "paused".to_owned());
     }
     (phase, Some(format!("{at}: {}", what.join(", "))))
+}
+
+/// How many children a session waits for, and how many of their tasks wait for room.
+fn children(state: &State) -> String {
+    let (tasks, queued) = (state.tasks().count(), state.tasks_queued());
+    let queued = if queued > 0 { format!(", {queued} of them not begun") } else { String::new() };
+    format!("{tasks} of its children{queued}")
 }
 
 /// The content of a piece of work, for a trace in full; `None` if it has none.

@@ -44,6 +44,7 @@ impl Live {
                 let end = self.state.tasks_ended.iter().find(|end| end.ticket == ticket);
                 drop(reply.send(Ok(end.and_then(|end| end.down.clone()))));
             }
+            Question::Begun(ticket, reply) if !self.state.is_queued(ticket) => drop(reply.send(Ok(()))),
             Question::Outcome(id, reply) if self.is_on_hold(&id) => {
                 drop(reply.send(Err(SendError::Refused(Refusal::OnHold { id }))));
             }

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     actor::slot::{Phase, QUESTIONS_MAX, Question, Resting, Slot, Wake, tell},
     error::{PassivateError, SendError},
-    kernel::{Input, Refusal, State},
+    kernel::{Input, Refusal, RestartPolicy, State},
     supervisor::{NodeState, shell::Mailbox},
     tape::{OpenTape, TapeError},
     words::ids::{Millis, Seq},
@@ -82,6 +82,13 @@ impl Slot {
     /// Whether an opened tape is kept.
     pub(crate) fn is_prepared(&self) -> bool {
         self.in_inbox(|inbox| inbox.prepared.is_some()).unwrap_or_default()
+    }
+
+    /// The restart policy of the session, from the kept state.
+    pub(crate) fn restart_policy(&self) -> RestartPolicy {
+        let inner = self.inner();
+        let prepared = inner.inbox.as_ref().and_then(|inbox| inbox.prepared.as_ref());
+        prepared.map(|(_, state)| state.settings.restart).unwrap_or_default()
     }
 
     /// Takes out the opened tape and its state.

@@ -63,6 +63,7 @@ impl Work {
             Work::Question(Question::Down(..)) => return ("question: own task", None),
             Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
             Work::Question(Question::Room(..)) => return ("question: room", None),
+            Work::Question(Question::Begun(ticket, _)) => return ("question: task begun", Some(ticket.0)),
             Work::Question(Question::Up(_)) => return ("question: up", None),
             Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
             Work::Question(Question::Crash(_)) => return ("drill", None),
@@ -92,6 +93,8 @@ pub(crate) enum Question {
     Task(Seq, Reply<Option<Arc<Down>>>),
     /// Answered when a message of that delivery would find room, and refused as full where no room comes by itself.
     Room(Delivery, Reply<()>),
+    /// Answered when a task of this session does not wait for room any more.
+    Begun(Seq, Reply<()>),
     /// Whether the session is up: any answer says that it is.
     Up(Reply<()>),
     /// Asks the session to go to sleep, if it may.
@@ -106,7 +109,9 @@ impl Question {
         // A caller may have dropped its receiver.
         match self {
             Question::Outcome(_, reply) => drop(reply.send(Err(error))),
-            Question::Idle(reply) | Question::Up(reply) | Question::Room(_, reply) => drop(reply.send(Err(error))),
+            Question::Idle(reply) | Question::Up(reply) | Question::Room(_, reply) | Question::Begun(_, reply) => {
+                drop(reply.send(Err(error)))
+            }
             Question::State(reply) => drop(reply.send(Err(error))),
             Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
             // A session without an actor is asleep.
@@ -119,7 +124,9 @@ impl Question {
     pub(crate) fn is_waited_for(&self) -> bool {
         match self {
             Question::Outcome(_, reply) => !reply.is_closed(),
-            Question::Idle(reply) | Question::Up(reply) | Question::Room(_, reply) => !reply.is_closed(),
+            Question::Idle(reply) | Question::Up(reply) | Question::Room(_, reply) | Question::Begun(_, reply) => {
+                !reply.is_closed()
+            }
             Question::State(reply) => !reply.is_closed(),
             Question::Down(_, _, reply) | Question::Task(_, reply) => !reply.is_closed(),
             Question::Sleep(_) | Question::Crash(_) => true,

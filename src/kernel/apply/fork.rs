@@ -74,6 +74,7 @@ impl State {
         settings.retries_max = settings.retries_max.min(fresh.retries_max);
         settings.task_depth_max = settings.task_depth_max.min(fresh.task_depth_max);
         settings.task_width_max = settings.task_width_max.min(fresh.task_width_max);
+        settings.task_queue_max = settings.task_queue_max.min(fresh.task_queue_max);
     }
 
     /// Closes everything that is open or waits. Each open call gets a result that says why, in the order of the calls.

@@ -21,6 +21,44 @@ use crate::{
 /// The most former parents that a child remembers.
 const PARENTS_REMEMBERED: usize = 16;
 
+// The queue behind the width. Which tasks wait is written nowhere: it follows from the order of the entries. A task that has begun
+// is never put back, also if the width is lowered, so a task that waits has no child for certain.
+impl State {
+    /// How many open tasks have begun.
+    pub(crate) fn tasks_begun(&self) -> usize {
+        self.tasks().filter(|(_, task)| !task.queued).count()
+    }
+
+    /// How many open tasks wait for room.
+    #[must_use]
+    pub fn tasks_queued(&self) -> usize {
+        self.tasks().filter(|(_, task)| task.queued).count()
+    }
+
+    /// Whether the task of this ticket waits for room.
+    pub(crate) fn is_queued(&self, ticket: Seq) -> bool {
+        matches!(self.open.get(&ticket), Some(Open::Task(task)) if task.queued)
+    }
+
+    /// Whether a further task has to wait: others wait already, or as many have begun as may.
+    pub(crate) fn tasks_wait(&self) -> bool {
+        self.tasks_queued() > 0 || self.tasks_begun() >= self.settings.task_width_max
+    }
+
+    /// Begins the tasks for which there is room now, in the order of their tickets; none while the session is paused.
+    pub(super) fn begin_queued_tasks(&mut self) {
+        if self.paused || self.closed.is_some() {
+            return;
+        }
+        let room = self.settings.task_width_max.saturating_sub(self.tasks_begun());
+        let queued = self.open.values_mut().filter_map(|open| match open {
+            Open::Task(task) if task.queued => Some(task),
+            _ => None,
+        });
+        queued.take(room).for_each(|task| task.queued = false);
+    }
+}
+
 impl State {
     /// Raises the stop level of an open task. If the session has ended, the child is told to end, or that it is an orphan, as its
     /// link says; otherwise it is told to stop.
@@ -56,6 +94,7 @@ impl State {
                 self.write_off(&task.grant);
             }
         }
+        self.begin_queued_tasks();
         self.tasks_ended.push_back(TaskEnd { ticket, child: task.child, down: down.cloned() });
         if self.tasks_ended.len() > TASKS_REMEMBERED {
             self.tasks_ended.pop_front();

@@ -14,7 +14,7 @@ use tamtam::{
 
 use super::play::{Play, rules, settings};
 
-fn id(name: &str) -> SessionId {
+pub(super) fn id(name: &str) -> SessionId {
     name.parse().unwrap()
 }
 
@@ -22,7 +22,7 @@ fn order() -> Box<TaskOrder> {
     Box::new(TaskOrder { settings: settings(), prompt: Message::user("help").with_id("p".into()) })
 }
 
-fn spawn(play: &mut Play, child: &str, link: Link) -> Result<Seq, Refusal> {
+pub(super) fn spawn(play: &mut Play, child: &str, link: Link) -> Result<Seq, Refusal> {
     let reply = play.reply_to();
     play.signal(Spawn { child: id(child), order: order(), link }.to(reply));
     match play.reply.clone().unwrap() {
@@ -32,13 +32,13 @@ fn spawn(play: &mut Play, child: &str, link: Link) -> Result<Seq, Refusal> {
     }
 }
 
-fn down(play: &mut Play, ticket: Seq, reason: DownReason) {
+pub(super) fn down(play: &mut Play, ticket: Seq, reason: DownReason) {
     let mut down = Down::without_a_word(reason);
     down.text = "found it".into();
     play.signal(Report::TaskDown { down }.of(ticket));
 }
 
-fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
+pub(super) fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
     let word = |reason: &DownReason| match reason {
         DownReason::Done => "done",
         DownReason::Aborted { .. } => "aborted",
@@ -49,7 +49,7 @@ fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
     ended.map(|end| (end.child.clone(), end.down.as_ref().map(|down| word(&down.reason)))).collect()
 }
 
-fn told(play: &Play, ticket: Seq) -> Option<StopLevel> {
+pub(super) fn told(play: &Play, ticket: Seq) -> Option<StopLevel> {
     match play.state.open.get(&ticket) {
         Some(Open::Task(task)) => Some(task.told),
         _ => None,

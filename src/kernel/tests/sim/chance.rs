@@ -39,6 +39,7 @@ pub(super) fn settings(rng: &mut Rng) -> Settings {
     settings.compaction.reserve = rng.pick(&[None, Some(40)]);
     settings.compaction.keep = rng.pick(&[None, Some(0), Some(25)]);
     settings.task_width_max = rng.pick(&[1, 3]);
+    settings.task_queue_max = rng.pick(&[0, 2, 5]);
     settings.budget = super::budgets::budget(rng);
     let action = |rng: &mut Rng| rng.weighted(&[(7, Action::Allow), (4, Action::Ask), (1, Action::Deny)]);
     let lines = ["*", "read", "bash", "note"].map(|tool| (tool, "*", action(rng)));

@@ -28,6 +28,7 @@ pub(super) struct Counts {
     pub(super) stopped_by_budget: u64,
     pub(super) second_model: u64,
     pub(super) grants: u64,
+    pub(super) queued: u64,
     pub(super) branches: u64,
     pub(super) crashes_in_flight: u64,
     pub(super) crashes_before_pop: u64,
@@ -61,6 +62,7 @@ impl Counts {
             self.stopped_by_budget,
             self.second_model,
             self.grants,
+            self.queued,
             self.branches,
             self.crashes_in_flight,
             self.crashes_before_pop,
@@ -114,6 +116,7 @@ impl AddAssign for Counts {
         self.stopped_by_budget += other.stopped_by_budget;
         self.second_model += other.second_model;
         self.grants += other.grants;
+        self.queued += other.queued;
         self.branches += other.branches;
         self.crashes_in_flight += other.crashes_in_flight;
         self.crashes_before_pop += other.crashes_before_pop;

@@ -172,9 +172,7 @@ impl World {
             checks::decision(&before, entries, &after)?;
             checks::permitted(&before, entries, &after, &self.toolbox)?;
             budgets::held(&before, entries, &after)?;
-            let width = before.settings.task_width_max.max(before.tasks().count());
-            let is_spawn = entries.iter().any(|entry| matches!(entry.record, Record::TaskStarted { .. }));
-            hold!(!is_spawn || after.tasks().count() <= width, "{} tasks are open", after.tasks().count());
+            tasks::within_the_width(&before, entries, &after)?;
             before = after;
         }
         if inputs.last() == Some(&Input::Hold) {
@@ -233,6 +231,8 @@ impl World {
         self.counts.entries += lines.len() as u64;
         self.counts.count(&lines);
         let count = |is: fn(&Record) -> bool| lines.iter().filter(|line| is(&line.record)).count() as u64;
+        let waits = |line: &&Entry| matches!(line.record, Record::TaskStarted { .. }) && after.is_queued(line.seq);
+        self.counts.queued += lines.iter().filter(waits).count() as u64;
         self.counts.downs += count(|record| matches!(record, Record::TaskFinished { .. }));
         self.counts.compactions += count(|record| matches!(record, Record::Compacted(_)));
         self.counts.undone += count(|record| matches!(record, Record::CompactionUndone(_)));

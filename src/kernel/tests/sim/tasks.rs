@@ -65,6 +65,30 @@ pub(super) fn one_end(before: &State, after: &State) -> Result<(), Broken> {
     Ok(())
 }
 
+/// No more children work than may; no more tasks wait than may; the first that came is the first that begins, as soon as there is
+/// room; and one that was ended while it waited was told to nobody.
+pub(super) fn within_the_width(before: &State, entries: &[Entry], after: &State) -> Result<(), Broken> {
+    let begun = |state: &State| state.tasks().filter(|(_, task)| !task.queued).count();
+    let settings = &after.settings;
+    // A width that was lowered stops nobody.
+    let width = settings.task_width_max.max(before.settings.task_width_max).max(begun(before));
+    hold!(begun(after) <= width, "{} tasks have begun, and {width} may", begun(after));
+    let is_spawn = entries.iter().any(|entry| matches!(entry.record, Record::TaskStarted { .. }));
+    let (was, is) = (before.tasks_queued(), after.tasks_queued());
+    hold!(!is_spawn || is <= before.settings.task_queue_max.max(was), "{is} tasks wait");
+    let room = begun(after) < settings.task_width_max;
+    hold!(is == 0 || !room || after.paused, "{is} tasks wait although there is room");
+    hold!(is == 0 || after.closed.is_none(), "{is} tasks wait for a parent that has ended");
+    let waiting = after.tasks().find(|(_, task)| task.queued).map(|(ticket, _)| ticket);
+    let overtook = after.tasks().find(|(ticket, task)| !task.queued && Some(*ticket) > waiting);
+    hold!(waiting.is_none() || overtook.is_none(), "{overtook:?} overtook task {waiting:?}");
+    for (ticket, task) in after.tasks().filter(|(_, task)| task.queued) {
+        hold!(task.told == StopLevel::Run, "task {ticket} waits and was told {:?}", task.told);
+        hold!(!before.open.contains_key(&ticket) || before.is_queued(ticket), "task {ticket} waits again");
+    }
+    Ok(())
+}
+
 /// Of a fork only its own entries count: what its parent waited for is its parent's.
 ///
 /// At rest the session's own task has ended, where it was ever given to it; and its model was told once of each DOWN that it is
@@ -107,7 +131,7 @@ impl World {
         // What it asks for, or nothing in particular.
         settings.budget.session = budgets::asked(&mut self.rng);
         let order = Box::new(TaskOrder { settings, prompt });
-        let link = self.rng.pick(&[Link::LINKED, Link::MONITORED, Link::DETACHED]);
+        let link = self.rng.pick(&[Link::LINKED, Link::MONITORED, Link::ATTACHED, Link::DETACHED]);
         let reply = self.host.wish(Wish::Other);
         self.signal(&Spawn { child, order, link }.to(reply))
     }
@@ -157,6 +181,7 @@ impl World {
     pub(super) fn see_to_task(&mut self, ticket: Seq) -> Result<(), Broken> {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return Ok(()) };
         let (child, told) = (task.child.clone(), task.told);
+        hold!(!task.queued, "child {child} is started and its task waits for room");
         hold!(self.is_written(ticket), "child {child} is started and its parent's tape does not have it");
         if told == StopLevel::Run {
             self.family.children.entry(child.clone()).or_default();
@@ -187,6 +212,11 @@ impl World {
     /// Each open task has its watcher, or a report of it waits; nobody watches over anything else.
     pub(super) fn everyone_is_watched(&self) -> Result<(), Broken> {
         for (ticket, task) in self.state.tasks() {
+            if task.queued {
+                let exists = self.family.children.contains_key(&task.child) || self.family.watches(ticket);
+                hold!(!exists, "{} is there, and task {ticket} waits for room", task.child);
+                continue;
+            }
             let watched = self.family.watchers.get(&ticket).map(|(_, told)| *told);
             let reported = self.mailbox.has_report(ticket);
             hold!(watched.is_some() || reported, "nobody watches over {} of task {ticket}", task.child);
