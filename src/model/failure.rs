@@ -240,5 +240,5 @@ fn duration(text: &str) -> Option<Duration> {
     text.trim().parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests;
