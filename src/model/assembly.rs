@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, ModelError};
 use crate::{
     words::ids::{CallId, Millis},
-    words::message::{Extra, Span},
+    words::message::Span,
 };
 
 /// The most calls of one answer. A model that asks for more is out of control.
@@ -82,7 +82,7 @@ impl<'a> Assembly<'a> {
 
     /// Adds a thought that is not shown, whole.
     #[cfg(feature = "anthropic")]
-    pub(crate) fn hidden_reasoning(&mut self, extra: Extra) {
+    pub(crate) fn hidden_reasoning(&mut self, extra: crate::words::message::Extra) {
         self.end_reasoning();
         let now = Millis::now();
         let time = Span { start: now, end: Some(now) };

@@ -21,7 +21,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{
     HeaderMap, Method, Request as HttpRequest, Response, StatusCode, Uri,
     body::Incoming,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
 };
 use hyper_util::client::legacy;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -267,7 +267,7 @@ fn headers(endpoint: &Endpoint, user: Option<HeaderValue>) -> Result<HeaderMap, 
         #[cfg(feature = "anthropic")]
         Api::AnthropicMessages => {
             headers.insert("anthropic-version", HeaderValue::from_static(super::anthropic::VERSION));
-            (HeaderName::from_static("x-api-key"), "")
+            (hyper::header::HeaderName::from_static("x-api-key"), "")
         }
     };
     if let Some(key) = &endpoint.key {
