@@ -3,7 +3,7 @@
 //! An error means that nothing was recorded, unless its variant says otherwise. Each text says what happened and what to do next.
 //!
 //! A change must keep this: one refusal has one text, whoever passes it on; causes are kept as sources; and no type of another
-//! crate's (ractor, hyper, rusqlite) stands in a variant.
+//! crate's (ractor, reqwest, rusqlite) stands in a variant.
 
 mod kind;
 

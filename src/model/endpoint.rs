@@ -106,8 +106,7 @@ pub enum SchemaDialect {
 pub struct Endpoint {
     /// The provider's name: the first half of the model's [`ModelRef`](crate::words::message::ModelRef).
     pub provider: String,
-    /// `http(s)://[user:password@]host[:port][/path]`, to which the path of the API is added. A host name with other letters than
-    /// those of ASCII is written in its `xn--` form. The user is sent where there is no `key` in the same header.
+    /// `http(s)://host[:port][/path]`, to which the path of the API is added.
     pub base_url: String,
     /// The wire format.
     pub api: Api,
@@ -191,8 +190,7 @@ pub struct HttpOptions {
     pub event_bytes_max: usize,
     /// The most bytes of one answer; 64 MiB by default.
     pub answer_bytes_max: usize,
-    /// The proxy for all requests, an `http` or `https` URL such as `http://user:password@host:3128`. Plain requests are sent to it,
-    /// secure ones go through a tunnel. No proxy is taken from the environment.
+    /// The proxy for all requests, such as `http://user:password@host:3128`. No proxy is taken from the environment.
     pub proxy: Option<Secret>,
     /// Certificates to trust beside the system's own, as PEM.
     pub extra_roots_pem: Vec<String>,

@@ -8,26 +8,18 @@
 //! the environment.
 
 mod client;
-mod connect;
 
 use std::{
-    error::Error,
     fmt,
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{
-    HeaderMap, Method, Request as HttpRequest, Response, StatusCode, Uri,
-    body::Incoming,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
-};
-use hyper_util::client::legacy;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     Answer, Api, BoxFuture, Deltas, Endpoint, ErrorKind, HttpOptions, Model, ModelError, ModelLimits, Price, Request,
+    Secret,
     catalogue::price_at,
     endpoint::without_secrets,
     failure::retry_after,
@@ -59,9 +51,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
 pub struct HttpModel {
     id: ModelRef,
     endpoint: Endpoint,
-    url: Uri,
-    /// What opens the server: the key, or the user of the base URL where there is no key.
-    headers: HeaderMap,
+    url: reqwest::Url,
     rendering: String,
     client: HttpClient,
 }
@@ -84,47 +74,64 @@ impl HttpModel {
             )
         };
         // Only the base is checked: with a path behind it, `http://` would become a host called "chat".
-        let base: Uri = endpoint.base_url.trim().parse().map_err(|_| bad("not a url"))?;
-        if !matches!(base.scheme_str(), Some("http" | "https")) || base.host().is_none_or(str::is_empty) {
+        let base: reqwest::Url = endpoint.base_url.trim().parse().map_err(|_| bad("not a url"))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err(bad("use http://HOST or https://HOST"));
         }
-        let url: Uri = endpoint.url().parse().map_err(|_| bad("not a url"))?;
-        let (url, user) = connect::without_user(url);
-        let headers = headers(&endpoint, user)?;
+        let url: reqwest::Url = endpoint.url().parse().map_err(|_| bad("not a url"))?;
+        let unsendable = |key: &Secret| reqwest::header::HeaderValue::from_str(key.reveal()).is_err();
+        if endpoint.key.as_ref().is_some_and(unsendable) {
+            let message = format!("the key of {} has characters that no header can carry", endpoint.provider);
+            return Err(ModelError::new(ErrorKind::Auth, message));
+        }
         let id = ModelRef { provider: endpoint.provider.clone(), model: endpoint.model.clone() };
-        Ok(HttpModel { id, rendering: wire::rendering(&endpoint), url, headers, endpoint, client })
+        Ok(HttpModel { id, rendering: wire::rendering(&endpoint), url, endpoint, client })
     }
 
     async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
         let options = self.client.options();
         let mut clock = Clock::start(options);
         let body = wire::body(&self.endpoint, &self.rendering, request);
-        let client = self.client.for_url(&self.url).await?;
-        let sent = timeout_at(clock.until(), client.send(self.post(body))).await;
+        let client = self.client.for_scheme(self.url.scheme()).await?;
+        let sent = timeout_at(clock.until(), self.post(&client, body).send()).await;
         let response = sent.map_err(|_| self.timed_out(&clock))?.map_err(|error| self.not_sent(&error))?;
-        if response.status() != StatusCode::OK {
+        if response.status() != reqwest::StatusCode::OK {
             return Err(self.refused(response).await);
         }
-        if let Some(coding) = response.headers().get(CONTENT_ENCODING)
+        if let Some(coding) = response.headers().get(reqwest::header::CONTENT_ENCODING)
             && coding != "identity"
         {
             return Err(self.endpoint.error(ErrorKind::Protocol, "answered in a compression that was not asked for"));
         }
-        self.read(request, response.into_body(), &mut clock, deltas).await
+        self.read(request, response, &mut clock, deltas).await
     }
 
-    fn post(&self, body: Bytes) -> HttpRequest<Full<Bytes>> {
-        let mut request = HttpRequest::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.url.clone();
-        *request.headers_mut() = self.headers.clone();
-        request
+    fn post(&self, client: &reqwest::Client, body: Bytes) -> reqwest::RequestBuilder {
+        let post = client
+            .post(self.url.clone())
+            .header(reqwest::header::CONTENT_TYPE, "application/json")
+            .header(reqwest::header::ACCEPT, "text/event-stream")
+            .body(body);
+        let (post, name, scheme) = match self.endpoint.api {
+            #[cfg(feature = "openai")]
+            Api::OpenAiChat => (post, "authorization", "Bearer "),
+            #[cfg(feature = "anthropic")]
+            Api::AnthropicMessages => (post.header("anthropic-version", super::anthropic::VERSION), "x-api-key", ""),
+        };
+        let key = self.endpoint.key.as_ref().map(|key| format!("{scheme}{}", key.reveal()));
+        match key.map(reqwest::header::HeaderValue::try_from) {
+            Some(Ok(mut key)) => {
+                key.set_sensitive(true);
+                post.header(name, key)
+            }
+            _ => post,
+        }
     }
 
     async fn read(
         &self,
         request: &Request,
-        mut body: Incoming,
+        mut response: reqwest::Response,
         clock: &mut Clock,
         deltas: &mut dyn Deltas,
     ) -> Result<Answer, ModelError> {
@@ -135,7 +142,7 @@ impl HttpModel {
         // The bytes so far, until it is clear whether they begin a stream of events.
         let mut start = Some(Vec::new());
         loop {
-            let chunk = match timeout_at(clock.until(), next_bytes(&mut body)).await {
+            let chunk = match timeout_at(clock.until(), response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => break,
                 // The model's words are complete; only bookkeeping is lost.
@@ -152,7 +159,7 @@ impl HttpModel {
                 seen.extend_from_slice(&chunk);
                 match is_events(seen) {
                     Some(true) => start = None,
-                    Some(false) => return Err(self.no_events(std::mem::take(seen), body).await),
+                    Some(false) => return Err(self.no_events(std::mem::take(seen), response).await),
                     None => {}
                 }
             }
@@ -163,7 +170,7 @@ impl HttpModel {
                     Step::Something if reading.draft.is_complete => clock.answer_is_whole(options),
                     Step::Something => clock.event(options),
                     Step::End => {
-                        let _ = timeout(DRAIN_TIMEOUT, next_bytes(&mut body)).await;
+                        let _ = timeout(DRAIN_TIMEOUT, response.chunk()).await;
                         return reading.finish();
                     }
                 }
@@ -181,8 +188,8 @@ impl HttpModel {
     }
 
     /// An answer that is no stream of events although its status is 200: an error as JSON, or a web page.
-    async fn no_events(&self, start: Vec<u8>, body: Incoming) -> ModelError {
-        let body = rest_of(start, body).await;
+    async fn no_events(&self, start: Vec<u8>, response: reqwest::Response) -> ModelError {
+        let body = rest_of(start, response).await;
         let value: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
         if !value["error"].is_null() || !value[0]["error"].is_null() {
             return self.endpoint.refusal(None, &body, None);
@@ -192,11 +199,11 @@ impl HttpModel {
         self.endpoint.error(ErrorKind::Protocol, what)
     }
 
-    async fn refused(&self, response: Response<Incoming>) -> ModelError {
+    async fn refused(&self, response: reqwest::Response) -> ModelError {
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let wait = retry_after(header("retry-after-ms"), header("retry-after"), SystemTime::now());
         let status = response.status().as_u16();
-        self.endpoint.refusal(Some(status), &rest_of(Vec::new(), response.into_body()).await, wait)
+        self.endpoint.refusal(Some(status), &rest_of(Vec::new(), response).await, wait)
     }
 
     fn timed_out(&self, clock: &Clock) -> ModelError {
@@ -209,9 +216,9 @@ impl HttpModel {
         self.endpoint.error(ErrorKind::Timeout, what)
     }
 
-    fn not_sent(&self, error: &legacy::Error) -> ModelError {
-        let at = without_secrets(&self.url.to_string());
-        if io_kind(error) == Some(std::io::ErrorKind::TimedOut) {
+    fn not_sent(&self, error: &reqwest::Error) -> ModelError {
+        let at = without_secrets(self.url.as_str());
+        if error.is_timeout() {
             let message = format!("no connection to {at} within {:?}", self.client.options().connect_timeout);
             return ModelError::new(ErrorKind::Timeout, message);
         }
@@ -220,7 +227,7 @@ impl HttpModel {
         ModelError::new(ErrorKind::Network, format!("{what} {at}: {cause}"))
     }
 
-    fn broken(&self, error: &hyper::Error) -> ModelError {
+    fn broken(&self, error: &reqwest::Error) -> ModelError {
         let cause = self.endpoint.quote(&innermost(error));
         let kind = if ends_early(error) { ErrorKind::Truncated } else { ErrorKind::Network };
         self.endpoint.error(kind, format!("broke off the stream: {cause}"))
@@ -255,55 +262,19 @@ impl Model for HttpModel {
     }
 }
 
-/// The headers of each request. Fails where the key cannot stand in one.
-fn headers(endpoint: &Endpoint, user: Option<HeaderValue>) -> Result<HeaderMap, ModelError> {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-    headers.extend(user.map(|user| (AUTHORIZATION, user)));
-    let (name, scheme) = match endpoint.api {
-        #[cfg(feature = "openai")]
-        Api::OpenAiChat => (AUTHORIZATION, "Bearer "),
-        #[cfg(feature = "anthropic")]
-        Api::AnthropicMessages => {
-            headers.insert("anthropic-version", HeaderValue::from_static(super::anthropic::VERSION));
-            (hyper::header::HeaderName::from_static("x-api-key"), "")
-        }
-    };
-    if let Some(key) = &endpoint.key {
-        let mut value = HeaderValue::try_from(format!("{scheme}{}", key.reveal())).map_err(|_| {
-            let message = format!("the key of {} has characters that no header can carry", endpoint.provider);
-            ModelError::new(ErrorKind::Auth, message)
-        })?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    Ok(headers)
-}
-
-/// The next bytes of a body; `None` at its end.
-async fn next_bytes(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
-    while let Some(frame) = body.frame().await {
-        if let Ok(bytes) = frame?.into_data() {
-            return Ok(Some(bytes));
-        }
-    }
-    Ok(None)
-}
-
 /// The rest of a short body as text. Bytes beyond the bound, or that come too late, are left out.
-async fn rest_of(mut start: Vec<u8>, mut body: Incoming) -> String {
+async fn rest_of(mut body: Vec<u8>, mut response: reqwest::Response) -> String {
     let read = async {
-        while let Ok(Some(chunk)) = next_bytes(&mut body).await {
-            let room = ERROR_BYTES_MAX.saturating_sub(start.len());
-            start.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        while let Ok(Some(chunk)) = response.chunk().await {
+            let room = ERROR_BYTES_MAX.saturating_sub(body.len());
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() >= room {
                 break;
             }
         }
     };
     let _ = timeout(ERROR_BODY_TIMEOUT, read).await;
-    String::from_utf8_lossy(&start).into_owned()
+    String::from_utf8_lossy(&body).into_owned()
 }
 
 /// When to give up: at the idle limit or at the total limit, whichever is nearer.
@@ -350,24 +321,20 @@ fn is_events(start: &[u8]) -> Option<bool> {
 }
 
 /// An error and what caused it, the outermost first.
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
 /// The deepest cause of an error: the outer ones say little more than "error".
-fn innermost(error: &(dyn Error + 'static)) -> String {
+fn innermost(error: &reqwest::Error) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The kind of the I/O error among the causes.
-fn io_kind(error: &(dyn Error + 'static)) -> Option<std::io::ErrorKind> {
-    causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind)
-}
-
 /// Whether the body ended before its announced end, as opposed to a connection that was reset.
-fn ends_early(error: &hyper::Error) -> bool {
-    match io_kind(error) {
-        Some(kind) => kind == std::io::ErrorKind::UnexpectedEof,
-        None => error.is_incomplete_message() || innermost(error).contains("end of file"),
+fn ends_early(error: &reqwest::Error) -> bool {
+    if let Some(io) = causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>()) {
+        return io.kind() == std::io::ErrorKind::UnexpectedEof;
     }
+    // hyper's own "connection closed before message completed" carries no io error.
+    innermost(error).contains("before message completed") || innermost(error).contains("end of file")
 }

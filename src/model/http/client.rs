@@ -10,22 +10,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::{
-    Request, Response, Uri,
-    body::Incoming,
-    header::{HeaderValue, PROXY_AUTHORIZATION, USER_AGENT},
-    http::uri::Scheme,
-};
-use hyper_util::{
-    client::legacy,
-    rt::{TokioExecutor, TokioTimer},
-};
 use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
-use super::connect::{self, Connector};
 use crate::model::{ErrorKind, HttpOptions, ModelError};
 
 /// How long an unused connection is kept.
@@ -37,8 +24,8 @@ pub struct HttpClient(Arc<Shared>);
 
 struct Shared {
     options: HttpOptions,
-    plain: OnceLock<Result<Client, ModelError>>,
-    secure: OnceLock<Result<Client, ModelError>>,
+    plain: OnceLock<Result<reqwest::Client, ModelError>>,
+    secure: OnceLock<Result<reqwest::Client, ModelError>>,
 }
 
 impl HttpClient {
@@ -56,18 +43,16 @@ impl HttpClient {
 
     /// The client of a scheme, made at its first request. The client of `https` is made on a blocking thread, because it reads the
     /// system's certificates.
-    pub(super) async fn for_url(&self, url: &Uri) -> Result<Client, ModelError> {
+    pub(super) async fn for_scheme(&self, scheme: &str) -> Result<reqwest::Client, ModelError> {
         let shared = &self.0;
-        if url.scheme() != Some(&Scheme::HTTPS) {
-            return shared.plain.get_or_init(|| Client::new(&shared.options, no_tls()?, true)).clone();
+        if scheme != "https" {
+            return shared.plain.get_or_init(|| client(&shared.options, no_tls()?)).clone();
         }
         if let Some(made) = shared.secure.get() {
             return made.clone();
         }
         let shared = Arc::clone(shared);
-        let make = move || {
-            shared.secure.get_or_init(|| Client::new(&shared.options, secure_tls(&shared.options)?, false)).clone()
-        };
+        let make = move || shared.secure.get_or_init(|| client(&shared.options, secure_tls(&shared.options)?)).clone();
         let made = tokio::task::spawn_blocking(make).await;
         made.unwrap_or_else(|_| Err(unusable("failed to set up tls: the runtime is going down")))
     }
@@ -79,36 +64,20 @@ impl fmt::Debug for HttpClient {
     }
 }
 
-/// One pool, and the headers that each request through it carries.
-#[derive(Clone)]
-pub(super) struct Client {
-    pool: legacy::Client<Connector, Full<Bytes>>,
-    /// The password of the proxy, where requests go to the proxy in the plain. A tunnel is opened with it otherwise.
-    proxy_password: Option<HeaderValue>,
-}
-
-impl Client {
-    fn new(options: &HttpOptions, tls: ClientConfig, plain: bool) -> Result<Client, ModelError> {
+fn client(options: &HttpOptions, tls: ClientConfig) -> Result<reqwest::Client, ModelError> {
+    let mut builder = reqwest::Client::builder()
+        .use_preconfigured_tls(tls)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(options.connect_timeout)
+        .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        .tcp_keepalive(Duration::from_secs(30))
+        .user_agent(concat!("tamtam/", env!("CARGO_PKG_VERSION")));
+    if let Some(proxy) = &options.proxy {
         // The cause is left out: it would repeat the address, and with it the password.
-        let no_url = || unusable("the proxy is not an http or https url");
-        let proxy = options.proxy.as_ref().map(|proxy| connect::proxy(proxy.reveal()).ok_or_else(no_url));
-        let proxy = proxy.transpose()?;
-        let proxy_password = proxy.as_ref().and_then(|proxy| proxy.basic_auth()).filter(|_| plain).cloned();
-        let connector = Connector::new(tls, proxy, options.connect_timeout);
-        let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder.pool_idle_timeout(POOL_IDLE_TIMEOUT).pool_timer(TokioTimer::new()).timer(TokioTimer::new());
-        Ok(Client { pool: builder.build(connector), proxy_password })
+        builder = builder.proxy(reqwest::Proxy::all(proxy.reveal()).map_err(|_| unusable("the proxy is not a url"))?);
     }
-
-    /// Sends a request and waits for the head of its answer. Never follows a redirect.
-    pub(super) async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
-        let headers = request.headers_mut();
-        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tamtam/", env!("CARGO_PKG_VERSION"))));
-        if let Some(password) = &self.proxy_password {
-            headers.insert(PROXY_AUTHORIZATION, password.clone());
-        }
-        self.pool.request(request).await
-    }
+    builder.build().map_err(|error| unusable(&format!("failed to set up http: {}", error.without_url())))
 }
 
 fn unusable(what: &str) -> ModelError {
