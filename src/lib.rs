@@ -41,8 +41,17 @@
 //!
 //! # Features
 //!
-//! `http` (the clients of the OpenAI and Anthropic APIs, over reqwest and rustls), `sqlite` (the derived index of the tape) and
-//! `tools` (the seven file and shell tools) are on by default. `cli` builds the binary.
+//! | feature | on by default | brings |
+//! |---|---|---|
+//! | `http` | yes | both wires: `openai` and `anthropic` |
+//! | `openai` | by `http` | OpenAI's Chat Completions: `model::Api::OpenAiChat`, and the providers that speak it |
+//! | `anthropic` | by `http` | Anthropic's Messages: `model::Api::AnthropicMessages`, and the provider that speaks it |
+//! | `sqlite` | yes | the derived index of the tape: search, and lists that need no reading of tapes |
+//! | `tools` | yes | the seven file and shell tools, and restoring files (Unix) |
+//! | `cli` | no | the binary |
+//!
+//! One wire is enough for [`model`]'s `HttpModel`, `HttpClient`, `HttpOptions`, `Endpoint`, `Provider`, `Router` and `PROVIDERS`.
+//! Without a wire a host brings its own [`model::Model`].
 
 // This file only declares the rooms and exports the few names that most hosts use. A change must keep at most 20 names at the
 // root and 10 public modules; a new public name goes into a module. A room may import only rooms below it

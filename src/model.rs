@@ -8,6 +8,8 @@
 //!
 //! **Failure.** A stream that ends without the provider's own end mark is [`ErrorKind::Truncated`], never an answer.
 //!
+//! The wires are behind features: `openai` and `anthropic`, each with what they share; `http` is both.
+//!
 //! A change must keep this: no type of a provider or of the HTTP client stands in a public signature, and nothing in this room
 //! knows an actor or reads the environment.
 
@@ -18,37 +20,37 @@ mod request;
 pub(crate) mod scripted;
 mod secret;
 
-#[cfg(feature = "http")]
+#[cfg(feature = "anthropic")]
 mod anthropic;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod body;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod catalogue;
 #[cfg(all(test, feature = "http"))]
 mod crossing;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod endpoint;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod failure;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod http;
-#[cfg(feature = "http")]
+#[cfg(feature = "openai")]
 mod openai;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod pairs;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod pieces;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod redact;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod router;
-#[cfg(all(test, feature = "http"))]
+#[cfg(all(test, feature = "_wire"))]
 pub(crate) mod samples;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod schema;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 pub(crate) mod sse;
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 mod wire;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -62,7 +64,7 @@ pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResult
 pub use scripted::{BadScript, Barrier, By, REQUESTS_MAX, Reply, Scripted, transcript};
 pub use secret::Secret;
 
-#[cfg(feature = "http")]
+#[cfg(feature = "_wire")]
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
     endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Quirks, ReasoningBack, SchemaDialect},

@@ -41,6 +41,9 @@ run bdd cargo test --features cli --test bdd
 run doc cargo test --features cli --doc
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
+# The public API, how many crates a host takes on, and which Rust.
+run api python3 tests/api.py
+run weight python3 tests/weight.py
 # The benches, short and unmeasured: that they still run to their end.
 run bench-step cargo test --features cli --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
 run bench-figures cargo test --features cli --bench figures -- steering
@@ -68,7 +71,7 @@ while read -r p f; do
   failed=$((failed + f))
 done < <(
   cat "$results"/*.log | sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/p'
-  for part in bdd hosts coverage-tests; do
+  for part in bdd hosts api weight coverage-tests; do
     sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$results/$part.log" | tail -n 1
   done
 )

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, ModelError};
 use crate::{
     words::ids::{CallId, Millis},
-    words::message::{Extra, Span},
+    words::message::Span,
 };
 
 /// The most calls of one answer. A model that asks for more is out of control.
@@ -28,7 +28,7 @@ pub(crate) struct Assembly<'a> {
     thinking: bool,
 }
 
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the scripted model needs less than the wires"))]
+#[cfg_attr(not(feature = "_wire"), allow(dead_code, reason = "the scripted model needs less than the wires"))]
 impl<'a> Assembly<'a> {
     /// An empty answer. `history` is that of the request; call ids are made unique within it.
     pub(crate) fn new(history: &History, deltas: &'a mut dyn Deltas) -> Assembly<'a> {
@@ -81,7 +81,8 @@ impl<'a> Assembly<'a> {
     }
 
     /// Adds a thought that is not shown, whole.
-    pub(crate) fn hidden_reasoning(&mut self, extra: Extra) {
+    #[cfg(feature = "anthropic")]
+    pub(crate) fn hidden_reasoning(&mut self, extra: crate::words::message::Extra) {
         self.end_reasoning();
         let now = Millis::now();
         let time = Span { start: now, end: Some(now) };

@@ -5,6 +5,7 @@
 //! A change must keep this: options never replace the fields of `OWN_FIELDS`, and an extra goes only to the provider and API that
 //! it came from.
 
+#[cfg(feature = "openai")]
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -34,6 +35,7 @@ pub(crate) fn begin(model: &str, params: &Params, mut fields: Vec<(String, Value
 }
 
 /// A value as JSON, for a fragment.
+#[cfg(feature = "openai")]
 pub(crate) fn to_json(value: &impl serde::Serialize) -> Bytes {
     let mut out = Vec::new();
     write_json(&mut out, value);
@@ -70,7 +72,7 @@ impl Endpoint {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests {
     use serde_json::json;
 

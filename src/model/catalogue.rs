@@ -3,7 +3,9 @@
 //! The names of environment variables stand here for the binary, which reads them; nothing in the library does, and a change must
 //! keep that. A host that knows better gives its own [`Provider`](super::Provider) or its own limits.
 
-use super::{Api, MaxTokensField, ModelLimits, Price, Quirks, ReasoningBack, SchemaDialect, known_price};
+use super::{Api, ModelLimits, Price, Quirks, known_price};
+#[cfg(feature = "openai")]
+use super::{MaxTokensField, ReasoningBack, SchemaDialect};
 
 /// A provider that is known by name.
 #[derive(Clone, Copy, Debug)]
@@ -25,14 +27,24 @@ pub struct KnownProvider {
     pub quirks: Quirks,
 }
 
+const fn known(
+    name: &'static str,
+    api: Api,
+    base_url: &'static str,
+    key_variables: &'static [&'static str],
+    base_url_variable: &'static str,
+) -> KnownProvider {
+    KnownProvider { name, api, base_url, key_variables, base_url_variable, needs_key: true, quirks: Quirks::NONE }
+}
+
+#[cfg(feature = "openai")]
 const fn openai_compatible(
     name: &'static str,
     base_url: &'static str,
     key_variables: &'static [&'static str],
     base_url_variable: &'static str,
 ) -> KnownProvider {
-    let api = Api::OpenAiChat;
-    KnownProvider { name, api, base_url, key_variables, base_url_variable, needs_key: true, quirks: Quirks::NONE }
+    known(name, Api::OpenAiChat, base_url, key_variables, base_url_variable)
 }
 
 impl KnownProvider {
@@ -42,22 +54,31 @@ impl KnownProvider {
 }
 
 /// The quirks of a provider that wants its model's reasoning back.
+#[cfg(feature = "openai")]
 const fn reasoning(reasoning: ReasoningBack) -> Quirks {
     Quirks { reasoning, ..Quirks::NONE }
 }
 
-/// The providers that are known by name (W-01), and `local` for a server on this machine.
+/// The providers that are known by name (W-01), and `local` for a server on this machine: those whose wire is in the build.
 pub const PROVIDERS: &[KnownProvider] = &[
+    #[cfg(feature = "openai")]
     openai_compatible("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL")
         .with(Quirks { max_tokens: MaxTokensField::MaxCompletionTokens, ..Quirks::NONE }),
-    KnownProvider {
-        api: Api::AnthropicMessages,
-        quirks: Quirks { auto_cache: true, ..Quirks::NONE },
-        ..openai_compatible("anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"], "ANTHROPIC_BASE_URL")
-    },
+    #[cfg(feature = "anthropic")]
+    known(
+        "anthropic",
+        Api::AnthropicMessages,
+        "https://api.anthropic.com",
+        &["ANTHROPIC_API_KEY"],
+        "ANTHROPIC_BASE_URL",
+    )
+    .with(Quirks { auto_cache: true, ..Quirks::NONE }),
+    #[cfg(feature = "openai")]
     openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
         .with(reasoning(ReasoningBack::WithCalls)),
+    #[cfg(feature = "openai")]
     openai_compatible("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "GROQ_BASE_URL"),
+    #[cfg(feature = "openai")]
     openai_compatible(
         "zhipu",
         "https://open.bigmodel.cn/api/paas/v4",
@@ -65,16 +86,20 @@ pub const PROVIDERS: &[KnownProvider] = &[
         "ZHIPU_BASE_URL",
     )
     .with(reasoning(ReasoningBack::WithCalls)),
+    #[cfg(feature = "openai")]
     openai_compatible(
         "qwen",
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
         &["DASHSCOPE_API_KEY", "QWEN_API_KEY"],
         "DASHSCOPE_BASE_URL",
     ),
+    #[cfg(feature = "openai")]
     openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
         .with(reasoning(ReasoningBack::WithCalls)),
+    #[cfg(feature = "openai")]
     openai_compatible("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL")
         .with(reasoning(ReasoningBack::Details)),
+    #[cfg(feature = "openai")]
     openai_compatible(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -82,6 +107,7 @@ pub const PROVIDERS: &[KnownProvider] = &[
         "GEMINI_BASE_URL",
     )
     .with(Quirks { schema: SchemaDialect::Gemini, ..Quirks::NONE }),
+    #[cfg(feature = "openai")]
     KnownProvider {
         needs_key: false,
         ..openai_compatible("local", "http://127.0.0.1:11434/v1", &["LOCAL_API_KEY"], "LOCAL_BASE_URL")
@@ -146,7 +172,7 @@ pub(super) fn price_at(provider: &str, base_url: &str, model: &str) -> Option<Pr
     PROVIDERS.iter().find(same).and_then(|known| known_price(known.name, model))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
 

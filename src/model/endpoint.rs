@@ -14,9 +14,11 @@ use super::{ModelLimits, Secret};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Api {
-    /// OpenAI's Chat Completions: `POST {base_url}/chat/completions`.
+    /// OpenAI's Chat Completions: `POST {base_url}/chat/completions`. With the feature `openai`.
+    #[cfg(feature = "openai")]
     OpenAiChat,
-    /// Anthropic's Messages: `POST {base_url}/v1/messages`.
+    /// Anthropic's Messages: `POST {base_url}/v1/messages`. With the feature `anthropic`.
+    #[cfg(feature = "anthropic")]
     AnthropicMessages,
 }
 
@@ -25,7 +27,9 @@ impl Api {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            #[cfg(feature = "openai")]
             Api::OpenAiChat => "openai-chat",
+            #[cfg(feature = "anthropic")]
             Api::AnthropicMessages => "anthropic-messages",
         }
     }
@@ -141,9 +145,12 @@ impl Endpoint {
     pub(crate) fn url(&self) -> String {
         let base = self.base_url.trim().trim_end_matches('/');
         match self.api {
+            #[cfg(feature = "openai")]
             Api::OpenAiChat => format!("{base}/chat/completions"),
             // Both forms of the base URL are in use: with and without the version.
+            #[cfg(feature = "anthropic")]
             Api::AnthropicMessages if base.ends_with("/v1") => format!("{base}/messages"),
+            #[cfg(feature = "anthropic")]
             Api::AnthropicMessages => format!("{base}/v1/messages"),
         }
     }
@@ -204,7 +211,7 @@ impl Default for HttpOptions {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
 

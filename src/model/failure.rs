@@ -215,8 +215,8 @@ pub(crate) fn retry_after(ms: Option<&str>, after: Option<&str>, now: SystemTime
     if let Ok(number) = after.parse::<f64>() {
         return seconds(number);
     }
-    let at = httpdate::parse_http_date(after).ok()?;
-    Some(at.duration_since(now).unwrap_or(Duration::ZERO))
+    let at = jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(after).ok()?;
+    Some(SystemTime::from(at).duration_since(now).unwrap_or(Duration::ZERO))
 }
 
 fn seconds(number: f64) -> Option<Duration> {
@@ -240,5 +240,5 @@ fn duration(text: &str) -> Option<Duration> {
     text.trim().parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests;

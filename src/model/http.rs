@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     Answer, Api, BoxFuture, Deltas, Endpoint, ErrorKind, HttpOptions, Model, ModelError, ModelLimits, Price, Request,
-    Secret, anthropic,
+    Secret,
     catalogue::price_at,
     endpoint::without_secrets,
     failure::retry_after,
@@ -113,8 +113,10 @@ impl HttpModel {
             .header(reqwest::header::ACCEPT, "text/event-stream")
             .body(body);
         let (post, name, scheme) = match self.endpoint.api {
+            #[cfg(feature = "openai")]
             Api::OpenAiChat => (post, "authorization", "Bearer "),
-            Api::AnthropicMessages => (post.header("anthropic-version", anthropic::VERSION), "x-api-key", ""),
+            #[cfg(feature = "anthropic")]
+            Api::AnthropicMessages => (post.header("anthropic-version", super::anthropic::VERSION), "x-api-key", ""),
         };
         let key = self.endpoint.key.as_ref().map(|key| format!("{scheme}{}", key.reveal()));
         match key.map(reqwest::header::HeaderValue::try_from) {

@@ -105,14 +105,17 @@ pub(crate) fn arguments(input: &str) -> Cow<'_, str> {
 }
 
 /// The longest call id that OpenAI takes, in bytes.
+#[cfg(feature = "openai")]
 const CALL_ID_BYTES_MAX: usize = 40;
 
 /// A call id within the bounds of Chat Completions.
+#[cfg(feature = "openai")]
 pub(crate) fn short_id(id: &CallId) -> Cow<'_, str> {
     id_or_hash(id, id.as_str().len() <= CALL_ID_BYTES_MAX)
 }
 
 /// A call id with only the characters that Messages takes. An id of another provider may have a colon or a dot.
+#[cfg(feature = "anthropic")]
 pub(crate) fn plain_id(id: &CallId) -> Cow<'_, str> {
     id_or_hash(id, id.as_str().bytes().all(is_plain))
 }
@@ -148,7 +151,7 @@ pub(crate) fn write_json(out: &mut Vec<u8>, value: &(impl serde::Serialize + ?Si
     debug_assert!(written.is_ok(), "plain values always serialise");
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -179,7 +179,7 @@ impl Models for Router {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 

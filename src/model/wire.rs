@@ -7,9 +7,12 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+#[cfg(feature = "anthropic")]
+use super::anthropic;
+#[cfg(feature = "openai")]
+use super::openai;
 use super::{
-    Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, anthropic, assembly::Assembly, openai,
-    sse::Event,
+    Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, assembly::Assembly, sse::Event,
 };
 use crate::words::{message::Finish, usage::Usage};
 
@@ -33,7 +36,9 @@ pub(crate) fn rendering(endpoint: &Endpoint) -> String {
 /// The body of a request.
 pub(crate) fn body(endpoint: &Endpoint, rendering: &str, request: &Request) -> Bytes {
     match endpoint.api {
+        #[cfg(feature = "openai")]
         Api::OpenAiChat => openai::body(endpoint, rendering, request),
+        #[cfg(feature = "anthropic")]
         Api::AnthropicMessages => anthropic::body(endpoint, rendering, request),
     }
 }
@@ -78,7 +83,9 @@ pub(crate) struct Reading<'a> {
 impl<'a> Reading<'a> {
     pub(crate) fn new(endpoint: &'a Endpoint, request: &Request, deltas: &'a mut dyn Deltas) -> Reading<'a> {
         let wire: Box<dyn Wire> = match endpoint.api {
+            #[cfg(feature = "openai")]
             Api::OpenAiChat => Box::new(openai::Reading::default()),
+            #[cfg(feature = "anthropic")]
             Api::AnthropicMessages => Box::new(anthropic::Reading::default()),
         };
         let draft = Draft {

@@ -171,7 +171,7 @@ impl CrashReport {
     #[must_use]
     pub fn line(&self) -> String {
         let CrashReport { number, offender, kind, incarnation, context, reason, decision, in_window, .. } = self;
-        let at = clock(self.at);
+        let at = self.at.utc();
         let nth = match in_window {
             0 => String::new(),
             nth => format!(", crash {nth} in the window"),
@@ -185,7 +185,7 @@ impl CrashReport {
 impl fmt::Display for CrashReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CrashReport { number, supervisor, offender, kind, incarnation, context, reason, decision, .. } = self;
-        writeln!(f, "crash {number} at {}", clock(self.at))?;
+        writeln!(f, "crash {number} at {}", self.at.utc())?;
         writeln!(f, "  offender    {kind} {offender}, incarnation {incarnation}, under {supervisor}")?;
         writeln!(f, "  context     {context}")?;
         // Code that may be foreign wrote this and what follows: without control characters each fact stays on its line.
@@ -214,10 +214,4 @@ impl fmt::Display for CrashReport {
         }
         writeln!(f, "  decision    {decision}; crashes in the window: {}", self.in_window)
     }
-}
-
-/// A moment as people write it, in UTC to the second.
-fn clock(at: Millis) -> String {
-    let stamp = i64::try_from(at.0 / 1000).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
-    stamp.unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
 }

@@ -39,9 +39,20 @@ use crate::{
 const TIDY_UP: Duration = Duration::from_secs(1);
 
 /// The arguments of a tool that takes none. What the model sends all the same is ignored.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[non_exhaustive]
 pub struct NoArguments {}
+
+// Written out, because a build without tools of ours has no derive of schemars.
+impl JsonSchema for NoArguments {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "NoArguments".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object" })
+    }
+}
 
 /// A tool from an async closure, which gets the arguments of the call as a type of the host, and the context of the call.
 ///

@@ -7,8 +7,8 @@
 
 use std::path::{Path, PathBuf};
 
-use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 use serde_json::Value;
+use unicode_normalization::UnicodeNormalization as _;
 
 use crate::{
     tool::{
@@ -123,9 +123,7 @@ impl Call<'_> {
 
 /// The same name with its accents composed, and with them apart: file systems differ in what they store.
 fn unicode_forms(given: &str) -> impl Iterator<Item = String> {
-    let composed = ComposingNormalizerBorrowed::new_nfc().normalize(given).into_owned();
-    let apart = DecomposingNormalizerBorrowed::new_nfd().normalize(given).into_owned();
-    [composed, apart].into_iter()
+    [given.nfc().collect(), given.nfd().collect()].into_iter()
 }
 
 /// The result for a place that cannot be looked at. A place outside counts as one that does not exist (TOOL-EDGE-005).

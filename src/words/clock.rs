@@ -9,6 +9,25 @@ use tokio::time::Instant;
 
 use crate::words::ids::Millis;
 
+impl Millis {
+    /// The moment as people write it: `2026-11-25T03:04:05Z`, in UTC and to the second.
+    pub(crate) fn utc(self) -> String {
+        let (days, seconds) = (self.0 / 86_400_000, self.0 / 1000 % 86_400);
+        // Days are counted from 1 March of the year 0, so that a leap day is the last day of its year; 400 years have 146,097 days.
+        // https://howardhinnant.github.io/date_algorithms.html#civil_from_days
+        let days = days + 719_468;
+        let day_of_era = days % 146_097;
+        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * march + 2) / 5 + 1;
+        let month = if march < 10 { march + 3 } else { march - 9 };
+        let year = days / 146_097 * 400 + year_of_era + u64::from(month <= 2);
+        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+}
+
 /// The clock of sessions: the wall clock at the start of the runtime, plus the time that tokio's clock has counted since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -35,5 +54,20 @@ impl Clock {
     pub(crate) fn instant(&self, moment: Millis) -> Instant {
         // `Millis` are rounded down, so without this a timer could fire before its moment.
         self.start + moment.since(self.wall) + Duration::from_millis(1)
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use super::*;
+
+    /// As another implementation has it, over 400 years, at moments that fall on each day of the year and hour of the day.
+    #[test]
+    fn a_moment_is_written_as_others_write_it() {
+        for n in 0..40_000 {
+            let seconds = n * 315_571_i64;
+            let expected = jiff::Timestamp::from_second(seconds).map(|stamp| stamp.to_string());
+            assert_eq!(Some(Millis(seconds.unsigned_abs() * 1000 + 999).utc()), expected.ok());
+        }
     }
 }

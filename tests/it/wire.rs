@@ -538,6 +538,49 @@ async fn a_whole_answer_leaves_its_connection_for_the_next_request() {
     }
 }
 
+/// A plain request goes to the host's proxy whole; a secure one asks the proxy for a tunnel first. The proxy's password is for the
+/// proxy, and the key for the server.
+#[tokio::test]
+async fn a_request_goes_through_the_proxy_that_the_host_names() {
+    let password = "proxy-authorization: Basic dTpzay1DQU5BUlktcHJveHk=";
+    let with = |proxy: &FaultServer| {
+        let mut options = options();
+        options.proxy = Some(Secret::new(proxy.url().replace("http://", "http://u:sk-CANARY-proxy@")));
+        options
+    };
+    for api in APIS {
+        let proxy = FaultServer::start([vec![chunked_head(), chunk(&good(api)), chunk("")]]).await;
+        let endpoint = Endpoint::new(api, "p", "http://server.invalid/v1", "m").with_key(Secret::new(KEY));
+        assert_good(&ask(&HttpModel::new(endpoint, with(&proxy)).unwrap()).await.0.unwrap());
+        let head = &proxy.seen()[0].head;
+        assert!(head.starts_with("POST http://server.invalid/v1/"), "{head}");
+        assert!(head.contains("\r\nhost: server.invalid") && head.contains(password) && head.contains(KEY), "{head}");
+    }
+    for (status, cause) in [("407 No", "tunnel error: proxy authorization required"), ("502 No", "unsuccessful")] {
+        let proxy = FaultServer::start([refusal(status, &[], "")]).await;
+        let endpoint = Endpoint::new(Api::OpenAiChat, "p", "https://server.invalid/v1", "m").with_key(Secret::new(KEY));
+        let error = ask(&HttpModel::new(endpoint, with(&proxy)).unwrap()).await.0.unwrap_err();
+        assert_eq!((error.kind, error.class()), (ErrorKind::Network, RetryClass::Transient));
+        assert!(error.message.contains(cause) && !error.message.contains("CANARY"), "{error}");
+        let head = &proxy.seen()[0].head;
+        assert!(head.starts_with("CONNECT server.invalid:443 HTTP/1.1"), "{head}");
+        assert!(head.to_lowercase().contains(&password.to_lowercase()) && !head.contains(KEY), "{head}");
+    }
+}
+
+/// Without a key, the user of a base URL opens the server; it is in no first line and in no error.
+#[tokio::test]
+async fn the_user_of_a_base_url_is_sent_as_a_header() {
+    let server = FaultServer::start([refusal("401 No", &[], "no")]).await;
+    let base = server.url().replace("http://", "http://u:sk-CANARY@") + "/v1";
+    let model = HttpModel::new(Endpoint::new(Api::OpenAiChat, "p", base, "m"), options()).unwrap();
+    let error = ask(&model).await.0.unwrap_err();
+    assert!(error.kind == ErrorKind::Auth && !error.message.contains("CANARY"), "{error}");
+    let head = &server.seen()[0].head;
+    assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{head}");
+    assert!(head.contains("authorization: Basic dTpzay1DQU5BUlk=") && !head.contains("CANARY"), "{head}");
+}
+
 /// D-04: dropping the request closes its connection, and what had arrived went to the deltas.
 #[tokio::test]
 async fn dropping_a_request_closes_its_connection() {

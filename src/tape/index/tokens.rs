@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use icu_normalizer::DecomposingNormalizerBorrowed;
+use unicode_normalization::UnicodeNormalization as _;
 
 /// How many characters of a token count. Longer ones (encoded data) are told apart by their beginning alone.
 const TOKEN_CHARS_MAX: usize = 64;
@@ -59,7 +59,7 @@ fn fold(word: &str) -> String {
     if word.is_ascii() {
         return word.chars().take(TOKEN_CHARS_MAX).map(|c| c.to_ascii_lowercase()).collect();
     }
-    let lower = DecomposingNormalizerBorrowed::new_nfkd().normalize_iter(word.chars()).flat_map(char::to_lowercase);
+    let lower = word.nfkd().flat_map(char::to_lowercase);
     let kept = lower.filter(|c| !is_accent(*c) && (c.is_ascii_alphanumeric() || (!c.is_ascii() && !c.is_whitespace())));
     kept.take(TOKEN_CHARS_MAX).collect()
 }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use icu_normalizer::{ComposingNormalizerBorrowed, properties::CanonicalCombiningClassMapBorrowed};
+use unicode_normalization::{UnicodeNormalization as _, char::canonical_combining_class};
 
 /// A changed copy of some bytes that knows where each piece came from.
 #[derive(Default)]
@@ -165,7 +165,7 @@ impl<'a> Iterator for Segments<'a> {
 /// Whether a character joins the one before it under Unicode composition.
 fn combines(c: char) -> bool {
     // The vowels and finals of Hangul compose although their combining class is zero.
-    matches!(c, '\u{1160}'..='\u{11ff}') || (!c.is_ascii() && CanonicalCombiningClassMapBorrowed::new().get_u8(c) != 0)
+    matches!(c, '\u{1160}'..='\u{11ff}') || (!c.is_ascii() && canonical_combining_class(c) != 0)
 }
 
 /// The plain form of a segment; `None` for a segment that is plain already and may be matched in part.
@@ -173,8 +173,7 @@ fn fold(segment: &str) -> Option<String> {
     if segment.is_ascii() {
         return None;
     }
-    let composed = ComposingNormalizerBorrowed::new_nfkc().normalize(segment);
-    let folded: String = composed.chars().map(plain).collect();
+    let folded: String = segment.nfkc().map(plain).collect();
     let single = segment.chars().nth(1).is_none();
     if single && folded == segment { None } else { Some(folded) }
 }
