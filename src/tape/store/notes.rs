@@ -1,8 +1,9 @@
 //! Notes of deleted sessions that the index may still have words of: what `Store::scrub` has to take out.
 //!
 //! A deletion writes the session's name before it takes the session away and again afterwards, because a scrub that is under way
-//! may have taken the first note. The note goes only when the index is known to have nothing of the session. After a crash at any
-//! point the note is still there. A full disk drops the note: the deletion must go on, and the log says so.
+//! may have taken the first note. A change must keep: the note goes only when the index is known to have nothing of the session,
+//! and after a crash at any point it is still there. There is no note where there is no index. A full disk drops the note,
+//! because the deletion must go on; a warning in the log says so.
 //!
 //! ```text
 //! deleted/index         the names of what was deleted since the newest scrub began

@@ -1,11 +1,13 @@
-//! [`TapeStore`] over files: the fourteen primitives. Each reads a session's own files alone, not those that a fork goes on from.
+//! [`TapeStore`] over files: the fourteen primitives. Each reads a session's own files alone, except `sound_end`, which also
+//! reads the tapes that a fork goes on from.
 //!
 //! After a crash in `begin`, the session has no entry, and a later `begin` can make it anew. After a crash in `erase`, the session
 //! is there as before, or gone: one rename to `deleted/` decides, and the next store removes the rest.
 //!
 //! A change must keep: `begin`, `claim` and `erase` look at the folder again once they have the claim; `erase` looks at the marks
 //! and acts under [`Store::decide`], with the claim; once a folder was moved or removed, its claim is never released by name, for
-//! the name may be another session's by then. Everything here may block, except `folder` and the marks of an open turn.
+//! the name may be another session's by then. Everything here may block, except `folder`, and the mark of an open turn while this
+//! store has the session open.
 
 use std::{
     io,
