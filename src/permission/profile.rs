@@ -21,9 +21,9 @@ use crate::permission::{Action, Rule, Ruleset};
 /// | headless | allow | deny | deny | deny | deny | deny | deny |
 /// | opencode | allow | allow | allow | ask | ask | allow | allow |
 ///
-/// *Outside* is a path that leaves the workspace. *Doom loop* is the same call made again and again. *Protected* is an edit of a
-/// file that decides what runs later (`.git`, `.tamtam`, `.envrc`, `.vscode`, agent and tool configuration). Under `readonly` the
-/// listed read-only commands are allowed.
+/// *Outside* is a path that leaves the workspace. *Doom loop* is the permission `doom_loop`: to make the same call again and
+/// again. Nothing asks for it yet. *Protected* is an edit of a file that decides what runs later (`.git`, `.tamtam`, `.envrc`,
+/// `.vscode`, agent and tool configuration). Under `readonly` the listed read-only commands are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
