@@ -1,4 +1,4 @@
-//! The first append of a new tape. Who makes a session waits for it here, so that a session that is reported as made has its
+//! The first append of a new tape. The maker of a session waits for it here, so that a session that is reported as made has its
 //! first entry.
 //!
 //! [`FirstAppend::settle`] returns when the engine has acknowledged the append or refused it, and after 30 s at the latest. After

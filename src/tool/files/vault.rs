@@ -9,9 +9,9 @@
 //! ```
 //!
 //! If the process dies, a content is there whole or not at all. After a power cut it may be damaged, because contents are not
-//! synced, as the files are not that they come from; [`Vault::read`] checks the hash and reports the damage. [`Limits`] bounds
-//! the size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says
-//! why in `not_kept`, and the call goes on. No content is removed before its session.
+//! synced; neither are the files that they come from. [`Vault::read`] checks the hash and reports damage. [`Limits`] bounds the
+//! size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says why
+//! in `not_kept`, and the call goes on. No content is removed before its session.
 //!
 //! A change must keep this layout, because tapes name contents by hash. A hash comes from a tape and must be checked before it
 //! becomes a path. All functions block on the disk. [`Vault::keep`] also holds, while it writes, a lock that all sessions of the

@@ -1,7 +1,7 @@
 //! Paths as text: the spellings that a model may write, and the place in the workspace that they mean.
 //!
 //! A [`WorkspacePath`] is relative to a root and holds no `..`, so a function that takes one cannot be handed a path whose text
-//! leaves the workspace. Other rooms get one only from [`Workspace::resolve`](super::Workspace::resolve) and its like, and from
+//! leaves the workspace. Paths to open come only from [`Workspace::resolve`](super::Workspace::resolve) and its like, and from
 //! [`WorkspacePath::child`]. `new` and `sibling` trust their callers: the relative path that they are given must hold no `..`.
 //! Links are not looked at: the operation that uses a path finds where they lead. A change must keep the code pure, without a
 //! look at the disk, because permission rules judge the same spellings before a call runs.
