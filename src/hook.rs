@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Hook::on_input`] | pipe | the message is refused; where the hook does not [guard](Hook::guards) it goes on as it was |
 //! | [`Hook::on_answer`] | pipe | the answer is withheld; where the hook does not guard it goes on as it was |
-//! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed (C-27) |
+//! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed |
 //! | [`Hook::on_result`] | pipe | the result goes on as it was |
 //! | [`Hook::on_event`] | observer | a panic is reported; there is no time limit: a slow observer falls behind, and is told how many events it missed |
 //!
@@ -12,9 +12,9 @@
 //! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
 //! its next `await`; one that blocks its thread without awaiting cannot be cut off.
 //!
-//! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in
-//! the worker of their request, gates and result pipes in the worker of their call, and each observer on a thread of its own. So a hook that hangs holds up its own call, or itself, and
-//! nothing else.
+//! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in the worker
+//! of their request, gates and result pipes in the worker of their call, and each observer on a thread of its own. So a hook that
+//! hangs holds up its own call, or itself, and nothing else.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

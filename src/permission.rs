@@ -1,10 +1,10 @@
 //! Decides whether a call may be made: rules in layers, and the judgement that follows from them.
 //!
 //! A rule says what to do about one permission and the patterns that it is wanted for. Inside a layer the last matching rule
-//! stands (C-02). Layers are ordered from the most to the least powerful: host, then session, then grants of people. A later layer
-//! may loosen an earlier `ask`, but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains
-//! of their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask` (C-04), and a
-//! session without rules runs under the profile `strict` (C-37).
+//! stands. Layers are ordered from the most to the least powerful: host, then session, then grants of people. A later layer may
+//! loosen an earlier `ask`, but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains of
+//! their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask`, and a session
+//! without rules runs under the profile `strict`.
 //!
 //! The core calls this code and replay calls it again, so it must stay pure: no disk, no clock, no wait. Rules and judgements are
 //! stored on tapes. A change of how rules match makes old tapes replay to another decision.
@@ -126,7 +126,7 @@ pub fn judge_all(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Jud
     judged.max_by_key(|judgement| judgement.action).unwrap_or_else(unruled)
 }
 
-/// The judgement where no rule matches (C-04).
+/// The judgement where no rule matches.
 fn unruled() -> Judgement {
     Judgement { action: Action::Ask, rule: None, layer: "default".to_owned() }
 }

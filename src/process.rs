@@ -1,4 +1,4 @@
-//! Starts, watches and ends the OS processes of tools (promise 10).
+//! Starts, watches and ends the OS processes of tools, so that none outlives its call, its runtime or its host.
 //!
 //! [`Processes`] stands for the processes of one runtime, and its [`Owner`] names that runtime. Every process of a call carries
 //! the call's [`Mark`]. A child process inherits the mark, also through `setsid`, a double fork, `nohup` or an empty environment.
@@ -16,8 +16,8 @@
 //! On other Unix systems only the process group is killed, and only when its call ends. A process that left the group stays, and
 //! the whole group stays where the host is killed.
 //!
-//! Not guaranteed: that a program which wants to get away cannot. Such a program may raise its limits back and clear its
-//! environment, and a program of another user cannot be killed. This room keeps order; it is not a sandbox.
+//! Not guaranteed: anything about a program that wants to get away. Such a program may raise its limits back and clear its
+//! environment. Nor can a program of another user be killed. This room keeps order; it is not a sandbox.
 //!
 //! A change must keep three rules: no unsafe code, no fork of the host by hand, and nothing about the host is changed (no signal
 //! mask, no sub-reaper, no limit).

@@ -1,9 +1,10 @@
 //! The tape: the append-only record of a session, and the only source from which a session is recovered.
 //!
-//! This room knows lines, files and checksums. The meaning of an entry belongs to `kernel`; the tape reads the data of two kinds
-//! alone, `forked` and `imported`. The code is plain and synchronous. Three operations do not wait for a slow disk: an append, the
-//! return of a tape, and the mark of an open turn. At most one caller of a store touches the disk in place; the store's I/O thread
-//! does the rest. All other operations may block.
+//! This room knows lines, files and checksums. The meaning of an entry belongs to `kernel`. The tape reads the data of its own
+//! kinds, `forked` and `imported`; an import under another name also puts that name into `state` entries, and the index picks
+//! words out of any data. The code is plain and synchronous. Three operations leave a slow disk to the store's I/O thread: an
+//! append, the return of a tape, and the mark of an open turn. So at most one caller of a store waits when the disk becomes slow.
+//! All other operations may block.
 //!
 //! | promise | kept by |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! The contract between a tool and the runtime: the trait [`Tool`], and the values that a call takes and gives.
 //!
 //! A tool is a value that several sessions may call at the same time. It says what it is (name, schema), what a call may do
-//! (effect, access), and carries the call out ([`Tool::run`]). A crash, a hang or a flood of output of a tool costs that call one
-//! error result; the session goes on.
+//! (effect, access), and carries the call out ([`Tool::run`]). A crash or a hang of a tool costs its call an error result, and a
+//! flood of output is cut; the session goes on.
 //!
 //! **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. A tool that tidies up has two seconds; then
 //! its future is dropped and every process of the call is killed. A tool must not block a thread of the runtime: code that blocks
@@ -55,7 +55,7 @@ pub use crate::{
     words::message::{Changes, FileChange, FileImage, FileState, ToolResult},
 };
 
-/// What may be done about a call whose outcome is unknown because the runtime died while the call ran (promise 4).
+/// What may be done about a call whose outcome is unknown because the runtime died while the call ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {

@@ -1,7 +1,7 @@
 //! The file and shell tools: read, write, edit, bash, grep, find and ls.
 //!
-//! [`full`], [`minimal`] and [`readonly`] are ready-made sets (FT-17). The tools of one set share the locks that keep two calls
-//! from writing one file at once, so sessions that work in one folder should be given clones of one set.
+//! [`full`], [`minimal`] and [`readonly`] are ready-made sets. The tools of one set share the locks that keep two calls from
+//! writing one file at once, so sessions that work in one folder should be given clones of one set.
 //!
 //! A file tool is a `FileWork` (`file_tool`); contract, arguments and stopping are shared. A file tool opens files through the
 //! workspace alone and changes them through `held` alone: a second way could leave the folder, lose a write of another call, or

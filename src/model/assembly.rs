@@ -1,10 +1,10 @@
 //! Puts the pieces of an answer together while it arrives. Both wires and the scripted model use it.
 //!
-//! Every piece goes to the deltas first, so a cut-off answer loses none. Each call gets an id that is unique in the conversation,
-//! and an answer has at most 1,024 calls.
+//! Every piece that is shown goes to the deltas first, so a cut-off answer loses none. Each call gets an id that is unique in the
+//! conversation, and an answer has at most 1,024 calls.
 //!
-//! A change must keep this: the ids that are made up depend on the history alone, and a thought that is not complete is always the
-//! last part.
+//! A change must keep this: the ids that are made up depend on the history and on the answer so far alone, and a thought that is
+//! not complete is always the last part.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,10 @@
-//! The catalogue of known providers and the limits of known models: data, no code.
+//! The catalogue: the providers that are known by name, the limits of known models, and the look-ups in both.
 //!
-//! The names of environment variables stand here for the binary, which reads them; nothing in the library does, and a change must
-//! keep that. A host that knows better gives its own [`Provider`](super::Provider) or its own limits.
+//! An unknown model gets default limits. A price is known only at the provider's own address. A host that knows better gives its
+//! own [`Provider`](super::Provider) or its own limits.
+//!
+//! The names of environment variables stand here for the binary, and only the binary reads these variables. A change must not
+//! make the library read them.
 
 use super::{Api, ModelLimits, Price, Quirks, known_price};
 #[cfg(feature = "openai")]
@@ -21,7 +24,7 @@ pub struct KnownProvider {
     pub key_variables: &'static [&'static str],
     /// The environment variable that usually holds another base URL.
     pub base_url_variable: &'static str,
-    /// Whether it answers without a key.
+    /// Whether the provider refuses requests without a key.
     pub needs_key: bool,
     /// The peculiarities of its server.
     pub quirks: Quirks,
@@ -59,7 +62,7 @@ const fn reasoning(reasoning: ReasoningBack) -> Quirks {
     Quirks { reasoning, ..Quirks::NONE }
 }
 
-/// The providers that are known by name (W-01), and `local` for a server on this machine: those whose wire is in the build.
+/// The providers that are known by name, and `local` for a server on this machine: those whose wire is in the build.
 pub const PROVIDERS: &[KnownProvider] = &[
     #[cfg(feature = "openai")]
     openai_compatible("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL")
@@ -114,7 +117,8 @@ pub const PROVIDERS: &[KnownProvider] = &[
     },
 ];
 
-/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins (W-06).
+/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins. The figures have
+/// neither date nor source.
 const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("gpt-4o", 128_000, 16_384, true),
     ("gpt-4.1", 1_047_576, 32_768, true),
@@ -160,7 +164,8 @@ pub fn known_limits(model: &str) -> ModelLimits {
     }
 }
 
-/// The context of an unknown model, in tokens. With the smallest reserve kept free, 100,000 tokens may be used (C-11).
+/// The context of an unknown model, in tokens. With the smallest reserve kept free, 100,000 tokens may be used before compaction
+/// begins; this bound is for unknown models only.
 const UNKNOWN_CONTEXT: u64 = 116_384;
 
 /// The price of that model at that address: the provider's own price at the provider's own address. The price at any other address
@@ -193,7 +198,6 @@ mod tests {
         assert_eq!(price_at("mine", "https://api.openai.com/v1", "gpt-4o"), None);
     }
 
-    /// W-06
     #[test]
     fn the_longest_fitting_beginning_gives_the_limits() {
         assert_eq!(known_limits("gpt-4o-mini").context, 128_000);
@@ -208,8 +212,7 @@ mod tests {
         assert_eq!(sees, [true, true, true, false]);
     }
 
-    /// J-04, C-11, CONFIG-ERR-001 (as C-11 has it): 100,000 tokens are where a model is summed up of which nothing is known, and no
-    /// other one.
+    /// Only for an unknown model does compaction begin at 100,000 tokens.
     #[test]
     fn a_model_of_which_nothing_is_known_has_room_for_100_000_tokens() {
         let usable = |model| {

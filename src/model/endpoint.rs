@@ -45,7 +45,7 @@ pub struct Quirks {
     pub stream_options: bool,
     /// Whether, and how, earlier reasoning is sent back (Chat Completions).
     pub reasoning: ReasoningBack,
-    /// The dialect of JSON schema for the arguments of tools (E-03).
+    /// The dialect of JSON schema for the arguments of tools.
     pub schema: SchemaDialect,
     /// Whether to mark the prefix that the provider should cache for the next request (Messages).
     pub auto_cache: bool,
@@ -79,8 +79,8 @@ pub enum MaxTokensField {
 
 /// Whether, and how, reasoning is sent back. It goes only to the provider that it came from.
 ///
-/// The rendering of an answer never depends on what came after it. Rejected: a rule such as "only in the current turn", which would
-/// change the prefix of later requests and lose the provider's cache (promise 12).
+/// The rendering of an answer never depends on what came after it. Rejected: a rule such as "only in the current turn", which
+/// would change the prefix of later requests and lose the provider's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningBack {
     /// Reasoning is not sent back.

@@ -18,7 +18,7 @@ pub struct ModelError {
     /// The HTTP status, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How long the server asked us to wait (K-01), in milliseconds.
+    /// How long the server asked us to wait, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
@@ -97,7 +97,7 @@ pub enum ErrorKind {
     Crashed,
 }
 
-/// Whether another try may help (`loop.md` §3.1).
+/// Whether another try may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryClass {

@@ -1,7 +1,7 @@
 //! Turns a provider's error response into a [`ModelError`].
 //!
-//! The order of evidence (`loop.md` §3.1): a code or type that is unmistakable, then the status, then patterns in the text. The
-//! message is one line of at most 500 characters of the server's words, without keys.
+//! The order of evidence: a code or type that is unmistakable, then the status, then patterns in the text. The message is one
+//! line, without keys; it repeats at most 500 characters of the server's text, and of the names of its error as many.
 //!
 //! A change must keep this: a status of 429 is never a context overflow, because a session would compact instead of wait; and every
 //! word of the server goes through `quote`.
@@ -38,7 +38,7 @@ impl Endpoint {
         let what = match (status, &said.names[..]) {
             (Some(status), _) => format!("answered {status}"),
             (None, []) => "failed in mid-stream".to_owned(),
-            (None, names) => format!("failed in mid-stream ({})", redact(&names.join(", "), self.key.as_ref())),
+            (None, names) => format!("failed in mid-stream ({})", self.quote(&names.join(", "))),
         };
         let mut error = match self.quote(&said.message).as_str() {
             "" => self.error(kind, what),
@@ -186,7 +186,7 @@ const WORDS: &[(ErrorKind, &[&str])] = &[
     (ErrorKind::ContentPolicy, &["content_policy", "content policy"]),
 ];
 
-/// The last resort (K-05): the kind by words in the text. An unknown error in a stream that began well is an error of the server,
+/// The last resort: the kind by words in the text. An unknown error in a stream that began well is an error of the server,
 /// because the server had accepted the request.
 fn kind_of_text(text: &str) -> ErrorKind {
     let text = text.to_ascii_lowercase();
@@ -204,7 +204,7 @@ fn one_line(text: &str) -> String {
     }
 }
 
-/// The wait that the headers ask for (K-01): `Retry-After-Ms`, then `Retry-After` in seconds or as a date.
+/// The wait that the headers ask for: `Retry-After-Ms`, then `Retry-After` in seconds or as a date.
 ///
 /// The wait is reported as it is, however long: the session decides what is too long. A date in the past means no wait.
 pub(crate) fn retry_after(ms: Option<&str>, after: Option<&str>, now: SystemTime) -> Option<Duration> {

@@ -1,8 +1,8 @@
 //! Models that are reached over HTTP.
 //!
-//! [`HttpModel`] makes one POST per request and reads the event stream of its answer. Every wait has a bound, and so has everything
-//! that the server sends: see [`HttpOptions`]. Dropping the future of a request closes its connection. Errors repeat at most 500
-//! characters of the server's words, on one line and without keys.
+//! [`HttpModel`] makes one POST per request and reads the event stream of its answer. Every wait for the server has a bound, and
+//! so has everything that the server sends: see [`HttpOptions`]. Dropping the future of a request closes its connection. Errors
+//! are one line without keys; `failure` bounds how many of the server's words they repeat.
 //!
 //! A change must keep this: a model never retries, never follows a redirect (the key would go elsewhere), and takes no proxy from
 //! the environment.

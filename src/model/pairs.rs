@@ -1,7 +1,7 @@
 //! Puts calls and results into the order that strict servers insist on.
 //!
-//! A provider refuses a request in which a call has no result, a result has no call, or something stands between them. The session
-//! keeps pairs together (promise 2), so this should never have to repair anything. It is here because a session could never go on
+//! A provider refuses a request in which a call has no result, a result has no call, or something stands between them. The
+//! session keeps pairs together, so this should never have to repair anything. It is here because a session could never go on
 //! after such a refusal.
 //!
 //! A change must keep the repair a function of the history alone: the same history must give the same bytes each time, for the

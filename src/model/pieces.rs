@@ -1,8 +1,10 @@
-//! The pieces that both wires render items from: texts and images of parts, and ids, names and arguments that no server refuses.
+//! The pieces that both wire formats (Chat Completions and Messages) render items from: texts and files of parts, and ids, names
+//! and arguments that no server refuses.
 //!
 //! A file that a model cannot be shown becomes a line that names it, and is never dropped in silence. Pure functions of values.
 //!
-//! A change must keep this: the same item renders to the same bytes each time, and two different call ids never become one.
+//! A change must keep this: the same item renders to the same bytes each time, and two different call ids never become one, short
+//! of a hash collision. Two tool names may become one.
 
 use std::borrow::Cow;
 
@@ -41,7 +43,8 @@ pub(crate) struct Takes {
 /// The images that every provider with images takes.
 const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// The pieces of a user's message. A line stands in for a part that the model cannot be shown.
+/// The pieces of a user's message. A line stands in for a file that the model cannot be shown. Blank texts and parts of other
+/// kinds are skipped.
 pub(crate) fn pieces(parts: &[Part], takes: Takes) -> Vec<Piece<'_>> {
     let pieces = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(Piece::Text(text.text.as_str().into())),
@@ -114,13 +117,13 @@ pub(crate) fn short_id(id: &CallId) -> Cow<'_, str> {
     id_or_hash(id, id.as_str().len() <= CALL_ID_BYTES_MAX)
 }
 
-/// A call id with only the characters that Messages takes. An id of another provider may have a colon or a dot.
+/// A call id with only the characters that Anthropic's Messages API accepts. An id of another provider may have a colon or a dot.
 #[cfg(feature = "anthropic")]
 pub(crate) fn plain_id(id: &CallId) -> Cow<'_, str> {
     id_or_hash(id, id.as_str().bytes().all(is_plain))
 }
 
-/// The id, where it can be sent. Otherwise its hash: so two ids never become one.
+/// The id, where it can be sent. Otherwise its hash: so two ids never become one, short of a hash collision.
 fn id_or_hash(id: &CallId, can_go: bool) -> Cow<'_, str> {
     if can_go && !id.as_str().is_empty() {
         return id.as_str().into();
@@ -145,7 +148,8 @@ fn is_plain(byte: u8) -> bool {
 
 /// Writes a value as JSON.
 ///
-/// Strings, numbers and trees of them with text keys always can be: there is nothing to report.
+/// The values here are strings, numbers, and trees of them with text keys. Such values always serialise, so there is no error to
+/// return.
 pub(crate) fn write_json(out: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
     let written = serde_json::to_writer(&mut *out, value);
     debug_assert!(written.is_ok(), "plain values always serialise");
@@ -182,7 +186,6 @@ mod tests {
         assert_eq!(pieces(&parts, ALL), expected);
     }
 
-    /// V11, V12
     #[test]
     fn arguments_are_an_object_whatever_the_model_wrote() {
         assert_eq!(arguments("{\"b\": 1, \"a\":2}"), "{\"b\": 1, \"a\":2}");
@@ -193,7 +196,6 @@ mod tests {
         assert!(arguments("{\"a\":\"\\ud800\"}").contains("invalid_arguments"));
     }
 
-    /// V11
     #[test]
     fn ids_and_names_are_put_into_the_alphabet_of_the_servers() {
         assert_eq!(plain_id(&"toolu_01-A".into()), "toolu_01-A");

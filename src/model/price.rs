@@ -1,8 +1,8 @@
 //! The price of tokens, and the prices that a host gives.
 //!
 //! A price is a fact about one model at one provider. An unknown price is `None`, and never zero, so that a sum can say what it
-//! lacks; a change must keep that, and must count in integers. The host's prices win over those of a provider of the host's own,
-//! and those over the table of [`known_price`].
+//! lacks; a change must keep that, and must count in integers. The prices that a host sets win over the price that a model
+//! reports of itself, and that over the table of [`known_price`].
 
 mod table;
 

@@ -1,7 +1,7 @@
-//! Takes keys out of texts from outside, such as the body of a refused request that repeats the key (K02).
+//! Takes keys out of texts from outside, such as the body of a refused request that repeats the key.
 //!
-//! The given key is always masked. Other keys are found by their known prefixes, and by the word before them. A change may mask
-//! more, and must never mask less: these texts go to people, logs and tapes.
+//! The given key is masked wherever it stands as it is. Other keys are found by their known prefixes, and by the word before
+//! them. A change may mask more, and must never mask less: these texts go to people, logs and tapes.
 
 use super::Secret;
 

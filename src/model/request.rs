@@ -1,8 +1,8 @@
 //! A model request and its answer, in a form that belongs to no provider.
 //!
-//! A [`Request`] is complete: with nothing else it can be made, or made again. A [`History`] shares its items, so that cloning a
-//! long conversation is cheap. Each item keeps the fragment of request body that a wire made of it, so that a conversation is
-//! serialised once and not once per step.
+//! A [`Request`] is complete: it holds all that is needed to send it, or to send it again. A [`History`] shares its items, so
+//! that cloning a long conversation is cheap. Each item keeps the fragment of request body that a wire made of it, so that a
+//! conversation is serialised once and not once per step.
 //!
 //! A change must keep this: items never change once they are in a history; these types stand on tapes, so a field is added with a
 //! default and never renamed; a fragment is never stored or compared.
@@ -19,7 +19,7 @@ use crate::{
     words::usage::Usage,
 };
 
-/// One model request, complete: nothing else is needed to make it, or to make it again.
+/// One model request, complete: nothing else is needed to send it, or to send it again.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
@@ -46,7 +46,7 @@ impl Request {
     }
 }
 
-/// Sampling and limits of a request (D-06). `None` leaves the choice to the provider.
+/// Sampling and limits of a request. `None` leaves the choice to the provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Params {

@@ -24,7 +24,7 @@ pub struct Provider {
     pub key: Option<Secret>,
     /// Where the host takes the key from, such as `OPENAI_API_KEY`. The error about a missing key names it.
     pub key_from: String,
-    /// Whether it answers without a key.
+    /// Whether the provider refuses requests without a key.
     pub needs_key: bool,
     /// The limits of all its models; `None` for the known limits of each.
     pub limits: Option<ModelLimits>,

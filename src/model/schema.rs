@@ -1,8 +1,8 @@
-//! Renders the schema of a tool's arguments in a provider's dialect (E-03).
+//! Renders the schema of a tool's arguments in a provider's dialect.
 //!
-//! The result always is an object schema with `type` and `properties`. A keyword that the dialect lacks is dropped. Then the
-//! provider's schema allows more than the tool's own, and only the tool can refuse what is left. A change must keep the bound on
-//! depth, because a schema may contain itself.
+//! The result always is an object schema with `type` and `properties`. A keyword that the dialect lacks is dropped or replaced by
+//! one that it has. Then the provider's schema allows more than the tool's own, and only the tool can refuse what is left. A
+//! change must keep the bound on depth, because a schema may contain itself.
 
 use serde_json::{Map, Value, json};
 

@@ -9,8 +9,9 @@
 //! without text) stand before the answer that they delay, and each is given once per process. Replies with a condition
 //! ([`Reply::when`]) are outside of the sequence and win over it.
 //!
-//! A change must keep this: a request whose `key` was seen before gets the same reply again, because a recovered session asks again
-//! so; and the host's function is not called under the script's lock.
+//! A change must keep this: a request whose `key` was seen before (and is not empty, nor older than the newest 10,000 requests)
+//! gets the same reply again, because a recovered session sends the same key; and the host's function is not called under the
+//! script's lock.
 //!
 //! ```
 //! use tamtam::model::{Reply, Scripted};

@@ -1,4 +1,4 @@
-//! Server-sent events: bytes in, events out.
+//! Server-sent events, as both wire formats stream their answers: bytes in, events out.
 //!
 //! The decoder follows the HTML standard's rules for event streams: lines end with CR, LF or CRLF, a byte order mark at the
 //! start is dropped, `data` lines of one event are joined with LF, comments and unknown fields are ignored. It works on

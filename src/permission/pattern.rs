@@ -1,4 +1,4 @@
-//! The two matchers of permission rules (C-03): globs for paths, simple wildcards for everything else.
+//! The two matchers of permission rules: globs for paths ([`Globs`]), simple wildcards for everything else ([`simple`]).
 //!
 //! A pattern never panics and never takes exponential time, whoever wrote it; a glob that cannot be compiled matches only itself.
 //! A change must not use globs for commands: their `*` stops at a slash, so a command with a path (`cat /etc/x`) would pass a rule

@@ -2,8 +2,8 @@
 //!
 //! A test reads the table in the documentation of [`Profile`] and judges one call of each kind, so the table is what the profiles
 //! do. A session stores the rules of its profile on its tape, so a change here is for new sessions only. The names are part of
-//! the command line, and stand on tapes as names of rulesets. A change must not give a read-only command a wildcard: `git log *`
-//! would let a second command through.
+//! the command line, and stand on tapes as names of rulesets (`profile ask`). A change must not give a read-only command a
+//! wildcard: `git log *` would let a second command through.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +21,9 @@ use crate::permission::{Action, Rule, Ruleset};
 /// | headless | allow | deny | deny | deny | deny | deny | deny |
 /// | opencode | allow | allow | allow | ask | ask | allow | allow |
 ///
-/// *Outside* is a path that leaves the workspace; *protected* is an edit of a file that decides what runs later (`.git`,
-/// `.tamtam`, `.envrc`, `.vscode`, agent and tool configuration). Under `readonly` the listed read-only commands are allowed.
+/// *Outside* is a path that leaves the workspace. *Doom loop* is the permission `doom_loop`: to make the same call again and
+/// again. Nothing asks for it yet. *Protected* is an edit of a file that decides what runs later (`.git`, `.tamtam`, `.envrc`,
+/// `.vscode`, agent and tool configuration). Under `readonly` the listed read-only commands are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -55,7 +56,8 @@ pub(crate) const ALL: [Profile; 7] = [
     Profile::Opencode,
 ];
 
-/// Files that decide what runs later. Their edits are asked about also where other edits are allowed.
+/// Files that decide what runs later: `edits` and `auto` ask before editing them although they allow other edits. The rules for
+/// these files come last, because the last matching rule wins.
 const PROTECTED: [&str; 10] = [
     "**/.git/**",
     "**/.tamtam/**",
@@ -69,7 +71,8 @@ const PROTECTED: [&str; 10] = [
     "**/.ssh/**",
 ];
 
-/// Commands that cannot write or run another program. Each is matched whole, because a wildcard would let a second command in.
+/// Commands that only report, unless the repository's git configuration makes git run a program. Each is matched whole, because a
+/// wildcard would let a second command in.
 const READONLY_COMMANDS: [&str; 8] =
     ["ls", "ls -l", "ls -la", "pwd", "git status", "git diff", "git log", "git log --oneline"];
 

@@ -1,8 +1,9 @@
 //! The mark that names the call of a process, and that every child process inherits.
 //!
-//! A mark stands in two places: in the variable [`CALL_VARIABLE`], and in a soft limit of the file size that spells the same mark
-//! (more than 2^60 bytes, which no file reaches). `fork` and `exec` pass both on, so a process with an emptied environment is
-//! still found by its limit. The limit has room for a part of the mark only, so it may match another call too.
+//! A mark stands in two places: in the variable [`CALL_VARIABLE`], and, where the host has no file size limit of its own, in a
+//! soft limit of the file size that spells the same mark (more than 2^60 bytes, which no file reaches). `fork` and `exec` pass
+//! both on, so a process with an emptied environment is still found by its limit. The limit has room for a part of the mark only,
+//! so it may match another call too.
 //!
 //! Both spellings are read by other versions of the program (a watcher, the next start of a host): a change of the layout leaves
 //! the processes of an older host unfound. The watcher's script in `watcher.rs` spells the variable out once more.

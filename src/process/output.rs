@@ -1,9 +1,10 @@
 //! Keeps the output of a process in bounded memory: both streams merged, and each alone where they came through two pipes.
 //!
 //! [`Rolling`] keeps the last bytes of one stream, and [`Output`] holds one for the merged streams and one for each stream.
-//! However much a process writes, memory stays within twice the bytes that are kept, and the totals count everything. A character
-//! whose bytes come in two pieces is never split by the other stream in the merged output. A change must keep both: a command may
-//! write without end. Nothing here waits or touches a disk.
+//! However much a process writes, memory stays within twice the bytes that are to be kept (and three bytes of an unfinished
+//! character for each stream), and the totals count everything. A character whose bytes come in two pieces is never split by the
+//! other stream in the merged output. A change must keep both: a command may write without end. Nothing here waits or touches a
+//! disk.
 
 /// The stream that a process writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +63,7 @@ impl Rolling {
         self.total
     }
 
-    /// How many lines there were. A final LF does not start another line (FT-20).
+    /// How many lines there were. A final LF does not start another line.
     #[must_use]
     pub fn total_lines(&self) -> usize {
         self.line_feeds + usize::from(self.bytes.last().is_some_and(|byte| *byte != b'\n'))

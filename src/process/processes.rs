@@ -1,8 +1,8 @@
 //! The processes of one runtime: [`Processes`] starts them, and sees to it that none is left.
 //!
-//! The first start also starts the watcher and enters the owner in the ledger, so a runtime whose tools start no process has
-//! no other process and no file. A failure of either is logged and never keeps a call from running.
-//! After [`Processes::close`] no process is started. The lock on the guard is never held across an await.
+//! The first start also starts the watcher and enters the owner in the ledger, so a runtime whose tools start no process has no
+//! other process and no file. A failure of either is logged and never keeps a call from running. Once [`Processes::close`] was
+//! called, a new start is refused. A change must keep this, and must not hold the lock on the guard across an await.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
 //! Reads the process table from `/proc`. On a system without `/proc` the table is empty.
 //!
 //! Every read may fail, because a process may end at any moment: a process that cannot be read is left out and is never an error.
-//! Nothing here changes or signals a process. A process is named by its id together with its start time, never by the id alone.
-//! All functions block on `/proc`.
+//! A change must not signal or change a process here. An id alone may belong to another process by the time it is used, so code
+//! that acts on a process must name it by an [`Entry`]: id and start time. All functions block on `/proc`.
 
 use std::{fs, io::Read as _};
 

@@ -1,10 +1,12 @@
-//! Reading a tape back by appends: the entries that one decision wrote together, each append with its file and line.
+//! Reading a tape back by appends: the entries that one decision wrote together, each append with its file and line. Replay and
+//! export use it, because they need the borders of appends; so do ranges that begin at any entry.
 //!
-//! Every line is checked, and that each file goes on from the one before. Of a fork, the tapes that it goes on from are read too.
-//! Used where the borders of appends matter: replay, export, and ranges that begin anywhere.
+//! Every line of the files that are read is checked, and so is that each file goes on from the one before. A whole tape is read
+//! from entry 1; of a fork, that includes the tapes that it goes on from. [`read_range`] reads only the session's own files, from
+//! the newest anchor at or before its first entry.
 //!
-//! Reading takes no lock and changes nothing, and runs beside a live writer: a tail that is being written is left out, and damage
-//! counts only if it is still there when it is read again. Reads whole files, so it must not run on an async thread.
+//! A change must keep: an append is never split; no lock is taken and nothing is changed; a tail that a live writer is writing is
+//! left out, and damage counts only if it is still there when it is read again. Whole files are read: not for async threads.
 
 use std::path::PathBuf;
 

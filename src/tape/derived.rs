@@ -2,8 +2,9 @@
 //! by their names), made of the fourteen methods of [`TapeStore`].
 //!
 //! A change must add no method that an engine has to implement, and must not depend on one engine. Each method that reads entries
-//! must refuse a hidden session ([`whole::must_be_shown`]). Every method may block, except [`TapeStoreExt::mark_open`],
-//! [`TapeStoreExt::mark_closed`] and the three paths at the end, which look at nothing.
+//! must refuse a hidden session ([`whole::must_be_shown`]). Every method may block, with two exceptions:
+//! [`TapeStoreExt::mark_open`] and [`TapeStoreExt::mark_closed`] of a session that is open through this value, and the three
+//! paths at the end, which only make names.
 
 use std::path::PathBuf;
 

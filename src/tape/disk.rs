@@ -1,13 +1,14 @@
 //! The write path's file operations: the newest file of each tape, the bound on open files, and the [`Disk`] under both.
 //!
-//! Before each write, the length of the file is compared with what this store wrote: a file that has another length or was
-//! deleted is not written (a change that keeps the length is not noticed here). After a failed write, the file is cut back to its
-//! last good byte, at once or before the next write. A new anchor
-//! appears with its first lines or not at all (a draft folder, renamed).
+//! Before each write, the length of the file is compared with what this store wrote. A file that somebody else made longer or
+//! shorter, or deleted, is not written; a change that keeps the length is not noticed here. After a failed write, the file is cut
+//! back to its last good byte, at once or before the next write. A new anchor appears with its first lines or not at all (a draft
+//! folder, renamed).
 //!
 //! A change must keep: the bytes of all appends go through [`Disk`], where tests put a slow or failing disk; `length` moves on
-//! only after a write that succeeded. A writer holds its own `Log::file` when it locks the list in [`OpenFiles`], so under that
-//! list any other `Log::file` is taken with `try_lock` only; a blocking lock could deadlock two writers.
+//! only after a write (and its sync, where one was asked for) that succeeded. A writer holds its own `Log::file` when it locks
+//! the list in [`OpenFiles`], so under that list any other `Log::file` is taken with `try_lock` only; a blocking lock could
+//! deadlock two writers.
 
 use std::{
     fs::File,

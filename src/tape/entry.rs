@@ -1,8 +1,9 @@
 //! [`Entry`]: one entry of a tape, as a value.
 //!
-//! The core makes entries and numbers them; the tape stores and returns them unchanged, `data` byte for byte. The tape never reads
-//! `data`, except of its own kinds `forked` and `imported`. The fields are written to disk by `line`, so a new field is a new
-//! version of the line. No I/O.
+//! The core makes entries and numbers them; the tape stores and returns them unchanged. `data` comes back byte for byte, except
+//! that line breaks between its JSON tokens become spaces. No entry's `data` may decide what the tape does, except that of its
+//! own kinds `forked` and `imported`. The fields are written to disk by `line`, so a new field is a new version of the line. No
+//! I/O.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -1,8 +1,8 @@
 //! [`TapeError`]: the reasons why an operation on a tape or its store fails.
 //!
-//! A variant is a case that a caller may treat differently, and its doc says what was changed: almost always nothing. Messages are
-//! for people. Two questions decide in the runtime: [`TapeError::is_full`] (make room) and [`TapeError::is_for_good`] (stop
-//! trying), so a new variant must be judged in both. An error is an answer, never a crash.
+//! A variant is a case that a caller may treat differently. Where its doc says that nothing was taken, changed or made, callers
+//! rely on that. Messages are for people. The runtime acts on two questions: [`TapeError::is_full`] (make room) and
+//! [`TapeError::is_for_good`] (stop trying). A new variant must be judged in both. An error is an answer, never a crash.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 

@@ -7,8 +7,9 @@
 //! {"spill":"c1-3f2a.log","data":"aGVsbG8="}           pieces of the large outputs, in order
 //! ```
 //!
-//! The file has every entry that was acknowledged when the export began, and none that came later. A damaged tape is not exported;
-//! a fork before the damage can be. Changes nothing of the session, takes no lock, and runs beside a live writer; blocks.
+//! The file has every entry that was acknowledged when the export began, and may have some that came while it read the tape. A
+//! damaged tape is not exported; a fork before the damage can be. The export changes nothing of the session, takes no lock, and
+//! runs beside a live writer. It blocks.
 //!
 //! A fork goes out whole, with the entries that it has from the sessions that it goes on from. Their lines are sealed anew under
 //! the fork's name, and its first file, which is no anchor, becomes the end of the anchor before it. So the result is a tape like

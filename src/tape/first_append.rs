@@ -1,4 +1,9 @@
-//! The first append of a new tape, for whoever makes a session: it is on the disk before the maker goes on.
+//! The first append of a new tape. The maker of a session waits for it here, so that a session that is reported as made has its
+//! first entry.
+//!
+//! [`FirstAppend::settle`] returns when the engine has acknowledged the append or refused it, and after 30 s at the latest. After
+//! these 30 s nothing is certain: the append may still be written. A change must keep: only the first result goes to `settle`,
+//! every later one to the session's own `notify`; and nothing here runs on an async thread.
 
 use std::{
     sync::{

@@ -12,7 +12,7 @@
 //!
 //! The parent is not claimed and may be written meanwhile. Where an entry is named, the cost must not depend on the parent's
 //! length: one look-up and one append. Only an entry that ends an append can be forked. Blocks until the first append is
-//! acknowledged.
+//! acknowledged and the engine has given the new fork back, for 30 s each at most.
 
 use std::{
     sync::{Arc, mpsc::channel},

@@ -5,8 +5,9 @@
 //! tape's file, and another append is answered [`Busy`](TapeError::Busy). While none is queued, the handle alone touches it.
 //! [`Appended::Now`] with an error means that nothing of the append is on the tape.
 //!
-//! A change must keep: [`State`] moves on only when an append is on the tape, so a refused append leaves it as it was; the handle
-//! takes `state` before `file` (lock order: `write`); until the store is closed, no method of the handle waits for the I/O thread.
+//! A change must keep: the end and the anchors in [`State`] move on only when an append is on the tape, so a refused append
+//! leaves both as they were; the handle takes `state` before `file` (lock order: `write`); until the store is closed, no method
+//! of the handle waits for the I/O thread.
 
 use std::{
     fmt,

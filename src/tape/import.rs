@@ -5,9 +5,10 @@
 //! `importing/`, synced, and gets its place by one rename that replaces nothing. So after any error, and after a crash at any
 //! point, the whole session is there or nothing of it; the next import removes what a killed one left.
 //!
-//! Anybody can make a sound file. So by default the session ends with an entry that keeps its words and takes its powers away
-//! ([`narrowed`]). A change must not let a session get its place without that entry and the mark beside the tape, must keep every
-//! bound, and must not read a name or a length before it was checked. Blocks; waits for another import without a limit.
+//! Anybody can make a sound file. So the session ends with an entry that keeps its words and takes its powers away
+//! ([`narrowed`]), unless the host says that the file is its own ([`ImportOptions::as_it_was`]) or the session has no entry. In
+//! all other cases a change must not let a session get its place without that entry and the mark beside the tape. It must keep
+//! every bound, and must not use a name or a length before it was checked. Blocks; waits for another import without a limit.
 
 use std::{
     fs::File,

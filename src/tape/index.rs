@@ -4,9 +4,10 @@
 //! to [catch up](Index::catch_up). An append never writes to it and never waits for it. If a file is not what was read before (cut,
 //! replaced, gone), its session is read anew. A crash leaves the index behind, never half-changed: each piece is one transaction.
 //!
-//! A change may alter the tables freely (with a new `schema::VERSION`), because the index is no stored format. It must keep: every
-//! writer holds the lock on `index.lock`, 5 s at most to get it, and readers take no lock; no operation on a tape needs the index;
-//! nothing that is read from the database is trusted (a hit is looked up in its file). `rusqlite` stays inside this room. Blocks.
+//! A change may alter the tables freely (with a new `schema::VERSION`), because the index is no stored format. It must keep:
+//! every writer holds the lock on `index.lock`, and waits 5 s for it at most; a reader of a sound index takes no lock; no
+//! operation on a tape needs the index; a name from the database is parsed again, and a hit is looked up in its file, before
+//! either is used. No type of `rusqlite` may leave this module. Everything here blocks.
 
 mod check;
 mod pull;

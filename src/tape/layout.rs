@@ -20,6 +20,7 @@
 //!   parked/<id>                                 this session is kept stopped, and why
 //!   protected/<id>                              this session is never swept
 //!   importing/                                  where a session is brought in before it gets its place
+//!   processes/                                  whose OS processes may run on (written by `process::ledger`)
 //!   owners/<owner>.lock  .reserve  .spare       one of each per open store
 //!   commit/<owner>.log                          `Power`: the shared commit log
 //!   index.db  index.lock                        derived, may be deleted

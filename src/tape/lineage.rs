@@ -1,7 +1,8 @@
 //! The origin of a fork: the entry `forked` that a fork's tape begins with, and its data.
 //!
 //! [`Forked`] is a stored format: a field can only be added with a default, and none may go. What is read here is one line that
-//! nobody checked: `whole` must check that the parent has this entry with this checksum before anything of it is used.
+//! nobody checked. Before an entry of the parent counts as one of the fork, the caller must check that the parent has the named
+//! entry with the named checksum (`whole::founded`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,7 +17,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// The kind of the entry that a fork's tape begins with.
 const FORKED: &str = "forked";
 
-/// The most tapes that are read to open one fork: its own, and those that it goes on from, up to the first anchor.
+/// The most tapes that are read before a fork's own to open it: those that it goes on from, up to the first anchor.
 pub const FORK_DEPTH_MAX: u32 = 64;
 
 /// The origin of a fork: the data of its first entry. Stored format.

@@ -1,8 +1,9 @@
 //! Marks: notes about a session beside its tape, readable without the tape, because the tape may be the reason for a crash.
 //!
-//! An engine stores a mark as a name and a text, and does not read the text. This module alone knows the text, so that it means the
-//! same over every engine. The text of `Parked` is a stored format: unknown fields are passed over, missing ones have defaults.
-//! An engine must keep [`Mark::Protected`], [`Mark::Hidden`] and [`Mark::Fork`] atomic against an erasure of the session.
+//! An engine stores a mark as a name and a text, and does not read the text, so that it means the same over every engine. The
+//! text of `Parked` is made and read here, that of `Imported` in `import/narrowed`; the text of `Fork` is the fork's name. The
+//! text of `Parked` is a stored format: unknown fields are passed over, missing ones have defaults. An engine must keep
+//! [`Mark::Protected`], [`Mark::Hidden`] and [`Mark::Fork`] atomic against an erasure of the session.
 
 use serde::{Deserialize, Serialize};
 

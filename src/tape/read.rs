@@ -3,9 +3,9 @@
 //! Repair keeps every byte: a torn tail is copied to `entries.torn-NNN` and synced before it is cut off, and an anchor without a
 //! sound line is set aside as a folder. A bad line with lines behind it changes nothing and makes the tape read-only ([`Damage`]).
 //!
-//! A change must keep: only [`open_to_write`] changes files, and its caller must have the session's claim; all other functions take
-//! no lock and change nothing; a reader tries damage again ([`again_if_damaged`]) before it reports it, because a writer that cuts
-//! back a failed write looks like damage. Everything here blocks on the disk.
+//! A change must keep: only [`open_to_write`] changes files, and its caller must have the session's claim; all other functions
+//! take no lock and change nothing; a reader tries again ([`again_if_damaged`]) before it answers with [`TapeError::Damaged`],
+//! because a writer that cuts back a failed write looks like damage. Everything here blocks on the disk.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,9 +1,9 @@
 //! A store of files: one folder with the tapes of many sessions; how it is opened and closed.
 //!
-//! After [`Store::open`], what dead owners left (commit logs, half deletions) is finished, or listed in [`StoreReport::undone`].
-//! After [`Store::close`] every append that was taken is written or has failed, each is told, and every session is given back,
-//! unless the limit was over first.
-//! A store that was opened with [`Access::Read`] changes nothing and takes no lock.
+//! After [`Store::open`], what dead owners left (commit logs, half deletions) is finished, or listed in [`StoreReport::undone`],
+//! or another store has been finishing it for 10 s. After [`Store::close`] every append that was taken is written or has failed,
+//! each is told, and every session is given back, unless the limit was over first. A store that was opened with [`Access::Read`]
+//! changes nothing and keeps no lock.
 //!
 //! The folder is a stored format (`layout`, `docs/TAPE.md`); a later version of it must be refused, also for reading. Opening,
 //! closing and loading block on the disk and must not run on an async thread. `close` stops the queue before it lists the tapes:

@@ -1,16 +1,19 @@
-//! What the handles, the store and the I/O thread of one store share, and what the thread does with queued appends: it writes them in
-//! groups, in either durability. An append in place is written by its handle (`handle.rs`, `disk.rs`).
+//! [`Writer`]: the state that the handles, the store and the I/O thread of one store share, and the thread's work on queued
+//! appends. In [`Durability::Power`] the thread writes appends in groups, in `Process` one at a time. An append in place is
+//! written by its handle (`handle.rs`, `disk.rs`).
 //!
 //! An append is told as done only when it survives what the [`Durability`] names: the session file has it (`Process`), or the
-//! commit log is synced and the session file is written (`Power`). An append that the thread panicked over is not written twice.
+//! commit log is synced and the session file is written (`Power`). An append that is too large for the log is synced in its
+//! session file instead. An append that the thread panicked over is not written twice.
 //!
-//! Lock order of a store, outermost first: [`Writer::commit`] → `Log::state` → `Log::file` → the list in [`OpenFiles`]. The list's
-//! owner takes further `Log::file` with `try_lock` alone. `Queue::inner`, `live`, `owner` and `disk::UnderWay` come last: no other lock
-//! is taken under them. Only `Queue::run` takes `file` before `state`, after a second panic over an append: `is_on_its_way` keeps
-//! all others from that `file` then.
+//! Lock order of a store, outermost first: [`Writer::commit`] → `Log::state` → `Log::file` → the list in [`OpenFiles`]. Code that
+//! holds the list may take another `Log::file` only with `try_lock`. `Queue::inner`, `live`, `owner`, `Log::claim`, `Log::then`
+//! and `disk::UnderWay` come last: no other lock is taken under them. Only `Queue::run` takes `file` before `state`, after a
+//! second panic over an append: `is_on_its_way` keeps all others from that `file` then.
 //!
-//! `commit`, `state`, `file` and `owner` may be held over the disk; `live`, `Queue::inner` and `UnderWay` must never be, because
-//! every append and every mark passes through them. The thread must not hold `state` over the disk: the tape's holder would wait.
+//! `commit`, `file` and `owner` may be held over the disk, and so may `state` by a handle that writes in place. The I/O thread
+//! must not hold `state` over the disk: the tape's handle would wait. `live`, `Queue::inner` and `UnderWay` must never be held
+//! over the disk, because every append or every mark passes through them.
 
 use std::{
     collections::HashMap,
@@ -161,7 +164,7 @@ impl Writer {
         {
             let session = &job.log.session;
             let finished = match commit.as_mut() {
-                Some(log) => log.finish_with(&*self.disk, &self.layout, session),
+                Some(commit_log) => commit_log.finish_with(&*self.disk, &self.layout, session),
                 None => sync_mark(&*self.disk, &self.layout, session),
             };
             return self.finish(job, finished.and_then(|()| self.write_once(job, append, true)));
@@ -169,8 +172,8 @@ impl Writer {
         fault!(self.options.faults, "tape.commit", "store");
         let committed = self.commit_group(&mut commit, appends);
         fault!(self.options.faults, "tape.committed", "store");
-        let log = match committed {
-            Ok(log) => log,
+        let commit_log = match committed {
+            Ok(commit_log) => commit_log,
             Err(error) => return appends.iter().for_each(|(job, _)| self.finish(job, Err(error.clone()))),
         };
         let mut failed = Vec::new();
@@ -181,7 +184,7 @@ impl Writer {
             match &done {
                 Ok(()) => {
                     let file = job.log.file.lock();
-                    log.written(&file.path, file.length);
+                    commit_log.written(&file.path, file.length);
                 }
                 Err(_) => failed.push((&job.log.session, &append.after.anchor, at)),
             }
@@ -189,7 +192,7 @@ impl Writer {
         }
         // After all session files were tried, because `withdraw` may begin the log again; and before anybody is told.
         for (session, anchor, at) in failed {
-            log.withdraw(&*self.disk, &self.layout, session, anchor, at);
+            commit_log.withdraw(&*self.disk, &self.layout, session, anchor, at);
         }
         written.into_iter().for_each(|(job, done)| self.finish(job, done));
     }
@@ -201,20 +204,21 @@ impl Writer {
         appends: &[(&Job, &Append)],
     ) -> Result<&'c mut CommitLog, TapeError> {
         let disk = &*self.disk;
-        let log = match commit {
-            Some(log) => log,
+        let commit_log = match commit {
+            Some(commit_log) => commit_log,
             None => {
                 let path = self.layout.commit_log(&self.owner()?.identity.owner);
                 commit.insert(CommitLog::make(disk, path, self.options.commit_log_bytes)?)
             }
         };
-        log.make_room(disk, &self.layout, appends.iter().map(|(_, append)| append.bytes.len()).sum(), appends.len())?;
-        let mut group = log.group();
+        let bytes = appends.iter().map(|(_, append)| append.bytes.len()).sum();
+        commit_log.make_room(disk, &self.layout, bytes, appends.len())?;
+        let mut group = commit_log.group();
         for (job, append) in appends.iter().filter(|(job, append)| !is_written(job, append)) {
             group.push(&job.log.session, &append.after.anchor, place_of(job, append), &append.bytes);
         }
-        log.commit(disk, group)?;
-        Ok(log)
+        commit_log.commit(disk, group)?;
+        Ok(commit_log)
     }
 
     fn group_bytes_max(&self) -> usize {
@@ -224,7 +228,10 @@ impl Writer {
     /// Makes the commit log's records of a session void, durably. Call it before the session is claimed: other owners may have
     /// written the session since, and a replay of old records would overwrite their lines.
     pub(super) fn finish_with(&self, session: &SessionId) -> Result<(), TapeError> {
-        self.commit.lock().as_mut().map_or(Ok(()), |log| log.finish_with(&*self.disk, &self.layout, session))
+        self.commit
+            .lock()
+            .as_mut()
+            .map_or(Ok(()), |commit_log| commit_log.finish_with(&*self.disk, &self.layout, session))
     }
 
     /// Gives a session back. First it syncs the bytes that only the commit log has durably. If that fails, the claim stays, so that
@@ -235,7 +242,8 @@ impl Writer {
         drop(log.state.lock());
         let settled =
             self.commit.lock().as_mut().map_or(Ok(()), |commit| commit.settle(&*self.disk, &self.layout, &log.session));
-        if let Some(claim) = log.claim.lock().take()
+        let claim = log.claim.lock().take();
+        if let Some(claim) = claim
             && settled.is_ok()
         {
             claim.release();
@@ -247,7 +255,8 @@ impl Writer {
         }
         self.released.notify_all();
         drop(live);
-        if let Some(then) = log.then.lock().take() {
+        let then = log.then.lock().take();
+        if let Some(then) = then {
             then();
         }
     }
@@ -257,8 +266,8 @@ impl Writer {
         fault!(self.options.faults, "tape.end", "store");
         let owner = self.owner.lock().take();
         let Some(name) = owner.as_ref().map(|owner| owner.identity.owner.clone()) else { return };
-        let log = self.commit.lock().take();
-        if log.is_some_and(|mut log| log.cut(&*self.disk, &self.layout).is_ok()) {
+        let commit_log = self.commit.lock().take();
+        if commit_log.is_some_and(|mut commit_log| commit_log.cut(&*self.disk, &self.layout).is_ok()) {
             // If the log cannot be deleted, the next store replays it, which changes nothing.
             let _ = remove_file(&self.layout.commit_log(&name)).and_then(|()| sync_folder(&self.layout.commit()));
         }

@@ -1,8 +1,9 @@
 //! Reads the arguments of a call into a tool's own type, and makes the schema that models are shown of the type.
 //!
-//! Models write numbers and flags as strings. Where a field wants a number or a flag and the string holds one, the string is taken
-//! as that value, and a [`Repair`] reports it. A whole number with a point (`10.0`) is taken as that number. Every other value of a
-//! wrong type is an error that names the field, the expected type and the given value.
+//! Models write numbers and flags as strings. Where a field wants a number or a flag and the string holds one, the string is
+//! taken as that value, and a [`Repair`] reports it. Items of a list are not repaired. A whole number with a point (`10.0`) is
+//! taken as that number. Every other value of a wrong type is an error that names the field, the expected type and the given
+//! value.
 //!
 //! A change must not guess: a string for a field of text stays a string, and a string that is taken as another type is reported.
 //! The permission rules judge the arguments as the model sent them, so a repair must never change which path or command is meant.

@@ -1,4 +1,5 @@
-//! What the tools of one toolbox share about the files that they change: a lock for each file, and the contents before a change.
+//! What the tools of one toolbox share about the files that they change: a lock for each file, and the old and new contents, from
+//! which a restore brings files back.
 //!
 //! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)), within [`KeepLimits`].
 //! File tools and restores that share a [`Files`] write a file one after the other; a command of `bash` takes no lock. A change

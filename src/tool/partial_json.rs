@@ -1,11 +1,11 @@
 //! Reads the arguments of a call while the model still writes them: a JSON object that breaks off anywhere.
 //!
 //! **For display only.** A call runs with its complete arguments or not at all. A change must not let anything be decided or run
-//! by what is read here. The answer holds what is certain so far: strings as far as they go, and neither a key without a value nor
-//! an unfinished word. A number at the very end may still grow.
+//! by what is read here. The answer holds only what later text cannot undo, with two exceptions that may still grow: a string and
+//! a number at the very end. A key without a value and an unfinished word are left out.
 //!
-//! [`PartialJson`] takes the text piece by piece and keeps at most [`PARTIAL_JSON_BYTES_MAX`] of it. Each question reads the kept
-//! text again, so a display should ask no more often than its screen needs. The code is pure.
+//! [`PartialJson`] takes the text piece by piece and keeps at most [`PARTIAL_JSON_BYTES_MAX`] of it. Each call of `parsed` or
+//! `fields` parses the kept text from its start, so a display should ask no more often than its screen needs. The code is pure.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ pub const PARTIAL_JSON_BYTES_MAX: usize = 1024 * 1024;
 /// The arguments as far as they are known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parsed {
-    /// They are complete. An empty text, and a value that is no object, count as an empty object.
+    /// The text is a whole JSON value, or empty. Anything but an object counts as an empty object.
     Complete(Map<String, Value>),
     /// There is more to come.
     Partial(Map<String, Value>),
@@ -30,12 +30,12 @@ impl Parsed {
     }
 }
 
-/// The error for a text that is not the beginning of a JSON object.
+/// The text is neither a whole JSON value nor the beginning of an object, or it is nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the text is not the beginning of a json object")]
 pub struct NotJson;
 
-/// Arguments as they arrive. Nothing is lost however the text is cut into pieces.
+/// Arguments as they arrive. How the text is cut into pieces makes no difference.
 ///
 /// ```
 /// use tamtam::tool::{Parsed, PartialJson};

@@ -1,8 +1,9 @@
 //! The set of tools that a session may call, by name.
 //!
-//! A [`Toolbox`] asks each tool once, when it is made, what it says of itself, so that no session runs a tool's code for that.
-//! It never changes afterwards. The tools stand in the order of their names, and the same tools give the same [`Toolbox::hash`].
-//! A change must keep the order, and the text that a model is told: otherwise the provider's prompt cache is lost.
+//! A [`Toolbox`] asks each tool when it is made for its description, schema, aliases, effect and parallelism, so that no session
+//! runs a tool's code for these. It never changes afterwards. The tools stand in the order of their names, and the same tools
+//! give the same [`Toolbox::hash`]. A change must keep the order, and the text that a model is told: otherwise the provider's
+//! prompt cache is lost.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +24,7 @@ pub struct Toolbox {
 /// Characters of a tool's name, at most: what providers take.
 const NAME_MAX: usize = 64;
 
-/// A tool, and what it says of itself, asked for once when the toolbox was made.
+/// A tool, and what it said of itself when the toolbox was made.
 pub(super) struct Known {
     pub(super) tool: Arc<dyn Tool>,
     aliases: Box<[String]>,
@@ -112,7 +113,7 @@ impl Toolbox {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Finds a tool: by its exact name, then in lower case (TOOL-EDGE-002), then by an alias.
+    /// Finds a tool: by its exact name, then in lower case, then by an alias.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.known(name).map(|known| &known.tool)
@@ -143,7 +144,7 @@ impl Toolbox {
         (!unknown.is_empty()).then(|| (unknown.join(", "), known()))
     }
 
-    /// What the model is told when it calls a tool that does not exist (TOOL-EDGE-006).
+    /// What the model is told when it calls a tool that does not exist.
     #[must_use]
     pub fn unknown_tool(&self, name: &str) -> String {
         let names: Vec<_> = self.names().collect();

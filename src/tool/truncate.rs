@@ -3,10 +3,11 @@
 //! [`head`] keeps the beginning (read, grep, find, ls), [`tail`] the end (bash), [`line()`] one line, [`head_tail`] both ends.
 //! Each is a pure function and gives a [`Truncation`] that says exactly what was there and what is left.
 //!
-//! Guaranteed: the result is valid UTF-8 and within its limits (only the marker of [`line()`] comes on top), `truncated` is true
-//! exactly where something is missing, and the totals are those of the whole text. Head gives a prefix and tail a suffix; no text
-//! is made up inside of either. A line ends at LF and nowhere else; a final LF does not start a line (FT-20). Limits are inclusive.
-//! A change must keep all of these: tools tell the model from these numbers where to read on.
+//! Guaranteed: the result is valid UTF-8 and within its limits; only the marker of [`line()`], and in the count of lines the
+//! marker of [`head_tail`], come on top. `truncated` is true exactly where something is missing, and the totals are those of the
+//! whole text. Head gives a prefix and tail a suffix; no text is made up inside of either. A line ends at LF and nowhere else; a
+//! final LF does not start a line. Limits are inclusive. A change must keep all of these: tools tell the model from these numbers
+//! where to read on.
 //!
 //! The whole of an output that was cut goes to a private file: see [`Spill`]. The runtime cuts the result of a tool that keeps no
 //! limits of its own.
@@ -28,13 +29,13 @@ pub use spill::{
     tidy_spills,
 };
 
-/// How many lines of one output a model is given by default (FT-1).
+/// How many lines of one output a model is given by default.
 pub const LINES_MAX: usize = 2_000;
-/// How many bytes of one output a model is given by default (FT-1).
+/// How many bytes of one output a model is given by default.
 pub const BYTES_MAX: usize = 51_200;
 /// How many characters of a line grep keeps.
 pub const LINE_CHARS_MAX: usize = 500;
-/// The marker at the end of a line that was cut (FT-18).
+/// The marker at the end of a line that was cut.
 pub const LINE_MARKER: &str = "... [truncated]";
 
 /// How much of an output is kept. The limit that is reached first cuts it.
@@ -67,7 +68,7 @@ impl Limits {
         Limits::new(usize::MAX, max_bytes)
     }
 
-    /// The preset `gmain`: 30,000 characters, however many lines (C-01).
+    /// The preset `gmain`: 30,000 characters, however many lines.
     #[must_use]
     pub const fn gmain() -> Limits {
         Limits { max_lines: usize::MAX, max_bytes: usize::MAX, max_chars: 30_000 }
@@ -88,7 +89,7 @@ pub enum TruncatedBy {
     Both,
 }
 
-/// A text after cutting, with the record of the cut (G-05).
+/// A text after cutting, with the record of the cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truncation {
     /// The text that is left.
@@ -150,7 +151,7 @@ impl Truncation {
     }
 }
 
-/// How many lines a text has. Only LF ends one; a final LF does not start another (FT-20).
+/// How many lines a text has. Only LF ends one; a final LF does not start another.
 #[must_use]
 pub fn count_lines(text: &str) -> usize {
     let ended = memchr::memchr_iter(b'\n', text.as_bytes()).count();
@@ -204,7 +205,7 @@ pub fn head(text: &str, limits: Limits) -> Truncation {
     truncation
 }
 
-/// Keeps the end. The line at the boundary is kept in part, from a whole character on (FT-2).
+/// Keeps the end. The line at the boundary is kept in part, from a whole character on.
 #[must_use]
 pub fn tail(text: &str, limits: Limits) -> Truncation {
     // The earliest place where the text may start, by each limit.

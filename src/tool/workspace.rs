@@ -1,16 +1,17 @@
 //! The folder that a session works in, and paths that cannot leave it.
 //!
-//! A [`Workspace`] holds an open handle of its folder. A [`WorkspacePath`] is made by [`Workspace::resolve`] and its like alone,
-//! and every operation on it walks from that handle, component by component, and lets the system follow no link (see `walk`). So
-//! there is no moment between a check and a use in which a link could be swapped in. A change must not hand a path of more than
-//! one component to the system.
+//! A [`Workspace`] holds an open handle of its folder. Every operation on a [`WorkspacePath`] walks from that handle, component
+//! by component, and lets the system follow no link (see `walk`). So there is no moment between a check and a use in which a link
+//! could be swapped in. A change must not hand the system a path of more than one component beneath a root.
 //!
-//! Guaranteed: nothing outside is opened, created, changed, listed or deleted, whatever runs beside it. Links that stay inside
-//! work, also absolute ones; links that lead out, links of `/proc`, and `..` that climbs over the root are refused. Opening a
-//! FIFO, a device or a socket answers with an error and never waits.
+//! Guaranteed: nothing outside is opened, created, changed, listed or deleted, whatever runs beside it. Outside is all but the
+//! workspace, the folders that may only be read, and the places that this call was allowed to reach. Links that stay inside work,
+//! also absolute ones; links that lead out, links of `/proc`, and `..` that climbs over the root are refused. Opening a FIFO, a
+//! device or a socket answers with an error and never waits.
 //!
-//! Not guaranteed: that no other program changes the files inside, and anything about a folder that is moved out of the workspace
-//! while it is in use, which takes rights outside.
+//! Not guaranteed: that no other program changes the files inside; anything about a folder that is moved out of the workspace
+//! while it is in use (to move it takes rights outside); and anything about a file that has a second name (hard link) outside: a
+//! write changes it under both names.
 //!
 //! All operations block on the disk: call them from [`blocking`](crate::tool::blocking) code.
 //!
@@ -135,8 +136,8 @@ impl Workspace {
     pub fn with_external(mut self, paths: &[PathBuf]) -> Workspace {
         for path in paths {
             match granted::open(path) {
-                Ok(granted::Granted::Root(root)) => self.roots.push(Arc::new(root)),
-                Ok(granted::Granted::Link { real }) => self.linked.push((path::collapse(path), real)),
+                Ok(granted::Opened::Root(root)) => self.roots.push(Arc::new(root)),
+                Ok(granted::Opened::ThroughLink { real }) => self.linked.push((path::collapse(path), real)),
                 // A place that cannot be opened is refused as outside, as if it had not been allowed.
                 Err(_) => {}
             }

@@ -4,16 +4,16 @@
 //! output, both streams in the order of the writes, and a line on how the command ended; people and programs get the same as fields
 //! in the details. An output beyond [`Limits`] goes to a spill file, whose path is in the text.
 //!
-//! A non-zero exit, a signal and a timeout are results, not errors (FT-11): the model can act on them. Errors are an abort, and
-//! whatever kept the command from being started.
+//! A non-zero exit, a signal and a timeout are results, not errors: the model can act on them. Errors are bad arguments, a
+//! command that could not be started, and an abort.
 //!
 //! **Ending.** The call ends when the command ends. Processes that the command left running may write for another [`DRAIN`]; then
-//! the whole tree is killed (promise 10). After a timeout or an abort the group is first asked to end (SIGTERM) and has
-//! [`BashOptions::grace`] to do so. Dropping the future kills the tree on the spot.
+//! the whole tree is killed. After a timeout or an abort the group is first asked to end (SIGTERM) and has [`BashOptions::grace`]
+//! to do so. Dropping the future kills the tree on the spot.
 //!
-//! A change must not make a timeout or an abort wait for a disk, and must not hand on a private variable of the host that the host
-//! did not allow by name. The workspace is where a command starts, not a cage: a command reaches whatever the host's user may
-//! reach.
+//! A change must not make a timeout or an abort wait for a disk without a bound (the spill file has 1 s, the second look at the
+//! workspace its own limit and 1 s). It must not hand on a private variable of the host that the host did not allow by name. The
+//! workspace is where a command starts, not a cage: a command reaches whatever the host's user may reach.
 
 mod arguments;
 mod capture;
@@ -49,11 +49,11 @@ use report::{Ending, Run};
 
 pub use look::LookLimits;
 
-/// How long a command may take by default (FT-13).
+/// How long a command may take by default.
 pub(crate) const TIMEOUT_SECONDS: u64 = 120;
-/// The longest time a command may be given (FT-13).
+/// The longest time a command may be given.
 pub(crate) const TIMEOUT_SECONDS_MAX: u64 = 3_600;
-/// How long the processes that a command left running may go on writing (H01).
+/// How long the processes that a command left running may go on writing.
 pub(crate) const DRAIN: Duration = Duration::from_millis(250);
 /// How long the end of a call reads output that was written before all writers were dead.
 const REST: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ pub struct BashOptions {
     pub allow: Option<Vec<String>>,
     /// The shell. `None`: `bash` on the `PATH` of the environment, else `/bin/bash`.
     pub shell: Option<PathBuf>,
-    /// How the two streams are taken in; together by default, so that the model reads them in their order (FT-10).
+    /// How the two streams are taken in; together by default, so that the model reads them in their order.
     pub streams: Streams,
     /// Lines that are put before every command.
     pub prefix: Option<String>,

@@ -1,9 +1,9 @@
 //! One call of a file tool: the values it shares with other calls, and how it ends when it must stop.
 //!
 //! The body of a tool blocks, so it runs on a thread of its own. A call that must stop is answered at once, also while its thread
-//! searches, compares, or waits for a file that another call holds. The answer "aborted" is true because of the [`Gate`]: the body
-//! passes the gate before it changes anything, and a stop that comes first closes the gate. A stop that comes during a change waits
-//! until the change is made, and the call answers with its real result.
+//! searches, compares, or waits for a file that another call holds. The answer "aborted" is true because of the [`Gate`] (not
+//! that of a hook): the body passes the gate before it changes anything, and a stop that comes first closes the gate. A stop that
+//! comes during a change waits until the change is made, and the call answers with its real result.
 //!
 //! A change must let a tool write through [`Call::change`] alone. The lock order is: first the lock of the file, then the gate.
 

@@ -1,7 +1,9 @@
 //! A file that a call holds locked while it changes the file. Every write of a file tool goes through [`Held::write`].
 //!
-//! No other file tool of the toolbox writes the file meanwhile, under whatever path it names it (commands of `bash` take no lock).
-//! A file that differs from what the session saw last is not overwritten: see [`Seen`](super::seen::Seen).
+//! No other file tool of the toolbox writes the file meanwhile, by whatever path the file is named. There are two exceptions: a
+//! file that does not exist yet is locked by its path alone, and commands of `bash` take no lock. [`Held::refuse_stale`] and
+//! [`Held::overwritable`] refuse a file that differs from what the session saw last (see [`Seen`](super::seen::Seen)); a tool
+//! must ask one of them before it writes.
 //!
 //! A change must keep the order of a write: the old content is kept, the change is noted, the file is written, and the change is
 //! reported in the call's log before the write returns. So a crash of the process at any moment leaves a record of the change. A

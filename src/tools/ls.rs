@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// How many entries are shown (FT-8).
+/// How many entries are shown.
 const ENTRIES_MAX: usize = 1_000;
 
 /// Lists a folder.
@@ -88,7 +88,7 @@ impl FileWork for Ls {
     }
 }
 
-/// Directories first, then by name without regard to case (FT-8).
+/// Directories first, then by name without regard to case.
 fn order(entry: &DirEntry) -> (bool, String, OsString) {
     (entry.kind != FileKind::Directory, entry.name.to_string_lossy().to_lowercase(), entry.name.clone())
 }
@@ -117,7 +117,7 @@ fn describe(dir: &Dir, entry: &DirEntry) -> (String, Value) {
     (format!("{size:>10} {listed}{suffix}"), details)
 }
 
-/// A size in whole units, as in section 1.7: 2000 bytes are 1K.
+/// A size in whole units: 2000 bytes are 1K.
 fn size(bytes: u64) -> String {
     const KIB: u64 = 1024;
     const MIB: u64 = 1024 * 1024;

@@ -1,10 +1,12 @@
 //! Globs for paths, as the find and grep tools take them.
 //!
-//! A pattern without `/` is compared with the name of a file in any folder. A pattern with `/` is compared with the path from the
-//! searched folder. `*` and `?` do not match `/`, `**` does. A name with a leading dot is like any other name.
+//! A trailing `/` means: match directories only. Leading `./` is ignored. Apart from these, a pattern that contains `/`, even at
+//! its start, is compared with the path from the searched folder. Any other pattern is compared with the name, in any folder. `*`
+//! and `?` do not match `/`, `**` does. A name with a leading dot is like any other name.
 //!
-//! A pattern comes from a model: whatever it holds, it must not panic, must not lead out of the searched folder, and must match in
-//! a time in proportion to the path. These are not the globs of permission rules (`permission/pattern.rs`). No disk is read here.
+//! A pattern comes from a model: whatever it holds, it must not panic, must not lead out of the searched folder, and must match
+//! in a time in proportion to the path. These are not the globs of permission rules (`permission/pattern.rs`). No disk is read
+//! here.
 
 use std::{ffi::OsStr, path::Path};
 
@@ -16,7 +18,7 @@ const PATTERN_BYTES_MAX: usize = 4_096;
 /// How many characters of a bad pattern an error shows.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// A compiled glob. Matching takes time in proportion to the path, whatever the pattern.
+/// A compiled glob. Matching takes time linear in the path. The pattern's length is bounded.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     /// A set of this one glob. A glob that cannot be compiled is an error in a set, where a glob alone would panic.
@@ -25,7 +27,7 @@ pub(super) struct Pattern {
     whole_path: bool,
     /// Whether only directories match.
     directories_only: bool,
-    /// The pattern as it was given, without slashes at its ends.
+    /// The pattern without a leading `./` and without slashes at its ends.
     text: String,
 }
 
@@ -67,7 +69,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the pattern names a folder itself, as `node_modules/**` does.
+    /// Whether the pattern names a folder itself, as `node_modules/**` does. Such a folder is searched although it is usually
+    /// left out.
     pub(super) fn names(&self, folder: &OsStr) -> bool {
         self.text.split(['/', '{', '}', ',']).any(|piece| folder == piece)
     }

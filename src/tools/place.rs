@@ -1,7 +1,7 @@
 //! Turns the path that a model wrote into a place in the workspace, and a place into the text that a model is shown.
 //!
 //! Before a call runs, [`access`] names every spelling that the path may be read as, and all of them are judged. While the call
-//! runs, a link that leads to a path about which the rules are stricter is refused (F03).
+//! runs, a link that leads to a path about which the rules are stricter is refused.
 //! A change must keep the two in step: a spelling that a call resolves and [`access`] does not name would pass the rules. The
 //! function [`access`] is pure; the methods of [`Call`] look at the disk.
 
@@ -43,7 +43,7 @@ impl Call<'_> {
         self.judged(found.find(|place| self.workspace.link_info(place).is_ok()).unwrap_or(place))
     }
 
-    /// The same place, or an error where links lead from it to a path about which the rules are stricter (F03).
+    /// The same place, or an error where links lead from it to a path about which the rules are stricter.
     fn judged(&self, place: WorkspacePath) -> Result<WorkspacePath, ToolResult> {
         if self.context.may.is_anything() {
             return Ok(place);
@@ -126,7 +126,7 @@ fn unicode_forms(given: &str) -> impl Iterator<Item = String> {
     [given.nfc().collect(), given.nfd().collect()].into_iter()
 }
 
-/// The result for a place that cannot be looked at. A place outside counts as one that does not exist (TOOL-EDGE-005).
+/// The result for a place that cannot be looked at. A place outside counts as one that does not exist.
 fn unseen(error: WorkspaceError) -> ToolResult {
     let outside = matches!(error, WorkspaceError::Outside { .. });
     let mut result = failure(error);

@@ -1,8 +1,9 @@
 //! The `read` tool: shows a page of a text file with line numbers, or an image.
 //!
-//! Memory is bounded by the page, not by the file. Anything but a regular file is refused without a wait. A read remembers what the
-//! session has seen, so that a later write is checked against it, and keeps the content of a small file, so that a restore can put
-//! it back. A change must keep both. The doc comments of the arguments are what a model is told of them.
+//! Memory is bounded by the page, not by the file; only an image (up to 4.5 MiB) and a small file that is kept (up to 1 MiB) are
+//! read whole. Anything but a regular file is refused without a wait. A read remembers what the session has seen, so that a later
+//! write is checked against it, and keeps the content of a small file, so that a restore can put it back. A change must keep
+//! both. The doc comments of the arguments are what a model is told of them.
 
 mod page;
 

@@ -1,4 +1,4 @@
-//! Remembers what each session has last seen of a file, so that it does not overwrite a change that it has not seen (F07).
+//! Remembers what each session has last seen of a file, so that it does not overwrite a change that it has not seen.
 //!
 //! A session that has read or written a file knows its content. A write that finds another content there is refused until the
 //! session has read the file again, because someone else was at work (a person, a command, another session). A file that the

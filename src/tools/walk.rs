@@ -1,10 +1,11 @@
-//! Walks a folder of the workspace and shows its entries, as git would see them.
+//! Walks a folder of the workspace and shows its entries to `find`, `grep` and the look of `bash`: without those that git
+//! ignores, unless the caller asks for these too, and without the temporary files of a write.
 //!
-//! The walk goes down by open handles and follows no link, so it cannot leave the folder, whatever changes meanwhile. A change must
-//! keep that. It obeys `.git/info/exclude` and every `.gitignore` from the workspace down, each for the files beneath it. Entries
-//! of a folder come in the order of their names. A folder that cannot be read is counted and does not end the walk.
-//! Depth and the size of ignore files are bounded; the number of entries is not, so the caller's `stop` and `visit` must end a walk
-//! that takes too long.
+//! The walk goes down by open handles and follows no link, so it cannot leave the folder, whatever changes meanwhile. A change
+//! must keep that. It obeys `.git/info/exclude` and every `.gitignore` from the workspace down, each for the files beneath it.
+//! Entries of a folder come in the order of their names. A folder that cannot be read is counted and does not end the walk. Depth
+//! and the size of ignore files are bounded ([`Missed`] counts what is beyond); the number of entries is not, so the caller's
+//! `stop` and `visit` must end a walk that takes too long.
 
 use std::{
     ffi::OsStr,
@@ -16,7 +17,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::tool::workspace::{Dir, DirEntry, FileKind, Workspace, WorkspaceError, WorkspacePath};
 
-/// Folders that are left out unless they are asked for (FT-9).
+/// Folders that are left out unless they are asked for.
 const LEFT_OUT: [&str; 5] = [".git", "node_modules", "_build", "deps", "target"];
 
 /// After how many entries a search reports its progress.

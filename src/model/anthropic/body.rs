@@ -1,10 +1,11 @@
-//! The body of a Messages request.
+//! Renders a request as the body of Anthropic's Messages API.
 //!
 //! Items are rendered as content blocks without an envelope; consecutive blocks of one role make one message. So the results of a
 //! batch and the user's text after them share a message, results first, as the API demands.
 //!
-//! A change must keep the messages last in the body, and only growing (promise 12): the history's blocks in one step begin with
-//! those of the step before, or the provider's cache is lost.
+//! A change must keep the messages last in the body, and only growing: apart from the cache marks, the history's blocks in one
+//! request begin with those of the request before, or the provider's cache is lost. An item caches its rendered bytes under
+//! `wire`, so rendering may depend only on the item and on what `wire` stands for.
 
 use std::collections::BTreeSet;
 

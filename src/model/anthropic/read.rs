@@ -1,4 +1,4 @@
-//! Reads the events of a Messages stream into an answer.
+//! Reads the events of a stream of Anthropic's Messages API into an answer.
 //!
 //! An answer is complete at `message_stop` and not before; an `error` event ends the stream with a typed error. A change must keep
 //! passing over unknown blocks and stop reasons, as the API's rules for versions ask of a client.

@@ -135,6 +135,15 @@ fn a_known_type_is_believed_before_the_status() {
     assert_eq!(refused(None, "HTTP 429 Too Many Requests").kind, ErrorKind::RateLimited);
 }
 
+/// The names of an error are the server's words too: they went into the message as they were, with line breaks and of any length.
+#[test]
+fn the_names_of_an_error_in_a_stream_are_one_bounded_line() {
+    let code = format!("bad\n{}", "x".repeat(10_000));
+    let error = refused(None, &json!({"error": {"code": code, "message": "m"}}).to_string());
+    assert!(error.message.starts_with("p failed in mid-stream (bad x"), "{}", error.message);
+    assert!(error.message.ends_with("…): m") && error.message.chars().count() < 600, "{}", error.message.len());
+}
+
 /// K-05: the last resort, where there is neither a name nor a status. And the side that must not happen.
 #[test]
 fn an_error_that_is_only_a_text_is_known_by_its_words() {

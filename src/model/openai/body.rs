@@ -1,8 +1,9 @@
-//! The body of a Chat Completions request.
+//! Renders a request as the body of OpenAI's Chat Completions.
 //!
-//! The messages come last, and the history only grows. So the body of a step, up to the end of its history, is the beginning of the
-//! next step's body, and the provider's cache hits. A change must keep this: nothing that often differs between two steps stands
-//! before the messages, and the rendering of an item does not depend on what follows it.
+//! The messages come last, and the history only grows. So the body of one request in a turn, up to the end of its history, is the
+//! beginning of the next request's body, and the provider's cache hits. A change must keep this: nothing that often differs
+//! between two requests stands before the messages. An item caches its rendered bytes under `wire`, so rendering may depend only
+//! on the item, never on what follows it, and on what `wire` stands for.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

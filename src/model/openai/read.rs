@@ -4,7 +4,8 @@
 //! the finish reason, reasoning under three names, usage in four places, an error object in a stream that began well, no
 //! `[DONE]` at the end. Data that is not JSON, or that reports a failure, is an error.
 //!
-//! A change must not guess about content, and must not let a call pass whose arguments may be cut.
+//! A change must not guess about content, and must not let a call pass as complete whose arguments may be cut: such an answer is
+//! cut off, or says that it reached the output limit.
 
 use serde_json::{Value, json};
 
@@ -259,7 +260,7 @@ fn join_detail(details: &mut Vec<Value>, piece: &Value) {
     }
 }
 
-/// V17: figures that are missing, negative or absurd become 0 or the largest number, never a panic.
+/// Figures that are missing, negative or absurd become 0 or the largest number, never a panic.
 fn read_usage(usage: &Value) -> Usage {
     let of = |paths: &[&str]| tokens(paths.iter().find_map(|path| usage.pointer(path).filter(|n| n.is_number())));
     let prompt = of(&["/prompt_tokens"]);

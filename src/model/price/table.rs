@@ -1,4 +1,4 @@
-//! Prices that were public when they were written down: data, no code.
+//! The table of prices that were public when they were written down, and the look-up in it.
 //!
 //! **Where they are from.** Each price was read for the month that stands beside it, and names the page where it was looked up
 //! again on 2026-11-22 ([`KnownPrice::source`]): the provider's own page where that could be found, else a copy of it. A price

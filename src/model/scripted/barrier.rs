@@ -11,18 +11,18 @@ use tokio::sync::watch;
 /// ([`Scripted::barrier`](super::Scripted::barrier)).
 #[derive(Clone, Debug)]
 pub struct Barrier {
-    state: std::sync::Arc<watch::Sender<Held>>,
+    state: std::sync::Arc<watch::Sender<State>>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct State {
     reached: u64,
     is_open: bool,
 }
 
 impl Default for Barrier {
     fn default() -> Barrier {
-        Barrier { state: std::sync::Arc::new(watch::Sender::new(Held::default())) }
+        Barrier { state: std::sync::Arc::new(watch::Sender::new(State::default())) }
     }
 }
 
@@ -35,16 +35,16 @@ impl Barrier {
     /// Waits until replies have come to the barrier `times` times.
     pub async fn reached_times(&self, times: u64) {
         // This value holds the sender, so the channel cannot be closed.
-        let _ = self.state.subscribe().wait_for(|held| held.reached >= times).await;
+        let _ = self.state.subscribe().wait_for(|state| state.reached >= times).await;
     }
 
     /// Releases all replies that wait here, and all that come later.
     pub fn release(&self) {
-        self.state.send_modify(|held| held.is_open = true);
+        self.state.send_modify(|state| state.is_open = true);
     }
 
     pub(super) async fn pass(&self) {
-        self.state.send_modify(|held| held.reached += 1);
-        let _ = self.state.subscribe().wait_for(|held| held.is_open).await;
+        self.state.send_modify(|state| state.reached += 1);
+        let _ = self.state.subscribe().wait_for(|state| state.is_open).await;
     }
 }

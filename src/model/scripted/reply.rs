@@ -1,8 +1,9 @@
 //! One reply of a script: its texts, calls and waits, in order, and how it ends.
 //!
-//! A [`Reply`] is a value. Methods add a beat (text, thought, call, wait), set how the reply ends (the last one set counts), or set
-//! when it is given. Nothing is played before a request asks for it. A change must keep the order of the beats, and the names of the
-//! fields of [`Beat`] and [`Call`]: script files are read into them (`docs/FORMATS.md`).
+//! A [`Reply`] is a value. Methods add a beat (text, thought, call, wait, barrier), set how the reply ends (the last one set
+//! counts), its usage or its finish, or say when it is given and what its request must contain. Nothing is played before a
+//! request asks for it. A change must keep the order of the beats, and the serialized names of [`Beat`]'s variants and [`Call`]'s
+//! fields: script files are read into them (`docs/FORMATS.md`).
 
 use std::time::Duration;
 
@@ -202,14 +203,15 @@ impl Reply {
         self
     }
 
-    /// The same reply, failing unless the request contains this text ([`transcript`]).
+    /// The same reply, failing unless the request contains this text; the text is looked for in `transcript(request)`.
     #[must_use]
     pub fn expecting(mut self, text: impl Into<String>) -> Reply {
         self.expect.push(text.into());
         self
     }
 
-    /// The same reply, outside the sequence: given to every request that contains this text ([`transcript`]).
+    /// The same reply, outside the sequence: given to every request that contains this text; the text is looked for in
+    /// `transcript(request)`.
     #[must_use]
     pub fn when(mut self, text: impl Into<String>) -> Reply {
         self.when.push(text.into());
@@ -231,8 +233,8 @@ impl Reply {
         self.answers.is_none_or(|wanted| wanted == answers) && missing(&self.when, request).is_none()
     }
 
-    /// Whether the history holds an answer after this reply. A failed answer is taken out again. A hanging reply is aborted, and
-    /// the text it had by then stays as an answer.
+    /// Whether the history holds an answer after this reply. The session keeps no answer of a failed request. A hanging reply
+    /// ends only when the session aborts it, and the session keeps the text that came until then as an answer.
     pub(super) fn leaves_an_answer(&self) -> bool {
         match self.end {
             End::Answer => true,

@@ -3,9 +3,9 @@
 //! The entry stands behind everything that came in. A fork from before the entry would not have it, so it is kept beside the tape
 //! as well (`sessions/<id>/imported`), and such a fork begins with it.
 //!
-//! Security rests on this. Both must be written and synced before the session has its place; the mark must never be removed; and a
-//! mark that cannot be read must be an error, never "no mark". [`ImportedFrom`] and the mark are stored formats. `kernel` decides
-//! the effect of the entry on the session's state.
+//! Security rests on this. Entry and mark must be written and synced before the session has its place; the mark must stay as long
+//! as the session; and a mark that cannot be read must be an error, never "no mark". [`ImportedFrom`] and the mark are stored
+//! formats. `kernel` decides the effect of the entry on the session's state.
 
 use std::{fs, io::Write as _, path::Path};
 

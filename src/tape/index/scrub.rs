@@ -1,4 +1,5 @@
-//! Scrubbing the index: takes deleted sessions out of its files, so that no text, title or search word of them is left there.
+//! Scrubbing the index: takes deleted sessions out of its files, so that no text, title or search word of them is left there. The
+//! exception is a hidden session: its row with its title stays until its last fork is gone.
 //!
 //! A deletion leaves a note (`store/erase`). A search finds nothing of the session from then on, and [`Store::scrub`] takes its
 //! words out of the file. A scrub has no limit of time and may be stopped, or killed, after each piece: it goes on the next time.

@@ -1,8 +1,9 @@
 //! Searching the entries of all tapes.
 //!
-//! A search first brings the index up to date, within [`Query::wait`], and says in [`Page::behind`] what is missing. Every hit is
-//! looked up in its file before it is returned, so an entry that is gone is not found, and its session is read anew. A wide search
-//! costs no more than a narrow one: hits are read newest first, and only as many as are returned.
+//! A search first brings the index up to date, and says in [`Page::behind`] what is missing. [`Query::wait`] bounds that, except
+//! where a session must be read anew. Every hit is looked up in its file before it is returned, so an entry that is gone is not
+//! found, and its session is read anew. A wide search costs no more than a narrow one: hits are read newest first, and only as
+//! many as are returned or, with [`Order::Best`], ranked (200).
 //!
 //! A change must keep: no hit without its line in the file; no name from the database becomes a path before it is checked; the cost
 //! does not grow with the number of matches; a search works (with less) while another process writes the index. Blocks on the disk.
@@ -12,7 +13,7 @@
 //! | missing, of an older version, no database, damaged | makes it anew, as far as the time allows, and says what is behind |
 //! | another process writes it | searches in what is there, and says that it may be behind |
 //! | a later version of this library made it | [`TapeError::Newer`] |
-//! | missing, and the store was opened for reading only | [`TapeError::Index`] |
+//! | missing, older or damaged, and the store was opened for reading only | [`TapeError::Index`] |
 
 use std::{
     io::{Read, Seek, SeekFrom},

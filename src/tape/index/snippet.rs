@@ -1,7 +1,8 @@
-//! [`Snippet`]: the part of a text around a hit; and the rank of a hit in its text. Pure functions of texts, no I/O.
+//! [`Snippet`]: the part of a text around a hit, for a list of hits; and the rank of a hit in its text, for
+//! [`Order::Best`](super::Order). Pure functions of texts, no I/O.
 //!
-//! Positions are byte offsets on character borders and never overlap, so a caller may cut the text there. The words are not made
-//! safe for a terminal: the caller must do that.
+//! A change must keep: the ranges of hits are byte offsets on character borders, in order and without overlap, so that a caller
+//! may cut the text there. The words are not made safe for a terminal: the caller must do that.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Reading on: which sessions were appended to, and the next piece of a tape's file from the place where it was read to before.
 //!
-//! Used for both parts of the index, the words and the session rows. A piece has whole appends alone. A file that does not go on
+//! Used for both parts of the index, the words and the session rows. A piece holds whole appends only. A file that does not go on
 //! from the remembered place, by the checksum of the line before it, is reported as another file (`None`) and is never read on. A
 //! look at an unchanged session costs the names in its folder and the lengths of its files.
 //!

@@ -1,8 +1,8 @@
 //! Reading a few fields of one line by itself, to find the way in a file that is not read whole.
 //!
-//! Nothing here proves that a line is sound: only [`decode_lines`](super::decode_lines) does, from the first line of a file on. So
-//! nothing read here may become an entry. [`head_seq`] relies on the order of the first fields (`v`, `session`, `seq`), which is
-//! part of the stored format. Pure functions, no I/O.
+//! Nothing here proves that a line is sound: only [`decode_lines`](super::decode_lines) does, from the first line of a file on.
+//! ([`Link::follows`] checks one line against the sum before it.) So nothing read here may become an entry. [`head_seq`] relies
+//! on the order of the first fields (`v`, `session`, `seq`), which is part of the stored format. Pure functions, no I/O.
 
 use serde::Deserialize;
 

@@ -3,8 +3,8 @@
 //! Entries are checked and counted as the lines that they would be in a file ([`encode_lines`]), so gaps and lines that are too
 //! large are refused as in a store of files. A failed append leaves everything as it was.
 //!
-//! All of it runs under the one mutex of [`super::MemoryStore`]: nothing here may block, or copy the entries of a tape. `bytes`
-//! must stay the sum over all tapes, and a handle must act only while it is the tape's `holder`.
+//! All of it runs under the one mutex of [`super::MemoryStore`]: nothing here may block, or copy more entries than one append
+//! has. `bytes` must stay the sum over all tapes, and a handle must act only while it is the tape's `holder`.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -4,8 +4,9 @@
 //! claim is taken and until the claim is given back, so no two handles of a store race for the file. [`Claiming`] gives the claim
 //! back if it does not reach a handle, also after a panic.
 //!
-//! Claiming may wait: 10 s for the last handle of this store, 10 s for another store that takes over what dead owners left, and for
-//! the disk. `live` must not be locked meanwhile: each mark of an open turn takes it on an async thread. Giving back must not wait.
+//! Claiming may wait: 10 s for the last handle of this store, 10 s for another store that takes over what dead owners left, and
+//! for the disk. `live` must not be locked meanwhile: each mark of an open turn takes it on an async thread. Giving back must not
+//! wait, except in a closed store: there it waits for a write in place of the same tape.
 
 use std::{
     io::ErrorKind,
@@ -116,7 +117,7 @@ pub(super) struct Claiming<'s> {
 impl Claiming<'_> {
     pub(super) fn keep(mut self) -> Claim {
         self.is_kept = true;
-        self.claim.take().expect("whoever takes the claim away does not keep it")
+        self.claim.take().expect("the claim is taken out only where it is not kept")
     }
 }
 

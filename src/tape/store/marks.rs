@@ -8,11 +8,12 @@
 //! sessions/<id>/claim                     the owner that has it
 //! ```
 //!
-//! A mark is there or not; a file that a crash emptied still counts. The names are a stored format.
+//! A mark is there or not; a file that a crash emptied still counts. An emptied `imported` counts as a mark that cannot be read,
+//! and stops the fork that asks for it. The names are a stored format.
 //!
-//! A change must keep: a removal, and the marks `Protected`, `Hidden` and `Fork`, lock the folder `sessions/` ([`Store::decide`])
-//! while they look and act, and never while `owners/` is locked; the mark of an open turn does not queue behind a slow disk where
-//! this store has the session open, and is put before the appends that follow it. All other marks may block.
+//! A change must keep: a removal, and the setting of `Protected`, `Hidden` or `Fork`, lock the folder `sessions/`
+//! ([`Store::decide`]) to look and act, and never while `owners/` is locked; the mark of an open turn does not queue behind a
+//! slow disk where this store has the session open, and is put before the appends that follow it. All other marks may block.
 
 use std::{
     io::{self, Write as _},

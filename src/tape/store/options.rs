@@ -1,6 +1,7 @@
 //! How a store is opened ([`StoreOptions`]), and what it reports about itself and its sessions.
 //!
-//! Plain values, no I/O. [`Durability`] is written into lock files and claims, so its names are a stored format.
+//! Plain values, no I/O. [`Durability`] is written into lock files and claims, so its names are a stored format. A new option
+//! must have a default under which a store behaves as before.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,8 @@ pub struct StoreOptions {
     pub access: Access,
     /// The most session files that are open at once; the file written longest ago is closed for the next one.
     pub open_files_max: usize,
-    /// The most jobs that wait for the disk; beyond it, appends are refused as [`TapeError::Busy`].
+    /// The most jobs that wait for the disk; beyond it, appends are refused as [`TapeError::Busy`]. Marks and releases are always
+    /// taken.
     pub queue_appends_max: usize,
     /// The most bytes of appends that wait for the disk; an append that waits alone may be larger.
     pub queue_bytes_max: usize,

@@ -1,10 +1,12 @@
-//! [`TapeStore`] over files: the fourteen primitives. Each reads a session's own files alone, not those that a fork goes on from.
+//! [`TapeStore`] over files: the fourteen primitives. Each reads a session's own files alone, except `sound_end`, which also
+//! reads the tapes that a fork goes on from.
 //!
 //! After a crash in `begin`, the session has no entry, and a later `begin` can make it anew. `erase` is in `store/erase`.
 //!
-//! A change must keep: `begin`, `claim` and `erase` look at the folder again once they have the claim; once a folder was removed,
-//! its claim is never released by name, for the name may be another session's by then. Everything here may block, except `folder`
-//! and the marks of an open turn.
+//! A change must keep: `begin`, `claim` and `erase` look at the folder again once they have the claim; `erase` looks at the marks
+//! and acts under [`Store::decide`], with the claim; once a folder was moved or removed, its claim is never released by name, for
+//! the name may be another session's by then. Everything here may block, except `folder`, and the mark of an open turn while this
+//! store has the session open.
 
 use std::{io, path::PathBuf, time::Duration};
 

@@ -1,9 +1,10 @@
-//! The status of sessions: live, passive, parked or hidden; and whether a session is protected or in a turn.
+//! The status of sessions, for lists: live, passive, parked or hidden, and whether a session is protected or in a turn; and
+//! [`Behind`], which says whether a list or search may miss something.
 //!
 //! Four kinds of marks are read once for any number of sessions; only [`Mark::Held`] is looked up for each session. A status is a
 //! look: it may be old when it is used, so a decision must look again under the session's claim.
 //!
-//! No tape is read here: a list must work for sessions whose tapes are damaged. May block on the disk.
+//! No tape may be read here: a list must work for sessions whose tapes are damaged. May block on the disk.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ pub enum Behind {
     /// This many sessions have entries that the index has not read: the time was over, or their files cannot be read. The next look
     /// reads on.
     Sessions(u64),
-    /// Another process is writing the index.
+    /// Not known: another process is writing the index, or the disk is full, so nothing could be read into it.
     Unknown,
 }
 
@@ -60,13 +61,13 @@ pub enum SessionStatus {
     Live,
     /// The session sleeps; the next message to it wakes it.
     Passive,
-    /// The session is kept stopped, because it crashed again and again.
+    /// The session is kept stopped, after too many crashes or by an operator's order.
     Parked,
     /// The session was deleted, and is kept out of sight for the forks that go on from it.
     Hidden,
 }
 
-/// The marks of all sessions of a store, as they were read at one moment.
+/// The marks of all sessions of a store, each kind as it was when it was read.
 #[derive(Debug)]
 pub(crate) struct SessionStatuses<'s> {
     store: &'s dyn TapeStore,

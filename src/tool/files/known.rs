@@ -1,9 +1,9 @@
-//! A bounded table in memory of what each session last knew of a file, by session and path. Two use it: the old contents of files
-//! that a shell command changes, and the check before a write that the session has seen the file (`tools/seen.rs`).
+//! A bounded table in memory of what each session last knew of a file, by session and path. It answers two questions: what a file
+//! held before a shell command changed it, and whether the session has seen a file that it is about to write (`tools/seen.rs`).
 //!
 //! It holds the newest [`ENTRIES_MAX`] entries, and after a restart none. So "not known" may be the answer at any time, and a
-//! caller must stay correct then. A path must be absolute and go through no link, or one
-//! file would have two entries. The lock is held for the lookup alone; no disk is touched here.
+//! caller must stay correct then. A path must be absolute and go through no link, or one file would have two entries. A change
+//! must touch no disk here, and must hold the lock for the lookup alone.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -4,7 +4,8 @@
 //! to change. A note whose path stands in the result of its call adds nothing to the result.
 //!
 //! A change must keep the order: first the note, then the change of the file. `notes.jsonl` is a stored format, so old lines must
-//! be read. A note is handed to the kernel and not synced, like the files that it is about. All functions block on the disk.
+//! be read; of a long file only the last 64 MiB are. A note is handed to the operating system and not synced, like the files that
+//! it is about. All functions block on the disk.
 
 use std::{
     fs::{File, OpenOptions},
@@ -40,7 +41,7 @@ pub(super) fn file_of(folder: &Path) -> PathBuf {
     folder.join("notes.jsonl")
 }
 
-/// Appends a line. The kernel has it when this returns.
+/// Appends a line. The operating system has it when this returns.
 pub(super) fn append(folder: &Path, note: &Note) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);

@@ -1,4 +1,5 @@
-//! The vault: contents of files, kept by their hash beside the tape of a session.
+//! The vault: old and new contents of the files that calls changed, kept by their hash beside the tape of a session, so that
+//! `tape restore` can bring them back.
 //!
 //! ```text
 //! sessions/<id>/files/
@@ -7,12 +8,14 @@
 //!   notes.jsonl         changes that are about to be made
 //! ```
 //!
-//! A content is there whole or not at all, and only once. One limit bounds each content and one all contents of a session. A
-//! content beyond them is not kept, and its image says why; that never fails the call. No content is removed before its session.
+//! If the process dies, a content is there whole or not at all. After a power cut it may be damaged, because contents are not
+//! synced; neither are the files that they come from. [`Vault::read`] checks the hash and reports damage. [`Limits`] bounds the
+//! size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says why
+//! in `not_kept`, and the call goes on. No content is removed before its session.
 //!
-//! A change must keep this layout, because tapes name contents by hash. A hash comes from a tape and is checked before it becomes
-//! a path. Contents are not synced, as little as the files that they come from. All functions block on the disk, and
-//! [`Vault::keep`] holds one lock of all sessions meanwhile: never call it on a session's task.
+//! A change must keep this layout, because tapes name contents by hash. A hash comes from a tape and must be checked before it
+//! becomes a path. All functions block on the disk. [`Vault::keep`] also holds, while it writes, a lock that all sessions of the
+//! toolbox share: never call it on a session's task.
 
 use std::{
     collections::HashMap,

@@ -1,9 +1,11 @@
 //! Keeps every result within limits, whichever tool or hook made it.
 //!
-//! [`bounded`] is the last step of a call's worker, behind the hooks. It bounds the content by the tool's own limits, and details,
-//! attachments and title so that a result fits a line of the tape. The text says what of the content and the attachments was left
-//! out. A result within the limits comes out unchanged, without a look at the disk.
-//! A change must not let a result pass by this step, and must not fail a call because its output cannot be kept: the text of the
+//! A call's worker runs [`bounded`] after the hooks; only the log of changed files is added later. The content may exceed the
+//! tool's own limits by the room for notices (8 KiB, 100 lines). Title, details and attachments have fixed limits, so that a
+//! result fits a line of the tape. The text says what of the content and the attachments was left out. A result within the limits
+//! comes out unchanged, without a look at the disk.
+//!
+//! A change must not let a result bypass this step. It must not fail a call because its output cannot be kept: the text of the
 //! result says so instead. The disk is used on a blocking thread.
 
 use std::{path::PathBuf, sync::Arc};
@@ -20,17 +22,18 @@ const WORDS_BYTES: usize = 8 * 1024;
 const WORDS_LINES: usize = 100;
 /// How many bytes the details of a result may take as JSON.
 const DETAILS_BYTES_MAX: usize = 1024 * 1024;
-/// How many bytes the attachments of a result may take together: a little less than one line of a tape may take.
+/// The limit for all attachments of a result together, in bytes: a little less than one line of a tape may take.
 const ATTACHMENTS_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// How many characters a title may have.
 const TITLE_CHARS_MAX: usize = 500;
 
 /// Cuts a result that is larger than `limits` and the room for notices.
 ///
-/// Both ends are kept, or the beginning where only characters are limited ([`Limits::gmain`]). The whole goes to a spill file in
-/// `folder`, named after `id`; without a folder the rest is lost, and the text says so. Attachments that are too large are left
-/// out, and the text says so. Details that are too large give way to their size in bytes. A result within the limits is given back
-/// as it was, without a look at the disk.
+/// Both ends are kept, or the beginning where only characters are limited (as by the preset [`Limits::gmain`]). The content goes
+/// to a spill file in `folder`, named after `id`; if that file is cut too, the text says so. Without a folder the rest is lost,
+/// and the text says so. The first attachment that exceeds the total limit is left out, and all after it; the text says how many.
+/// Details that are too large give way to their size in bytes. A result within the limits is given back as it was, without a look
+/// at the disk.
 pub(crate) async fn bounded(
     mut result: ToolResult,
     limits: Limits,
@@ -54,8 +57,8 @@ pub(crate) async fn bounded(
         return result;
     }
     let whole = std::mem::take(&mut result.content);
-    let of_characters = limits == Limits { max_chars: limits.max_chars, ..Limits::bytes(usize::MAX) };
-    let (shown, end) = match of_characters {
+    let limits_only_chars = limits == Limits { max_chars: limits.max_chars, ..Limits::bytes(usize::MAX) };
+    let (shown, end) = match limits_only_chars {
         true => (beginning(&whole, limits.max_chars), ""),
         false => (both_ends(&whole, limits), "]"),
     };
@@ -64,7 +67,7 @@ pub(crate) async fn bounded(
         None => Ok(Err(std::io::Error::other(NO_FOLDER))),
     };
     let where_it_is = match kept.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
-        Ok(file) if of_characters && file.dropped == 0 => format!("Full output saved to: {}", file.path.display()),
+        Ok(file) if limits_only_chars && file.dropped == 0 => format!("Full output saved to: {}", file.path.display()),
         Ok(file) => file.notice(),
         Err(error) => format!("The full output could not be kept: {error}"),
     };
@@ -102,7 +105,7 @@ fn both_ends(whole: &str, limits: Limits) -> String {
     format!("{}\n[{shown_bytes} of {bytes} bytes and {shown_lines} of {lines} lines are shown. ", cut.content)
 }
 
-/// The first characters, and how many more there are (G-03). The caller adds where the whole is.
+/// The first characters, and how many more there are. The caller adds where the whole is.
 fn beginning(whole: &str, max_chars: usize) -> String {
     let end = whole.char_indices().nth(max_chars).map_or(whole.len(), |(at, _)| at);
     let more = whole[end..].chars().count();

@@ -1,7 +1,7 @@
 //! The errors of paths: why a path was refused, or an operation on it failed.
 //!
-//! The model reads these texts and acts on them, so a text names the path and keeps the system's own name of the error (`ENOENT`),
-//! which models know. A change of a text changes what models do next, and tests compare the texts.
+//! The model reads these texts and acts on them, so a text names the path and, for an error of the system, keeps the system's own
+//! name of it (`ENOENT`), which models know. A change of a text changes what models do next, and tests compare the texts.
 
 use std::{io, path::PathBuf};
 

@@ -1,9 +1,12 @@
-//! Opens the places outside of the workspace that one call was allowed to reach (`external_directory`).
+//! Opens the places outside of the workspace that one call was allowed to reach (the permission `external_directory`).
 //!
 //! A person or a rule allows a path as text, so only the place that the text names is opened: a folder with all beneath it, one
 //! file, or one file that does not exist yet. The path is walked from the top without following a single link. A path that goes
-//! through a link is refused, and the refusal names its real path.
-//! A change must not follow links here: a permission for `/tmp/notes` is none for a place that `/tmp/notes` may later point to.
+//! through a link is refused, and the refusal names its real path; if the link leads nowhere, opening fails with the system's
+//! error.
+//!
+//! A change must not follow links here: a permission for `/tmp/notes` does not cover the target of a link that later replaces
+//! `/tmp/notes`.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,16 +18,16 @@ use rustix::{
 use crate::tool::workspace::{Reach, Root, WorkspaceError, path::collapse, walk::DIRECTORY};
 
 /// The outcome of opening a path that was allowed.
-pub(super) enum Granted {
+pub(super) enum Opened {
     Root(Root),
     /// The path goes through a link, and leads to `real`.
-    Link {
+    ThroughLink {
         real: PathBuf,
     },
 }
 
 /// Opens the place that an absolute path names, or the deepest folder on the way to it that exists.
-pub(super) fn open(given: &Path) -> Result<Granted, WorkspaceError> {
+pub(super) fn open(given: &Path) -> Result<Opened, WorkspaceError> {
     let path = collapse(given);
     let shown = || path.display().to_string();
     let failed = |errno: Errno| WorkspaceError::from_errno(shown(), errno);
@@ -43,7 +46,7 @@ pub(super) fn open(given: &Path) -> Result<Granted, WorkspaceError> {
                 let stat = statat(&here, *name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
                 if FileType::from_raw_mode(stat.st_mode).is_symlink() {
                     let real = std::fs::canonicalize(&path).map_err(|error| WorkspaceError::io(shown(), &error))?;
-                    return Ok(Granted::Link { real });
+                    return Ok(Opened::ThroughLink { real });
                 }
                 if index + 1 < names.len() {
                     return Err(WorkspaceError::NotDirectory { path: shown() });
@@ -54,7 +57,7 @@ pub(super) fn open(given: &Path) -> Result<Granted, WorkspaceError> {
         }
         // A file, or a path that does not exist yet: only this very path may be reached.
         let only = names[index..].iter().collect();
-        return Ok(Granted::Root(Root {
+        return Ok(Opened::Root(Root {
             handle: here,
             path: top.clone(),
             real: top,
@@ -62,5 +65,5 @@ pub(super) fn open(given: &Path) -> Result<Granted, WorkspaceError> {
             reach: Reach::Only(only),
         }));
     }
-    Ok(Granted::Root(Root { handle: here, path: top.clone(), real: top, read_only: false, reach: Reach::All }))
+    Ok(Opened::Root(Root { handle: here, path: top.clone(), real: top, read_only: false, reach: Reach::All }))
 }

@@ -1,9 +1,10 @@
 //! Paths as text: the spellings that a model may write, and the place in the workspace that they mean.
 //!
-//! A [`WorkspacePath`] is relative to a root and holds no `..`. It is made here and nowhere else, so a function that takes one
-//! cannot be handed a path that leaves the workspace as text. Links are not looked at: the operation that uses a path finds where
-//! they lead. A change must keep the code pure, without a look at the disk, because permission rules judge the same spellings
-//! before a call runs.
+//! A [`WorkspacePath`] is relative to a root and holds no `..`, so a function that takes one cannot be handed a path whose text
+//! leaves the workspace. Paths to open come only from [`Workspace::resolve`](super::Workspace::resolve) and its like, and from
+//! [`WorkspacePath::child`]. `new` and `sibling` trust their callers: the relative path that they are given must hold no `..`.
+//! Links are not looked at: the operation that uses a path finds where they lead. A change must keep the code pure, without a
+//! look at the disk, because permission rules judge the same spellings before a call runs.
 
 use std::{
     ffi::OsStr,
@@ -40,7 +41,7 @@ impl WorkspacePath {
         self.root
     }
 
-    /// The path relative to its folder: no `.`, no `..`; empty for the folder itself.
+    /// The path relative to its root: no `.`, no `..`; empty for the root itself.
     #[must_use]
     pub fn relative(&self) -> &Path {
         &self.relative
@@ -52,7 +53,7 @@ impl WorkspacePath {
         WorkspacePath::new(self.root, relative, shown)
     }
 
-    /// The last component; `None` for the folder itself.
+    /// The last component; `None` for the root itself.
     #[must_use]
     pub fn file_name(&self) -> Option<&OsStr> {
         self.relative.file_name()
@@ -90,7 +91,8 @@ pub(super) fn tidy(given: &str) -> String {
     given.chars().map(|c| if is_unicode_space(c) { ' ' } else { c }).collect()
 }
 
-/// The spellings that a model may have meant for a file that exists, the likeliest first.
+/// The spellings that a model may have meant for a file that exists, in the order to try: as given, tidied, with the narrow
+/// space, with the typographic apostrophe.
 ///
 /// File names of macOS screenshots carry a narrow space before AM and PM, and typographic apostrophes, which models write as
 /// plain ones.

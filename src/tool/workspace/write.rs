@@ -1,7 +1,8 @@
 //! Writes a file in one step, so that a reader finds its old content or its new content, and touches nothing outside.
 //!
 //! The new content goes to a temporary file beside the target, which is then renamed over it. Two cases cannot be done so and are
-//! written in place, which [`Written::atomic`] reports: a file with several hard links, and a directory that takes no new file.
+//! written in place, which [`Written::atomic`] reports: a file with several hard links, and a file that cannot be replaced (its
+//! directory takes no new file, or it is a mount).
 //!
 //! The path is walked once, to the handle of the directory that holds the file (after links). From then on only single names
 //! relative to that handle are used, so a link that is swapped in later is at most replaced, never followed.

@@ -1,4 +1,4 @@
-//! Captures the output of a command: its end in memory, and the whole of it in a spill file once it is long.
+//! Captures the output of a command: its end in memory, and the whole of it, up to a cap, in a spill file once it is long.
 //!
 //! Memory is bounded, however much a command writes: the next output is read only once the writer of the file took the one before.
 //! A change must keep that, and every wait here must be one that may be dropped without a loss: a timeout and an abort do not wait
@@ -22,7 +22,7 @@ use crate::{
     tools::bash::BashOptions,
 };
 
-/// How much of both streams is kept in memory (F-24): 100 KiB.
+/// How much of both streams is kept in memory: 100 KiB.
 const ROLLING_BYTES: usize = 100 * 1024;
 /// How much of each stream alone is kept for the details.
 const APART_BYTES: usize = 16 * 1024;

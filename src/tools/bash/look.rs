@@ -1,8 +1,9 @@
 //! Looks at the workspace before and after a command, and lists the files that the command changed, made and deleted.
 //!
-//! A change is noticed by what the system says of a file (size, times in nanoseconds, inode, mode), not by its content. Files that
-//! git ignores and files outside of the workspace are not looked at. Both looks are bounded in files and in time. Where a bound is
-//! reached, nothing is listed and the record says why. A change that another program makes meanwhile counts as the command's.
+//! A change is noticed by what the system says of a file (size, times in nanoseconds, inode, mode), not by its content. Files
+//! that git ignores and files outside of the workspace are not looked at. Both looks are bounded in files and in time: where such
+//! a bound is reached, nothing is listed and the record says why. Of more than 1,000 changed files, only 1,000 are listed, and
+//! the record says how many more there are. A change that another program makes meanwhile counts as the command's.
 //!
 //! A change must not let a look hold up a command for longer than its bounds, nor fail the call; and the record must never claim to
 //! be whole when it is not: the reason goes to `unlisted` first, and a finished comparison replaces it.

@@ -1,8 +1,8 @@
 //! Makes the result of a command that ran: the text for the model, and the details for the host.
 //!
 //! The text says how the command ended, what of the output is missing and where the whole is, and which processes could not be
-//! killed. Only an abort is an error; a non-zero exit, a signal and a timeout are results (FT-11). The fields of the details are
-//! read by hosts and stand on tapes, so a change may add one and must not rename one. The code is pure.
+//! killed. Only an abort is an error; a non-zero exit, a signal and a timeout are results. The fields of the details are read by
+//! hosts and stand on tapes, so a change may add fields, and must not rename, remove or retype one. The code is pure.
 
 use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
@@ -104,6 +104,7 @@ fn notice(captured: &Captured) -> Option<String> {
         None => "The full output was not kept".to_owned(),
     };
     let omitted = cut.total_lines.saturating_sub(cut.output_lines);
+    // Of a tail, the line that is left in part is the first one.
     let partial = if cut.last_line_partial { ", the first of them in part" } else { "" };
     Some(format!(
         "[... {omitted} lines omitted; the last {} of {} lines are shown{partial} (original {} bytes). {whole}]",

@@ -1,4 +1,4 @@
-//! Shows what an edit changed, as a unified diff with four lines of context (F-19).
+//! Shows what an edit changed, as a unified diff with four lines of context.
 //!
 //! The diff is for people and is kept on the tape. It is bounded in size and in the time that the search takes, and bytes that are
 //! no text are replaced, so it may be cut or coarse: no code may apply it or restore a file from it. The code touches no disk.

@@ -1,4 +1,4 @@
-//! Finds an old text in a file, and replaces it with a new one (FT-14 to FT-16).
+//! Finds an old text in a file, and replaces it with a new one.
 //!
 //! An exact match wins. The folded comparison is tried only where there is no exact match. Either way the answer is ranges of the
 //! file's own bytes, and [`replace`] changes these bytes and no others: line endings, a BOM, and bytes that are no text stay as

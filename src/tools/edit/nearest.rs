@@ -1,4 +1,4 @@
-//! Finds the lines that a model may have meant when its old text stands nowhere in the file (F-16).
+//! Finds the lines that a model may have meant when its old text stands nowhere in the file.
 //!
 //! The lines are words for an error message and are never edited: a change must not turn a likeness into a match. Lines, characters
 //! and candidates are bounded, so that a large file does not hold up the answer. The code is pure.

@@ -53,7 +53,7 @@ pub(super) enum Full {
     Bytes,
 }
 
-/// The output as it grows. The hits of one file stand together (F-11).
+/// The output as it grows. The hits of one file stand together.
 pub(super) struct Output {
     mode: Mode,
     limit: usize,

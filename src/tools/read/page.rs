@@ -8,7 +8,7 @@ use std::io::{self, Read};
 
 use crate::tool::truncate::{BYTES_MAX, LINES_MAX};
 
-/// Longest line that is shown whole, in characters (FT-6).
+/// Longest line that is shown whole, in characters.
 pub(in crate::tools) const LINE_CHARS_MAX: usize = 2_000;
 
 /// How many bytes of a line are kept: enough for the characters that are shown, however many bytes each takes.
