@@ -16,7 +16,7 @@ use crate::{
         TaskOrder, Tie, kept, toolset,
     },
     runtime::{Recovered, Runtime, SessionOptions, canonical},
-    session::{Session, of_host},
+    session::Session,
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
     words::ids::{Seq, SessionId},
@@ -75,7 +75,7 @@ impl Session {
         prompt: impl Into<Message>,
         link: Link,
     ) -> Result<Child, SpawnError> {
-        let prompt = of_host(prompt.into())?;
+        let prompt = self.host.limits.of_host(prompt.into())?;
         let state = self.state().await?;
         let parent = state.settings.clone();
         let workspace = canonical(&options.workspace).await?;
