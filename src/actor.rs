@@ -25,6 +25,7 @@
 //! | `bring_up.rs` | waking a session and waiting for it; making a child |
 //! | `tapes.rs` | the tapes of a runtime: the engine that keeps them, and the open ones |
 //! | `facts.rs` | what a tool says of a call before it is judged |
+//! | `limits.rs` | bounds that a host may narrow: on messages, and on models |
 //! | `figures.rs` | what a session shows of itself on its node |
 //! | `undone.rs` | clean-ups that failed when the store was opened |
 
@@ -35,6 +36,7 @@ pub(crate) mod compaction;
 mod facts;
 pub(crate) mod figures;
 pub(crate) mod host;
+pub(crate) mod limits;
 pub(crate) mod observers;
 pub(crate) mod session;
 pub(crate) mod slot;

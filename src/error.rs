@@ -106,6 +106,16 @@ pub enum StartError {
     /// A tool has a name that no model can be told, or two tools have one name.
     #[error("{0}")]
     Tools(String),
+    /// A limit of [`RuntimeLimits`](crate::runtime::RuntimeLimits) is out of range.
+    #[error("the limit {limit} is {is}: it may be {range}")]
+    Limit {
+        /// Its name.
+        limit: &'static str,
+        /// What it was set to.
+        is: String,
+        /// What it may be.
+        range: String,
+    },
     /// The tokio runtime has no time driver.
     #[error("the tokio runtime has no timer: build it with enable_all, or with enable_time")]
     NoTimer,

@@ -14,6 +14,7 @@ mod host;
 mod inspect;
 mod operate;
 mod options;
+mod records;
 mod recovery;
 mod report;
 mod tree;
@@ -29,6 +30,7 @@ pub use report::{Leftover, Parked, Recovered, Tree};
 
 pub use crate::actor::{
     figures::{At, SessionFigures},
+    limits::RuntimeLimits,
     tape_store::{SweepReport, Sweeps},
     timekeeper::{Passivation, Pressure},
     undone::LeftUndone,
@@ -48,11 +50,11 @@ use crate::{
     kernel::{State, first_entries},
     ops::{SessionPage, SessionQuery, Sweep, SweepPolicy, listing, sweep},
     runtime::ending::Ending,
-    session::{Session, fork_now, wake_fork},
+    session::Session,
     supervisor::{AdminError, Down, SupervisorHandle},
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
     tool::Toolbox,
-    words::ids::{Seq, SessionId},
+    words::ids::SessionId,
 };
 pub use crate::{
     agent::{Agent, AgentLimits, BadAgent},
@@ -178,22 +180,6 @@ impl Runtime {
             self.is_open()?;
         }
         session.slot.up().await
-    }
-
-    /// Makes a new conversation that goes on from an entry of another one, and wakes it. The entry is the newest that was
-    /// published, or `at`, which must end an append ([`TapeError::InsideAppend`] names the nearest entries that do).
-    ///
-    /// The parent, awake or not, does not notice. Nothing is copied, so a fork costs the same however long the conversation is.
-    /// The fork has the history, the settings and the context of that point. The parent's turn, waiting messages, tasks and session
-    /// grants stay behind, and the fork counts tokens from 0.
-    ///
-    /// # Errors
-    /// [`OpenError::Tape`] where there is no such session or entry, and with [`TapeError::Busy`] where the newest decision does not
-    /// come to the tape within half a minute; [`OpenError::Closed`].
-    pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
-        self.is_open()?;
-        let fork = fork_now(&self.inner.host, id, at).await?;
-        wake_fork(&self.inner.host, fork).await
     }
 
     /// The handle of a conversation. The handle stays valid while the conversation sleeps, crashes or is restarted behind it.

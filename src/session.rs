@@ -6,7 +6,7 @@
 //!
 //! A change must keep this: the handle holds no state of the conversation and decides nothing. A command goes to the slot and
 //! becomes an input of the kernel. Input hooks and tape reads run outside of the session's actor. The id and the size of a host's
-//! message are checked here (`of_host`) and not in the kernel, so that old tapes replay as they were.
+//! message are checked here (`RuntimeLimits::of_host`) and not in the kernel, so that old tapes replay as they were.
 
 mod back;
 mod context;
@@ -37,11 +37,12 @@ pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
 pub use error::BranchError;
 pub use fork::{ForkedAt, Merge, fork_at};
-pub(crate) use fork::{fork_now, wake_fork};
+pub(crate) use fork::{fork_named, fork_now, fork_now_as, wake_fork};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 pub use turn_stream::TurnStream;
 
 pub use crate::{
+    actor::limits::MESSAGE_BYTES_MAX,
     error::{OpenError, PassivateError, SendError, SpawnError},
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
     words::{ids::*, message::*},
@@ -116,7 +117,7 @@ impl Session {
 
     /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
     async fn passed(&self, message: Message) -> Result<Message, SendError> {
-        let message = of_host(message)?;
+        let message = self.host.limits.of_host(message)?;
         if self.host.hooks.0.is_empty() { Ok(message) } else { self.through_hooks(message).await }
     }
 
@@ -214,7 +215,7 @@ impl Session {
     /// # Errors
     /// [`Refusal::NotWaiting`] where no message of that id waits.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
-        self.ask(EditMessage { message: of_host(message)? }).await.map(drop)
+        self.ask(EditMessage { message: self.host.limits.of_host(message)? }).await.map(drop)
     }
 
     /// Takes back a message that still waits.
@@ -410,21 +411,6 @@ pub struct Aborted {
 
 /// How long an abort waits for the tape once the workers are down.
 const ABORT_RECORD_WAIT: Duration = Duration::from_secs(1);
-
-/// Refuses a host's message whose id is reserved for the runtime. The kernel does not check this: tapes on which a host used such
-/// an id must still replay as they were.
-pub(crate) fn of_host(message: Message) -> Result<Message, SendError> {
-    let bytes = message.bytes();
-    match message.id.is_reserved() {
-        true => Err(Refusal::ReservedId { id: message.id }.into()),
-        false if bytes > MESSAGE_BYTES_MAX => Err(Refusal::TooLarge { bytes, max: MESSAGE_BYTES_MAX }.into()),
-        false => Ok(message),
-    }
-}
-
-/// The most bytes of the parts of a message, files as they travel (base64) included: with its escapes and its frame it must fit a
-/// line of the tape ([`LINE_BYTES_MAX`](crate::tape::LINE_BYTES_MAX)).
-pub const MESSAGE_BYTES_MAX: usize = 12 * 1024 * 1024;
 
 /// Proof that a message was accepted: it is on the tape. Dropping the receipt changes nothing.
 #[derive(Clone, Debug)]

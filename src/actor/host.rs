@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
+        limits::RuntimeLimits,
         observers::Observers,
         slot::{Admission, Slot},
         slots::Slots,
@@ -53,6 +54,8 @@ pub(crate) struct Host {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) globs: Globs,
+    /// The limits of the embedding program on messages and models.
+    pub(crate) limits: RuntimeLimits,
     /// The permission rules of the embedding program, above those of every session.
     pub(crate) rules: Option<Ruleset>,
     /// The OS processes of all calls.
@@ -127,6 +130,7 @@ impl Host {
             registry,
             clock: Clock::start(),
             globs: Globs::default(),
+            limits: RuntimeLimits::default(),
             rules: None,
             #[cfg(all(unix, feature = "tools"))]
             processes: crate::process::Processes::unwatched(),

@@ -26,13 +26,13 @@ use tokio_util::{
 };
 
 use crate::{
-    actor::{facts, host::Host, slot::Slot},
+    actor::{facts, host::Host, limits::RuntimeLimits, slot::Slot},
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookContext, HookFailure, panic_text},
     kernel::Report,
     kernel::context::of_text,
     lock::Lock,
-    model::{Answer, AnswerPart, CALLS_MAX, Delta, ErrorKind, ModelError, Request},
+    model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     supervisor::WorkerNode,
     tape::TapeStoreExt as _,
     tool::{ChangeLog, Progress, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
@@ -42,9 +42,6 @@ use crate::{
 
 /// How long a call that was told to stop, or that is over its limit, may tidy up.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
-
-/// How long one model request may take in all, whatever model answers it. The limits of our wires are shorter.
-const REQUEST_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// How long the task of a dropped request or call may take to be gone.
 const DOWN: Duration = Duration::from_secs(1);
@@ -235,17 +232,18 @@ async fn make(
             post.show(sub, kind);
         }
     };
-    // A model of a host's own is held to the limits that our wires hold.
-    let answer = match tokio::time::timeout(REQUEST_LIMIT, model.stream(request, &mut deltas)).await {
+    // A model of a host's own is held to limits as our wires are.
+    let RuntimeLimits { answer_calls_max, request_time_max, .. } = post.host.limits;
+    let answer = match tokio::time::timeout(request_time_max, model.stream(request, &mut deltas)).await {
         Ok(answer) => answer?,
         Err(_) => {
-            let text = format!("{} did not finish within {} s", model.id(), REQUEST_LIMIT.as_secs());
+            let text = format!("{} did not finish within {} s", model.id(), request_time_max.as_secs());
             return Err(ModelError::new(ErrorKind::Timeout, text));
         }
     };
     let calls = answer.calls().count();
-    if calls > CALLS_MAX {
-        let text = format!("{} asked for {calls} calls in one answer: the limit is {CALLS_MAX}", model.id());
+    if calls > answer_calls_max {
+        let text = format!("{} asked for {calls} calls in one answer: the limit is {answer_calls_max}", model.id());
         return Err(ModelError::new(ErrorKind::Protocol, text));
     }
     Ok(answer)

@@ -172,7 +172,8 @@ impl StartError {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            StartError::NoStore | StartError::NoModel | StartError::NoTimer | StartError::Tools(_) => Kind::Invalid,
+            StartError::NoStore | StartError::NoModel | StartError::NoTimer => Kind::Invalid,
+            StartError::Tools(_) | StartError::Limit { .. } => Kind::Invalid,
             StartError::Store(error) => error.kind(),
             StartError::Tree(TreeError::Failed { .. }) => Kind::Failed,
             StartError::Tree(_) => Kind::Invalid,

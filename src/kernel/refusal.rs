@@ -53,7 +53,8 @@ pub enum Refusal {
         /// The message.
         id: MessageId,
     },
-    /// The message is larger than [`MESSAGE_BYTES_MAX`](crate::session::MESSAGE_BYTES_MAX). It was not sent, and cannot be.
+    /// The message is larger than the runtime allows, which is at most [`MESSAGE_BYTES_MAX`](crate::session::MESSAGE_BYTES_MAX)
+    /// ([`RuntimeLimits`](crate::runtime::RuntimeLimits)). It was not sent, and cannot be.
     #[error("the message has {bytes} bytes: the limit is {max}; put what is large into a file that the tools can read")]
     TooLarge {
         /// The size of its parts, in bytes.

@@ -16,7 +16,7 @@ use std::{
 use std::time::Duration;
 
 use crate::{
-    actor::{host::Host, tapes::Tapes, undone::left_undone},
+    actor::{host::Host, limits::RuntimeLimits, tapes::Tapes, undone::left_undone},
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
@@ -54,6 +54,7 @@ pub struct Builder {
     #[cfg(all(unix, feature = "tools"))]
     watch: crate::process::Watch,
     passivation: Passivation,
+    limits: RuntimeLimits,
     sweeps: Option<Sweeps>,
     #[cfg(feature = "fault-injection")]
     hold_back_appends: Option<Duration>,
@@ -262,6 +263,14 @@ impl Builder {
         self
     }
 
+    /// Limits on messages and models; see [`RuntimeLimits`] for the defaults, and for what each may be. Limits out of range are
+    /// refused at the start ([`StartError::Limit`]).
+    #[must_use]
+    pub fn limits(mut self, limits: RuntimeLimits) -> Builder {
+        self.limits = limits;
+        self
+    }
+
     /// Lets the runtime sweep by itself from time to time; off by default. See [`Sweeps`] for the policy, and
     /// [`Runtime::last_sweep`] for the newest report.
     #[must_use]
@@ -300,6 +309,7 @@ impl Builder {
         if let Some(flaw) = self.tools.flaw() {
             return Err(StartError::Tools(flaw));
         }
+        self.limits.check()?;
         // tokio says so only by a panic. In a task of the tree it would be one that nobody hears of, and the start would hang.
         if std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_err() {
             return Err(StartError::NoTimer);
@@ -325,7 +335,7 @@ impl Builder {
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
         let mut host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
-        (host.prices, host.rules) = (self.prices, self.host_rules.clone());
+        (host.prices, host.rules, host.limits) = (self.prices, self.host_rules.clone(), self.limits);
         host.sweeper.sweeps = self.sweeps;
         #[cfg(all(unix, feature = "tools"))]
         {

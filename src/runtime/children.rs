@@ -17,7 +17,7 @@ use crate::{
     },
     ops::taped,
     runtime::{Recovered, Runtime, SessionOptions, canonical, known_tools},
-    session::{Session, of_host},
+    session::Session,
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
     words::ids::{Seq, SessionId},
@@ -115,7 +115,7 @@ impl Session {
         prompt: impl Into<Message>,
         link: Link,
     ) -> Result<Child, SpawnError> {
-        let prompt = of_host(prompt.into())?;
+        let prompt = self.host.limits.of_host(prompt.into())?;
         known_tools(&self.host.toolbox, &options)?;
         let state = self.state().await?;
         let parent = state.settings.clone();

@@ -8,20 +8,22 @@
 //! behind it may still be cut back; a merge is refused if the conversation decided anything since it was worked out; and a fork is
 //! deleted only after the tape has its words.
 
+mod stand;
+
 use std::sync::Arc;
 
 use crate::{
     actor::{host::Host, slot::put_to_sleep, tape_store::Chore},
     error::{OpenError, SendError},
-    kernel::{Merged, Point, Record, Refusal, RollbackTarget, Spent, State, find_point, is_whole, plan_merge},
-    ops::taped::{self, Claimed},
-    session::{
-        BranchError, Session,
-        back::{look, look_from_the_end, read},
-    },
-    tape::{Deleted, TapeError, TapeStore, TapeStoreExt as _},
-    words::ids::{MessageId, Millis, Seq, SessionId},
+    kernel::{Merged, Point, Record, Refusal, Spent, State, plan_merge},
+    ops::taped,
+    session::{BranchError, Session, back::read},
+    tape::{Deleted, TapeError, TapeStoreExt as _},
+    words::ids::{MessageId, Seq, SessionId},
 };
+
+pub use stand::fork_at;
+use stand::{Made, is_fork_of, stand, state_at};
 
 /// How often a merge or a rollback is worked out again, where the session decided something in between.
 pub(super) const TRIES_MAX: u32 = 5;
@@ -79,19 +81,25 @@ impl Session {
     /// See [`BranchError`]; [`TapeError::Busy`] where the point lies in an append that is just being written: try again. No session
     /// was made then.
     pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, BranchError> {
-        let (id, at) = (self.id().clone(), at.into());
-        let made = move |host: &Host| {
-            let fork = SessionId::new();
-            let forked = fork_at(&*host.store, &id, &at, &fork, host.clock.now())?;
-            if published(host, &id).is_some_and(|upto| forked.entry > upto) {
-                // The fork stands on an append that may still be cut back.
-                drop(host.store.delete(&fork));
-                return Err(TapeError::Busy { waiting: 1 }.into());
-            }
-            Ok::<_, BranchError>(fork)
+        let (id, at, fork) = (self.id().clone(), at.into(), SessionId::new());
+        let made = {
+            let fork = fork.clone();
+            move |host: &Host| fork_published(host, &id, &at, &fork)
         };
-        let fork = self.host.blocking(made).await?;
+        self.host.blocking(made).await?;
         Ok(wake_fork(&self.host, fork).await?)
+    }
+
+    /// Forks like [`Session::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
+    /// and returned, however far it has gone on. A fork that was made and does not wake, or was not yet taken back to its point,
+    /// stays: the same call mends it. Dropping the future takes nothing back.
+    ///
+    /// # Errors
+    /// See [`BranchError`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or point;
+    /// [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
+    pub async fn fork_as(&self, at: impl Into<Point>, fork: &SessionId) -> Result<Session, BranchError> {
+        let (id, at, named) = (self.id().clone(), at.into(), fork.clone());
+        fork_named(&self.host, fork, move |host| fork_published(host, &id, &at, &named)).await
     }
 
     /// Merges a fork: everything that was said in it since it was forked or last merged becomes part of this conversation, as one
@@ -193,8 +201,45 @@ pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Se
     host.blocking(made).await
 }
 
-/// Wakes a fork that was just made. If it does not wake, it is deleted again: nobody was told of it. If that fails too, it is left,
-/// and does nothing.
+/// Makes a fork as [`fork_now`] does, under an id that the host gave, unless it is there already. Blocks on the disk.
+///
+/// # Errors
+/// See [`Runtime::fork_as`](crate::Runtime::fork_as). No session was made then.
+pub(crate) fn fork_now_as(host: &Host, parent: &SessionId, at: Option<Seq>, fork: &SessionId) -> Result<(), OpenError> {
+    let newest = at.or_else(|| published(host, parent));
+    match host.store.fork(parent, newest, fork, host.clock.now()) {
+        Err(TapeError::Exists { session }) if is_fork_of(&*host.store, parent, at, &session)? => Ok(()),
+        made => Ok(made.map(drop)?),
+    }
+}
+
+/// Makes a fork at a published point, unless it is there already. Blocks on the disk.
+fn fork_published(host: &Host, parent: &SessionId, at: &Point, fork: &SessionId) -> Result<(), BranchError> {
+    let (forked, made) = stand(&*host.store, parent, at, fork, host.clock.now())?;
+    if made == Made::Now && published(host, parent).is_some_and(|upto| forked.entry > upto) {
+        // The fork stands on an append that may still be cut back.
+        drop(host.store.delete(fork));
+        return Err(TapeError::Busy { waiting: 1 }.into());
+    }
+    Ok(())
+}
+
+/// Makes a fork under an id that the host gave, or finds it made, and wakes it: one call at a time. It is never deleted here: if it
+/// does not wake, the same call wakes it later.
+pub(crate) async fn fork_named<E: From<OpenError> + Send + 'static>(
+    host: &Arc<Host>,
+    fork: &SessionId,
+    make: impl FnOnce(&Host) -> Result<(), E> + Send + 'static,
+) -> Result<Session, E> {
+    let slot = host.slot(fork);
+    let _one = slot.bringing_up().lock_owned().await;
+    host.blocking(make).await?;
+    slot.up().await?;
+    Ok(Session { host: host.clone(), slot })
+}
+
+/// Wakes a fork that was just made, under an id of its own. If it does not wake, it is deleted again: nobody was told of it. If
+/// that fails too, it is left, and does nothing.
 pub(crate) async fn wake_fork(host: &Arc<Host>, fork: SessionId) -> Result<Session, OpenError> {
     let session = Session { host: host.clone(), slot: host.slot(&fork) };
     if let Err(error) = session.slot.up().await {
@@ -202,71 +247,6 @@ pub(crate) async fn wake_fork(host: &Arc<Host>, fork: SessionId) -> Result<Sessi
         return Err(error);
     }
     Ok(session)
-}
-
-/// Makes the session `fork`, which goes on from a point of another session; that one may be open anywhere. Blocks on the disk; see
-/// [`Session::fork`].
-///
-/// # Errors
-/// See [`BranchError`]. No session was made then.
-pub fn fork_at(
-    store: &dyn TapeStore,
-    session: &SessionId,
-    at: &Point,
-    fork: &SessionId,
-    now: Millis,
-) -> Result<ForkedAt, BranchError> {
-    let point = match at {
-        Point::At(seq) => *seq,
-        _ => find(store, session, at)?,
-    };
-    let (before, end) = match store.fork(session, Some(point), fork, now) {
-        Ok(_) => return Ok(ForkedAt { entry: point, back_to: None }),
-        Err(TapeError::InsideAppend { before, end, .. }) => (before, end),
-        Err(error) => return Err(error.into()),
-    };
-    let then = state_at(store, session, point)?;
-    if is_whole(&then) && before > Seq::ZERO && says_the_same(&state_at(store, session, before)?, &then) {
-        store.fork(session, Some(before), fork, now)?;
-        return Ok(ForkedAt { entry: before, back_to: None });
-    }
-    let stands_there = !is_whole(&then) || says_the_same(&state_at(store, session, end)?, &then);
-    store.fork(session, Some(end), fork, now)?;
-    if stands_there {
-        return Ok(ForkedAt { entry: end, back_to: None });
-    }
-    match go_back(store, fork, point, now) {
-        Ok(()) => Ok(ForkedAt { entry: end, back_to: Some(point) }),
-        Err(error) => {
-            drop(store.delete(fork));
-            Err(error)
-        }
-    }
-}
-
-fn says_the_same(one: &State, other: &State) -> bool {
-    one.history == other.history && one.context.summary == other.context.summary
-}
-
-/// Finds the entry of a point on a tape.
-fn find(store: &dyn TapeStore, session: &SessionId, at: &Point) -> Result<Seq, BranchError> {
-    look_from_the_end(store, session, |after, is_all| {
-        let entries = taped::entries(session, &store.read(session, after)?)?;
-        let newest = entries.last().map_or(Seq::ZERO, |entry| entry.seq);
-        Ok(find_point(&entries, newest, at, is_all)?)
-    })
-}
-
-fn state_at(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<State, OpenError> {
-    taped::state(session, &store.read_to(session, seq)?.entries)
-}
-
-/// Writes the first entry of a fork's own: the fork goes back to the point. Nobody has the fork open yet.
-fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> Result<(), BranchError> {
-    let claimed = Claimed::of(store, fork)?;
-    let back = look(store, fork, &claimed.state, &RollbackTarget::Point(Point::At(point)))?;
-    claimed.record(now, "roll_back", Record::RolledBack(Arc::new(back)))?;
-    Ok(())
 }
 
 /// A merge that was worked out.

@@ -18,7 +18,7 @@ mod full;
 mod later;
 mod nothing;
 mod own;
-mod plain;
+pub(crate) mod plain;
 mod refusing;
 mod tapes;
 mod turns;

@@ -49,6 +49,7 @@ mod published;
 #[cfg(feature = "tools")]
 mod race;
 mod recorded;
+mod records;
 #[cfg(feature = "tools")]
 mod replay;
 mod rights;

@@ -5,7 +5,7 @@ use crate::{
     actor::{activation::Activation, bring_up::bring_up, child::SpawnArgs},
     error::SpawnError,
     kernel::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder, Tie},
-    words::message::Message,
+    words::{ids::Seq, message::Message},
 };
 
 /// As if it were waking up, for as long as the test wants: whoever wants it waits.

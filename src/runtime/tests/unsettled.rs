@@ -11,7 +11,7 @@ use crate::{
         Store,
         tests::support::{FakeDisk, own_folder, small, store_on},
     },
-    words::message::Message,
+    words::{ids::Seq, message::Message},
 };
 
 /// What takes a session's actor away.
