@@ -10,6 +10,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -167,6 +168,7 @@ impl TapeStore for Store {
         // A scrub that was under way may have taken the first note.
         notes::put(layout, session);
         drop(decided);
+        self.inner.writer.has_erased.store(true, Ordering::SeqCst);
         // The claim went with the folder, also if the removal below fails. Its name may belong to a new session of this id by now.
         claiming.claim = None;
         remove_moved(layout, session, &moved)?;
