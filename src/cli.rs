@@ -112,6 +112,7 @@ async fn tape(command: TapeCommand, store: &Path, environment: &Environment) -> 
         TapeCommand::Restore(given) => restore::restore(&given, store, environment),
         TapeCommand::Fork(given) => branch::fork(given, store),
         TapeCommand::Sweep(given) => sweep::sweep(&given, store),
+        TapeCommand::Delete { id, yes } => sweep::delete(store, &id, yes, environment).await,
         TapeCommand::Protect { id, off } => sweep::protect(store, &id, off),
         TapeCommand::Rebuild => tapes::rebuild(store),
     }

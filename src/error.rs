@@ -264,6 +264,39 @@ impl OpenError {
     }
 }
 
+/// Why a session was not deleted. Nothing of it was removed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeleteError {
+    /// The session has a turn that is not over, or something else to do.
+    #[error("session {session} is busy ({why}): abort its turn or wait for it, then delete it")]
+    Busy {
+        /// The id of the session.
+        session: SessionId,
+        /// What it has to do.
+        why: String,
+    },
+    /// Children of the session are at work.
+    #[error("session {session} has {children} open tasks: stop them or end the session, then delete it")]
+    Children {
+        /// The id of the session.
+        session: SessionId,
+        /// How many of its tasks are open.
+        children: usize,
+    },
+    /// The session does a task of another one, which waits for it.
+    #[error("session {session} does a task of session {parent}, which is at work: stop the task, then delete it")]
+    Task {
+        /// The id of the session.
+        session: SessionId,
+        /// The session whose task it does.
+        parent: SessionId,
+    },
+    /// There is no such session, another process has it, or the store refused.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
 /// Why a session was not put to sleep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

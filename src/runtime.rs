@@ -9,6 +9,7 @@
 
 mod builder;
 mod children;
+mod delete;
 mod ending;
 mod host;
 mod inspect;
@@ -23,6 +24,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use builder::Builder;
 pub use children::Child;
+pub use delete::Deletion;
 pub use inspect::{By, Count, Inspection, Top};
 pub use operate::{OperateError, Operator};
 pub use options::SessionOptions;
@@ -58,7 +60,7 @@ use crate::{
 };
 pub use crate::{
     agent::{Agent, AgentLimits, BadAgent},
-    error::{Kind, StartError},
+    error::{DeleteError, Kind, StartError},
 };
 
 /// A running tree. Cheap to clone: all clones are one runtime.

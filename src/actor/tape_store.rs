@@ -27,7 +27,7 @@ use crate::{
         ChildSpec, NodeState,
         shell::{Behaviour, Context, ExitError, Init},
     },
-    tape::Store,
+    tape::{Store, TapeError},
     tool::truncate::RETENTION,
 };
 
@@ -178,19 +178,24 @@ impl Drop for TapeStore {
     }
 }
 
-/// Takes deleted sessions out of the index. Returns whether all of them are out.
-#[cfg(feature = "sqlite")]
+/// Takes deleted sessions out of the index and the commit log. Returns whether all of them are out.
 fn scrub(store: &Store, stop: &dyn Fn() -> bool) -> bool {
-    store.scrub(stop).unwrap_or_else(|error| {
+    scrub_words(store, stop).unwrap_or_else(|error| {
         tracing::warn!(%error, "what was deleted is still in the index");
         false
     })
 }
 
+/// Takes deleted sessions out of the index and the commit log. Says whether all of them are out.
+#[cfg(feature = "sqlite")]
+pub(crate) fn scrub_words(store: &Store, stop: &dyn Fn() -> bool) -> Result<bool, TapeError> {
+    store.scrub(stop)
+}
+
 /// A build without SQLite does not touch the index.
 #[cfg(not(feature = "sqlite"))]
-fn scrub(_: &Store, _: &dyn Fn() -> bool) -> bool {
-    true
+pub(crate) fn scrub_words(store: &Store, _: &dyn Fn() -> bool) -> Result<bool, TapeError> {
+    store.forget_erased().map(|()| true)
 }
 
 fn tidy(store: &Store, stop: impl Fn() -> bool) {

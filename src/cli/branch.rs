@@ -253,7 +253,11 @@ fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
 }
 
 /// Starts a runtime that resumes no session by itself. Without a model it gets an empty script, so nothing can ask a real model.
-async fn start(store: &Path, model: Option<models::Choice>, environment: &Environment) -> Result<Runtime, Failure> {
+pub(super) async fn start(
+    store: &Path,
+    model: Option<models::Choice>,
+    environment: &Environment,
+) -> Result<Runtime, Failure> {
     let builder = Runtime::builder().store(store).tools(environment.tools()).without_auto_resume();
     let builder = match model {
         Some(choice) => builder.models(choice.models, choice.model),

@@ -1,4 +1,5 @@
-//! `tamtam tape sweep` and `protect`: removes sessions that need not be kept, and exempts a session from that.
+//! `tamtam tape sweep`, `delete` and `protect`: removes sessions that need not be kept, or one by its id, and exempts a session from
+//! sweeps.
 //!
 //! Nothing is removed without a yes: `--yes`, or an answer on a terminal to the plan that was shown. Only sessions of the plan are
 //! removed; the library looks at each once more before it removes it. `--dry-run` opens the store to read only.
@@ -14,14 +15,16 @@ use serde_json::json;
 use tamtam::{
     Millis, SessionId,
     ops::{self, KeptSession, Sweep, SweepPolicy, SweptSession},
-    tape::{Access, Store, StoreOptions, TapeError, TapeStoreExt as _},
+    runtime::DeleteError,
+    tape::{Access, Deleted, Store, StoreOptions, TapeError, TapeStoreExt as _},
     tool::truncate::format_bytes,
 };
 
 use super::{
     arguments::SweepArguments,
-    escape,
+    branch, escape,
     failure::{Exit, Failure},
+    place::Environment,
     print,
     progress::Progress,
     sessions::count,
@@ -109,6 +112,40 @@ fn as_text(sweep: &Sweep, removed: bool) -> String {
     let sessions = count(sweep.gone.len() as u64, "session");
     let _ = writeln!(text, "{verb} {sessions}, {}", size(sweep.bytes()));
     text
+}
+
+/// Deletes one session for good. Without `--yes` it asks on the terminal first.
+pub(super) async fn delete(path: &Path, id: &SessionId, yes: bool, environment: &Environment) -> Result<Exit, Failure> {
+    let is_heard = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !yes && !is_heard {
+        let why = "nothing was deleted, because there is no terminal to ask on: --yes deletes without asking";
+        return Err(Failure::usage(why));
+    }
+    if !tapes::open_for(path, id)?.exists(id) {
+        return Err(TapeError::Missing { session: id.clone() }.into());
+    }
+    if !yes && !is_agreed(&format!("delete session {id} for good? [y/N] ")) {
+        return print("nothing was deleted\n");
+    }
+    let runtime = branch::start(path, None, environment).await?;
+    let deleted = runtime.delete(id).await;
+    drop(runtime.shutdown().await);
+    let deleted = deleted.map_err(|error| match error {
+        DeleteError::Busy { .. } => {
+            Failure::failed(format!("session {id} has an unfinished turn: `tamtam resume {id}` finishes it"))
+        }
+        DeleteError::Open(error) => error.into(),
+        error => Failure::failed(error.to_string()),
+    })?;
+    if let Some(left) = &deleted.left {
+        Progress::warn(&format!("words of session {id} are left for now: {left}"));
+    }
+    match deleted.session {
+        Deleted::Gone => print(&format!("session {id} is deleted\n")),
+        Deleted::Hidden => {
+            print(&format!("session {id} is hidden: its forks need it, and it goes with the last of them\n"))
+        }
+    }
 }
 
 /// Exempts a session from sweeps, or with `off` ends the exemption.

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use crate::{
-    error::{OpenError, PassivateError, SendError, SpawnError, StartError},
+    error::{DeleteError, OpenError, PassivateError, SendError, SpawnError, StartError},
     kernel::{NoPoint, Refusal},
     supervisor::{AdminError, StartError as TreeError},
     tape::TapeError,
@@ -189,6 +189,17 @@ impl SpawnError {
             SpawnError::Parent(error) => error.kind(),
             SpawnError::OutsideWorkspace { .. } => Kind::Invalid,
             SpawnError::Open(error) => error.kind(),
+        }
+    }
+}
+
+impl DeleteError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            DeleteError::Busy { .. } | DeleteError::Children { .. } | DeleteError::Task { .. } => Kind::Busy,
+            DeleteError::Open(error) => error.kind(),
         }
     }
 }

@@ -246,6 +246,13 @@ impl CommitLog {
         Ok(())
     }
 
+    /// Puts a new log in the place of this one, so that no bytes of earlier appends are left in it.
+    pub(super) fn make_anew(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
+        self.cut(disk, layout)?;
+        *self = CommitLog::make(disk, self.path.clone(), self.capacity)?;
+        Ok(())
+    }
+
     /// Syncs these files. One that fails stays dirty and does not keep the others from it. A deleted file needs no sync.
     fn settle_files(&mut self, disk: &dyn Disk, layout: &Layout, paths: Vec<PathBuf>) -> Result<(), TapeError> {
         if paths.iter().any(|path| self.dirty.get(path).is_some_and(|dirty| dirty.unsure)) {

@@ -136,12 +136,18 @@ pub trait TapeStoreExt: TapeStore {
     /// goes too. [`TapeError::Unfinished`] while a turn of it is open; [`TapeError::Claimed`] while somebody has it open. After a
     /// crash half-way, the session is there as before, hidden, or gone.
     fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
-        remove::delete(self, session, None)
+        remove::delete(self, session, None, &[Mark::Open])
+    }
+
+    /// Deletes a session as [`TapeStoreExt::delete`] does, also in the middle of a turn: for one that nobody will go on with, such
+    /// as a parked one.
+    fn delete_given_up(&self, session: &SessionId) -> Result<Deleted, TapeError> {
+        remove::delete(self, session, None, &[])
     }
 
     /// Deletes a session, only if `last` is still its last entry; else [`TapeError::GoneOn`].
     fn delete_unless_gone_on(&self, session: &SessionId, last: Seq) -> Result<Deleted, TapeError> {
-        remove::delete(self, session, Some(last))
+        remove::delete(self, session, Some(last), &[Mark::Open])
     }
 
     /// Deletes a session only if `last` is still its last entry, it is neither parked nor protected, and no fork goes on from it.

@@ -4,7 +4,7 @@
 //! it goes on from; and protecting a session at the moment of its removal either keeps it, or fails because the session is gone.
 //! After a crash, a session is there as before, gone, or hidden without a fork; [`finish`] erases the last kind at the next start.
 //!
-//! A change must keep: a session with an open turn is never deleted; it is hidden before its last entry is looked at, so nobody can
+//! A change must keep: a session with an open turn is deleted only where nobody will go on with it (`delete_given_up`); it is hidden before its last entry is looked at, so nobody can
 //! go on with it meanwhile; a mark of a fork is cleared only if the fork is not there. Blocks, and may wait 10 s for another owner.
 
 use std::time::{Duration, Instant};
@@ -37,10 +37,11 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
     last: Option<Seq>,
+    unless: &[Mark],
 ) -> Result<Deleted, TapeError> {
     must_be_shown(store, session)?;
     let unfinished = TapeError::Unfinished { session: session.clone() };
-    match erase(store, session, last, &[Mark::Open])? {
+    match erase(store, session, last, unless)? {
         None => return Ok(Deleted::Gone),
         Some(Mark::Open) => return Err(unfinished),
         Some(_) => {}
@@ -52,11 +53,12 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
     if let Some(expected) = last.filter(|last| *last != now) {
         return shown_again(TapeError::GoneOn { session: session.clone(), expected, last: now });
     }
-    if !store.marks(Mark::Open, Some(session))?.is_empty() {
+    if unless.contains(&Mark::Open) && !store.marks(Mark::Open, Some(session))?.is_empty() {
         return shown_again(unfinished);
     }
-    store.unmark(session, Mark::Parked, "")?;
-    store.unmark(session, Mark::Protected, "")?;
+    for mark in [Mark::Open, Mark::Parked, Mark::Protected] {
+        store.unmark(session, mark, "")?;
+    }
     // The last fork may have gone meanwhile, and its deletion may have erased this session already.
     match store.summary(session).and_then(|hidden| Ok((erase_hidden(store, session)?, hidden.from))) {
         Ok((false, _)) => Ok(Deleted::Hidden),

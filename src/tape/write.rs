@@ -18,7 +18,10 @@
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Weak, atomic::Ordering},
+    sync::{
+        Arc, Condvar, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{
@@ -51,6 +54,8 @@ pub(super) struct Writer {
     pub(super) released: Condvar,
     /// The commit log: in `Power` only, from the first append on.
     commit: Lock<Option<CommitLog>>,
+    /// A session was erased, and the commit log may still have bytes of it.
+    pub(super) has_erased: AtomicBool,
 }
 
 impl Writer {
@@ -61,6 +66,7 @@ impl Writer {
             live: Lock::default(),
             released: Condvar::new(),
             commit: Lock::new(None),
+            has_erased: AtomicBool::new(false),
             layout,
             options,
             disk,
@@ -232,6 +238,15 @@ impl Writer {
             .lock()
             .as_mut()
             .map_or(Ok(()), |commit_log| commit_log.finish_with(&*self.disk, &self.layout, session))
+    }
+
+    /// Takes the bytes of erased sessions out of the commit log.
+    pub(super) fn forget_erased(&self) -> Result<(), TapeError> {
+        let mut commit = self.commit.lock();
+        let Some(log) = commit.as_mut().filter(|_| self.has_erased.load(Ordering::SeqCst)) else { return Ok(()) };
+        log.make_anew(&*self.disk, &self.layout)?;
+        self.has_erased.store(false, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Gives a session back. First it syncs the bytes that only the commit log has durably. If that fails, the claim stays, so that

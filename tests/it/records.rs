@@ -1,6 +1,8 @@
 //! Conversations as records of a host's: there or not, opened or made, forked under an id that the host gives; and the limits of a
 //! runtime.
 
+mod deleting;
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use serde_json::json;

@@ -73,6 +73,17 @@ impl Slot {
         self.leave(self.inner(), SendError::from(error));
     }
 
+    /// The session was deleted: its listeners hear no more, and what they were told says nothing about a later session of this id.
+    pub(crate) fn forget_told(&self) {
+        let mut inner = self.inner();
+        inner.told = Seq::ZERO;
+        let ring = inner.ring.take();
+        drop(inner);
+        if let Some(ring) = ring {
+            ring.close();
+        }
+    }
+
     /// Numbers the next place under the supervisor. The end of an earlier place no longer matters.
     pub(crate) fn next_place(&self) -> u32 {
         let mut inner = self.inner();

@@ -44,6 +44,15 @@ pub(in crate::cli) enum TapeCommand {
     /// Remove sessions that are old, not among the newest, or beyond a total size; never one that is open,
     /// parked or protected, or that a remaining fork continues
     Sweep(SweepArguments),
+    /// Delete a session for good, with everything stored for it; hidden until the last of its forks is gone. Its exports
+    /// and the files in its workspace stay
+    Delete {
+        /// The session
+        id: SessionId,
+        /// Delete without asking; needed without a terminal
+        #[arg(long)]
+        yes: bool,
+    },
     /// Keep a session from being swept
     Protect {
         /// The session

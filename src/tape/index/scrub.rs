@@ -29,7 +29,8 @@ const MERGE_PAGES: i64 = 256;
 const READERS_WAIT: Duration = Duration::from_millis(100);
 
 impl Store {
-    /// Takes the words of deleted sessions out of the files of the index, and says whether all are out. `false` where another
+    /// Takes the words of deleted sessions out of the files of the index, and out of this store's commit log, and says whether all
+    /// are out. `false` where another
     /// process writes or reads the index all the while, or where `stop`, asked after each piece, returned true: call it again to go
     /// on. A runtime does that by itself. Blocks on the disk.
     ///
@@ -37,6 +38,7 @@ impl Store {
     /// [`TapeError::Index`]; [`TapeError::Io`]; [`TapeError::ReadingOnly`].
     pub fn scrub(&self, stop: &dyn Fn() -> bool) -> Result<bool, TapeError> {
         self.inner.must_write()?;
+        self.forget_erased()?;
         let layout = self.layout();
         let mut done = Vec::new();
         loop {

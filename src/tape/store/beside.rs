@@ -1,12 +1,31 @@
-//! The parts of a store beside its tapes: the large outputs (`spill/`), and the room that is reserved for a full disk.
+//! The parts of a store beside its tapes: the large outputs (`spill/`), the room that is reserved for a full disk, and what commit
+//! logs still have of sessions that were erased.
 //!
 //! A tape is whole without both. Tidying removes outputs and never a tape, and must not make a session's folder: a deleted session
 //! would come back. The reserve belongs to this owner; the smaller `spare` is given up only by a store that opens after its death.
 
 use super::{Store, upkeep::make_reserve};
-use crate::tape::{TapeError, TapeStoreExt as _};
+use crate::{
+    tape::{TapeError, TapeStoreExt as _, layout::read_bytes},
+    words::ids::SessionId,
+};
 
 impl Store {
+    /// Takes the bytes of sessions that this store has erased out of its commit log. Blocks on the disk.
+    pub(crate) fn forget_erased(&self) -> Result<(), TapeError> {
+        self.inner.writer.forget_erased()
+    }
+
+    /// Whether the commit log of another owner names the session: it may have lines of it until that owner ends, or has written over
+    /// them. Blocks on the disk.
+    pub(crate) fn is_logged_elsewhere(&self, session: &SessionId) -> bool {
+        let ours = self.inner.writer.owner().ok().map(|owner| self.layout().commit_log(&owner.identity.owner));
+        let named = format!("\"session\":\"{session}\"").into_bytes();
+        let logs = std::fs::read_dir(self.layout().commit()).into_iter().flatten().flatten().map(|file| file.path());
+        let mut others = logs.filter(|path| Some(path) != ours.as_ref());
+        others.any(|path| read_bytes(&path).is_ok_and(|log| memchr::memmem::find(&log, &named).is_some()))
+    }
+
     /// Removes the large outputs that were kept too long or are too many, of all sessions, until `stop` returns true. Blocks on the
     /// disk. Returns how many were removed; folders that cannot be read are passed over.
     pub fn tidy_spills(&self, retention: crate::tool::truncate::Retention, stop: impl Fn() -> bool) -> usize {

@@ -16,6 +16,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -69,6 +70,7 @@ impl Store {
         })?;
         fault!(self.faults(), "tape.delete.moved", session.as_str());
         drop(decided);
+        self.inner.writer.has_erased.store(true, Ordering::SeqCst);
         // The claim went with the folder, also if the removal below fails. Its name may belong to a new session of this id by now.
         claiming.claim = None;
         empty(layout, session, &moved)?;

@@ -1,0 +1,196 @@
+//! Deletes one conversation for good, with every byte of it in the store.
+//!
+//! The session comes to rest first. Then the deletion takes its slot, as an activation does (`Slot::begin_activation`): from there on
+//! nothing in this runtime wakes it, and whoever sends to it waits in its slot and is told at the end. Other processes are held off
+//! by the claim, which the engine takes to erase. Last, the words go out of what stands beside the tapes: index and commit log.
+//!
+//! A change must keep this: a session is erased only in its own flight; an error leaves the session as it was, except that it may
+//! have been put to sleep; and what is left of it is said in the result.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    actor::{
+        activation::Activation,
+        host::Host,
+        slot::{Slot, put_to_sleep},
+        tape_store::{Chore, scrub_words},
+    },
+    error::{DeleteError, OpenError, PassivateError},
+    ops::taped,
+    runtime::Runtime,
+    supervisor::SupervisorHandle,
+    tape::{Deleted, Mark, Store, TapeError, TapeStore, TapeStoreExt as _},
+    words::ids::SessionId,
+};
+
+/// How long a session may take to come to rest, while others wake it or its actor ends, and how often to look.
+const REST_WAIT: Duration = Duration::from_secs(10);
+const REST_LOOK: Duration = Duration::from_millis(5);
+
+/// How long a deletion goes on taking words out of the index before it says that some are left, and the wait between two tries.
+const WORDS_WAIT: Duration = Duration::from_secs(30);
+const WORDS_AGAIN: Duration = Duration::from_millis(20);
+
+/// The outcome of [`Runtime::delete`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deletion {
+    /// Whether the session is gone, or hidden: then only its forks can read it, and it goes with the last of them.
+    pub session: Deleted,
+    /// Why words of the session may still stand in the search index or in a commit log; `None` where none does. The runtime goes on
+    /// taking them out of the index, and so does the next one. A search or a list shows nothing of them.
+    pub left: Option<String>,
+}
+
+impl Runtime {
+    /// Deletes a conversation for good: tape and anchors, what the index has of it, large outputs, kept contents of files, marks. When
+    /// this returns, no file of the store has its words, or the result says where and why ([`Deletion::left`]).
+    ///
+    /// A session that is awake and idle is put to sleep first, also a protected one; a parked one is deleted with its unfinished
+    /// turn. While forks go on from it, it is only hidden. The id can be used again once the session is gone. Handles of it stay
+    /// valid: a send fails, because there is no such session, and event streams end.
+    ///
+    /// Not deleted are sessions of their own that have words in common with it: its forks, its children, a parent that merged it or
+    /// was told its answer. Nor are exports that a person made, and the files in its workspace.
+    ///
+    /// Dropping the future lets the deletion finish.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, tape::Deleted};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+    /// let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// session.prompt("A secret.").await?.wait().await?;
+    /// session.wait().await?;
+    /// let deletion = runtime.delete(session.id()).await?;
+    /// assert_eq!((deletion.session, deletion.left), (Deleted::Gone, None));
+    /// assert!(session.prompt("Still there?").await.is_err());
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeleteError::Busy`] while it has a turn, awake or not: [`Session::abort`](crate::Session::abort) it first;
+    /// [`DeleteError::Children`] while children of it are at work; [`DeleteError::Task`] while a parent waits for its answer;
+    /// [`DeleteError::Open`] with [`TapeError::Missing`] or [`TapeError::Claimed`], and where the store cannot be written.
+    pub async fn delete(&self, id: &SessionId) -> Result<Deletion, DeleteError> {
+        self.is_open()?;
+        let (host, sessions, id) = (self.inner.host.clone(), self.inner.sessions.clone(), id.clone());
+        let tasks = host.tasks.clone();
+        let tokio = host.tokio.clone();
+        let deleting = async move { delete(&host, &sessions, &id).await };
+        tasks.spawn_on(deleting, &tokio).await.map_err(|_| OpenError::Closed)?
+    }
+}
+
+async fn delete(host: &Arc<Host>, sessions: &SupervisorHandle, id: &SessionId) -> Result<Deletion, DeleteError> {
+    let slot = host.slot(id);
+    let _one = slot.bringing_up().lock_owned().await;
+    let flight = come_to_rest(host, sessions, &slot).await?;
+    let is_parked = host.slots.why_parked(id).is_some();
+    let session = id.clone();
+    let removed = host.blocking(move |host| remove(host, &session, is_parked)).await;
+    let deleted = match removed {
+        Ok(deleted) => deleted,
+        Err(error) => {
+            flight.finish_unmade(OpenError::not_started(id, &error));
+            return Err(error);
+        }
+    };
+    if is_parked {
+        host.unpark(id).await;
+    }
+    slot.forget_told();
+    flight.finish(Err(TapeError::Missing { session: id.clone() }.into()));
+    let session = id.clone();
+    let left = host.blocking(move |host| Ok::<_, OpenError>(words_left(host, &session))).await?;
+    if left.is_some() {
+        host.orders.chore(Chore::Scrub);
+    }
+    Ok(Deletion { session: deleted, left })
+}
+
+/// Has the session sleep, and takes its slot: nothing wakes it until the result is finished.
+async fn come_to_rest(
+    host: &Arc<Host>,
+    sessions: &SupervisorHandle,
+    slot: &Arc<Slot>,
+) -> Result<Activation, DeleteError> {
+    let until = Instant::now() + REST_WAIT;
+    let busy = |why: &str| DeleteError::Busy { session: slot.id.clone(), why: why.to_owned() };
+    loop {
+        if let Some(flight) = slot.begin_activation() {
+            // The engine may still be taking the tape back.
+            if let Some(given_back) = host.store.given_back(&slot.id) {
+                drop(timeout(REST_WAIT, given_back.cancelled()).await);
+            }
+            return Ok(flight);
+        }
+        match put_to_sleep(host, &slot.id).await {
+            Ok(()) => {}
+            // It has a place and no actor. Once the place is given up, the session is passive.
+            Err(PassivateError::Parked) => drop(sessions.terminate_child(slot.id.as_str()).await),
+            Err(PassivateError::Busy { why }) => return Err(busy(why)),
+        }
+        if Instant::now() >= until {
+            return Err(busy("it is woken again and again"));
+        }
+        sleep(REST_LOOK).await;
+    }
+}
+
+/// Removes the tape and everything beside it. Blocks on the disk.
+fn remove(host: &Host, id: &SessionId, is_parked: bool) -> Result<Deleted, DeleteError> {
+    has_nobody(&*host.store, id)?;
+    let deleted = if is_parked { host.store.delete_given_up(id) } else { host.store.delete(id) };
+    deleted.map_err(|error| match error {
+        TapeError::Unfinished { session } => {
+            DeleteError::Busy { session, why: "its turn was cut off: open it".to_owned() }
+        }
+        error => OpenError::from(error).into(),
+    })
+}
+
+/// Refuses a session with open children, and one that a parent waits for. A tape that cannot be read names nobody.
+fn has_nobody(store: &dyn TapeStore, id: &SessionId) -> Result<(), DeleteError> {
+    let read = || Ok::<_, OpenError>(taped::state(id, &store.read_to(id, store.summary(id)?.seq)?.entries)?);
+    let Ok(state) = read() else { return Ok(()) };
+    let children = state.tasks().count();
+    if children > 0 {
+        return Err(DeleteError::Children { session: id.clone(), children });
+    }
+    let is_open = state.closed.is_none();
+    let origin = state.origin.as_ref().filter(|origin| is_open && origin.end.is_none() && origin.orphaned.is_none());
+    let Some(parent) = origin.map(|origin| origin.parent.clone()) else { return Ok(()) };
+    let is_waiting = !store.marks(Mark::Open, Some(&parent)).map_err(OpenError::from)?.is_empty();
+    if is_waiting { Err(DeleteError::Task { session: id.clone(), parent }) } else { Ok(()) }
+}
+
+/// Takes the words of a deleted session out of index and commit log. Says why, where some may be left. Blocks on the disk.
+fn words_left(host: &Host, id: &SessionId) -> Option<String> {
+    let files = host.store.files()?;
+    let until = std::time::Instant::now() + WORDS_WAIT;
+    let stop = || host.orders.is_closed() || std::time::Instant::now() >= until;
+    let left = loop {
+        match scrub_words(files, &stop) {
+            Ok(true) => break None,
+            Ok(false) if stop() => break Some("other programs use the search index, or it is large".to_owned()),
+            Ok(false) => std::thread::sleep(WORDS_AGAIN),
+            Err(error) => break Some(format!("the search index cannot be written: {error}")),
+        }
+    };
+    left.or_else(|| logged(files, id))
+}
+
+fn logged(files: &Store, id: &SessionId) -> Option<String> {
+    let is_logged = files.is_logged_elsewhere(id);
+    is_logged.then(|| "another process had it open, and its commit log has lines of it until it is closed".to_owned())
+}
