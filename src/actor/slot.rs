@@ -203,16 +203,6 @@ impl Slot {
         self.inner().bringing_up.get_or_insert_default().clone()
     }
 
-    /// Notes the task that the session is to be made for.
-    pub(crate) fn is_for_task(&self, parent: SessionId, ticket: Seq) {
-        self.inner().task = Some(Box::new((parent, ticket)));
-    }
-
-    /// The task that the session is to be made for, as far as a handle of it has told.
-    pub(crate) fn task(&self) -> Option<(SessionId, Seq)> {
-        self.inner().task.as_deref().cloned()
-    }
-
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Every change under this lock is whole before anything can panic.
         self.inner.lock()
