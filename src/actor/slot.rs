@@ -101,13 +101,20 @@ struct Inner {
     /// it is kept through a sleep, for entries that reached the tape after a stop.
     told: Seq,
     inbox: Option<Box<Inbox>>,
-    /// Serialises the callers who bring the session up as a child; created by the first of them.
-    bringing_up: Option<Arc<tokio::sync::Mutex<()>>>,
-    /// Serialises the senders who wait for room in a full inbox; created by the first of them.
-    waits_for_room: Option<Arc<tokio::sync::Mutex<()>>>,
+    /// What few slots have; created when the first of them is asked for.
+    rare: Option<Box<Rare>>,
+}
+
+/// The part of a slot that few sessions have: children, and those whose inbox is full.
+#[derive(Default)]
+struct Rare {
+    /// Serialises the callers who bring the session up as a child.
+    bringing_up: Arc<tokio::sync::Mutex<()>>,
+    /// Serialises the senders who wait for room in a full inbox.
+    waits_for_room: Arc<tokio::sync::Mutex<()>>,
     /// The parent and the ticket of the task that the session is to be made for, where a host has a handle of a child that is not
     /// made yet. It says whom to ask why there is no tape, and nothing else.
-    task: Option<Box<(SessionId, Seq)>>,
+    task: Option<(SessionId, Seq)>,
 }
 
 /// Whether a slot takes inputs. It only ever moves down this list: a closed slot never opens again.
@@ -180,44 +187,20 @@ impl Inner {
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
         let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
-        let (told, inbox, bringing_up, waits_for_room, task) = (Seq::ZERO, None, None, None, None);
+        let (told, inbox, rare) = (Seq::ZERO, None, None);
         let (incarnation, place, next_reply) = (0, 0, 1);
-        let inner = Inner {
-            admission,
-            parked,
-            phase,
-            incarnation,
-            place,
-            next_reply,
-            used,
-            ring,
-            told,
-            inbox,
-            bringing_up,
-            waits_for_room,
-            task,
-        };
+        let inner = Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, rare };
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
     }
 
     /// The mutex of those who bring the session up as a child or make it: one at a time. Hold it over the whole of it.
     pub(crate) fn bringing_up(&self) -> Arc<tokio::sync::Mutex<()>> {
-        self.inner().bringing_up.get_or_insert_default().clone()
+        self.inner().rare.get_or_insert_default().bringing_up.clone()
     }
 
     /// The mutex of those who wait for room: one at a time tries again, in the order in which they came.
     pub(crate) fn waits_for_room(&self) -> Arc<tokio::sync::Mutex<()>> {
-        self.inner().waits_for_room.get_or_insert_default().clone()
-    }
-
-    /// Notes the task that the session is to be made for.
-    pub(crate) fn is_for_task(&self, parent: SessionId, ticket: Seq) {
-        self.inner().task = Some(Box::new((parent, ticket)));
-    }
-
-    /// The task that the session is to be made for, as far as a handle of it has told.
-    pub(crate) fn task(&self) -> Option<(SessionId, Seq)> {
-        self.inner().task.as_deref().cloned()
+        self.inner().rare.get_or_insert_default().waits_for_room.clone()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -91,7 +91,7 @@ pub enum DownReason {
         /// Why.
         why: String,
     },
-    /// The child crashed again and again and is kept stopped.
+    /// The child crashed more often than its restart policy allows, or an operator parked it, and it is kept stopped.
     Parked,
     /// The child was ended for good.
     Ended {

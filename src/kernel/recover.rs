@@ -17,6 +17,7 @@
 //! | compaction | the tokens held for it count as used; its summary is asked for again, if the budget allows it |
 //! | summary of a branch | the tokens held for it count as used, and the ticket closes; the host that wanted it asks again |
 //! | task | its child is woken, or made if it was not made yet; it is told again what it was told |
+//! | task that waits for room | waits on |
 //!
 //! A torn write may have left only the first entries of a decision. The content of the missing entries follows from the state, so
 //! it is decided anew; an answer whose calls have no tickets yet gets them.

@@ -181,7 +181,7 @@ impl Session {
         };
         if task.is_some_and(|task| task.queued) {
             let session = Session { host: self.host.clone(), slot: self.host.slot(&child) };
-            session.slot.is_for_task(self.id().clone(), ticket);
+            session.slot.make_for_task(self.id().clone(), ticket);
             return Ok(Child { session, parent: self.clone(), ticket });
         }
         let up = self.bring_up(self.spawn(&child, ticket, task)).await;

@@ -14,7 +14,7 @@ use crate::{
     kernel::{Input, Refusal, RestartPolicy, State},
     supervisor::{NodeState, shell::Mailbox},
     tape::{OpenTape, TapeError},
-    words::ids::{Millis, Seq},
+    words::ids::{Millis, Seq, SessionId},
 };
 
 impl Slot {
@@ -82,6 +82,16 @@ impl Slot {
     /// Whether an opened tape is kept.
     pub(crate) fn is_prepared(&self) -> bool {
         self.in_inbox(|inbox| inbox.prepared.is_some()).unwrap_or_default()
+    }
+
+    /// Notes, for its activation, the task that the session is to be made for.
+    pub(crate) fn make_for_task(&self, parent: SessionId, ticket: Seq) {
+        self.inner().rare.get_or_insert_default().task = Some((parent, ticket));
+    }
+
+    /// The task that the session is to be made for, as far as a handle of it has told.
+    pub(crate) fn task(&self) -> Option<(SessionId, Seq)> {
+        self.inner().rare.as_ref().and_then(|rare| rare.task.clone())
     }
 
     /// The restart policy of the session, from the kept state.
