@@ -1,7 +1,8 @@
 //! A runtime: starts, holds and ends one supervised tree of sessions inside a host's process.
 //!
 //! [`Runtime`] makes, opens, forks, lists, sweeps and passivates sessions. A runtime is a value, never a global: two runtimes in
-//! one process do not see each other. Dropping a future of a method stops the wait, and takes back nothing that the method began.
+//! one process do not see each other. Dropping a future of a method stops the wait, and takes back nothing that the method began
+//! (`docs/CANCELLATION.md` has a row for each).
 //!
 //! A change must keep this: a method decides nothing about a turn (the kernel does); a method that touches the store does so
 //! through `Host::blocking` or on a blocking task; nothing new is made or swept once the admission is closed (`is_open`); and the
@@ -20,7 +21,7 @@ mod recovery;
 mod report;
 mod tree;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 pub use builder::Builder;
 pub use children::Child;
@@ -53,7 +54,7 @@ use crate::{
     ops::{SessionPage, SessionQuery, Sweep, SweepPolicy, listing, sweep},
     runtime::ending::Ending,
     session::Session,
-    supervisor::{AdminError, Down, SupervisorHandle},
+    supervisor::{AdminError, SupervisorHandle},
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
     tool::Toolbox,
     words::ids::SessionId,
@@ -362,60 +363,47 @@ impl Runtime {
     }
 
     /// Stops a session's actor and starts it again from its tape. Running calls are ended and answered as after a crash. A sleeping
-    /// session is woken; a parked session is unparked.
+    /// session is woken; a parked session is unparked. Dropping the future stops the wait, and nothing else.
     ///
     /// # Errors
     /// As [`Runtime::open`]; [`OpenError::NotStarted`] where the actor does not come up.
     pub async fn restart(&self, id: &SessionId) -> Result<(), OpenError> {
-        self.inner.host.unpark(id).await;
-        match self.inner.sessions.recycle_child(id.as_str()).await {
-            Ok(_) => Ok(()),
-            Err(AdminError::NotFound) => self.open(id).await.map(drop),
-            Err(error) => Err(OpenError::not_started(id, error)),
-        }
+        self.to_its_end(id, |runtime, id| async move {
+            runtime.inner.host.unpark(&id).await;
+            match runtime.inner.sessions.recycle_child(id.as_str()).await {
+                Ok(_) => Ok(()),
+                Err(AdminError::NotFound) => runtime.open(&id).await.map(drop),
+                Err(error) => Err(OpenError::not_started(&id, error)),
+            }
+        })
+        .await
     }
 
-    /// Lets a parked session start again, even one that an earlier runtime parked, and returns when the session is awake.
+    /// Lets a parked session start again, even one that an earlier runtime parked, and returns when the session is awake. Dropping
+    /// the future stops the wait, and nothing else.
     ///
     /// # Errors
     /// [`OpenError::NotStarted`] where the session is not parked; as [`Runtime::open`].
     pub async fn unpark(&self, id: &SessionId) -> Result<(), OpenError> {
-        let was_parked = self.inner.host.unpark(id).await;
-        match self.inner.sessions.unpark(id.as_str()).await {
-            Ok(_) => Ok(()),
-            // The session was parked before this runtime, or its sessions' supervisor, started.
-            Err(AdminError::NotFound | AdminError::Gone) if was_parked => self.open(id).await.map(drop),
-            Err(error) => Err(OpenError::not_started(id, error)),
-        }
+        self.to_its_end(id, |runtime, id| async move {
+            let was_parked = runtime.inner.host.unpark(&id).await;
+            match runtime.inner.sessions.unpark(id.as_str()).await {
+                Ok(_) => Ok(()),
+                // The session was parked before this runtime, or its sessions' supervisor, started.
+                Err(AdminError::NotFound | AdminError::Gone) if was_parked => runtime.open(&id).await.map(drop),
+                Err(error) => Err(OpenError::not_started(&id, error)),
+            }
+        })
+        .await
     }
 
-    /// Takes no new messages, and waits until the running turns are over. Open asks do not hold the drain up. Turns that still run
-    /// at the deadline are left as they are: they go on at the next start. Sleeping sessions are left asleep.
-    ///
-    /// Returns the sessions that did not come to rest, including those whose actor is stuck and does not answer. The call returns
-    /// at the deadline at the latest; each session still has a second to answer where the deadline is shorter. After the runtime's
-    /// end it changes nothing.
-    pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
-        report::drain(&self.inner.host, deadline).await
-    }
-
-    /// Ends the tree: actors, workers, processes, locks. Running turns are cut off where they are, and go on at the next start.
-    /// The method may be called many times and concurrently: there is one end, and all callers get the same report.
-    ///
-    /// A tool, a hook or a child of the host may call it from inside the tree. Such a caller is ended with the tree while it waits
-    /// here (a child when its shutdown time is over), and the end goes on without it. Dropping the future changes nothing.
-    pub async fn shutdown(&self) -> Leftover {
-        let mut ends = self.inner.ending.begin(&self.inner.host, &self.inner.root);
-        let ended = ends.wait_for(Option::is_some).await;
-        // An error means that the tokio runtime ended first, and all tasks with it.
-        ended.ok().and_then(|ended| ended.clone()).unwrap_or_default()
-    }
-
-    /// Waits until the tree has ended, and reports how: by [`Runtime::shutdown`], or by itself because children of the root crashed
-    /// too often. From then on handles answer [`Closed`](crate::SendError::Closed). The host decides what follows; it may start a
-    /// new runtime on the same store.
-    pub async fn ended(&self) -> Down {
-        self.inner.root.ended().await
+    /// Does a work of several steps in a task of its own, so that a caller who is gone leaves none of it half done.
+    async fn to_its_end<W>(&self, id: &SessionId, work: impl FnOnce(Runtime, SessionId) -> W) -> Result<(), OpenError>
+    where
+        W: Future<Output = Result<(), OpenError>> + Send + 'static,
+    {
+        let host = &self.inner.host;
+        host.tasks.spawn_on(work(self.clone(), id.clone()), &host.tokio).await.map_err(|_| OpenError::Closed)?
     }
 
     fn is_open(&self) -> Result<(), OpenError> {

@@ -2,7 +2,8 @@
 //!
 //! A [`Session`] is cheap to clone, outlives every crash of the actor behind it, and wakes a sleeping conversation with the first
 //! call that needs it awake. Once a command is handed over, dropping its future does not take the command back: the session
-//! decides about it, and nobody gets the answer. A message that is sent again under the same id is the same message.
+//! decides about it, and nobody gets the answer. A message that is sent again under the same id is the same message. `docs/CANCELLATION.md`
+//! says of each method what a dropped future takes back.
 //!
 //! A change must keep this: the handle holds no state of the conversation and decides nothing. A command goes to the slot and
 //! becomes an input of the kernel. Input hooks and tape reads run outside of the session's actor. The id and the size of a host's
@@ -87,8 +88,11 @@ impl Session {
         &self.slot.id
     }
 
-    /// Sends a message. The receipt means that the message is on the tape: from then on no crash loses it. Once the input
-    /// hooks have passed the message, dropping the future does not take it back.
+    /// Sends a message. The receipt means that the message is on the tape: from then on no crash loses it.
+    ///
+    /// Once the input hooks have passed the message, dropping the future does not take it back, with one exception: while the inbox
+    /// is full, a message that still waits in it and whose sender is gone makes room for newer ones. So after a drop nobody knows
+    /// whether the message was accepted. Sent again under the same id, it is accepted once, and gets its receipt.
     ///
     /// # Errors
     /// See [`SendError`]. The message was not accepted, with one exception: after [`SendError::Unsettled`] nobody knows whether it

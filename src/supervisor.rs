@@ -100,32 +100,50 @@ impl Supervisor {
     ///
     /// It runs until [`SupervisorHandle::shutdown`], or until it ends by itself (too many restarts, significant children);
     /// [`SupervisorHandle::ended`] tells. If a child cannot start, those before it are stopped in reverse. Needs a tokio
-    /// runtime with time. If the future is dropped, the supervisor either goes on without its caller, or was never started.
+    /// runtime with time. If the future is dropped before it completes, the supervisor is shut down in the background.
     pub async fn start(spec: SupervisorSpec, registry: &Registry) -> Result<SupervisorHandle, StartError> {
         refuse_panic_abort()?;
         spec.check()?;
-        let shared = Shared::new(spec.id.clone());
-        let shown = registry.show(None, spec.id.as_str(), "supervisor");
-        shown.0.born(1, 1);
-        let node = shown.0.clone();
-        let spawn = SpawnArgs::root(node, registry.clone());
-        let handle = SupervisorHandle { shared: shared.clone() };
-        let failed = |reason| StartError::Failed { reason };
-        let live = match driver::launch(Arc::new(spec), shared, spawn, Some(shown)).await {
-            Ok(live) => live,
-            Err(NotStarted::Failed(reason)) => return Err(failed(reason)),
-            Err(NotStarted::Ignored) => return Err(failed(ExitReason::Normal)),
-        };
-        let ready = match live.ready {
-            Some(ready) => ready.await.unwrap_or(Err(ExitReason::Cancelled)),
-            None => Ok(()),
-        };
-        match ready {
-            Ok(()) => Ok(handle),
-            Err(reason) => {
-                handle.ended().await;
-                Err(failed(reason))
-            }
+        // A task of its own: dropped half-way, a start would leave an actor that nobody has a handle of.
+        let started = tokio::spawn(start(spec, registry.clone())).await;
+        let mut started = started.unwrap_or(Err(StartError::Failed { reason: ExitReason::Cancelled }))?;
+        started.0.take().ok_or(StartError::Failed { reason: ExitReason::Cancelled })
+    }
+}
+
+/// A started root that its caller has not taken yet. A drop shuts it down.
+struct Started(Option<SupervisorHandle>);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(nobodys) = &self.0 {
+            nobodys.request_shutdown();
+        }
+    }
+}
+
+async fn start(spec: SupervisorSpec, registry: Registry) -> Result<Started, StartError> {
+    let shared = Shared::new(spec.id.clone());
+    let shown = registry.show(None, spec.id.as_str(), "supervisor");
+    shown.0.born(1, 1);
+    let node = shown.0.clone();
+    let spawn = SpawnArgs::root(node, registry);
+    let handle = SupervisorHandle { shared: shared.clone() };
+    let failed = |reason| StartError::Failed { reason };
+    let live = match driver::launch(Arc::new(spec), shared, spawn, Some(shown)).await {
+        Ok(live) => live,
+        Err(NotStarted::Failed(reason)) => return Err(failed(reason)),
+        Err(NotStarted::Ignored) => return Err(failed(ExitReason::Normal)),
+    };
+    let ready = match live.ready {
+        Some(ready) => ready.await.unwrap_or(Err(ExitReason::Cancelled)),
+        None => Ok(()),
+    };
+    match ready {
+        Ok(()) => Ok(Started(Some(handle))),
+        Err(reason) => {
+            handle.ended().await;
+            Err(failed(reason))
         }
     }
 }

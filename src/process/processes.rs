@@ -95,20 +95,25 @@ impl Processes {
 
     /// Kills every process that is left of any call, ends the watcher, and strikes the owner out of the ledger. No process is
     /// started from then on. The answer names the processes that could not be killed; their owner stays in the ledger. A second
-    /// call does nothing.
+    /// call does nothing. Dropping the future stops the wait, and nothing else.
     pub async fn close(&self) -> Swept {
         let guard = std::mem::replace(&mut *self.inner.guard.lock(), Guard { is_closed: true, ..Guard::default() });
         if !guard.is_used {
             return Swept::default();
         }
-        let swept = self.inner.sweeper.sweep(Target::new(Whose::Owner(self.inner.owner))).await;
-        if let Some(watcher) = guard.watcher {
-            watcher.stop(WATCHER_STOP).await;
-        }
-        if let (Some(ledger), true) = (guard.ledger, swept.left.is_empty()) {
-            ledger.strike();
-        }
-        swept
+        let inner = self.inner.clone();
+        // A task of its own: the guard was taken, so no second call could finish what a dropped one has begun.
+        let closing = tokio::spawn(async move {
+            let swept = inner.sweeper.sweep(Target::new(Whose::Owner(inner.owner))).await;
+            if let Some(watcher) = guard.watcher {
+                watcher.stop(WATCHER_STOP).await;
+            }
+            if let (Some(ledger), true) = (guard.ledger, swept.left.is_empty()) {
+                ledger.strike();
+            }
+            swept
+        });
+        closing.await.unwrap_or_default()
     }
 
     /// The process id of the watcher, while there is one.
@@ -138,18 +143,24 @@ impl Processes {
 
     async fn enter(&self) {
         let Some(folder) = self.inner.ledger.clone() else { return };
-        let owner = self.inner.owner;
-        let entered = tokio::task::spawn_blocking(move || Ledger::enter(&folder, owner)).await;
-        match entered.unwrap_or_else(|lost| Err(io::Error::other(lost))) {
-            Ok(ledger) => {
-                let mut guard = self.inner.guard.lock();
-                if guard.is_closed {
-                    ledger.strike();
-                } else {
-                    guard.ledger = Some(ledger);
-                }
-            }
-            Err(error) => tracing::warn!(%error, "the owner of processes could not be entered for the next start"),
+        let processes = self.clone();
+        // The thread keeps the ledger too: a caller that is gone by then would drop it, and leave its file.
+        let entered = tokio::task::spawn_blocking(move || {
+            let ledger = Ledger::enter(&folder, processes.inner.owner)?;
+            processes.keep(ledger);
+            Ok(())
+        });
+        if let Err(error) = entered.await.unwrap_or_else(|lost| Err(io::Error::other(lost))) {
+            tracing::warn!(%error, "the owner of processes could not be entered for the next start");
+        }
+    }
+
+    fn keep(&self, ledger: Ledger) {
+        let mut guard = self.inner.guard.lock();
+        if guard.is_closed {
+            ledger.strike();
+        } else {
+            guard.ledger = Some(ledger);
         }
     }
 }

@@ -12,6 +12,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use tokio::task::JoinError;
+
 #[cfg(feature = "fault-injection")]
 use std::time::Duration;
 
@@ -301,9 +303,29 @@ impl Builder {
     /// Starts the tree, and resumes the sessions that were interrupted in a turn. Returns when each of them is awake or has failed
     /// to wake; one that fails does not fail the start ([`Runtime::recovered`]).
     ///
+    /// If the future is dropped before it completes, what was begun is ended in the background, as the drop of the last
+    /// [`Runtime`] does it. No turn goes on then, unless the future was already waiting for resumed sessions.
+    ///
     /// # Errors
     /// See [`StartError`]. Nothing is left running then.
-    pub async fn start(self) -> Result<Runtime, StartError> {
+    pub async fn start(mut self) -> Result<Runtime, StartError> {
+        let listen = self.on_resume.take();
+        // A task of its own: dropped half-way, a start would leave a tree and an open store that nobody has a handle of.
+        let (runtime, interrupted) = match tokio::spawn(self.start_tree()).await.map_err(JoinError::try_into_panic) {
+            Ok(started) => started?,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(_)) => return Err(StartError::Store(TapeError::Closed)),
+        };
+        if let Some(interrupted) = interrupted {
+            let recovered = resume_interrupted(&runtime, interrupted, listen.as_deref()).await;
+            fault!(runtime.inner.host.store.faults(), "start.resumed", "runtime");
+            let _ = runtime.inner.recovered.set(recovered);
+        }
+        Ok(runtime)
+    }
+
+    /// Everything of a start but the sessions. Also returns the sessions to resume; `None` where they are left alone.
+    async fn start_tree(self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
         let place = self.place.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
         if let Some(flaw) = self.tools.flaw() {
@@ -360,13 +382,7 @@ impl Builder {
         let settings = Defaults { model, host_rules: self.host_rules, task_limits: self.task_limits };
         let (recovered, ending) = (OnceLock::new(), Ending::default());
         let inner = Inner { host, root, sessions, host_children, settings, recovered, ending };
-        let runtime = Runtime { inner: Arc::new(inner) };
-        if resumes {
-            let recovered = resume_interrupted(&runtime, interrupted, self.on_resume.as_deref()).await;
-            fault!(faults, "start.resumed", "runtime");
-            let _ = runtime.inner.recovered.set(recovered);
-        }
-        Ok(runtime)
+        Ok((Runtime { inner: Arc::new(inner) }, resumes.then_some(interrupted)))
     }
 }
 

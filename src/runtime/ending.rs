@@ -1,4 +1,4 @@
-//! How a runtime ends: once, in a task that no caller can cancel, however many callers ask for the end.
+//! How a runtime drains and ends: it ends once, in a task that no caller can cancel, however many callers ask for the end.
 //!
 //! The first call closes the admission at once, before any task runs, so senders are told even where the tokio runtime is gone.
 //! Each wait has a bound. The [`Leftover`] names the actors, tasks, hooks and OS processes that did not stop in time; a store
@@ -15,8 +15,9 @@ use crate::{
     actor::{activation::WORKERS_WAIT, host::Host},
     hook::HOOK_LIMIT,
     lock::Lock,
-    runtime::Leftover,
-    supervisor::SupervisorHandle,
+    runtime::{Leftover, Runtime, report::drain},
+    supervisor::{Down, SupervisorHandle},
+    words::ids::SessionId,
 };
 
 /// How long the store may take to write what is left at the end.
@@ -48,6 +49,40 @@ impl Ending {
         });
         *ending = Some(ends.clone());
         ends
+    }
+}
+
+impl Runtime {
+    /// Takes no new messages, and waits until the running turns are over. Open asks do not hold the drain up. Turns that still run
+    /// at the deadline are left as they are: they go on at the next start. Sleeping sessions are left asleep.
+    ///
+    /// Nothing takes a drain back: dropping the future ends the wait for the turns, and the runtime takes no new messages all the
+    /// same. [`Runtime::shutdown`] comes next.
+    ///
+    /// Returns the sessions that did not come to rest, including those whose actor is stuck and does not answer. The call returns
+    /// at the deadline at the latest; each session still has a second to answer where the deadline is shorter. After the runtime's
+    /// end it changes nothing.
+    pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
+        drain(&self.inner.host, deadline).await
+    }
+
+    /// Ends the tree: actors, workers, processes, locks. Running turns are cut off where they are, and go on at the next start.
+    /// The method may be called many times and concurrently: there is one end, and all callers get the same report.
+    ///
+    /// A tool, a hook or a child of the host may call it from inside the tree. Such a caller is ended with the tree while it waits
+    /// here (a child when its shutdown time is over), and the end goes on without it. Dropping the future changes nothing.
+    pub async fn shutdown(&self) -> Leftover {
+        let mut ends = self.inner.ending.begin(&self.inner.host, &self.inner.root);
+        let ended = ends.wait_for(Option::is_some).await;
+        // An error means that the tokio runtime ended first, and all tasks with it.
+        ended.ok().and_then(|ended| ended.clone()).unwrap_or_default()
+    }
+
+    /// Waits until the tree has ended, and reports how: by [`Runtime::shutdown`], or by itself because children of the root crashed
+    /// too often. From then on handles answer [`Closed`](crate::SendError::Closed). The host decides what follows; it may start a
+    /// new runtime on the same store.
+    pub async fn ended(&self) -> Down {
+        self.inner.root.ended().await
     }
 }
 

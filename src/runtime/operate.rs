@@ -53,8 +53,8 @@ impl Operator {
     /// # Errors
     /// See [`OperateError`].
     pub async fn stop(&self, id: &str) -> Result<(), OperateError> {
-        self.pull("stop", id, async {
-            let Target { node, supervisor, session } = self.target(id)?;
+        self.pull("stop", id, |operator, id| async move {
+            let Target { node, supervisor, session } = operator.target(&id)?;
             if let Some(session) = &session {
                 session.slot.stop();
             }
@@ -73,10 +73,10 @@ impl Operator {
     /// # Errors
     /// See [`OperateError`].
     pub async fn restart(&self, id: &str) -> Result<(), OperateError> {
-        self.pull("restart", id, async {
-            let Target { node, supervisor, session } = self.target(id)?;
+        self.pull("restart", id, |operator, id| async move {
+            let Target { node, supervisor, session } = operator.target(&id)?;
             if let Some(session) = session.filter(|_| node.status() == Status::Parked) {
-                self.runtime.inner.host.unpark(session.id()).await;
+                operator.runtime.inner.host.unpark(session.id()).await;
             }
             let restarted = supervisor.recycle_child(node.id()).await;
             carried_out(&node, &supervisor, restarted).await
@@ -89,10 +89,10 @@ impl Operator {
     /// # Errors
     /// [`OperateError::Busy`] where the session has something to do; others of [`OperateError`].
     pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
-        self.pull("passivate", id, async {
-            let (_, session) = self.session(id)?;
+        self.pull("passivate", id, |operator, id| async move {
+            let (_, session) = operator.session(&id)?;
             let id = session.id().to_string();
-            self.runtime.passivate(session.id()).await.map_err(|error| match error {
+            operator.runtime.passivate(session.id()).await.map_err(|error| match error {
                 PassivateError::Parked => OperateError::Parked { id },
                 PassivateError::Busy { why } => OperateError::Busy { id, why },
             })
@@ -106,14 +106,14 @@ impl Operator {
     /// # Errors
     /// See [`OperateError`].
     pub async fn park(&self, id: &str) -> Result<(), OperateError> {
-        self.pull("park", id, async {
-            let Target { node, supervisor, session } = self.target(id)?;
+        self.pull("park", id, |operator, id| async move {
+            let Target { node, supervisor, session } = operator.target(&id)?;
             let parked = supervisor.park(node.id()).await;
             carried_out(&node, &supervisor, parked).await?;
             let Some(session) = session else { return Ok(()) };
             let incarnation = session.slot.newest_incarnation();
             if supervisor.which_child(node.id()).await.is_ok_and(|child| child.status == Status::Parked) {
-                self.runtime.inner.host.park(session.id(), incarnation, "by an operator".to_owned()).await;
+                operator.runtime.inner.host.park(session.id(), incarnation, "by an operator".to_owned()).await;
             }
             Ok(())
         })
@@ -125,7 +125,7 @@ impl Operator {
     /// # Errors
     /// [`OperateError::NotParked`]; others of [`OperateError`].
     pub async fn unpark(&self, id: &str) -> Result<(), OperateError> {
-        self.pull("unpark", id, self.do_unpark(id)).await
+        self.pull("unpark", id, |operator, id| async move { operator.do_unpark(&id).await }).await
     }
 
     /// A drill: makes a session's actor panic with these words, as a bug would, after its present piece of work. The crash is a
@@ -148,8 +148,8 @@ impl Operator {
     /// # Errors
     /// [`OperateError::NoAnswer`] after two seconds: the request stays noted, and takes effect as soon as the session answers.
     pub async fn pause(&self, id: &str) -> Result<(), OperateError> {
-        self.pull("pause", id, async {
-            let (node, session) = self.session(id)?;
+        self.pull("pause", id, |operator, id| async move {
+            let (node, session) = operator.session(&id)?;
             answered(&node, session.pause()).await
         })
         .await
@@ -160,8 +160,8 @@ impl Operator {
     /// # Errors
     /// As [`Operator::pause`].
     pub async fn resume(&self, id: &str) -> Result<(), OperateError> {
-        self.pull("resume", id, async {
-            let (node, session) = self.session(id)?;
+        self.pull("resume", id, |operator, id| async move {
+            let (node, session) = operator.session(&id)?;
             answered(&node, session.resume()).await
         })
         .await
@@ -186,15 +186,23 @@ impl Operator {
         self.done(lever, id, done)
     }
 
-    /// Pulls a lever: tells the watchers of the tree, and tells them once more where the lever did nothing.
-    async fn pull(
+    /// Pulls a lever: tells the watchers of the tree, and tells them once more where the lever did nothing. The work runs in a
+    /// task of its own: a lever that is dropped between two of its steps would leave a session stopped for every sender, or
+    /// parked in the tree and not in the store.
+    async fn pull<W>(
         &self,
         lever: &'static str,
         id: &str,
-        work: impl Future<Output = Result<(), OperateError>>,
-    ) -> Result<(), OperateError> {
+        work: impl FnOnce(Operator, String) -> W,
+    ) -> Result<(), OperateError>
+    where
+        W: Future<Output = Result<(), OperateError>> + Send + 'static,
+    {
         self.pulled(lever, id);
-        self.done(lever, id, work.await)
+        let (operator, work, id) = (self.clone(), work(self.clone(), id.to_owned()), id.to_owned());
+        let pulled = async move { operator.done(lever, &id, work.await) };
+        let host = &self.runtime.inner.host;
+        host.tasks.spawn_on(pulled, &host.tokio).await.unwrap_or(Err(OperateError::Closing))
     }
 
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {

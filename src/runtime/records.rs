@@ -91,6 +91,8 @@ impl Runtime {
     /// The fork has the history, the settings and the context of that point. The parent's turn, waiting messages, tasks and session
     /// grants stay behind, and the fork counts tokens from 0.
     ///
+    /// If the future is dropped, the fork is made all the same, and does nothing; [`Runtime::list`] shows its id.
+    ///
     /// # Errors
     /// [`OpenError::Tape`] where there is no such session or entry, and with [`TapeError::Busy`] where the newest decision does not
     /// come to the tape within half a minute; [`OpenError::Closed`].

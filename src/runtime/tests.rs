@@ -9,6 +9,8 @@ mod store;
 mod undone;
 mod unsettled;
 
+use std::time::Duration;
+
 use tokio::time::timeout;
 
 use super::*;

@@ -6,7 +6,10 @@
 //! A change must keep the order of the root's children. They start from first to last and stop from last to first: the host's
 //! children may use sessions to their end, and the sessions are down before the tape store that opened their tapes.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use crate::{
     actor::{host::Host, tape_store::tape_store, timekeeper::keep_time},
@@ -65,13 +68,28 @@ pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, S
     Ok(Tree { root, sessions, compactions, host_children })
 }
 
-/// Closes the host when the tree ends by itself, so that handles answer `Closed` instead of letting their senders wait.
+/// Closes the host when the tree ends by itself, so that handles answer `Closed` instead of letting their senders wait. The same
+/// where the tokio runtime of the tree ends first: its tasks are dropped then, and no actor is left to answer.
 pub(super) fn close_with(host: &Arc<Host>, root: SupervisorHandle) {
-    let host = Arc::downgrade(host);
+    let mut lost = Lost(Arc::downgrade(host));
     tokio::spawn(async move {
         root.ended().await;
-        if let Some(host) = host.upgrade() {
+        if let Some(host) = std::mem::take(&mut lost.0).upgrade() {
             host.close();
         }
     });
+}
+
+/// Dropped with the tokio runtime that the host's actors ran on.
+struct Lost(Weak<Host>);
+
+impl Drop for Lost {
+    fn drop(&mut self) {
+        if let Some(host) = self.0.upgrade() {
+            host.close().iter().for_each(|slot| {
+                slot.close_ring();
+                slot.give_up();
+            });
+        }
+    }
 }

@@ -100,8 +100,10 @@ pub(crate) async fn launch(
         verdict: verdict.clone(),
     };
     let live = shell::start(driver, spawn).await?;
+    let mut lost = Lost(Some(shared.clone()));
     let join: JoinHandle<()> = tokio::spawn(async move {
         let _ = live.join.await;
+        let _shared = lost.0.take();
         tasks.close();
         // Children that the planner left behind have had their time.
         let known = verdict.get().is_some_and(|down| !down.leftover.is_empty());
@@ -128,6 +130,18 @@ pub(crate) async fn launch(
         }
     });
     Ok(Live { join, ready: Some(is_ready), held: Some(is_held), ..live })
+}
+
+/// Tells those who wait for the end of a supervisor that its tokio runtime ended first. Dropped with that runtime.
+struct Lost(Option<Arc<Shared>>);
+
+impl Drop for Lost {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.set_mailbox(None);
+            shared.down.send_replace(Some(Down { reason: ExitReason::Cancelled, leftover: Vec::new() }));
+        }
+    }
 }
 
 impl Behaviour for Driver {

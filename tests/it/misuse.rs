@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tamtam::{
-    Outcome, Runtime, SendError, SessionOptions,
+    Outcome, Runtime, SendError, Session, SessionOptions,
     model::{
         Answer, AnswerPart, BoxFuture, Deltas, MicroUsd, Model, ModelError, Models, Price, Reply, Request, Scripted,
         Usage,
@@ -123,6 +123,109 @@ async fn who_waits_for_a_message_on_hold_is_told_so() {
     }
     session.go_on().await.unwrap();
     assert_eq!(behind.wait().await.unwrap().text, "later");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A tokio of several threads.
+fn tokio() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Something that must not hang.
+async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| panic!("{what} hangs"))
+}
+
+/// A host with two tokio runtimes: the tree lives on the first one, its handles are used from both, and the first one is gone in
+/// mid-turn. Each call answers, and the store can be opened again.
+#[test]
+fn handles_work_on_another_tokio_and_answer_once_their_own_is_gone() {
+    let folder = taped::folder();
+    let (home, away) = (tokio(), tokio());
+    let model = Arc::new(Scripted::from_fn(|request| {
+        let hangs = tamtam::model::transcript(request).ends_with("user: hang");
+        if hangs { Reply::text("late").at_barrier("gate") } else { Reply::text("read") }
+    }));
+    let builder = || Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = home.block_on(builder().start()).unwrap();
+    let create = || runtime.create(SessionOptions::new(folder.path()));
+    let session = home.block_on(create()).unwrap();
+    let ask = |session: Session| async move {
+        for _ in 0..5 {
+            assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().text, "read");
+        }
+    };
+    let asks = [home.spawn(ask(session.clone())), away.spawn(ask(session.clone()))];
+    away.block_on(async {
+        for asked in asks {
+            soon("a prompt", asked).await.unwrap();
+        }
+        // All that wakes and makes works from there too.
+        let other = soon("a create", create()).await.unwrap();
+        soon("a passivate", runtime.passivate(other.id())).await.unwrap();
+        soon("a prompt that wakes", ask(other)).await;
+        soon("a fork", runtime.fork(session.id(), None)).await.unwrap();
+    });
+
+    let (waits, idle, mut events) = away.block_on(async {
+        let receipt = session.prompt("hang").await.unwrap();
+        model.barrier("gate").reached().await;
+        let (wait, idle) = (session.clone(), session.clone());
+        let waits = tokio::spawn(async move { receipt.wait().await.map(drop) });
+        (waits, tokio::spawn(async move { idle.wait().await }), wait.events())
+    });
+    home.shutdown_timeout(Duration::from_secs(20));
+    away.block_on(async {
+        assert!(soon("Receipt::wait", waits).await.unwrap().is_err());
+        assert!(soon("Session::wait", idle).await.unwrap().is_err());
+        while soon("EventStream::next", events.next()).await.is_some() {}
+        assert!(matches!(soon("a prompt", session.prompt("go")).await, Err(SendError::Closed)));
+        assert!(matches!(soon("a state", session.state()).await, Err(SendError::Closed)));
+        assert!(matches!(soon("an abort", session.abort("go")).await, Err(SendError::Closed)));
+        assert!(soon("an open", runtime.open(session.id())).await.is_err());
+        assert!(soon("a create", create()).await.is_err());
+        drop(soon("Runtime::ended", runtime.ended()).await);
+        soon("Runtime::drain", runtime.drain(Duration::from_secs(1))).await;
+        assert!(soon("Runtime::shutdown", runtime.shutdown()).await.is_empty());
+    });
+    let id = session.id().clone();
+    drop((runtime, session, events));
+    model.barrier("gate").release();
+    away.block_on(async {
+        let runtime = soon("a start", builder().start()).await.unwrap();
+        let session = soon("an open", runtime.open(&id)).await.unwrap();
+        soon("the cut off turn", session.wait()).await.unwrap();
+        soon("a prompt", ask(session)).await;
+        assert!(soon("a shutdown", runtime.shutdown()).await.is_empty());
+    });
+}
+
+/// Every handle of a session is dropped in mid-turn, and clones of the runtime too: the turn goes on to its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_goes_on_when_all_handles_are_dropped() {
+    let folder = taped::folder();
+    let replies = [Reply::call("echo", serde_json::json!({})), Reply::text("done").at_barrier("gate")];
+    let model = Arc::new(Scripted::new(replies));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = builder.tool(Echo).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await.unwrap();
+    let id = session.id().clone();
+    let (events, clone) = (session.events(), runtime.clone());
+    let receipt = session.prompt("go").await.unwrap();
+    let message = receipt.message.clone();
+    model.barrier("gate").reached().await;
+    drop((receipt, events, session, clone));
+    tokio::task::yield_now().await;
+    model.barrier("gate").release();
+    let session = runtime.session(&id);
+    soon("the turn", session.wait()).await.unwrap();
+    let ended = session.state().await.unwrap().ended;
+    assert_eq!(ended.len(), 1);
+    assert_eq!((&*ended[0].text, &ended[0].outcome), ("done", &Outcome::Done));
+    // The same message again gets the receipt that was dropped.
+    let again = session.prompt(Message::user("go").with_id(message)).await.unwrap();
+    assert_eq!(soon("the receipt", again.wait()).await.unwrap().text, "done");
     assert!(runtime.shutdown().await.is_empty());
 }
 

@@ -180,7 +180,9 @@ impl Inbox {
         command: Command,
     ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
         if self.mailbox.is_full(&command) {
-            // Commands of senders who stopped waiting make room, unless they are in hand. They are not carried out.
+            // Commands of senders who stopped waiting make room, unless they are in hand. They are not carried out. `Session::send`
+            // and `docs/CANCELLATION.md` say so. The alternative was rejected: where the disk hangs, senders who come again and
+            // again with a short time limit would keep everybody out, and nobody waits for what is thrown out.
             let gone: Vec<_> = self.replies.iter().filter(|(_, reply)| reply.is_closed()).map(|(to, _)| *to).collect();
             gone.into_iter().filter(|to| self.mailbox.withdraw(*to)).for_each(|to| drop(self.replies.remove(&to)));
         }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Makes the session `fork`, which goes on from a point of another session; that one may be open anywhere. A fork of this name that
-/// stands at this point already is left as it is. Blocks on the disk; see [`Session::fork_as`].
+/// stands at this point already is left as it is. Blocks on the disk; see [`Session::fork_as`](crate::Session::fork_as).
 ///
 /// # Errors
 /// See [`BranchError`]. No session was made then.
