@@ -161,7 +161,7 @@ fn remove(host: &Host, id: &SessionId, is_parked: bool) -> Result<Deleted, Delet
 
 /// Refuses a session with open children, and one that a parent waits for. A tape that cannot be read names nobody.
 fn has_nobody(store: &dyn TapeStore, id: &SessionId) -> Result<(), DeleteError> {
-    let read = || Ok::<_, OpenError>(taped::state(id, &store.read_to(id, store.summary(id)?.seq)?.entries)?);
+    let read = || taped::state(id, &store.read_to(id, store.summary(id)?.seq)?.entries);
     let Ok(state) = read() else { return Ok(()) };
     let children = state.tasks().count();
     if children > 0 {

@@ -334,7 +334,7 @@ async fn the_answer_of_a_fallback_costs_what_the_fallback_costs() {
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     let answer = session.prompt("go").await.unwrap().wait().await.unwrap();
     let bill = session.bill().await.unwrap();
-    assert_eq!(bill.lines.iter().map(|line| line.model.clone()).collect::<Vec<_>>(), [cheap.clone()]);
+    assert_eq!(bill.lines.iter().map(|line| line.model.clone()).collect::<Vec<_>>(), std::slice::from_ref(&cheap));
     assert_eq!(answer.spent.cost.shown().cost, Some(MicroUsd(3)), "{answer:?}");
     assert_eq!(session.messages().await.unwrap().last().unwrap().model, Some(cheap));
     runtime.restart(session.id()).await.unwrap();
