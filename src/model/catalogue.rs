@@ -198,6 +198,7 @@ mod tests {
         assert_eq!(price_at("mine", "https://api.openai.com/v1", "gpt-4o"), None);
     }
 
+    /// W-06
     #[test]
     fn the_longest_fitting_beginning_gives_the_limits() {
         assert_eq!(known_limits("gpt-4o-mini").context, 128_000);
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(sees, [true, true, true, false]);
     }
 
-    /// Only for an unknown model does compaction begin at 100,000 tokens.
+    /// J-04, C-11, CONFIG-ERR-001 (as C-11 has it): only for an unknown model does compaction begin at 100,000 tokens.
     #[test]
     fn a_model_of_which_nothing_is_known_has_room_for_100_000_tokens() {
         let usable = |model| {
