@@ -57,6 +57,7 @@ mod replay;
 mod rights;
 mod runtime;
 mod sending;
+mod service;
 mod size;
 #[cfg(feature = "cli")]
 mod soak;
