@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tamtam::{
     Millis,
     ops::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
-    tape::{Behind, SessionStatus, Store, TapeError},
+    tape::{Behind, SessionStatus},
     tool::truncate::format_bytes,
 };
 
@@ -28,7 +28,7 @@ use super::{
 /// How many sessions are shown to a person without `--limit`.
 const SHOWN: usize = 50;
 
-/// How long one query brings the index up to date. `page` repeats the query while the index makes progress, because a person waits.
+/// How long one query brings the index up to date. It is repeated while the index makes progress, because a person waits.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// Carries out the command.
@@ -46,10 +46,15 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     query.after.clone_from(&given.after);
     query.wait = WAIT;
     let wanted = given.limit.map_or(if given.json { usize::MAX } else { SHOWN }, usize::from);
-    let (mut shown, mut text) = (0, String::new());
+    let (mut shown, mut text, mut left, mut progress) = (0, String::new(), u64::MAX, Progress::new());
     let (next, behind) = loop {
         query.limit = (wanted - shown).min(200);
-        let SessionPage { sessions, next, behind, indexed, cut, .. } = page(&store, &query)?;
+        let SessionPage { sessions, next, behind, indexed, cut, .. } = ops::sessions(&store, &query)?;
+        if let Behind::Sessions(count) = behind && count < left {
+            left = count;
+            progress.show(&format!("{count} sessions are not read yet"));
+            continue;
+        }
         let first = shown == 0;
         shown += sessions.iter().filter(|listed| listed.depth == 0).count();
         if given.json {
@@ -81,22 +86,6 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
         Progress::warn(&format!("the newest activity may be missing: {lack}"));
     }
     Ok(Exit::Done)
-}
-
-/// A page of sessions, asked for again until the index is up to date or makes no progress.
-fn page(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
-    let mut progress = Progress::new();
-    let mut behind_before = u64::MAX;
-    loop {
-        let page = ops::sessions(store, query)?;
-        match page.behind {
-            Behind::Sessions(behind) if behind < behind_before => {
-                behind_before = behind;
-                progress.show(&format!("{behind} sessions still to read"));
-            }
-            _ => return Ok(page),
-        }
-    }
 }
 
 fn lines_json(sessions: &[ListedSession], text: &mut String) {

@@ -26,7 +26,7 @@ use crate::{
     words::usage::{Cost, Usage},
 };
 
-pub use query::{BadSessionCursor, SessionCursor, SessionQuery, Shape};
+pub use query::{SessionCursor, SessionQuery, Shape};
 
 /// A page of sessions.
 #[derive(Clone, Debug, PartialEq)]

@@ -160,7 +160,7 @@ impl fmt::Display for KeptReason {
     }
 }
 
-/// What [`sweep`] would remove, and why. Changes nothing. Blocks on the disk: reads the ends of all tapes, and for each session
+/// What a policy would remove now, and why. Changes nothing. Blocks on the disk: reads the ends of all tapes, and for each session
 /// that would go, as much as opening it would read.
 ///
 /// # Errors
@@ -196,24 +196,10 @@ pub(crate) fn plan_some(
     }))
 }
 
-/// Removes the sessions that a policy does not keep, one after the other. Blocks on the disk. `stop` is asked before each removal;
-/// sessions that were not reached go with the next sweep, and are not in the answer.
-///
-/// # Errors
-/// [`TapeError::ReadingOnly`] where a session is to go and the store is open for reading; [`TapeError::Io`] where the store cannot
-/// be read. A session that cannot be removed is named in [`Sweep::kept`].
-pub fn sweep(
-    store: &dyn TapeStore,
-    policy: SweepPolicy,
-    now: Millis,
-    stop: impl Fn() -> bool,
-) -> Result<Sweep, TapeError> {
-    sweep_planned(store, sweep_plan(store, policy, now)?, stop)
-}
-
-/// Removes the sessions that a plan names and nothing else, however old the plan is: a session that was used, parked, protected or
-/// forked since then stays. For a host that shows the plan and asks a person first. Blocks on the disk, and stops as [`sweep`]
-/// does. Over files, the index still has a removed session until somebody calls `Store::scrub`.
+/// Removes the sessions that a plan of [`sweep_plan`] names and nothing else, one after the other. However old the plan is, a session
+/// that was used, parked, protected or forked since then stays. Blocks on the disk. `stop` is asked before each removal; sessions
+/// that were not reached go with the next sweep, and are not in the answer. Over files, the index still has a removed session until
+/// somebody calls `Store::scrub`.
 ///
 /// # Errors
 /// [`TapeError::ReadingOnly`] where a session is to go and the store is open for reading. A session that cannot be removed is named
@@ -222,7 +208,7 @@ pub fn sweep_planned(store: &dyn TapeStore, planned: Sweep, stop: impl Fn() -> b
     sweep_through(planned, &stop, |session, seq| store.delete_unused(session, seq))
 }
 
-/// Carries out a plan as [`sweep_planned`] does. The caller gives the function that removes a session if it was not used since.
+/// [`sweep_planned`] with the caller's function that removes a session if it was not used since.
 pub(crate) fn sweep_through(
     planned: Sweep,
     stop: impl Fn() -> bool,
@@ -241,7 +227,7 @@ pub(crate) fn sweep_through(
             Ok(false) => KeptReason::Used,
             Err(TapeError::Claimed { .. }) => KeptReason::Live,
             Err(TapeError::Unfinished { .. }) => KeptReason::AtWork,
-            // Somebody else has removed it.
+            // Somebody else removed it.
             Err(TapeError::Missing { .. }) => continue,
             Err(error @ TapeError::ReadingOnly) => return Err(error),
             Err(error) => KeptReason::Failed(error.to_string()),

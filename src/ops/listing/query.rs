@@ -112,20 +112,17 @@ impl fmt::Display for SessionCursor {
     }
 }
 
-/// A text that is not the text form of a [`SessionCursor`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a page cursor: {0:?}")]
-pub struct BadSessionCursor(String);
-
 impl FromStr for SessionCursor {
-    type Err = BadSessionCursor;
+    type Err = TapeError;
 
-    fn from_str(text: &str) -> Result<SessionCursor, BadSessionCursor> {
+    /// A text that is no cursor is [`TapeError::Query`].
+    fn from_str(text: &str) -> Result<SessionCursor, TapeError> {
         let read = || {
             let (last, session) = text.split_once('-')?;
             Some(SessionCursor { last: Millis(last.parse().ok()?), session: session.parse().ok()? })
         };
-        read().ok_or_else(|| BadSessionCursor(text.chars().take(40).collect()))
+        let what = || format!("not a page cursor: {:?}", text.chars().take(40).collect::<String>());
+        read().ok_or_else(|| TapeError::Query { what: what() })
     }
 }
 
@@ -137,7 +134,7 @@ mod tests {
     #[test]
     fn a_cursor_is_read_back_as_it_was_written() {
         let cursor = SessionCursor { last: Millis(1_732_000_000_003), session: "a-b-7".parse().unwrap() };
-        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        assert_eq!(cursor.to_string().parse::<SessionCursor>().unwrap(), cursor);
         for bad in ["", "-", "7", "x-y", "7-", "7-../etc", "99999999999999999999-a"] {
             assert!(bad.parse::<SessionCursor>().is_err(), "{bad}");
         }

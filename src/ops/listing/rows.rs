@@ -37,14 +37,11 @@ impl Fold for Digest {
 /// A page; `None` where there is no index and none can be made.
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
-    let page = match look(store, query) {
+    let mut page = look(store, query);
+    if matches!(&page, Err(TapeError::Index { is_damaged: true, .. })) && store.access() == Access::Write {
         // The index broke while it was read. It is made anew, and asked once more.
-        Err(TapeError::Index { is_damaged: true, .. }) if store.access() == Access::Write => {
-            let healed = store.index_to_search().and_then(|mut index| index.heal());
-            healed.and_then(|()| look(store, query))
-        }
-        page => page,
-    };
+        page = store.index().and_then(|mut index| index.heal()).and_then(|()| look(store, query));
+    }
     match page {
         Err(TapeError::Index { .. }) => Ok(None),
         // The files of the index, or its lock file, cannot be made or opened just now.
