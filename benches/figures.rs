@@ -1,6 +1,7 @@
 //! The figures of `docs/PERFORMANCE.md`: distributions, memory, recovery. Prints one line a figure.
 //!
-//! `cargo bench --bench figures` runs all; a word behind `--` picks those whose name contains it.
+//! `cargo bench --bench figures` runs all; a word behind `--` picks those whose name contains it. `--short` runs each at a fiftieth of its
+//! size, to see that it still works: its figures say nothing.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -30,7 +31,7 @@ mod replayed;
 mod search;
 #[path = "support/swap.rs"]
 mod swap;
-use parts::{Calls, Forever, Nothing, OneCall, distribution, micros, options, resident, runtime};
+use parts::{Calls, Forever, Nothing, OneCall, distribution, micros, options, resident, runtime, scaled};
 
 type Figure = fn(&tokio::runtime::Runtime);
 
@@ -73,7 +74,7 @@ async fn bash() {
     for _ in 0..3 {
         let (mut sh, mut bare, mut called) = (Vec::new(), Vec::new(), Vec::new());
         // In turns, so that all meet the same machine.
-        for _ in 0..200 {
+        for _ in 0..scaled(200) {
             for (shell, took) in [("sh", &mut sh), ("bash", &mut bare)] {
                 let started = Instant::now();
                 let output = tokio::process::Command::new(shell)
@@ -96,7 +97,7 @@ async fn bash() {
 
 /// What looking at the workspace before and after a command costs: `sh -c true` as calls of one session.
 async fn look() {
-    for files in [100, 10_000] {
+    for files in [100, scaled(10_000)] {
         for (what, look) in [("not looked at", None), ("looked at", Some(LookLimits::default()))] {
             let folder = tempfile::tempdir().unwrap();
             let work = folder.path().join("work");
@@ -132,7 +133,7 @@ async fn step_overhead() {
     let mut events = session.events();
     let listener = tokio::spawn(async move { while events.next().await.is_some() {} });
     let mut between = Vec::new();
-    for _ in 0..30 {
+    for _ in 0..scaled(30) {
         session.prompt("go").await.unwrap().wait().await.unwrap();
         let asked = std::mem::take(&mut *asked.lock().unwrap());
         between.extend(asked.windows(2).map(|pair| pair[1] - pair[0]));
@@ -145,13 +146,13 @@ async fn step_overhead() {
 /// (b) Step 10, 100 and 1,000 of one turn.
 async fn long_turn() {
     let folder = tempfile::tempdir().unwrap();
-    let model = Calls::new(1_100);
+    let model = Calls::new(scaled(1_100));
     let asked = model.asked.clone();
     let runtime = runtime(folder.path(), Arc::new(model), Nothing).await;
     let session = runtime.create(options(folder.path())).await.unwrap();
     session.prompt("go").await.unwrap().wait().await.unwrap();
     let between: Vec<_> = asked.lock().unwrap().windows(2).map(|pair| pair[1] - pair[0]).collect();
-    for at in [10_usize, 100, 1_000] {
+    for at in [10_usize, 100, 1_000].into_iter().filter(|at| *at < between.len()) {
         let near = between[at.saturating_sub(5)..(at + 50).min(between.len())].to_vec();
         distribution(&format!("b: steps around {at} of one turn"), near);
     }
@@ -160,7 +161,7 @@ async fn long_turn() {
 
 /// (c) A message that steers: accepted on the tape, and the running call told to stop.
 async fn steering() {
-    for live in [1_usize, 1_000] {
+    for live in [1_usize, scaled(1_000)] {
         let folder = tempfile::tempdir().unwrap();
         let tool = Forever::default();
         let (began, told) = (tool.began.clone(), tool.told.clone());
@@ -174,7 +175,7 @@ async fn steering() {
             sessions.push(session);
         }
         let (mut accepted, mut stopped) = (Vec::new(), Vec::new());
-        for _ in 0..(1_000 / live).max(1) {
+        for _ in 0..(scaled(1_000) / live).max(1) {
             for session in &sessions {
                 // All calls run: one that is stopped before it began would have nobody to tell.
                 while began.load(Ordering::SeqCst) < expected {
@@ -205,7 +206,7 @@ async fn steering() {
 
 /// (d) Memory of a live idle session that has answered one prompt.
 async fn memory() {
-    for count in [1_000_u64, 10_000] {
+    for count in [scaled(1_000_u64), scaled(10_000)] {
         let folder = tempfile::tempdir().unwrap();
         let runtime = runtime(folder.path(), Arc::new(Calls::new(1)), Nothing).await;
         let warm = runtime.create(options(folder.path())).await.unwrap();
@@ -239,7 +240,7 @@ async fn recovery() {
     drop(rt.shutdown().await);
     drop((session, rt));
     let mut took = Vec::new();
-    for _ in 0..50 {
+    for _ in 0..scaled(50) {
         let rt = runtime(folder.path(), Arc::new(Calls::new(200)), Nothing).await;
         let start = Instant::now();
         let session = rt.open(&id).await.unwrap();
@@ -252,7 +253,7 @@ async fn recovery() {
     let rt = runtime(folder.path(), Arc::new(Calls::new(200)), Nothing).await;
     rt.open(&id).await.unwrap();
     let mut took = Vec::new();
-    for _ in 0..50 {
+    for _ in 0..scaled(50) {
         let start = Instant::now();
         rt.restart(&id).await.unwrap();
         rt.session(&id).state().await.unwrap();
@@ -264,34 +265,34 @@ async fn recovery() {
 
 /// (t) What an operator sees of 10,000 live sessions.
 async fn tree() {
-    const LIVE: usize = 10_000;
+    let live = scaled(10_000);
     let folder = tempfile::tempdir().unwrap();
     let rt = runtime(folder.path(), Arc::new(Calls::new(1)), Nothing).await;
-    for _ in 0..LIVE {
+    for _ in 0..live {
         rt.create(options(folder.path())).await.unwrap();
     }
     let (mut taken, mut written, mut counted) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..30 {
+    for _ in 0..scaled(30) {
         let start = Instant::now();
         let tree = rt.tree();
         taken.push(start.elapsed());
-        assert_eq!(tree.find("sessions").unwrap().children.len(), LIVE);
+        assert_eq!(tree.find("sessions").unwrap().children.len(), live);
         let start = Instant::now();
-        assert!(tree.to_string().lines().count() > LIVE);
+        assert!(tree.to_string().lines().count() > live);
         written.push(start.elapsed());
         let start = Instant::now();
-        assert_eq!(rt.count().sessions, LIVE);
+        assert_eq!(rt.count().sessions, live);
         counted.push(start.elapsed());
     }
-    distribution("t: tree, 10,000 sessions", taken);
+    distribution(&format!("t: tree, {live} sessions"), taken);
     distribution("t: the same as text", written);
-    distribution("t: count, 10,000 sessions", counted);
+    distribution(&format!("t: count, {live} sessions"), counted);
     drop(rt.shutdown().await);
 }
 
 /// (f) Appends a second over 100 sessions, one entry of about 300 bytes an append.
 fn appends() {
-    for (durability, each) in [(Durability::Process, 200_u64), (Durability::Power, 20)] {
+    for (durability, each) in [(Durability::Process, scaled(200_u64)), (Durability::Power, scaled(20))] {
         let folder = tempfile::tempdir().unwrap();
         let options = StoreOptions { durability, ..StoreOptions::default() };
         let store = Store::open(folder.path(), options).unwrap();
@@ -327,7 +328,7 @@ fn appends() {
 /// (u) A session of 100,000 entries of about 300 bytes (`TAMTAM_ENTRIES`): how fast all of it is read, how long opening it takes
 /// from an anchor 1,000 entries back, and what forks of it take in time and on the disk.
 fn long_tape() {
-    let entries: u64 = std::env::var("TAMTAM_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
+    let entries: u64 = std::env::var("TAMTAM_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(scaled(100_000));
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     let deaf = || -> tamtam::tape::Notify { Arc::new(|_| {}) };
@@ -354,7 +355,8 @@ fn long_tape() {
         start.elapsed()
     });
     distribution("u: open, from the newest anchor", opened.collect());
-    let places: Vec<u64> = (0..1_000).map(|n| 1 + n * (entries - 1) / 1_000).collect();
+    let forks = scaled(1_000);
+    let places: Vec<u64> = (0..forks).map(|n| 1 + n * (entries - 1) / forks).collect();
     let forked = places.iter().map(|at| {
         let start = Instant::now();
         store.fork(&id, Some(Seq(*at)), &SessionId::new(), Millis(1_700_000_000_000)).unwrap();
@@ -362,7 +364,7 @@ fn long_tape() {
     });
     distribution("u: fork, at any of its entries", forked.collect());
     let bytes: u64 = store.list().unwrap().iter().filter(|one| one.id != id).map(|one| one.bytes).sum();
-    println!("u: tape of a fork: {} bytes (1,000 forks)", bytes / 1_000);
+    println!("u: tape of a fork: {} bytes ({forks} forks)", bytes / forks);
     store.close(Duration::from_secs(10)).unwrap();
 }
 
@@ -385,7 +387,7 @@ fn entry(seq: u64) -> Entry {
 fn cold_start(tokio: &tokio::runtime::Runtime) {
     let library = tokio.block_on(async {
         let mut starts = Vec::new();
-        for _ in 0..50 {
+        for _ in 0..scaled(50) {
             let folder = tempfile::tempdir().unwrap();
             let model = Calls::new(1);
             let asked = model.asked.clone();
@@ -402,7 +404,7 @@ fn cold_start(tokio: &tokio::runtime::Runtime) {
     let Some(binary) = option_env!("CARGO_BIN_EXE_tamtam") else { return };
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", server.local_addr().unwrap());
-    let starts = (0..50).map(|_| {
+    let starts = (0..scaled(50)).map(|_| {
         let folder = tempfile::tempdir().unwrap();
         let mut run = Command::new(binary);
         run.args(["run", "--model", "local/m", "--store", "store", "--base-url", &url, "go"])

@@ -1,7 +1,8 @@
 //! The figures of the file tools in `docs/PERFORMANCE.md`. Prints one line a figure.
 //!
 //! `cargo bench --features cli --bench tools` runs all; a word behind `--` picks those whose name contains it. It makes some
-//! GiB of sparse and plain files in the temporary folder, and removes them.
+//! GiB of sparse and plain files in the temporary folder, and removes them. `--short` makes them a fiftieth of that, to see that each
+//! part still works: its figures say nothing.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -17,6 +18,10 @@ use tamtam::{
     tool::{ToolContext, ToolResult, Toolbox},
     tools,
 };
+
+#[path = "support/parts.rs"]
+mod parts;
+use parts::scaled;
 
 const GIB: u64 = 1024 * 1024 * 1024;
 
@@ -99,7 +104,7 @@ fn main() {
 /// 100,000 files in 1,000 folders, some 600 bytes each; a line in each hundredth is searched for.
 fn tree() {
     let bench = Bench::new();
-    for folder in 0..1_000 {
+    for folder in 0..scaled(1_000) {
         let path = bench.path().join(format!("d{}/e{folder}", folder % 30));
         fs::create_dir_all(&path).unwrap();
         for file in 0..100 {
@@ -132,7 +137,7 @@ fn near_the_end() {
     let line = format!("{}\n", "x".repeat(99));
     let block = line.repeat(10_000);
     let mut file = BufWriter::new(fs::File::create(bench.path().join("large.txt")).unwrap());
-    let blocks = GIB / block.len() as u64;
+    let blocks = scaled(GIB) / block.len() as u64;
     for _ in 0..blocks {
         file.write_all(block.as_bytes()).unwrap();
     }
@@ -155,7 +160,7 @@ fn one_line() {
     let bench = Bench::new();
     let mut file = fs::File::create(bench.path().join("line.txt")).unwrap();
     let block = "needle and hay ".repeat(70_000);
-    while file.stream_position().unwrap() < 2 * GIB {
+    while file.stream_position().unwrap() < scaled(2 * GIB) {
         file.write_all(block.as_bytes()).unwrap();
     }
     file.seek(SeekFrom::Start(0)).unwrap();

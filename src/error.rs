@@ -285,7 +285,9 @@ pub enum DeleteError {
         children: usize,
     },
     /// The session does a task of another one, which waits for it.
-    #[error("session {session} does a task of session {parent}, which is at work: stop the task, then delete it")]
+    #[error(
+        "session {session} does a task for session {parent}, which is still running: stop the task, then delete it"
+    )]
     Task {
         /// The id of the session.
         session: SessionId,

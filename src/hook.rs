@@ -5,7 +5,7 @@
 //! | [`Hook::on_input`] | pipe | the message is refused; where the hook does not [guard](Hook::guards) it goes on as it was |
 //! | [`Hook::on_answer`] | pipe | the answer is withheld; where the hook does not guard it goes on as it was |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed |
-//! | [`Hook::on_result`] | pipe | the result goes on as it was |
+//! | [`Hook::on_result`] | pipe | the result is withheld; where the hook does not guard it goes on as it was |
 //! | [`Hook::on_event`] | observer | a panic is reported; there is no time limit: a slow observer falls behind, and is told how many events it missed |
 //!
 //! Hooks run in the order they were added. A pipe's output is the next pipe's input. The first gate that refuses decides, and the
@@ -89,9 +89,9 @@ pub trait Hook: Send + Sync + 'static {
     /// The name of the hook, for errors and refusals.
     fn name(&self) -> &str;
 
-    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long, and an answer withheld where
-    /// [`Hook::on_answer`] does: a hook that takes secrets out must not be passed over. A hook whose changes are not needed says
-    /// `false`, and the message or the answer goes on as it was.
+    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long, and an answer or a result
+    /// withheld where [`Hook::on_answer`] or [`Hook::on_result`] does: a hook that takes secrets out must not be passed over. A hook
+    /// whose changes are not needed says `false`, and the message, answer or result passes as it was.
     fn guards(&self) -> bool {
         true
     }
@@ -183,6 +183,9 @@ pub trait Hook: Send + Sync + 'static {
     }
 
     /// Sees a result before it is recorded, good or bad.
+    ///
+    /// Where the hook crashes or takes over five seconds, the result is withheld: the model is told that the call ran and that its
+    /// result is not shown, and nothing of the result is recorded but the changes to files. See [`Hook::guards`].
     fn on_result<'a>(&'a self, _call: &'a HookCall, result: ToolResult) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move { result })
     }
@@ -282,7 +285,7 @@ impl Hooks {
         None
     }
 
-    /// Runs the result pipes.
+    /// Runs the result pipes. A result that a guarding hook failed at is withheld.
     pub(crate) async fn on_result(
         &self,
         call: &HookCall,
@@ -293,7 +296,13 @@ impl Hooks {
         for hook in self.0.iter() {
             match isolated(hook.name(), "on_result", || hook.on_result(call, result.clone())).await {
                 Ok(next) => result = next,
-                Err(failure) => failed(failure),
+                Err(failure) => {
+                    let text = format!("[The call ran. Its result was withheld: the hook {} failed.]", failure.hook);
+                    failed(failure);
+                    if hook.guards() {
+                        return ToolResult::error(text);
+                    }
+                }
             }
         }
         result

@@ -73,7 +73,7 @@ pub use index::{
 };
 #[cfg(feature = "sqlite")]
 pub(crate) use index::{Fold, SessionRow, SessionRows};
-pub(crate) use layout::{new_file, plain_anchor_name as anchor_name_of};
+pub(crate) use layout::{new_file, plain_anchor_name as anchor_name_of, read_bytes};
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};
 pub use marks::Mark;

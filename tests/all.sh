@@ -46,8 +46,8 @@ run api python3 tests/api.py
 run weight python3 tests/weight.py
 # The benches, short and unmeasured: that they still run to their end.
 run bench-step cargo test --features cli --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
-run bench-figures cargo test --features cli --bench figures -- steering
-run bench-tools cargo test --features cli --bench tools -- edit
+run bench-figures cargo test --features cli --bench figures -- --short
+run bench-tools cargo test --features cli --bench tools -- --short
 run bench-cycles cargo test --features cli --bench cycles -- 1000
 if [ "${1:-}" != "--quick" ]; then
   # A build of its own, in which a test may end an actor, a thread or the process at each crash point by name: all modules that

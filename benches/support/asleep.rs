@@ -16,7 +16,7 @@ use tamtam::{
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 
-use crate::parts::{Calls, Nothing, distribution, micros, options, resident, runtime};
+use crate::parts::{Calls, Nothing, distribution, micros, options, resident, runtime, scaled};
 
 /// (h) A message to a session that sleeps, until its actor answers from the state.
 pub async fn wake() {
@@ -24,14 +24,14 @@ pub async fn wake() {
         let folder = tempfile::tempdir().unwrap();
         let runtime = runtime(folder.path(), Arc::new(Calls::new(steps)), Nothing).await;
         let mut sessions = Vec::new();
-        for _ in 0..20 {
+        for _ in 0..scaled(20) {
             let session = runtime.create(options(folder.path())).await.unwrap();
             session.prompt("go").await.unwrap().wait().await.unwrap();
             sessions.push(session);
         }
         let entries = sessions[0].state().await.unwrap().seq;
         let (mut wakes, mut sleeps) = (Vec::new(), Vec::new());
-        for _ in 0..50 {
+        for _ in 0..scaled(50) {
             for session in &sessions {
                 let start = Instant::now();
                 runtime.passivate(session.id()).await.unwrap();
@@ -59,14 +59,14 @@ pub async fn passive() {
     drop(create().await);
     let start = resident();
     let mut awake = Vec::new();
-    for _ in 0..10_000 {
+    for _ in 0..scaled(10_000) {
         awake.push(create().await);
     }
     let before = resident();
     println!("i: 10,000 awake: {} MB", before.saturating_sub(start) / 1_000_000);
     // What an awake one held is free for the next, so these cost what they keep asleep.
     let mut asleep = Vec::new();
-    for _ in 0..10_000 {
+    for _ in 0..scaled(10_000) {
         let session = create().await;
         // The turn has told its end before its worker has.
         while runtime.passivate(session.id()).await.is_err() {
@@ -75,17 +75,17 @@ pub async fn passive() {
         asleep.push(session);
     }
     let after_first = resident();
-    for _ in 0..90_000 {
+    for _ in 0..scaled(90_000) {
         asleep.push(runtime.session(&SessionId::new()));
     }
     let after = resident();
     println!(
         "i: passive and held: {} bytes each over 10,000 that were awake, {} over 90,000 handles by id (16 of them the handle)",
-        after_first.saturating_sub(before) / 10_000,
-        after.saturating_sub(after_first) / 90_000
+        after_first.saturating_sub(before) / scaled(10_000),
+        after.saturating_sub(after_first) / scaled(90_000)
     );
     println!("i: 10,000 awake and 100,000 asleep: {} MB in all", after / 1_000_000);
-    asleep.truncate(10_000);
+    asleep.truncate(scaled(10_000));
     drop(runtime.shutdown().await);
 }
 
@@ -160,7 +160,7 @@ pub async fn crash() {
             assert!(bomb.operator.set(runtime.operate()).is_ok());
         }
         let mut sessions = Vec::new();
-        for _ in 0..1_000 {
+        for _ in 0..scaled(1_000) {
             sessions.push(runtime.create(options(folder.path())).await.unwrap());
         }
         let start = Instant::now();
@@ -174,7 +174,7 @@ pub async fn crash() {
         let took = micros(start.elapsed());
         let tree = runtime.tree();
         let restarts: u64 = tree.find("sessions").unwrap().children.iter().map(|node| node.restarts).sum();
-        println!("j: 1,000 turns with one call each, done after {took}; {restarts} crashes");
+        println!("j: {} turns with one call each, done after {took}; {restarts} crashes", sessions.len());
         drop(runtime.shutdown().await);
     }
     drop(std::panic::take_hook());

@@ -173,6 +173,14 @@ pub async fn session(folder: &Path, steps: u32) -> (Runtime, Session) {
     (runtime, session)
 }
 
+/// A number of rounds or things: a fiftieth of it, two at least, where the bench is run with `--short`.
+pub fn scaled<N: From<u8> + std::ops::Div<Output = N> + Ord>(number: N) -> N {
+    match std::env::args().any(|arg| arg == "--short") {
+        true => (number / N::from(50)).max(N::from(2)),
+        false => number,
+    }
+}
+
 /// The value that so many hundredths of all values do not exceed.
 pub fn percentile(values: &mut [Duration], hundredths: f64) -> Duration {
     values.sort_unstable();

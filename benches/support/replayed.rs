@@ -8,15 +8,15 @@ use tamtam::{
     tape::{Access, Store, StoreOptions},
 };
 
-use super::parts::{Calls, Nothing, options, runtime};
+use super::parts::{Calls, Nothing, options, runtime, scaled};
 
 /// (r) 20 sessions of one turn each, of 1,000 steps with a call of a tool that does nothing (`TAMTAM_SESSIONS` for more or fewer).
 /// The tapes are read from the disk, and that counts.
 pub(crate) fn replay(tokio: &tokio::runtime::Runtime) {
-    let sessions: usize = std::env::var("TAMTAM_SESSIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    let sessions: usize = std::env::var("TAMTAM_SESSIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(scaled(20));
     let folder = tempfile::tempdir().unwrap();
     let ids: Vec<SessionId> = tokio.block_on(async {
-        let runtime = runtime(folder.path(), Arc::new(Calls::new(1_000)), Nothing).await;
+        let runtime = runtime(folder.path(), Arc::new(Calls::new(scaled(1_000))), Nothing).await;
         let mut ids = Vec::new();
         for _ in 0..sessions {
             let session = runtime.create(options(folder.path())).await.unwrap();

@@ -11,7 +11,7 @@ use tamtam::{
     tape::{Appended, Entry, Order, Query, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
 };
 
-use super::parts::distribution;
+use super::parts::{distribution, scaled};
 
 /// Numbers that look random and are the same in every run.
 struct Rng(u64);
@@ -31,11 +31,11 @@ impl Rng {
 
 /// (s) Searching a million entries of 20 words each.
 pub fn search() {
-    let total: u64 = std::env::var("TAMTAM_SEARCHED").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    let total: u64 = std::env::var("TAMTAM_SEARCHED").ok().and_then(|n| n.parse().ok()).unwrap_or(scaled(1_000_000));
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     let mut rng = Rng(1);
-    let sessions = 100;
+    let sessions = scaled(100);
     for session in 0..sessions {
         let mut tape = store.create(&SessionId::new(), Arc::new(|_| {})).unwrap();
         for seq in 1..=total / sessions {
@@ -69,21 +69,22 @@ pub fn search() {
         ("two words", &|rng| format!("w{} w{}", rng.word(), rng.word())),
         ("a phrase of two words", &|rng| format!("\"w{} w{}\"", rng.word(), rng.word())),
         ("a prefix", &|rng| format!("w{}*", rng.word())),
-        ("a word in one entry", &|rng| format!("only{}", rng.below(100))),
+        ("a word in one entry", &|rng| format!("only{}", rng.below(sessions))),
         ("a word that is nowhere", &|rng| format!("no{}", rng.word())),
     ];
+    let rounds = scaled(300);
     for (what, words) in searches {
         for order in [Order::Newest, Order::Best] {
             let mut took = Vec::new();
             let mut found = 0;
-            for _ in 0..300 {
+            for _ in 0..rounds {
                 let mut query = Query::new(words(&mut rng));
                 (query.order, query.wait) = (order, Duration::ZERO);
                 let start = Instant::now();
                 found += index.search(&query).unwrap().hits.len();
                 took.push(start.elapsed());
             }
-            distribution(&format!("s: {what}, {order:?} ({} hits a page)", found / 300), took);
+            distribution(&format!("s: {what}, {order:?} ({} hits a page)", found / rounds), took);
         }
     }
 }

@@ -15,7 +15,7 @@ use tamtam::{
     session::{Finish, SUMMARY_SYSTEM},
 };
 
-use super::parts::{Nothing, distribution, options, percentile, runtime};
+use super::parts::{Nothing, distribution, options, percentile, runtime, scaled};
 
 /// Steps of one turn.
 const STEPS: usize = 2_000;
@@ -87,16 +87,18 @@ async fn between(context: u64, sessions: usize, steps: usize, left_out: usize) -
 
 /// (h) Steps with compactions among them, and without.
 pub async fn swap() {
+    let steps_max = scaled(STEPS);
     for round in 0..3 {
         let windows =
             [("no compaction", 1_000_000_000), ("a window of 200,000", 200_000), ("a window of 32,768", 32_768)];
         let mut last = Vec::new();
         for (name, context) in windows {
-            let (steps, compactions) = between(context, 1, STEPS, 0).await;
+            let (steps, compactions) = between(context, 1, steps_max, 0).await;
+            assert!(context > 100_000 || compactions > 0, "{name}: nothing was summed up");
             last.clone_from(&steps);
-            distribution(&format!("h: step, {name} ({compactions} in {STEPS} steps, round {round})"), steps);
+            distribution(&format!("h: step, {name} ({compactions} in {steps_max} steps, round {round})"), steps);
         }
-        let (mut short, compactions) = between(1_000_000_000, STEPS / (SHORT - SMALL), SHORT, SMALL).await;
+        let (mut short, compactions) = between(1_000_000_000, (steps_max / (SHORT - SMALL)).max(1), SHORT, SMALL).await;
         let p99 = [percentile(&mut short, 99.0), percentile(&mut last, 99.0)];
         distribution(&format!("h: step, no compaction, as long a context ({compactions}, round {round})"), short);
         let more = p99[1].as_secs_f64() / p99[0].as_secs_f64().max(f64::EPSILON) * 100.0 - 100.0;

@@ -403,7 +403,7 @@ async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, c
     fault!(post.host.store.faults(), "worker.call_dropped", post.slot.id.as_str());
     task.abort();
     let gone = tokio::time::timeout(DOWN, &mut task).await.is_ok();
-    let left = if gone { "" } else { " It blocks its thread and could not be ended; it may still be at work." };
+    let left = if gone { "" } else { " It blocks its thread and could not be ended; it may still be running." };
     let text = format!("{what} It did not end by itself, so it was cut off; how far it got is unknown.{left}");
     ToolResult::failed(why, text).with_details(json!({ "cut_off": true, "still_running": !gone }))
 }
@@ -414,7 +414,7 @@ fn joined(content: &str, line: &str) -> String {
 
 fn crashed(panic: &(dyn std::any::Any + Send)) -> ToolResult {
     let text = panic_text(panic);
-    ToolResult::error(format!("The tool crashed: {text}. The session goes on; try another way."))
+    ToolResult::error(format!("The tool crashed: {text}. The session continues; try another way."))
 }
 
 fn outcome(done: Result<ToolResult, tokio::task::JoinError>) -> ToolResult {

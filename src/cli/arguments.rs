@@ -80,7 +80,8 @@ pub(super) struct PermissionArguments {
     /// strict, ask, edits, auto, readonly, headless or opencode [default: ask on a terminal and with --json, else headless]
     #[arg(long, value_name = "PROFILE")]
     pub(super) permission: Option<Profile>,
-    /// A file of rules that win over those of the profile, one a line: {"permission":"bash","pattern":"cargo *","action":"allow"}
+    /// A file of rules that win over those of the profile, one a line: {"permission":"bash","pattern":"cargo test","action":"allow"}.
+    /// A * in a pattern for bash matches anything, also further commands: "cargo *" allows "cargo test; rm -r x"
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
 }

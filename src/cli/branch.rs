@@ -247,7 +247,9 @@ fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
         return Err(Failure::failed(format!("session {id} has an unfinished turn: `tamtam resume {id}` finishes it")));
     }
     if state.tasks().next().is_some() {
-        return Err(Failure::failed(format!("a child of session {id} is at work: `tamtam resume {id}` waits for it")));
+        return Err(Failure::failed(format!(
+            "a child of session {id} is still running: `tamtam resume {id}` waits for it"
+        )));
     }
     Ok(state)
 }

@@ -212,6 +212,12 @@ impl Command {
     }
 }
 
+/// The answer to a command that stood before an abort and waited for the reader of the replies: nothing was done.
+pub(super) fn overtaken(command: &Command) -> Value {
+    let message = "a later line stopped the session while the replies were not read, so nothing was done";
+    json!({"command": command.name(), "error": {"kind": "overtaken", "message": message}})
+}
+
 /// The answer to a bad line.
 pub(super) fn bad_line(message: &str) -> Value {
     json!({"error": {"kind": "bad_line", "message": message}})

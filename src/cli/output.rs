@@ -32,7 +32,7 @@ use super::render::Show;
 /// Bytes that may wait for a slow reader; beyond, events wait for room.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that may wait in all, answers included; beyond, no further line of stdin is carried out.
+/// Bytes that may wait in all, answers included; beyond, no further line of stdin but an abort is carried out.
 const ANSWERS_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of one write. Each completed write proves that somebody reads.

@@ -207,6 +207,7 @@ fn messages(count: usize) -> String {
 }
 
 fn call(name: &str, input: &str) -> String {
+    // Not a question: `question` asks, and shows the whole call.
     format!("→ {} {}", escape::line(name), escape::short(input, ARGUMENTS_MAX))
 }
 

@@ -10,8 +10,9 @@
 //! idle, which `resume` continues, if the tape cannot be written, the session crashes twice without progress, nobody reads the
 //! output, Ctrl-C is pressed twice, or SIGTERM or SIGHUP comes.
 //!
-//! A change must keep this: the narrator waits for the reader of the output, and the listener waits for room after an answer. The
-//! task that hears signals waits for neither, so that a reader that takes nothing cannot block a stop.
+//! A change must keep this: the narrator waits for the reader of the output, and the listener waits for room after an answer, but not
+//! before it carries out an abort. The task that hears signals waits for neither, so that a reader that takes nothing cannot block a
+//! stop.
 
 mod listener;
 mod narrator;
@@ -113,6 +114,9 @@ async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Ex
     listener.stop().await;
     if let Some(line) = used.filter(|_| !json) {
         view.note(line);
+    }
+    if !view.takes_lines() && stdin::has_text() {
+        view.warn("stdin_unread", "text came on stdin while the session ran, and was not read: give - as the prompt");
     }
     view.result(&result);
     output.finish().await;

@@ -83,7 +83,7 @@ fn page_text(page: &Page) -> String {
     let mut text = String::new();
     for Hit { session, seq, kind, time, snippet, .. } in &page.hits {
         let _ = writeln!(text, "{session} {seq}  {}  {}", tapes::moment(*time), escape::line(kind));
-        let _ = writeln!(text, "    {}", escape::line(&snippet.marked("«", "»")));
+        let _ = writeln!(text, "    {}", escape::prose_line(&snippet.marked("«", "»")));
     }
     if let Some(next) = page.next {
         let _ = writeln!(text, "more: the same search with --after {next}");

@@ -162,7 +162,7 @@ fn title(listed: &ListedSession) -> String {
     let belongs = [(listed.forks, "fork"), (listed.children, "task")].into_iter().filter(|(n, _)| *n > 0);
     let belongs = belongs.map(|(n, what)| count(n, what)).collect::<Vec<_>>().join(", ");
     let belongs = if belongs.is_empty() { belongs } else { format!(" [{belongs}]") };
-    let title = escape::line(listed.title.as_deref().unwrap_or("(no message)"));
+    let title = escape::prose_line(listed.title.as_deref().unwrap_or("(no message)"));
     format!("{indent}{below}{title}{protected}{belongs}")
 }
 

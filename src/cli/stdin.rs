@@ -1,5 +1,8 @@
 //! Reads stdin: the whole of it as a prompt, or line by line for a running session.
 //!
+//! Text on stdin that the command would not read is refused at the start ([`prompt`]) or reported at the end ([`has_text`]). Nothing
+//! waits for such text, because a pipe may never be written to.
+//!
 //! At most [`LINES_MAX`] lines wait to be taken; beyond that, the thread stops reading until lines are taken. A line that is too
 //! long or not UTF-8 is reported in its place, so line numbers stay right.
 //!
@@ -24,7 +27,7 @@ pub(super) type Line = Result<String, &'static str>;
 /// would read. Blocks until stdin ends, where it is the prompt.
 pub(super) fn prompt(words: &[String], is_json: bool) -> Result<String, Failure> {
     if words != ["-"] {
-        if !is_json && waits() {
+        if !is_json && has_text() {
             return Err(Failure::usage(
                 "there is text on stdin that nothing would read: give - as the prompt, or < /dev/null",
             ));
@@ -44,12 +47,15 @@ pub(super) fn prompt(words: &[String], is_json: bool) -> Result<String, Failure>
     text.map_err(|_| Failure::usage("the prompt on stdin is not UTF-8 text: attach a file with --file"))
 }
 
-/// Whether stdin is a file or a pipe with something in it.
-fn waits() -> bool {
+/// Whether stdin is a file or a pipe with text in it that was not read. Never waits for text.
+pub(super) fn has_text() -> bool {
     let stdin = std::io::stdin();
     let Ok(facts) = rustix::fs::fstat(&stdin) else { return false };
     match rustix::fs::FileType::from_raw_mode(facts.st_mode) {
-        rustix::fs::FileType::RegularFile => facts.st_size > 0,
+        rustix::fs::FileType::RegularFile => {
+            let read = rustix::fs::tell(&stdin).unwrap_or_default();
+            u64::try_from(facts.st_size).is_ok_and(|size| size > read)
+        }
         rustix::fs::FileType::Fifo | rustix::fs::FileType::Socket => {
             rustix::io::ioctl_fionread(&stdin).is_ok_and(|bytes| bytes > 0)
         }

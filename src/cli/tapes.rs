@@ -53,15 +53,19 @@ pub(super) fn open_with_index(path: &Path) -> Result<Store, TapeError> {
     }
 }
 
-/// The state of a session, folded from its tape; `None` if there is no such session. Changes nothing.
+/// The state of a session, folded from its tape; `None` if there is no such session, or it has no entry: its maker died before the
+/// first one, or is making it now. Changes nothing.
 pub(super) fn state(store: &Path, id: &SessionId) -> Result<Option<session::State>, Failure> {
     let Some(store) = open(store)?.filter(|store| store.exists(id)) else { return Ok(None) };
     let unreadable =
         |why: &dyn std::fmt::Display| Failure::failed(format!("the tape of session {id} cannot be read: {why}"));
     let lines = store.read(id, Seq::ZERO)?;
+    if lines.is_empty() {
+        return Ok(None);
+    }
     let entries: Result<Vec<_>, _> = lines.iter().map(session::Entry::from_tape).collect();
     let state = session::State::fold(entries.map_err(|error| unreadable(&error))?);
-    state.map(Some).ok_or_else(|| unreadable(&"it has no entry, so the session never began: choose another id"))
+    state.map(Some).ok_or_else(|| unreadable(&"it does not say how the session began"))
 }
 
 /// A moment to the second, in UTC.
@@ -182,7 +186,7 @@ pub(super) fn verify(path: &Path, id: Option<&SessionId>) -> Result<Exit, Failur
         let of_index = match &index.unreadable {
             Some(why) => format!("; the index could not be checked: {}", escape::line(why)),
             None if index.is_missing => String::new(),
-            None if index.behind > 0 => "; the index matches, and has entries still to read".to_owned(),
+            None if index.behind > 0 => "; the index matches, but some entries are not indexed yet".to_owned(),
             None => "; the index matches".to_owned(),
         };
         let _ = writeln!(text, "{checked} tape{plural} checked, no damage{of_index}");

@@ -152,8 +152,10 @@ impl fmt::Display for KeptReason {
             KeptReason::AtWork => f.write_str("a turn or a task of it is not over"),
             KeptReason::Parked => f.write_str("it is parked"),
             KeptReason::Protected => f.write_str("it is protected"),
-            KeptReason::ForkStays(fork) => write!(f, "session {fork} goes on from it"),
-            KeptReason::ParentAtWork(parent) => write!(f, "it does a task of session {parent}, which is at work"),
+            KeptReason::ForkStays(fork) => write!(f, "session {fork} is a fork of it"),
+            KeptReason::ParentAtWork(parent) => {
+                write!(f, "it does a task for session {parent}, which is still running")
+            }
             KeptReason::Used => f.write_str("it was used meanwhile"),
             KeptReason::Failed(error) => f.write_str(error),
         }

@@ -132,21 +132,21 @@ impl fmt::Display for Inspection {
 fn next(node: &Node) -> Option<&'static str> {
     Some(match (node.status, node.reading, node.phase) {
         (Status::Parked, ..) => {
-            "`unpark` starts it again, and its turn goes on or waits; abort its turn then, if that is what crashes"
+            "`unpark` starts it again, and its turn continues or waits; abort the turn if it is what crashes"
         }
         (Status::Unkillable, ..) => {
             "it is in code that never awaits: only the end of that code, or of the process, ends it"
         }
         (_, Reading::Busy, _) => "wait, or `stop` it: it is killed when it does not end, and what is on its tape stays",
         (Status::Backoff, ..) => "it is started again by itself; `restart` does so now",
-        (_, _, Some("interrupted")) => "a message or `go_on` lets its turn go on, `abort` gives it up",
-        (_, _, Some("held")) => "a message or `go_on` lets its queue go on",
+        (_, _, Some("interrupted")) => "a message or `go_on` continues its turn, `abort` ends it",
+        (_, _, Some("held")) => "a message or `go_on` releases its queue",
         (_, _, Some("storage")) => "make room on the disk: it is tried again every half second, and nothing is lost",
         (_, _, Some(UNDONE)) => {
             "look at that path for what is in the way (room, rights), then start the runtime again: it is tried then, and when a \
              session that it is about is opened; `Runtime::left_undone` has all of it"
         }
-        (_, _, Some("paused")) => "`resume` lets it go on",
+        (_, _, Some("paused")) => "`resume` continues it",
         (_, _, Some("asking")) => "a person has to answer, or the ask's limit denies it",
         _ => return None,
     })
@@ -172,7 +172,7 @@ pub struct Count {
     pub parked: usize,
     /// Processes on their way up again after a crash.
     pub restarting: usize,
-    /// Processes that have had one message in hand for 100 ms or more, or did not end although they were killed.
+    /// Processes that have been handling one message for 100 ms or more, or did not end although they were killed.
     pub busy: usize,
     /// Model requests that run.
     pub requests: usize,

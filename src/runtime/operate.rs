@@ -382,9 +382,9 @@ pub enum OperateError {
     NoAnswer {
         /// The id of the node.
         id: String,
-        /// The work that the session has in hand.
+        /// The work that the session is doing.
         with: &'static str,
-        /// How long it has had that work in hand.
+        /// How long it has been doing that work.
         since: Duration,
     },
     /// The node did not come up.

@@ -71,9 +71,9 @@ pub struct PanicReport {
     pub text: String,
     /// File, line and column. Known only if the host has opted in, see [`PanicReport::place`].
     pub location: Option<String>,
-    /// The kind of message that was in hand.
+    /// The kind of message that was being handled.
     pub message: Option<String>,
-    /// How long that message had been in hand, in milliseconds.
+    /// How long that message had been handled, in milliseconds.
     pub in_hand_ms: u64,
 }
 

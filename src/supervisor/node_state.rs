@@ -56,7 +56,7 @@ pub(crate) struct Words {
     pub(super) phase: Option<&'static str>,
     /// What it does, in a few words, and since when.
     pub(super) doing: Option<(String, Instant)>,
-    /// The kind of message in hand, and since when.
+    /// The kind of message that is being handled, and since when.
     pub(super) in_hand: Option<(&'static str, Instant)>,
     pub(super) started_at: Option<(Millis, Instant)>,
     pub(super) last_exit: Option<(ExitReason, Instant)>,
@@ -177,7 +177,7 @@ impl NodeState {
 
     // ---- for the shell, the driver and sessions ---------------------------------------------------------------------
 
-    /// Notes that it takes a piece of work in hand. `detail` is called only if the node is traced in full, and under the lock.
+    /// Notes that it begins a piece of work. `detail` is called only if the node is traced in full, and under the lock.
     pub(crate) fn take_up(&self, what: &'static str, number: Option<u64>, detail: impl FnOnce() -> Option<String>) {
         let now = Instant::now();
         let mut words = self.words();
@@ -186,7 +186,7 @@ impl NodeState {
         words.ring.push(now, HappenedKind::Message, what, number, detail);
     }
 
-    /// Notes that it has work in hand, and will name each piece itself.
+    /// Notes that it has work, and will name each piece itself.
     pub(crate) fn begin_untold(&self, what: &'static str) {
         self.words().in_hand = Some((what, Instant::now()));
     }
@@ -197,7 +197,7 @@ impl NodeState {
         words.in_hand = None;
     }
 
-    /// What it has in hand, and for how long.
+    /// What it is doing, and for how long.
     pub(crate) fn in_hand(&self) -> Option<(&'static str, Duration)> {
         self.words().in_hand.map(|(what, since)| (what, since.elapsed()))
     }

@@ -18,7 +18,7 @@ const REASON_CHARS_MAX: usize = 100;
 /// └─ sessions          supervisor  running  up 12 s
 ///    ├─ ticket-4711    session     running  turn 12 step 3: runs bash for 31 s, queue 2 (peak 5), tokens 900 in 120 out, …
 ///    │  └─ bash 40     call        running  bash {"command":"cargo test"} for 31 s
-///    └─ ticket-4712    session     parked   was at turn 7 step 1: asks openai/gpt-x, last exit 3 s ago: panic: …, restarts 2 (2 …
+///    └─ ticket-4712    session     parked   last seen at turn 7 step 1: asks openai/gpt-x, last exit 3 s ago: panic: …, restarts 2 (2 …
 /// ```
 #[must_use]
 pub fn render(roots: &[Node]) -> String {
@@ -69,8 +69,10 @@ pub(crate) fn facts(node: &Node) -> Vec<String> {
         facts.push(format!("BUSY with {what} for {}", span(busy)));
     }
     match (node.reading, &node.doing, node.doing_ms) {
-        // A busy node said this before it took the present message in hand.
-        (Reading::PostMortem | Reading::Busy, Some(doing), _) => facts.push(format!("was at {}", one_line(doing))),
+        // A busy node said this before it began to handle the present message.
+        (Reading::PostMortem | Reading::Busy, Some(doing), _) => {
+            facts.push(format!("last seen at {}", one_line(doing)))
+        }
         (_, Some(doing), Some(since)) => facts.push(format!("{} for {}", one_line(doing), span(since))),
         _ => facts.extend(node.phase.filter(|_| node.reading != Reading::PostMortem).map(str::to_owned)),
     }

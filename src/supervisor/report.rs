@@ -100,9 +100,9 @@ pub struct CrashReport {
     pub kind: &'static str,
     /// Which incarnation ended: 1 for the first.
     pub incarnation: u64,
-    /// The kind of message that was in hand.
+    /// The kind of message that was being handled.
     pub message: Option<String>,
-    /// How long it had been in hand, in milliseconds.
+    /// How long it had been handled, in milliseconds.
     pub in_hand_ms: Option<u64>,
     /// What it was doing, by its own words, before that message.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,7 +199,7 @@ impl fmt::Display for CrashReport {
             (None, _) => writeln!(f, "  handling    nothing")?,
         }
         if let Some(doing) = &self.doing {
-            writeln!(f, "  it was at   {}", plain(doing))?;
+            writeln!(f, "  last seen at {}", plain(doing))?;
         }
         let facts = self.payload.facts();
         if !facts.is_empty() {

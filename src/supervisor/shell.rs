@@ -1,6 +1,6 @@
 //! The one actor of the crate: a shell that runs any [`Behaviour`], so that the rest of the crate knows nothing of ractor.
 //!
-//! The shell catches panics itself (so it knows which message was in hand, and for how long), keeps the actor's node, and writes
+//! The shell catches panics itself (so it knows which message was being handled, and for how long), keeps the actor's node, and writes
 //! down how the actor ended ([`LastWord`]). The task that joins the actor reads it; if nothing was written, the actor was killed.
 //! While `handle` runs, a stop waits for it, and a kill drops it at its next await.
 //!

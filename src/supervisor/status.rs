@@ -64,7 +64,7 @@ impl fmt::Display for Status {
 pub enum Reading {
     /// The node keeps up: the reading is its present state.
     Fresh,
-    /// One message has been in hand for 100 ms or more: the reading is from before that message.
+    /// One message has been handled for 100 ms or more: the reading is from before that message.
     Busy,
     /// The node has no incarnation: the reading is what its last one left.
     PostMortem,

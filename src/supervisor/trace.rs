@@ -28,7 +28,7 @@ const EVENTS_REPORTED: usize = 16;
 pub struct Happened {
     /// How long ago, in milliseconds.
     pub ago_ms: u64,
-    /// A message that it took in hand, or a change of its status or phase.
+    /// A message that it began to handle, or a change of its status or phase.
     pub kind: HappenedKind,
     /// The kind of message, or the new status or phase.
     pub what: &'static str,
@@ -44,7 +44,7 @@ pub struct Happened {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HappenedKind {
-    /// It took a message in hand.
+    /// It began to handle a message.
     Message,
     /// Its status or phase changed.
     Change,

@@ -20,7 +20,7 @@ use crate::{
     words::ids::Millis,
 };
 
-/// How long one message may be in hand before a reading of the node is marked as old ([`Reading::Busy`]).
+/// How long one message may be handled before a reading of the node is marked as old ([`Reading::Busy`]).
 const BUSY_AFTER: Duration = Duration::from_millis(100);
 
 /// One actor, supervisor or worker at one moment.
@@ -49,10 +49,10 @@ pub struct Node {
     /// How long it has been doing that, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doing_ms: Option<u64>,
-    /// The kind of message in hand.
+    /// The kind of message that is being handled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_with: Option<&'static str>,
-    /// How long that message has been in hand, in milliseconds.
+    /// How long that message has been handled, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_ms: Option<u64>,
     /// When this incarnation started.

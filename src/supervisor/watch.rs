@@ -136,7 +136,7 @@ impl fmt::Display for TreeEvent {
             }
             Happening::Parked {} => f.write_str("is parked"),
             Happening::Unkillable {} => f.write_str("was killed and is still there"),
-            Happening::WorkersLeft { count } => write!(f, "goes on without {count} workers that did not end"),
+            Happening::WorkersLeft { count } => write!(f, "continues without {count} workers that did not end"),
             Happening::Removed {} => f.write_str("is gone"),
             Happening::Down { reason } => write!(f, "has ended: {reason}"),
             Happening::Lever { lever } => write!(f, "an operator pulled {lever}"),

@@ -99,8 +99,10 @@ impl TapeFile {
         let (anchor, is_newest) = (folders[n].clone(), n + 1 == folders.len());
         let path = layout.entries(session, &anchor);
         let bytes = if through == END { whole_file(&path)? } else { bytes_through(&path, through)? };
-        // A bad line at the end of the bytes that were asked for is damage if the file goes on behind it.
-        let live = is_newest && (through == END || path.metadata().is_ok_and(|file| file.len() == bytes.len() as u64));
+        // A bad line at the end of the bytes that were asked for is damage if the file goes on behind it. A line without an end is
+        // the last one.
+        let is_all = |file: std::fs::Metadata| file.len() == bytes.len() as u64;
+        let live = is_newest && (through == END || !bytes.ends_with(b"\n") || path.metadata().is_ok_and(is_all));
         Ok(TapeFile { session: session.clone(), anchor, path, line: 1, live, bytes })
     }
 }

@@ -288,7 +288,7 @@ pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
 }
 
 /// The bytes of a regular file.
-pub(super) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_to_read(path)?.read_to_end(&mut bytes).map(|_| bytes)
 }

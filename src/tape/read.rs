@@ -168,19 +168,25 @@ pub(super) fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
             return file.read_to_end(&mut bytes).map(drop);
         }
         let mut file = BufReader::new(&file);
-        while (&mut file).take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut bytes)? > 0 {
-            if !bytes.ends_with(b"\n") && skip_line(&mut file)? {
-                bytes.push(b'\n');
-            }
-        }
+        while next_line(&mut file, &mut bytes)? {}
         Ok(())
     };
     read().map_err(TapeError::io("read", path))?;
     Ok(bytes)
 }
 
+/// Appends the next line to `bytes`; whether there was one. Of a line that no tape can have, because it is too long, only the
+/// beginning is appended, with the line break if there is one.
+pub(super) fn next_line(file: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    let read = file.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', bytes)?;
+    if read > 0 && !bytes.ends_with(b"\n") && skip_line(file)? {
+        bytes.push(b'\n');
+    }
+    Ok(read > 0)
+}
+
 /// Passes over the rest of a line; whether it has an end.
-fn skip_line(file: &mut impl BufRead) -> io::Result<bool> {
+pub(super) fn skip_line(file: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let piece = file.fill_buf()?;
         if piece.is_empty() {
@@ -195,7 +201,7 @@ fn skip_line(file: &mut impl BufRead) -> io::Result<bool> {
 }
 
 /// The bytes of a file up to the end of the append with the entry `through`, found by counting lines. The whole file if its first
-/// line cannot be read.
+/// line cannot be read. A line that is too long is cut off as by [`whole_file`].
 pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(Vec::new()) };
     let mut file = BufReader::new(file);
@@ -203,7 +209,7 @@ pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeEr
     let (mut read, mut wanted) = (0, 1);
     while read < wanted {
         let from = bytes.len();
-        if file.read_until(b'\n', &mut bytes).map_err(TapeError::io("read", path))? == 0 {
+        if !next_line(&mut file, &mut bytes).map_err(TapeError::io("read", path))? {
             break;
         }
         read += 1;
@@ -265,8 +271,8 @@ fn set_anchor_aside(layout: &Layout, session: &SessionId, anchor: &str) -> Resul
 /// The first whole line of a file, without its line break.
 pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
-    let mut line = Vec::new();
-    BufReader::new(file).read_until(b'\n', &mut line).map_err(TapeError::io("read", path))?;
+    let (mut file, mut line) = (BufReader::new(file).take(LINE_BYTES_MAX as u64 + 1), Vec::new());
+    file.read_until(b'\n', &mut line).map_err(TapeError::io("read", path))?;
     Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
@@ -276,23 +282,29 @@ pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
     Ok(line.and_then(|line| head_seq(&line).or_else(|| glance(&line).map(|first| first.seq))))
 }
 
-/// The last whole line of a file that can be read, looking back from its end.
+/// The last whole line of a file that can be read, looking back from its end. No more than one line is held at a time, however
+/// long the torn tail behind the line is.
 pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);
-    let length = file.metadata().map_err(failed())?.len();
+    let mut end = file.metadata().map_err(failed())?.len();
     let mut window: u64 = 64 * 1024;
     loop {
-        let from = length.saturating_sub(window);
+        let from = end.saturating_sub(window);
         let mut tail = Vec::new();
         file.seek(SeekFrom::Start(from)).map_err(failed())?;
-        (&mut file).take(length - from).read_to_end(&mut tail).map_err(failed())?;
+        (&mut file).take(end - from).read_to_end(&mut tail).map_err(failed())?;
         let lines = tail.split_inclusive(|b| *b == b'\n').rev().filter(|line| line.ends_with(b"\n"));
         let seen = lines.filter_map(glance).next();
         if seen.is_some() || from == 0 {
             return Ok(seen);
         }
-        window *= 16;
+        if window > LINE_BYTES_MAX as u64 {
+            // Of this window, only the end of a line that begins before it is still to be read. A line that fills the window is
+            // longer than a tape's line, so it is passed over.
+            end = from + memchr::memchr(b'\n', &tail[..tail.len().saturating_sub(1)]).map_or(0, |at| at as u64 + 1);
+        }
+        window = (window * 16).min(LINE_BYTES_MAX as u64 + 1);
     }
 }
 
@@ -342,8 +354,22 @@ mod tests {
         io::Write::write_all(&mut File::options().append(true).open(&path).unwrap(), b"\nthree\n").unwrap();
         let bytes = whole_file(&path).unwrap();
         assert_eq!((&bytes[bytes.len() - 7..], bytes.len()), (&b"\nthree\n"[..], 8 + LINE_BYTES_MAX + 1 + 7));
-        // What was torn off is copied piece by piece, and the file is as it was before.
+        // The other readers of single lines and of a part of the file.
+        let line = |seq: u64| format!("{{\"seq\":{seq},\"time\":1}}\n");
+        std::fs::write(&path, line(1) + &line(2)).unwrap();
+        let good = std::fs::metadata(&path).unwrap().len();
+        File::options().write(true).open(&path).unwrap().set_len(READ_AT_ONCE_MAX * 4).unwrap();
+        assert_eq!(bytes_through(&path, Seq(9)).unwrap().len() as u64, good + LINE_BYTES_MAX as u64 + 1);
+        assert_eq!(last_seen(&path).unwrap().map(|seen| seen.seq), Some(Seq(2)));
+        io::Write::write_all(&mut File::options().append(true).open(&path).unwrap(), b"\nnot a line\n").unwrap();
+        assert_eq!(last_seen(&path).unwrap().map(|seen| seen.seq), Some(Seq(2)));
+        File::create(&path).unwrap().set_len(READ_AT_ONCE_MAX * 4).unwrap();
+        io::Write::write_all(&mut File::options().append(true).open(&path).unwrap(), b"\n").unwrap();
+        assert_eq!(first_line(&path).unwrap(), None, "no tape has such a line");
+        assert!(last_seen(&path).unwrap().is_none());
+        std::fs::write(&path, "one\ntwo\n").unwrap();
         File::options().write(true).open(&path).unwrap().set_len(READ_AT_ONCE_MAX + 8).unwrap();
+        // What was torn off is copied piece by piece, and the file is as it was before.
         let repair = set_aside(&path, 3, "torn".into(), 8).unwrap();
         assert_eq!(
             (repair.bytes, std::fs::metadata(&repair.set_aside).unwrap().len()),

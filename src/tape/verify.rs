@@ -64,7 +64,7 @@ fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError
     match looked {
         Ok(_) => Ok(None),
         Err(error @ (TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::TooDeep { .. })) => {
-            Ok(Some(format!("session {}, which it goes on from: {error}", forked.parent)))
+            Ok(Some(format!("its parent session {}: {error}", forked.parent)))
         }
         Err(error) => Err(error),
     }

@@ -60,8 +60,8 @@ pub(super) fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Resu
     let Forked { session, parent, seq, sum, .. } = forked;
     let what = match store.place(parent, *seq) {
         Ok(Some(place)) if place.sum == *sum => return Ok(()),
-        Ok(_) => format!("session {parent} does not have the entry {seq} that this fork goes on from"),
-        Err(TapeError::Missing { .. }) => format!("session {parent}, which this fork goes on from, is not there"),
+        Ok(_) => format!("session {parent} does not have entry {seq}, where this fork begins"),
+        Err(TapeError::Missing { .. }) => format!("session {parent}, the parent of this fork, is missing"),
         Err(other) => return Err(other),
     };
     let file = store.folder(Some(session)).unwrap_or_else(|| session.as_str().into());

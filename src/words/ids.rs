@@ -260,3 +260,21 @@ impl Millis {
         std::time::Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    /// `Uuid::now_v7` panics there. Seen on the release binary.
+    #[test]
+    fn a_clock_before_1970_gives_an_id_all_the_same() {
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        let ids = [uuid_at(before), uuid_at(before)];
+        assert_ne!(ids[0], ids[1]);
+        for id in ids {
+            assert_eq!((id.get_version_num(), id.get_timestamp().map(|at| at.to_unix())), (7, Some((0, 0))));
+        }
+    }
+}

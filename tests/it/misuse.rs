@@ -229,6 +229,39 @@ async fn a_turn_goes_on_when_all_handles_are_dropped() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// Must show 2 of Edges, by the handle: a listener that never reads does not stand between a host and the stop. No request is made and
+/// no call begins after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abort_ends_the_turn_while_no_listener_reads() {
+    let folder = taped::folder();
+    let replies = (0..20_000).map(|_| Reply::call("echo", serde_json::json!({ "say": "x".repeat(1_000) })));
+    let model = Arc::new(Scripted::new(replies));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = builder.tool(Echo).start().await.unwrap();
+    let mut options = SessionOptions::new(folder.path()).profile(Profile::Auto);
+    options.steps_max = None;
+    let session = runtime.create(options).await.unwrap();
+    let unread = [session.events(), session.events()];
+    let receipt = session.prompt("go").await.unwrap();
+    // Far more events than a listener is kept.
+    while model.requests().len() < 1_500 {
+        tokio::task::yield_now().await;
+    }
+    soon("the abort", session.abort("enough")).await.unwrap();
+    let answer = soon("the answer", receipt.wait()).await.unwrap();
+    assert_eq!(answer.outcome, Outcome::Aborted { reason: "enough".into() });
+    let (asked, seq) = (model.requests().len(), session.state().await.unwrap().seq);
+    assert!(soon("a shutdown", runtime.shutdown()).await.is_empty());
+    assert_eq!(model.requests().len(), asked, "no request after the stop");
+    drop(unread);
+    let store = tamtam::tape::Store::open(folder.path().join("store"), tamtam::tape::StoreOptions::default()).unwrap();
+    let begun = |kind: &str| ["request", "call", "call_started"].contains(&kind);
+    let tape = tamtam::tape::TapeStoreExt::read(&store, session.id(), tamtam::Seq::ZERO).unwrap();
+    assert!(!tape.iter().any(|entry| entry.seq > seq && begun(&entry.kind)));
+    let aborted = tape.iter().position(|entry| entry.kind == "turn_finished").unwrap();
+    assert!(!tape[aborted..].iter().any(|entry| begun(&entry.kind)), "nothing begins after the stop");
+}
+
 /// Seen with a host's program: a session was made with tools that there are not, and its model was offered none.
 #[tokio::test]
 async fn tools_that_there_are_not_are_refused_by_name() {

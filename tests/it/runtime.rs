@@ -26,6 +26,7 @@ use crate::support::{bomb::Bomb, taped};
 #[derive(Clone, Copy)]
 enum Does {
     Echo,
+    Tell,
     Panic,
     Hang,
     Block,
@@ -74,6 +75,7 @@ impl Tool for Stub {
         Box::pin(async move {
             match self.does {
                 Does::Echo => ToolResult::ok(arguments.to_string()),
+                Does::Tell => ToolResult::ok("the secret"),
                 Does::Panic => panic!("the tool is broken"),
                 Does::Hang => std::future::pending().await,
                 Does::Block => {
@@ -493,6 +495,57 @@ async fn hooks_guard_calls_and_rewrite_what_passes() {
     let Item::User(first) = &**requests[0].history.iter().next().unwrap() else { panic!("a user's message") };
     assert_eq!(first.parts.len(), 2);
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A hook that takes secrets out of results, and fails at it.
+struct FailsAtResults {
+    guards: Option<bool>,
+}
+
+impl Hook for FailsAtResults {
+    fn name(&self) -> &str {
+        "scrubber"
+    }
+
+    fn guards(&self) -> bool {
+        struct Plain;
+        impl Hook for Plain {
+            fn name(&self) -> &str {
+                "plain"
+            }
+        }
+        self.guards.unwrap_or_else(|| Plain.guards())
+    }
+
+    fn on_result<'a>(&'a self, _: &'a HookCall, result: ToolResult) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move { if result.content.contains("secret") { panic!("scrubber") } else { result } })
+    }
+}
+
+/// A result that a guarding hook failed at reaches neither model nor tape, and guarding is the default; without it the result passes.
+#[tokio::test]
+async fn a_result_is_withheld_where_a_hook_that_guards_fails() {
+    for (guards, is_withheld) in [(None, true), (Some(false), false)] {
+        let folder = taped::folder();
+        let call = Reply::call("echo", json!({ "key": "hidden" }));
+        let model = Arc::new(Scripted::new([call, Reply::text("done")]));
+        let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+        let builder = builder.tool(stub("echo", Does::Tell)).hook(FailsAtResults { guards });
+        let runtime = builder.start().await.unwrap();
+        let session = session(&runtime, folder.path()).await;
+        let mut events = session.events();
+        session.prompt("go").await.unwrap().wait().await.unwrap();
+        event(&mut events, |kind| matches!(kind, EventKind::HookError { callback: "on_result", .. }).then_some(()))
+            .await;
+        let told = results(model.requests().last().unwrap());
+        assert_eq!(told[0].contains("The call ran. Its result was withheld: the hook scrubber failed."), is_withheld);
+        assert_eq!(told[0].contains("the secret"), !is_withheld, "{told:?}");
+        let id = session.id().clone();
+        assert!(runtime.shutdown().await.is_empty());
+        let tape = format!("store/sessions/{id}/anchors/001_session-start/entries.jsonl");
+        let tape = std::fs::read_to_string(folder.path().join(tape)).unwrap();
+        assert_eq!(tape.contains("the secret"), !is_withheld);
+    }
 }
 
 /// A runtime does not start with tools that no model could be told of: bad names, and two of one name.

@@ -140,7 +140,7 @@ async fn a_panic_of_a_closure_is_one_error_result() {
         let results = results(&session).await;
         assert_eq!(results.len(), 1);
         assert_eq!(results[0].error, Some(ErrorReason::Failed));
-        assert_eq!(results[0].content, "The tool crashed: broken. The session goes on; try another way.");
+        assert_eq!(results[0].content, "The tool crashed: broken. The session continues; try another way.");
         assert!(runtime.shutdown().await.is_empty());
     }
 }

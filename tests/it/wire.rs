@@ -238,6 +238,8 @@ async fn v02_v03_statuses_are_typed_and_say_whether_to_try_again() {
         ("529 x", ErrorKind::Overloaded, RetryClass::Transient),
         ("400 x", ErrorKind::InvalidRequest, RetryClass::Permanent),
         ("401 x", ErrorKind::Auth, RetryClass::Permanent),
+        ("408 x", ErrorKind::Timeout, RetryClass::Transient),
+        ("409 x", ErrorKind::Server, RetryClass::Transient),
         ("403 x", ErrorKind::Auth, RetryClass::Permanent),
         ("404 x", ErrorKind::NotFound, RetryClass::Permanent),
         ("413 x", ErrorKind::InvalidRequest, RetryClass::Permanent),
@@ -248,6 +250,7 @@ async fn v02_v03_statuses_are_typed_and_say_whether_to_try_again() {
             let server = FaultServer::start([refusal(status, &[], "no")]).await;
             let error = ask(&model(&server, api, options())).await.0.unwrap_err();
             assert_eq!((error.kind, error.class()), (kind, class), "{status}");
+            assert!(!error.was_read(), "{status}: a refusal costs nothing");
             assert_eq!(error.message, format!("p answered {}: no", &status[..3]));
             assert_eq!(server.seen().len(), 1, "the client never tries again by itself");
         }

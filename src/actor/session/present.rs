@@ -59,7 +59,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
     };
     let at = format!("turn {} step {}", turn.id, turn.step);
     if state.waits {
-        return ("interrupted", Some(format!("{at}: interrupted, waits to be told to go on")));
+        return ("interrupted", Some(format!("{at}: interrupted, waits for `go_on`")));
     }
     let (mut phases, mut what) = (Vec::new(), Vec::new());
     for open in state.open.values() {

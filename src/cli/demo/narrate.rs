@@ -69,7 +69,7 @@ impl Narrator {
                 self.crashes_told = crashes.len();
                 // The running calls ended with the actor.
                 self.running.clear();
-                let then = if *resumed { "goes on" } else { "waits" };
+                let then = if *resumed { "continues" } else { "waits" };
                 format!("The session's actor {how} in the middle of the turn. It was rebuilt from its tape and {then}.")
             }
             EventKind::TurnFinished { outcome: Outcome::Done, .. } => format!("Turn {} is done.", self.turns),

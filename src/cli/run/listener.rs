@@ -1,13 +1,16 @@
 //! Hears lines of stdin and signals while a session runs, and carries them out.
 //!
-//! Lines are carried out one after the other. Each line of `--json` gets one reply; a line that comes after the session became
-//! idle is told that it is too late.
+//! Lines are carried out one after the other. Each line of `--json` gets one reply, in the same order; a line that comes after the
+//! session became idle is told that it is too late. While earlier replies are not read, further lines are held and looked at: an
+//! abort among them is carried out at once, and the lines before it are refused.
 //!
 //! A change must keep this: signals are heard by a task that never waits for the session, a line or the output, and that outlives
-//! the listener. The third Ctrl-C must end a process whose tree does not go down.
+//! the listener. The third Ctrl-C must end a process whose tree does not go down. The lines before such an abort are not carried out
+//! later, because a message among them would begin a turn after the stop.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
+use serde_json::Value;
 use tamtam::{Delivery, Runtime, Session, Steering};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -18,7 +21,7 @@ use tokio::{
 
 use super::view::View;
 use crate::cli::{
-    command::{Command, bad_line, reply},
+    command::{Command, bad_line, overtaken, reply},
     escape,
     failure::{Exit, Failure},
     stdin::{self, Line},
@@ -34,6 +37,12 @@ const LINGER: Duration = Duration::from_millis(200);
 
 /// How long a line that is being carried out may delay the end of the command.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
+
+/// Lines that may be held while the replies before them are not read. Beyond, no line is read until there is room for a reply.
+const HELD_LINES_MAX: usize = 1_024;
+
+/// Bytes of held lines; the last line may exceed them.
+const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// The tasks that hear stdin and signals.
 pub(super) struct Listener {
@@ -55,7 +64,7 @@ impl Listener {
         tokio::spawn(hear_signals(session.clone(), view.clone(), leave, Signals::new()?));
         let lines = if view.takes_lines() { Some(stdin::lines()?) } else { None };
         let (ask, asked) = mpsc::channel(1);
-        let lines = Lines { number: 0, lines, runtime, session, view, is_closing: false };
+        let lines = Lines { number: 0, lines, held: Held::default(), runtime, session, view, is_closing: false };
         Ok(Listener { task: tokio::spawn(lines.carry_out(asked)), asks: Asks(ask), left })
     }
 
@@ -139,9 +148,12 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
 
 /// Carries out lines, one after the other.
 struct Lines {
+    /// The number of the newest line that was answered.
     number: u64,
     /// The lines of stdin; `None` if they are not for the session, or stdin is closed.
     lines: Option<mpsc::Receiver<Line>>,
+    /// Empty, except while there is no room for replies.
+    held: Held,
     runtime: Runtime,
     session: Session,
     view: View,
@@ -209,25 +221,71 @@ impl Lines {
             self.lines = None;
             return;
         };
-        self.number += 1;
         if !self.view.is_json() {
             return self.typed(line).await;
         }
-        let answer = match line.map_err(str::to_owned).and_then(|line| Command::read(&line)) {
+        self.command(read(line).1).await;
+        self.room().await;
+        while let Some(command) = self.held.next() {
+            self.command(command).await;
+            self.room().await;
+        }
+    }
+
+    /// Carries out a command and answers it.
+    async fn command(&mut self, command: Result<Command, String>) {
+        let answer = match command {
             Ok(command) if self.is_closing => command.too_late(),
             Ok(command) => {
-                if command.stops() {
-                    self.view.set_stopping(true);
-                } else {
-                    // A program that sends another command is there and reads.
-                    self.view.set_stopping(false);
-                }
+                // A program that sends another command than a stop is there and reads.
+                self.view.set_stopping(command.stops());
                 command.carry_out(&self.session, &self.runtime).await
             }
             Err(message) => bad_line(&message),
         };
+        self.answer(answer);
+    }
+
+    fn answer(&mut self, answer: Value) {
+        self.number += 1;
         self.view.line(&reply(self.number, answer));
-        self.view.room_for_answers().await;
+    }
+
+    /// Waits until there is room for another reply. Meanwhile lines are read and held, and the first abort among them is carried
+    /// out. One is enough: no command is carried out behind it before there is room.
+    async fn room(&mut self) {
+        let view = self.view.clone();
+        let mut room = std::pin::pin!(view.room_for_answers());
+        let mut has_stopped = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut room => return,
+                () = std::future::ready(()), if !has_stopped && self.held.stop().is_some() => {
+                    self.overtake().await;
+                    has_stopped = true;
+                }
+                line = next(&mut self.lines), if self.held.has_room() => match line {
+                    Some(line) => self.held.push(line),
+                    None => self.lines = None,
+                },
+            }
+        }
+    }
+
+    /// Refuses the held lines before an abort, and carries out the abort.
+    async fn overtake(&mut self) {
+        for _ in 0..self.held.stop().unwrap_or_default() {
+            let answer = match self.held.next() {
+                Some(Ok(command)) => overtaken(&command),
+                Some(Err(message)) => bad_line(&message),
+                None => return,
+            };
+            self.answer(answer);
+        }
+        if let Some(stop) = self.held.next() {
+            self.command(stop).await;
+        }
     }
 
     async fn typed(&self, line: Line) {
@@ -248,6 +306,44 @@ impl Lines {
         if let Err(error) = done {
             self.view.note(format!("! {}", escape::line(&error.to_string())));
         }
+    }
+}
+
+/// Lines that were read and not carried out, next first, each with its length.
+#[derive(Default)]
+struct Held {
+    lines: VecDeque<(usize, Result<Command, String>)>,
+    bytes: usize,
+}
+
+impl Held {
+    fn has_room(&self) -> bool {
+        self.lines.len() < HELD_LINES_MAX && self.bytes < HELD_BYTES_MAX
+    }
+
+    fn push(&mut self, line: Line) {
+        let line = read(line);
+        self.bytes += line.0;
+        self.lines.push_back(line);
+    }
+
+    fn next(&mut self) -> Option<Result<Command, String>> {
+        let (bytes, command) = self.lines.pop_front()?;
+        self.bytes -= bytes;
+        Some(command)
+    }
+
+    /// How many lines stand before the first abort; `None` if there is no abort.
+    fn stop(&self) -> Option<usize> {
+        self.lines.iter().position(|(_, command)| command.as_ref().is_ok_and(Command::stops))
+    }
+}
+
+/// The length of a line, and its command or what is wrong with the line.
+fn read(line: Line) -> (usize, Result<Command, String>) {
+    match line {
+        Ok(line) => (line.len(), Command::read(&line)),
+        Err(why) => (0, Err(why.to_owned())),
     }
 }
 

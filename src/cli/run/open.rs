@@ -3,10 +3,13 @@
 //! Arguments, workspace, model and budget are checked before the runtime starts, so a usage error leaves no session behind. An
 //! existing session keeps every setting that the arguments do not name. A runtime whose session cannot be opened is shut down here.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use tamtam::{
-    ModelRef, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
+    ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::Ruleset,
     session::{Budget, EventStream, Open, State},
     tape::{Durability, TapeError},
@@ -23,6 +26,10 @@ use crate::cli::{
     tapes,
 };
 
+/// How often a session that another process is making is looked at, and how long after one another: its first entry is there then.
+const TRIES_MAX: u32 = 10;
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
 /// A session, ready to be driven.
 pub(super) struct Opened {
     pub(super) runtime: Runtime,
@@ -35,8 +42,20 @@ pub(super) struct Opened {
     pub(super) opened: Seq,
 }
 
-/// The session for `run`: the named one, or a new one.
+/// The session for `run`: the named one, or a new one. Where another process makes the named one at the same moment, that is looked at
+/// again, so that the answer is this session or who has it.
 pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> Result<Opened, Failure> {
+    for _ in 1..TRIES_MAX {
+        if let Ok(opened) = try_run(given, environment).await? {
+            return Ok(opened);
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
+    try_run(given, environment).await?.map_err(Failure::from)
+}
+
+/// As [`for_run`]. The inner error says that the session was not there, and could not be made because it is.
+async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Result<Opened, TapeError>, Failure> {
     let store = environment.store(given.turn.store.store.as_deref())?;
     let before = match &given.session {
         Some(id) => tapes::state(&store, id)?,
@@ -47,7 +66,7 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
         if given.title.is_some() {
             or_shut_down(&opened.runtime, opened.session.set_title(given.title.clone()).await).await?;
         }
-        return Ok(opened);
+        return Ok(Ok(opened));
     }
     let workspace = environment.workspace(given.turn.workspace.as_deref())?;
     must_be_known(given.turn.agent.as_deref(), None)?;
@@ -63,9 +82,15 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
     given.turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
     let (runtime, hints) = start(store, choice, &given.turn, environment).await?;
-    let session = or_shut_down(&runtime, runtime.create(options).await).await?;
+    let session = match runtime.create(options).await {
+        Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
+            drop(runtime.shutdown().await);
+            return Ok(Err(error));
+        }
+        created => or_shut_down(&runtime, created).await?,
+    };
     let events = session.events();
-    Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO })
+    Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO }))
 }
 
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.

@@ -28,7 +28,7 @@ use crate::cli::{
 const FORMAT_VERSION: u32 = 1;
 
 /// What the model is told when its question is rejected because no person can be asked.
-const NOBODY: &str = "Nobody is there to be asked. Do what is allowed, or say what is needed.";
+const NOBODY: &str = "No person can be asked. Use only what is allowed, and say what else you need.";
 
 /// Whether a person can see a question and type the answer.
 pub(in crate::cli) fn is_interactive() -> bool {

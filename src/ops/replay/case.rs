@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{Difference, Replay, ReplayError};
 use crate::{
     kernel::Record,
-    tape::{Append, Store, TapeFile, decode_files, new_file},
+    tape::{Append, Store, TapeFile, decode_files, new_file, read_bytes},
     words::ids::SessionId,
 };
 
@@ -149,7 +149,7 @@ fn not_a_test(path: &Path, why: impl Into<String>) -> CheckError {
 }
 
 fn read(path: &Path) -> Result<(Checked, Vec<Append>), CheckError> {
-    let bytes = std::fs::read(path).map_err(|source| CheckError::Io { path: path.display().to_string(), source })?;
+    let bytes = read_bytes(path).map_err(|source| CheckError::Io { path: path.display().to_string(), source })?;
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
     let header = lines.by_ref().find(|(_, line)| !line.starts_with(b"#") && !line.trim_ascii().is_empty());
     let no_test = |why: String| not_a_test(path, format!("it is no recorded tape: {why}"));

@@ -299,7 +299,7 @@ async fn a_trace_is_redacted_by_default_and_what_a_dead_node_did_can_still_be_re
     let tree = lab.registry.snapshot();
     let node = tree[0].find("a").unwrap();
     assert_eq!((node.reading, node.doing.as_deref()), (Reading::PostMortem, Some("holding the password")));
-    assert!(render(&tree).contains("parked   was at holding the password, last exit 0 ms ago: panic: boom"));
+    assert!(render(&tree).contains("parked   last seen at holding the password, last exit 0 ms ago: panic: boom"));
     for _ in 0..100 {
         state.take_up("again", None, || None);
     }
@@ -371,7 +371,7 @@ async fn what_a_child_says_of_itself_is_shown_without_control_characters() {
     lab.crash("a").await;
     lab.until_status("a", Status::Parked).await;
     let report = lab.registry.crashes()[0].to_string();
-    assert!(report.contains("it was at   one"), "{report}");
+    assert!(report.contains("last seen at one"), "{report}");
     for text in [shown, report] {
         assert!(text.contains("two lines"), "{text}");
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");

@@ -9,7 +9,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, BufReader, Read, Seek, SeekFrom},
     os::unix::fs::FileExt as _,
     path::Path,
     time::Instant,
@@ -23,13 +23,13 @@ use crate::{
     tape::{
         TapeError,
         layout::{Layout, anchor_number},
-        line::{Chain, Decoded, Rest, Sum, decode_known_lines, glance},
-        read::open_if_there,
+        line::{Chain, Decoded, LINE_BYTES_MAX, Rest, Sum, decode_known_lines, glance},
+        read::{next_line, open_if_there, skip_line},
     },
     words::ids::{Seq, SessionId},
 };
 
-/// How much of a file is read at a time. An append that is larger is read whole.
+/// How much of a file is read at a time. An append that is larger is read whole, except for a line that no tape can have.
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How far a file was read: the offset in bytes, the last entry before it, and the checksum of that entry.
@@ -116,7 +116,14 @@ impl Tail {
             #[cfg(test)]
             READ_BYTES.with(|read| read.set(read.get() + bytes.len()));
             // The file may have been cut meanwhile.
-            let ends = offset + bytes.len() as u64 >= self.length || (bytes.len() as u64) < wanted;
+            let mut ends = offset + bytes.len() as u64 >= self.length || (bytes.len() as u64) < wanted;
+            if !ends && is_too_long(&bytes) {
+                // Bad where a line follows, which is read to tell that; else it is torn.
+                let mut rest = BufReader::new(&self.file);
+                let has_end = skip_line(&mut rest)?;
+                bytes.extend(has_end.then_some(b'\n'));
+                ends = !(has_end && next_line(&mut rest, &mut bytes)?);
+            }
             let chain = match from {
                 Some(from) => match Sum::parse(&from.sum) {
                     Some(sum) => Chain::at(session, anchor, from.seq, sum),
@@ -199,6 +206,12 @@ impl Stale {
         }
         Ok(behind)
     }
+}
+
+/// Whether the last line, which has no end here, is already longer than a line of a tape.
+fn is_too_long(bytes: &[u8]) -> bool {
+    let line = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
+    bytes.len() - line > LINE_BYTES_MAX
 }
 
 /// How many files there are, and how long they are together.

@@ -14,8 +14,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// The end of the process, however it comes. When the machine loses its power, the last lines may be lost; that the
-    /// machine was started anew is told by [`LoadedTape::rebooted`](crate::tape::LoadedTape::rebooted).
+    /// The end of the process, however it comes. A loss of power may lose all that the operating system had not written to the
+    /// disk yet; in the worst case, that is every entry since the last sync. [`LoadedTape::rebooted`](crate::tape::LoadedTape::rebooted)
+    /// tells that the machine was started anew.
     #[default]
     Process,
     /// The loss of power as well: acknowledged after a sync, which many sessions share.

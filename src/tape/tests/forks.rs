@@ -257,9 +257,9 @@ fn verify_of_a_fork_checks_that_its_parent_has_what_it_goes_on_from() {
     let rewritten = fs::read_to_string(file(&other, "p", "002_phase-1")).unwrap();
     for (now, what) in [
         (whole.replace("entry 7", "entry x"), "line 2: the checksum does not fit"),
-        (lines[..1].concat(), "session p does not have the entry 8 that this fork goes on from"),
-        (rewritten, "session p does not have the entry 8 that this fork goes on from"),
-        (String::new(), "session p does not have the entry 8"),
+        (lines[..1].concat(), "session p does not have entry 8, where this fork begins"),
+        (rewritten, "session p does not have entry 8, where this fork begins"),
+        (String::new(), "session p does not have entry 8"),
     ] {
         fs::write(&of_parent, now).unwrap();
         let found = store.verify(&id("f")).unwrap();

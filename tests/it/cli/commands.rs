@@ -41,7 +41,7 @@ fn without_a_terminal_what_would_be_asked_is_denied() {
     // Also under a profile that asks, where nobody could answer.
     let model = lab.script(json!([
         {"calls": [{"name": "write", "input": {"path": "a.txt", "content": "a"}}]},
-        {"expect": ["Nobody is there to be asked"], "text": "Then not."},
+        {"expect": ["No person can be asked"], "text": "Then not."},
     ]));
     assert_eq!(lab.run(&["run", "--model", &model, "--permission", "ask", "write it"]).stdout, "Then not.\n");
 }
@@ -161,4 +161,42 @@ fn files_go_with_the_prompt() {
     assert_eq!(lab.run(&["run", "--model", &model, "--file", "notes.txt", "look"]).stdout, "Read.\n");
     let missing = lab.run(&["run", "--model", &model, "--file", "none.txt", "look"]);
     assert_eq!((missing.code, missing.error().contains("none.txt")), (2, true));
+}
+
+/// A program tells the lines of `--json` apart by their first keys: no key is shared by events, replies, the result and a failure.
+#[test]
+fn the_kinds_of_lines_share_no_key() {
+    let lab = Lab::new();
+    let model = lab.script(json!([{"calls": [{"name": "bash", "input": {"command": "sleep 60"}}]}, "Done."]));
+    let mut run = lab.start(&["run", "--json", "--permission", "auto", "--model", &model, "go"]);
+    run.until_event("call_started");
+    [r#"{"send":"wait","delivery":"queue"}"#, "bad", r#"{"queue":true}"#, r#"{"abort":"enough"}"#]
+        .iter()
+        .for_each(|line| run.say(line));
+    let mut lines = run.end().lines();
+    let failed = lab.run(&["run", "--json", "--model", "no/such", "go"]);
+    lines.extend(failed.lines());
+    let kinds = ["event", "reply", "result", "failure"].map(|kind| {
+        let of_kind = lines.iter().filter(|line| !line[kind].is_null());
+        of_kind.flat_map(|line| line.as_object().unwrap().keys().cloned()).collect::<std::collections::BTreeSet<_>>()
+    });
+    assert!(kinds.iter().all(|keys| !keys.is_empty()), "{kinds:?}");
+    for (n, keys) in kinds.iter().enumerate() {
+        for others in &kinds[n + 1..] {
+            assert!(keys.is_disjoint(others), "{keys:?} and {others:?}");
+        }
+    }
+}
+
+/// Help is wrapped to the width that the terminal names: words are never cut, and no line is longer but where a word is.
+#[test]
+fn help_fits_a_narrow_terminal() {
+    let lab = Lab::new();
+    for arguments in [&["--help"][..], &["run", "--help"], &["sessions", "--help"], &["tape", "sweep", "--help"]] {
+        let help = lab.command(arguments).env("COLUMNS", "60").output().unwrap();
+        let help = String::from_utf8(help.stdout).unwrap();
+        let long = |line: &&str| line.chars().count() > 60 && line.trim().contains(' ');
+        let long: Vec<_> = help.lines().filter(long).collect();
+        assert!(help.lines().count() > 10 && long.is_empty(), "{arguments:?}: {long:#?}");
+    }
 }

@@ -15,7 +15,7 @@ fn the_demo_steers_crashes_recovers_and_ends_0() {
         "bash is done: check passed",
         "While bash runs, a message steers: Stop.",
         "write is skipped",
-        "It was rebuilt from its tape and goes on.",
+        "It was rebuilt from its tape and continues.",
         "crashed (panic: the glitch of the demo)",
         "restarts 1",
         "The crashes:\n#1 20",

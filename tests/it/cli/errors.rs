@@ -133,19 +133,19 @@ fn a_session_that_another_process_has_is_refused() {
 }
 
 /// A small disk, where this may be made; unmounted at the end.
-pub(super) struct SmallDisk<'a>(&'a std::path::Path);
+pub(super) struct SmallDisk(std::path::PathBuf);
 
-impl SmallDisk<'_> {
-    pub(super) fn mount(at: &std::path::Path) -> Option<SmallDisk<'_>> {
+impl SmallDisk {
+    pub(super) fn mount(at: &std::path::Path) -> Option<SmallDisk> {
         std::fs::create_dir(at).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(at).output();
-        mounted.is_ok_and(|mounted| mounted.status.success()).then_some(SmallDisk(at))
+        mounted.is_ok_and(|mounted| mounted.status.success()).then_some(SmallDisk(at.to_owned()))
     }
 }
 
-impl Drop for SmallDisk<'_> {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
@@ -177,15 +177,12 @@ fn a_tape_at_the_limit_of_the_file_size_is_a_full_disk_and_no_death() {
     assert_eq!(lab.run(&["tape", "verify", "--store", store]).code, 0);
 }
 
-/// The disk fills up in the middle of a turn. The command ends with 1 and says so; with room again the session goes on and has
-/// every message once and one result for each call.
-#[test]
-fn a_full_disk_ends_with_1_and_the_session_goes_on_when_there_is_room() {
-    let lab = Lab::new();
+/// A session whose turn a full disk cut off, with room again: the disk, the store and the model.
+fn cut_off_by_a_full_disk(lab: &Lab) -> Option<(SmallDisk, String, String)> {
     let at = lab.path("disk");
-    let Some(_disk) = SmallDisk::mount(&at) else {
+    let Some(disk) = SmallDisk::mount(&at) else {
         eprintln!("skipped: mounting a small disk needs root");
-        return;
+        return None;
     };
     let (work, store) = (at.join("work"), at.join("store"));
     std::fs::create_dir(&work).unwrap();
@@ -212,6 +209,16 @@ fn a_full_disk_ends_with_1_and_the_session_goes_on_when_there_is_room() {
     refused.error();
     std::fs::remove_file(work.join("filler")).unwrap();
     std::fs::remove_file(rest).unwrap();
+    Some((disk, store_dir.to_owned(), model))
+}
+
+/// The disk fills up in the middle of a turn. The command ends with 1 and says so; with room again the session goes on and has
+/// every message once and one result for each call.
+#[test]
+fn a_full_disk_ends_with_1_and_the_session_goes_on_when_there_is_room() {
+    let lab = Lab::new();
+    let Some((_disk, store_dir, model)) = cut_off_by_a_full_disk(&lab) else { return };
+    let store_dir = store_dir.as_str();
     let resumed = lab.run(&["resume", "s", "--model", &model, "--store", store_dir]);
     assert_eq!(resumed.code, 0, "{}", resumed.stderr);
     assert!(resumed.stdout.ends_with("After.\n"), "{}", resumed.stdout);
@@ -226,4 +233,15 @@ fn a_full_disk_ends_with_1_and_the_session_goes_on_when_there_is_room() {
     assert_eq!(prompts, ["begin", "once more"]);
     assert_eq!((count("call"), count("result")), (2, 2));
     assert_eq!(lab.run(&["tape", "verify", "--store", store_dir]).code, 0);
+}
+
+/// Seen on the release binary: a new message right after such an end exited with 1, although the turn that was cut off and its own had
+/// finished.
+#[test]
+fn after_a_full_disk_a_new_message_finishes_the_turn_before_it() {
+    let lab = Lab::new();
+    let Some((_disk, store_dir, model)) = cut_off_by_a_full_disk(&lab) else { return };
+    let more = lab.run(&["run", "--session", "s", "--model", &model, "--store", &store_dir, "once more"]);
+    assert_eq!(more.code, 0, "{}", more.stderr);
+    assert!(more.stdout.ends_with("More.\n"), "{}", more.stdout);
 }

@@ -124,11 +124,45 @@ fn a_special_file_in_the_place_of_a_tape_hangs_nobody() {
         for arguments in
             [&["tape", "sweep", "--keep", "0", "--dry-run"][..], &["tape", "rebuild"], &["tape", "show", "t"]]
         {
-            assert!(lab.run(arguments).code <= 1, "{special} {arguments:?}");
+            let code = lab.run(arguments).code;
+            assert!((0..=1).contains(&code), "{special} {arguments:?}: {code}");
         }
     }
     // No tape is left there that could be replayed.
     std::fs::remove_dir_all(lab.path(&format!("{STORE}/sessions/t"))).unwrap();
+}
+
+/// The same where a person names it: a FIFO as a file of rules, and as the file of an import.
+#[test]
+fn a_fifo_in_the_place_of_a_named_file_is_refused() {
+    let lab = Lab::new();
+    let fifo = lab.path("fifo").display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let model = lab.script(json!(["Nobody reads this."]));
+    for (arguments, code) in [
+        (&["run", "--rules", &fifo, "--model", &model, "hi"][..], 2),
+        (&["tape", "import", &fifo], 2),
+        (&["replay", "--test", &fifo], 2),
+    ] {
+        let ended = lab.run(arguments);
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("fifo"), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+/// Seen on the release binary: of two that made one session at the same moment, one was told that it already exists.
+#[test]
+fn of_two_runs_that_make_one_session_each_ends_with_its_answer_or_with_who_has_it() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["One.", "Two.", "Three.", "Four."]));
+    let arguments = ["run", "--session", "new", "--model", &model, "hi"];
+    let ended = [(); 4].map(|()| lab.start(&arguments)).map(super::lab::Live::end);
+    assert!(ended.iter().any(|ended| ended.code == 0));
+    for ended in &ended {
+        assert!((0..=1).contains(&ended.code), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("already exists"), "{}", ended.stderr);
+        assert!(ended.code == 0 || ended.stderr.contains("is in use by"), "{}", ended.stderr);
+    }
 }
 
 /// Seen on the release binary: of an empty or a damaged tape `tape show` said nothing.

@@ -88,10 +88,15 @@ impl Lab {
     /// How many processes of this lab run this command line: those of others on the machine, and of another run of the same test,
     /// have another home.
     pub(super) fn processes(&self, command: &str) -> usize {
+        self.processes_that(|line| line.trim() == command)
+    }
+
+    /// How many processes of this lab have a command line with this property.
+    pub(super) fn processes_that(&self, is_so: impl Fn(&str) -> bool) -> usize {
         let home = self.path("home").display().to_string();
         let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|entry| entry.path());
         let read = |path: PathBuf| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).replace('\0', " ");
-        let runs = |process: &PathBuf| read(process.join("cmdline")).trim() == command;
+        let runs = |process: &PathBuf| is_so(&read(process.join("cmdline")));
         all.filter(runs).filter(|process| read(process.join("environ")).contains(&home)).count()
     }
 

@@ -244,7 +244,7 @@ fn sessions_are_swept_and_a_pinned_one_stays() {
     let dry = lab.run(&["tape", "sweep", "--keep", "1", "--dry-run"]);
     assert!(dry.stdout.contains("would remove c ") && dry.stdout.contains("not among the newest 1"), "{}", dry.stdout);
     assert!(dry.stdout.contains("kept a: it is protected\n"), "{}", dry.stdout);
-    assert!(dry.stdout.contains("kept b: session f goes on from it\n"), "{}", dry.stdout);
+    assert!(dry.stdout.contains("kept b: session f is a fork of it\n"), "{}", dry.stdout);
     assert_eq!(ids().len(), 4);
     for unasked in [&["tape", "sweep", "--keep", "1"][..], &["tape", "sweep", "--keep", "1", "--json"]] {
         let refused = lab.run(unasked);

@@ -2,15 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::lab::{Ended, Lab, Live, Output};
+use super::lab::{Ended, Lab, Live, Output, has};
+
+const TAPE: &str = "home/.local/share/tamtam/sessions/s/anchors/001_session-start/entries.jsonl";
 
 /// Runs that came before the stop: what they wrote is more than every pipe and queue between holds.
 const RUNS: usize = 30;
 
+/// The command of a call: it leaves a line in `count`.
+const CALL: &str = "echo x >> count";
+
 /// A model that goes on for ever: much text, and a call that leaves a line in `count`. Rules that let it.
 fn endless(lab: &Lab) -> String {
     std::fs::write(lab.path("rules"), r#"{"permission":"doom_loop","pattern":"*","action":"allow"}"#).unwrap();
-    let call = json!({"name": "bash", "input": {"command": "echo x >> count"}});
+    let call = json!({"name": "bash", "input": {"command": CALL}});
     lab.script_with(json!({"replies": [{"when": ["user:"], "text": "x".repeat(60_000), "calls": [call]}]}))
 }
 
@@ -29,11 +34,20 @@ fn unread(lab: &Lab, arguments: &[&str]) -> Live {
     run
 }
 
+/// How many commands of calls are running.
+fn calls(lab: &Lab) -> usize {
+    lab.processes_that(|line| line.contains(CALL))
+}
+
 fn wait_for_runs(lab: &Lab, run: &Live) {
     let from = counted(lab);
-    while counted(lab) < from + RUNS {
-        assert!(run.is_running(), "it ended after {} calls", counted(lab));
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    wait_for(|| counted(lab) >= from + RUNS, run);
+}
+
+fn wait_for(is_so: impl Fn() -> bool, run: &Live) {
+    while !is_so() {
+        assert!(run.is_running(), "it ended before");
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
@@ -54,7 +68,11 @@ fn stop_once(stdout: Output, stderr: Output, stop: &str, form: &str) {
         // It works on, whatever became of its outputs.
         wait_for_runs(&lab, &run);
     }
-    let asked = std::time::Instant::now();
+    if stop == "-INT" && !is_gone {
+        // The commands of a call are seen by name, so that none is left below means that none is there.
+        wait_for(|| calls(&lab) > 0, &run);
+    }
+    let (asked, before) = (std::time::Instant::now(), counted(&lab));
     match stop {
         // A run whose reader has gone may have ended by itself.
         "abort" => assert!(run.try_say(r#"{"abort":"enough"}"#) || is_gone, "{case}"),
@@ -65,6 +83,7 @@ fn stop_once(stdout: Output, stderr: Output, stop: &str, form: &str) {
     // With `--nocapture`: how long each takes.
     eprintln!("{case}: over after {:?}", asked.elapsed());
     let began = counted(&lab);
+    assert!(began < before + RUNS, "{case}: {before} calls before the stop and {began} at the end");
     let tape = lab.tape("s");
     let of = |kind: &str| tape.iter().filter(|entry| entry["kind"] == kind).count();
     // What ran at the stop may have left its line or not.
@@ -72,10 +91,15 @@ fn stop_once(stdout: Output, stderr: Output, stop: &str, form: &str) {
     if !is_gone && (stop == "-INT" || stop == "abort") {
         let reason = if stop == "abort" { "enough" } else { "interrupted by the user" };
         let last = tape.iter().rfind(|entry| entry["kind"] == "turn_finished").unwrap();
+        let stopped = tape.iter().position(|entry| entry["in"]["is"] == "abort").unwrap();
+        let begun = ["request", "call", "call_started"];
+        let later: Vec<_> =
+            tape[stopped..].iter().filter(|entry| begun.contains(&entry["kind"].as_str().unwrap())).collect();
+        assert!(later.is_empty(), "{case}: begun after the stop: {later:?}");
         let ended = (&last["data"]["outcome"], &last["data"]["reason"]);
         assert_eq!(ended, (&json!("aborted"), &json!(reason)), "{case}");
     }
-    assert_eq!(lab.processes("bash"), 0, "{case}");
+    assert_eq!(calls(&lab), 0, "{case}");
 }
 
 /// The stops of a person and of a program: each signal in text and as JSON, and the command.
@@ -106,6 +130,56 @@ fn a_stop_ends_the_agent_whatever_became_of_its_outputs() {
         let tried = if all { &STOPS[..] } else { std::slice::from_ref(&STOPS[n % STOPS.len()]) };
         tried.iter().for_each(|(stop, form)| stop_once(stdout, stderr, stop, form));
     }
+}
+
+/// Where so many replies are unread that no further line is carried out, an abort is: at once, and the lines before it are refused.
+/// Without that the process waited for its reader for ever.
+#[test]
+fn an_abort_is_carried_out_while_the_replies_before_it_are_not_read() {
+    let lab = Lab::new();
+    let model = endless(&lab);
+    let arguments =
+        ["run", "--json", "--session", "s", "--permission", "auto", "--model", &model, "--max-steps", "100000"];
+    let mut run = unread(&lab, &[&arguments[..], &["go"]].concat());
+    // Each reply has the whole message: six are more than may be unread.
+    run.say(&json!({"send": "x".repeat(1 << 20)}).to_string());
+    (0..6).for_each(|_| run.say(r#"{"queue":true}"#));
+    run.say(r#"{"send":"before the stop"}"#);
+    wait_for_runs(&lab, &run);
+    run.say(r#"{"abort":"enough"}"#);
+    assert_eq!(run.end_unread(), Some(130));
+    let tape = lab.tape("s");
+    let aborted = tape.iter().rfind(|entry| entry["kind"] == "turn_finished").unwrap();
+    assert_eq!(aborted["data"]["reason"], "enough");
+    let taken = tape.iter().filter(|entry| entry["kind"] == "accepted").count();
+    assert_eq!(taken, 2, "the prompt and the long message, and not the message that the abort overtook");
+}
+
+/// What was overtaken is answered, in the order of the lines, and a line behind the abort is carried out.
+#[test]
+fn a_line_that_an_abort_overtook_is_answered() {
+    let lab = Lab::new();
+    let call = json!({"name": "bash", "input": {"command": "sleep 60"}});
+    let model = lab.script(json!([{"text": "I wait.", "calls": [call]}, "More."]));
+    let mut run = lab.start(&["run", "--json", "--session", "s", "--permission", "auto", "--model", &model, "go"]);
+    run.until_event("call_started");
+    run.say(&json!({"send": "x".repeat(1 << 20)}).to_string());
+    (0..6).for_each(|_| run.say(r#"{"queue":true}"#));
+    [r#"{"send":"before"}"#, "bad", r#"{"abort":"enough"}"#, r#"{"queue":true}"#]
+        .into_iter()
+        .for_each(|line| run.say(line));
+    // Nothing is read before the abort is on the tape.
+    while !has(&lab.path(TAPE), r#""enough""#) {
+        assert!(run.is_running());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let ended = run.end();
+    let replies: Vec<_> = ended.lines().into_iter().filter(|line| line["reply"].is_object()).collect();
+    let numbers: Vec<_> = replies.iter().map(|line| line["reply"]["re"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=11).collect::<Vec<_>>());
+    let kinds: Vec<_> = replies[7..].iter().map(|line| line["reply"]["error"]["kind"].as_str()).collect();
+    assert_eq!(kinds, [Some("overtaken"), Some("bad_line"), None, None]);
+    assert_eq!(replies[10]["reply"]["queue"].as_array().unwrap().len(), 1);
 }
 
 /// A reader who has gone is no reader to wait for either: the process ends by itself, and the session can be gone on with.

@@ -139,7 +139,7 @@ fn replay(session: &SessionId, appends: &[Append], entries_max: usize, all: &mut
     all.prompts += usize::from(finds_another_prompt(session, appends));
 }
 
-/// With another prompt the first request comes out otherwise, and nothing before it. Says whether there is one.
+/// With another prompt the first request differs, and nothing before it. Says whether there is one.
 fn finds_another_prompt(session: &SessionId, appends: &[Append]) -> bool {
     let entries = appends.iter().flat_map(|append| &append.entries);
     let entries: Vec<Entry> = entries.map(|entry| Entry::from_tape(entry).unwrap()).collect();

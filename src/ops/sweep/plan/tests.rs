@@ -90,14 +90,14 @@ fn what_is_protected_stays_and_is_said_where_a_limit_takes_it() {
 #[test]
 fn a_session_stays_as_long_as_a_fork_of_it_does_and_goes_behind_the_last() {
     let all = [one("d", 0), with_forks(&["d"], one("c", 10)), one("b", 20), with_forks(&["b", "c"], one("a", 30))];
-    assert_eq!(swept(keep(2), &all), ("b".into(), "a: session c goes on from it".into()));
-    assert_eq!(swept(keep(1), &all), ("b".into(), "a: session c goes on from it; c: session d goes on from it".into()));
+    assert_eq!(swept(keep(2), &all), ("b".into(), "a: session c is a fork of it".into()));
+    assert_eq!(swept(keep(1), &all), ("b".into(), "a: session c is a fork of it; c: session d is a fork of it".into()));
     assert_eq!(swept(keep(0), &all), ("b d c a".into(), String::new()));
     assert_eq!(swept(bytes(20), &all).0, "b d");
     assert_eq!(swept(bytes(0), &all).0, "b d c a");
     // A fork that was made since, or that cannot be read, stays.
     let unseen = [with_forks(&["unseen"], one("a", 30))];
-    assert_eq!(swept(keep(0), &unseen), (String::new(), "a: session unseen goes on from it".into()));
+    assert_eq!(swept(keep(0), &unseen), (String::new(), "a: session unseen is a fork of it".into()));
 }
 
 /// What stays because of something that is looked up only of those that would go.
@@ -116,7 +116,7 @@ fn what_stays_when_it_is_asked_keeps_what_it_goes_on_from_and_counts_for_the_lim
         ControlFlow::Continue((one.session.as_str() == "b").then_some(KeptReason::Used))
     });
     let kept: Vec<String> = stays.kept.iter().map(|kept| format!("{}: {}", kept.session, kept.why)).collect();
-    assert_eq!(kept, ["a: session b goes on from it", "b: it was used meanwhile"]);
+    assert_eq!(kept, ["a: session b is a fork of it", "b: it was used meanwhile"]);
     // What was not come to is in no list.
     let mut room = 1;
     let some = super::plan(keep(0), &all, NOW, &mut |_| match room {
