@@ -7,6 +7,7 @@ mod commands;
 mod compaction;
 mod cost;
 mod demo;
+mod edges;
 mod errors;
 mod faults;
 mod files;
