@@ -15,7 +15,7 @@ use crate::{
     actor::{
         activation::Activation,
         host::Host,
-        slot::{Slot, put_to_sleep},
+        slot::{Slot, ask_to_sleep},
         tape_store::{Chore, scrub_words},
     },
     error::{DeleteError, OpenError, PassivateError},
@@ -134,7 +134,9 @@ async fn come_to_rest(
             }
             return Ok(flight);
         }
-        match put_to_sleep(host, &slot.id).await {
+        match ask_to_sleep(host, &slot.id).await {
+            // No wait before the slot is taken: somebody else would wake the session first, again and again.
+            Ok(()) if Instant::now() < until => continue,
             Ok(()) => {}
             // It has a place and no actor. Once the place is given up, the session is passive.
             Err(PassivateError::Parked) => drop(sessions.terminate_child(slot.id.as_str()).await),

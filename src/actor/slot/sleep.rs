@@ -251,8 +251,8 @@ pub(crate) async fn put_to_sleep(host: &Arc<Host>, id: &SessionId) -> Result<(),
     Ok(())
 }
 
-/// Asks a session to sleep, and returns when its actor is gone.
-async fn ask_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError> {
+/// Asks a session to sleep, and returns when its actor is gone. The engine may still be taking its tape back.
+pub(crate) async fn ask_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError> {
     let until = tokio::time::Instant::now() + PASSING_WAIT;
     loop {
         let Some(slot) = host.slots.awake_one(id) else { return Ok(()) };
