@@ -38,7 +38,7 @@ use tokio::{
 
 use crate::{
     actor::host::Host,
-    error::{PassivateError, SendError},
+    error::SendError,
     event::{Event, EventStream, Ring},
     kernel::{BeginAnchor, Command, CommandEnd, Held, Reply as CoreReply, ReplyTo, Report, State},
     lock::Lock,
@@ -48,7 +48,7 @@ use crate::{
 use inbox::{Ends, Inbox, Unsettled};
 
 pub(crate) use inbox::{QUESTIONS_MAX, Question, Reply, Wake, Work};
-pub(crate) use sleep::{ask_to_sleep, put_to_sleep};
+pub(crate) use sleep::{Resting, Slept, ask_to_sleep, put_to_sleep};
 
 /// How long a command that is not a stop waits for its answer, at most: the disk may be slow, or the session may not wake up.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
@@ -137,32 +137,6 @@ pub(crate) enum Phase {
     Active,
     /// The actor has marked the session asleep, and is ending.
     Passivating,
-}
-
-/// The caller, if any, who hears that a session sleeps, or why it does not.
-#[derive(Default)]
-pub(crate) struct Slept(Option<oneshot::Sender<Result<(), PassivateError>>>);
-
-impl Slept {
-    fn is_waited_for(&self) -> bool {
-        self.0.as_ref().is_some_and(|reply| !reply.is_closed())
-    }
-
-    pub(crate) fn tell(self, how: Result<(), PassivateError>) {
-        if let Some(reply) = self.0 {
-            // The caller may have dropped the receiver.
-            drop(reply.send(how));
-        }
-    }
-}
-
-/// The two times that decide when an idle session may be put to sleep.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Resting {
-    /// The moment of its last use.
-    pub(crate) since: Instant,
-    /// The moment when it woke up.
-    pub(crate) born: Option<Instant>,
 }
 
 impl Inner {

@@ -1,8 +1,9 @@
 //! `tamtam tape sweep`, `delete` and `protect`: removes sessions that need not be kept, or one by its id, and exempts a session from
 //! sweeps.
 //!
-//! Nothing is removed without a yes: `--yes`, or an answer on a terminal to the plan that was shown. Only sessions of the plan are
-//! removed; the library looks at each once more before it removes it. `--dry-run` opens the store to read only.
+//! Nothing is removed without a yes: `--yes`, or an answer on a terminal to the plan (`delete`: the question) that was shown. Only
+//! sessions of the plan are removed, and with the last fork of a hidden session that one; the library looks at each once more before
+//! it removes it. `--dry-run` opens the store to read only.
 
 use std::{
     fmt::Write as _,
@@ -42,9 +43,10 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
     }
     let is_heard = !given.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !given.dry_run && !given.yes && !is_heard {
-        return Err(Failure::usage(
-            "nothing was removed, because there is no terminal to ask on: --dry-run shows what would be removed, --yes removes it",
-        ));
+        let why = if given.json { "--json asks nobody" } else { "there is no terminal to ask on" };
+        return Err(Failure::usage(format!(
+            "nothing was removed, because {why}: --dry-run shows what would be removed, --yes removes it"
+        )));
     }
     if !path.exists() {
         return said(&Sweep::default(), given.json, given.yes);

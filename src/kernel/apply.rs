@@ -31,7 +31,7 @@ mod tasks;
 mod turns;
 
 impl State {
-    /// The state that these entries fold to. The first entry must be a [`Record::State`], as in a tape and in every anchor;
+    /// The state that these entries fold to. The first entry must be a [`Record::State`], as in every anchor and in every tape that is no fork;
     /// otherwise the answer is `None`.
     #[must_use]
     pub fn fold(entries: impl IntoIterator<Item = impl Borrow<Entry>>) -> Option<State> {

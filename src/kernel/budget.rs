@@ -18,7 +18,8 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
-    /// What the session may use over its whole life, with its children and theirs.
+    /// What the session may use over its whole life, with its children, theirs, and merged forks. Of time, only the session's own
+    /// turns count.
     #[serde(skip_serializing_if = "Limits::is_none")]
     pub session: Limits,
     /// What each turn may use, children not included. Read when the turn begins.
@@ -28,7 +29,8 @@ pub struct Budget {
     pub on_breach: OnBreach,
 }
 
-/// What happens when a limit does not allow the next piece of work.
+/// What happens when a limit does not allow the next piece of work. When a limit of time ends while work runs, the work is stopped,
+/// except where a person is asked: then it may go on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -55,8 +57,7 @@ pub enum Extent {
     Grant,
 }
 
-/// A limit that does not allow the next piece of work. Found before the work begins; the limit of time is found while work runs.
-/// Amounts are in the unit of the resource.
+/// A limit that does not allow the next piece of work. Found before the work begins; a limit of time also while work runs. Amounts are in the unit of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
     /// The resource that is limited.

@@ -4,7 +4,7 @@
 //! In a running session only [`State::apply`] (`apply.rs`) and `State::take_note` change a state. Two folds of the same entries
 //! give equal states.
 //!
-//! A change must keep the serialised form: a state is the first entry of every tape and of every anchor
+//! A change must keep the serialised form: a state is the first entry of every anchor, and of every tape that is no fork
 //! ([`Record::State`](crate::kernel::Record)). Do not rename or retype a field, here or in a type that a field holds, and give
 //! each new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the newest
 //! entry.
@@ -60,7 +60,7 @@ pub struct State {
     pub context: Arc<ContextState>,
     /// Hash over the history, chained item by item: 32 hex digits, empty for an empty history.
     pub history_hash: String,
-    /// The open table: every open request, call, ask, wait, summary and task, by its ticket.
+    /// The open table: every open ticket, see [`Open`].
     pub open: BTreeMap<Seq, Open>,
     /// The running turn; `None` between turns.
     pub turn: Option<Arc<Turn>>,

@@ -1,7 +1,8 @@
 //! The status of a node in its life cycle, and how fresh a reading of a node is.
 //!
-//! A supervisor sets the status of its children; a root and a worker, which have no supervisor, set their own. The words are JSON
-//! and text that hosts read: a change must not rename one.
+//! A supervisor sets the status of its children; a root and a worker, which have no supervisor, set their own, and a nested
+//! supervisor sets that it runs. The words are JSON and text that hosts read: a change must not rename one. JSON says `backoff` and
+//! text says `back-off`; both must stay.
 
 use std::fmt;
 

@@ -7,11 +7,12 @@
 use super::Entry;
 use crate::words::ids::{Millis, Seq};
 
-/// A part of a tape that can be read without the parts before it: its first entry says all that is needed from before. The anchors
-/// of a fork before the point where it was forked are those of its parent.
+/// A part of a tape. It can be read without the parts before it, because its first entry says all that is needed from before; the
+/// exception is a fork's first part (`forked`), which needs the parent's tape. The anchors of a fork before the point where it was
+/// forked are those of its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// The number of the part in its tape, from 1.
+    /// The number of the part in its tape, from 1; a fork counts on from its parent's parts.
     pub number: u64,
     /// Its name; the first part of a tape is `session-start`, that of a fork `forked`.
     pub name: String,

@@ -17,7 +17,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// The kind of the entry that a fork's tape begins with.
 const FORKED: &str = "forked";
 
-/// The most tapes that are read before a fork's own to open it: those that it goes on from, up to the first anchor.
+/// The most tapes that are read before a fork's own to open it: those that it goes on from, back to the nearest anchor.
 pub const FORK_DEPTH_MAX: u32 = 64;
 
 /// The origin of a fork: the data of its first entry. Stored format.
@@ -68,5 +68,5 @@ fn forked_of(line: &[u8]) -> Option<Forked> {
     if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
 }
 
-/// The most tapes that one whole tape may be spread over, with or without anchors. More of them must be a circle.
+/// The most tapes that one whole tape may be spread over, with or without anchors. More of them are taken for a circle: [`TapeError::TooDeep`].
 pub(super) const FORKS_OF_FORKS_MAX: u32 = 10_000;

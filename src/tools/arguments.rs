@@ -3,8 +3,8 @@
 //! Models leave the arguments out, or send them as one string of JSON, or write `10.0` for ten. The meaning is clear then, and the
 //! arguments are taken. Numbers in strings are taken too, and [`parse_arguments_with_repairs`] reports them.
 //!
-//! A call is judged and carried out by the same arguments, those of [`meant`]: a change must not read them in another way in one
-//! of the two places. The code is pure.
+//! A call is judged (the `access` of each tool) and carried out (`parse`) by the same arguments, those of [`meant`]: a change must not
+//! read them in another way in one of the two places. The code is pure.
 
 use std::borrow::Cow;
 

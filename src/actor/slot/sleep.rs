@@ -19,7 +19,7 @@ use crate::{
     actor::{
         activation::Activation,
         host::Host,
-        slot::{Inner, Phase, Question, Resting, Slept, Slot, Unsettled},
+        slot::{Inner, Phase, Question, Slot, Unsettled},
     },
     error::{OpenError, PassivateError, SendError},
     words::ids::{Seq, SessionId},
@@ -31,6 +31,32 @@ const SETTLE_WAIT: Duration = Duration::from_secs(10);
 /// How long [`put_to_sleep`] waits for a passing reason to stay awake, and how often it asks again.
 const PASSING_WAIT: Duration = Duration::from_secs(1);
 const PASSING_LOOK: Duration = Duration::from_millis(5);
+
+/// The caller, if any, who hears that a session sleeps, or why it does not.
+#[derive(Default)]
+pub(crate) struct Slept(Option<oneshot::Sender<Result<(), PassivateError>>>);
+
+impl Slept {
+    fn is_waited_for(&self) -> bool {
+        self.0.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+
+    pub(crate) fn tell(self, how: Result<(), PassivateError>) {
+        if let Some(reply) = self.0 {
+            // The caller may have dropped the receiver.
+            drop(reply.send(how));
+        }
+    }
+}
+
+/// The two times that decide when an idle session may be put to sleep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resting {
+    /// The moment of its last use.
+    pub(crate) since: Instant,
+    /// The moment when it woke up.
+    pub(crate) born: Option<Instant>,
+}
 
 impl Slot {
     pub(crate) fn phase(&self) -> Phase {

@@ -105,9 +105,10 @@ impl State {
         self.usage += answer.usage;
         let text = answer.text();
         let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
-        // Whether the model was still working with tools: if so, the step limit is the outcome of the turn.
+        // Whether the model was still working with tools: if so, the step limit is the outcome of the turn. Results before the first
+        // answer of a turn belong to an earlier turn.
         let said = self.history.iter().rev().find(|item| !matches!(item.as_ref(), Item::User(_)));
-        let at_work = said.is_some_and(|item| matches!(item.as_ref(), Item::Result(_)));
+        let at_work = steps > 1 && said.is_some_and(|item| matches!(item.as_ref(), Item::Result(_)));
         let next = match interrupted {
             true => Next::Step,
             false => advance::after_answer(answer, last.then_some(steps), at_work),

@@ -13,13 +13,16 @@ use serde::{Deserialize, Serialize};
 /// | stop | none | ends: done |
 /// | stop, tool-calls | some | they run, then the next step |
 /// | tool-calls | none | ends as an error: the model announced calls and sent none |
-/// | length | any | calls are answered as failed and never run; without calls the turn ends: cut short |
+/// | length | some | they are answered as failed and never run, then the next step |
+/// | length | none | ends: cut short |
 /// | content-filter | any | no call runs; the turn ends: refused |
 /// | unknown | some | they run, then the next step |
 /// | unknown | none | ends as an error, never silently |
 ///
-/// There are two exceptions. An answer that a steering message cut off is always followed by another step. On the last step that
-/// the turn may make, no call runs, and a turn that would have gone on ends with the step limit.
+/// There are three exceptions. An answer that a steering message cut off is always followed by another step. Where the table ends the
+/// turn, but a steering message waits and steps are left, the turn makes another step. On the last step that the turn may make, no
+/// call runs, and the turn ends with the step limit where it would have continued, and where its model answers `stop` right after
+/// results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

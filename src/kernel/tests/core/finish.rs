@@ -168,6 +168,10 @@ fn calls_on_the_last_step_are_answered_and_not_run() {
         ["c0! No tools can be used on the last step ", "c1! No tools can be used on the last step "]
     );
     assert_eq!(play.outcome(), Some(Outcome::StepLimit { steps: 1 }));
+    // The next turn, whose history ends with their results, only answers.
+    play.send("and now?");
+    play.answer_text("done");
+    assert_eq!(play.outcome(), Some(Outcome::Done));
 }
 
 /// C-12: steering never stretches a turn beyond its limit; it begins the next one, before what was queued.

@@ -1,0 +1,143 @@
+//! Replays a dead owner's commit log into the session files, and reads the records of a log.
+//!
+//! A change must keep that replaying twice changes nothing, and that a record counts only if its digits continue the chain from the
+//! epoch: what follows the first unsound byte is from an earlier use of the file. Waits for the disk.
+
+use std::{collections::BTreeMap, fs::File, io, path::Path};
+
+use super::{Header, Placed, RECORD_OVERHEAD_MAX, Record, SUM_BYTES, sync_file};
+use crate::{
+    tape::{
+        TapeError,
+        disk::Disk,
+        layout::{Layout, make_folder, open_or_make, read_bytes, remove_file},
+        line::Sum,
+        owner::Claim,
+    },
+    words::ids::SessionId,
+};
+
+/// The outcome of a replay of a dead owner's log.
+#[derive(Debug, Default)]
+pub(in crate::tape) struct Replayed {
+    /// The sessions that were replayed.
+    pub(in crate::tape) sessions: Vec<SessionId>,
+    /// The sessions whose files or mark could not be written. The log is kept for them.
+    pub(in crate::tape) failed: Vec<(SessionId, TapeError)>,
+}
+
+/// Writes the records of a dead owner's log into the session files, marks these sessions as open, and deletes the log. A session
+/// that fails keeps the log; all other sessions are replayed. The caller holds the lock on `owners/`. Only a session whose claim
+/// still names the dead owner is written: one that was given back was synced then, and may be another owner's now.
+pub(in crate::tape) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Replayed, TapeError> {
+    let path = layout.commit_log(owner);
+    let mut replayed = Replayed::default();
+    let bytes = match read_bytes(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(replayed),
+        read => read.map_err(TapeError::io("read", &path))?,
+    };
+    for (session, files) in by_session(&bytes) {
+        let replay = || -> Result<bool, TapeError> {
+            if Claim::owner_of(layout, &session)?.as_deref() != Some(owner) {
+                return Ok(false);
+            }
+            for (anchor, records) in &files {
+                let path = layout.entries(&session, anchor);
+                replay_file(disk, &path, records, || {
+                    path.parent().map_or(Ok(()), make_folder)?;
+                    disk.make(&path).map_err(TapeError::io("open", &path))
+                })?;
+            }
+            let mark = layout.open().join(session.as_str());
+            open_or_make(&mark).map_err(TapeError::io("make", &mark))?;
+            Ok(true)
+        };
+        match replay() {
+            Ok(true) => replayed.sessions.push(session),
+            Ok(false) => {}
+            Err(error) => replayed.failed.push((session, error)),
+        }
+    }
+    if replayed.failed.is_empty() {
+        remove_file(&path)?;
+    }
+    Ok(replayed)
+}
+
+/// The records by session and anchor, without those that are void (`past`).
+pub(super) fn by_session(bytes: &[u8]) -> BTreeMap<SessionId, BTreeMap<String, Vec<Placed<'_>>>> {
+    let mut sessions: BTreeMap<SessionId, BTreeMap<_, Vec<_>>> = BTreeMap::new();
+    for (record, bytes) in records(bytes) {
+        if record.past {
+            sessions.remove(&record.session);
+            continue;
+        }
+        let files = sessions.entry(record.session.clone()).or_default();
+        files.entry(record.anchor.clone()).or_default().push((record, bytes));
+    }
+    sessions
+}
+
+/// Writes the records of one file into it and syncs it. Bytes that are there already are written all the same: after a failed
+/// sync the system may have them and the disk not.
+pub(super) fn replay_file(
+    disk: &dyn Disk,
+    path: &Path,
+    records: &[Placed<'_>],
+    open: impl FnOnce() -> Result<File, TapeError>,
+) -> Result<(), TapeError> {
+    // A later record at the same or a smaller offset replaces the records behind that offset: those appends had failed.
+    let mut live: Vec<&Placed<'_>> = Vec::new();
+    let mut end_of_failed = 0;
+    for item in records {
+        while let Some(last) = live.pop_if(|last| last.0.at >= item.0.at) {
+            end_of_failed = end_of_failed.max(last.0.at + last.0.bytes as u64);
+        }
+        if !item.0.withdrawn {
+            live.push(item);
+        }
+    }
+    if live.is_empty() && !path.exists() {
+        return Ok(());
+    }
+    let failed = |op| TapeError::io(op, path);
+    let file = open()?;
+    let mut end = 0;
+    for (record, bytes) in &live {
+        end = record.at + record.bytes as u64;
+        disk.write_at(&file, bytes, record.at).map_err(failed("write"))?;
+    }
+    let length = disk.length(&file).map_err(failed("look at"))?;
+    let start = records.iter().map(|(record, _)| record.at).min().unwrap_or(0);
+    let end = end.max(start);
+    if end_of_failed > end && (end..=end_of_failed).contains(&length) {
+        disk.cut(&file, end).map_err(failed("cut"))?;
+    }
+    sync_file(disk, path)
+}
+
+/// The records of a log, up to the first bytes that are no sound record.
+fn records(bytes: &[u8]) -> Vec<Placed<'_>> {
+    let mut found = Vec::new();
+    let Some(header) = memchr::memchr(b'\n', bytes).map(|end| &bytes[..=end]) else { return found };
+    if serde_json::from_slice::<Header>(header).is_ok_and(|header| header.tamtam_commit_log == 1) {
+        let mut sum = Sum::zero().next(header);
+        let mut rest = &bytes[header.len()..];
+        while let Some((record, content, next, size)) = record(rest, sum) {
+            found.push((record, content));
+            sum = next;
+            rest = &rest[size..];
+        }
+    }
+    found
+}
+
+fn record(rest: &[u8], sum: Sum) -> Option<(Record, &[u8], Sum, usize)> {
+    let line = memchr::memchr(b'\n', rest.get(..RECORD_OVERHEAD_MAX.min(rest.len()))?)? + 1;
+    let record: Record = serde_json::from_slice(&rest[..line]).ok()?;
+    let end = line.checked_add(record.bytes)?;
+    let body = rest.get(..end)?;
+    let next = sum.next(body);
+    let written = rest.get(end..end + SUM_BYTES)?;
+    (written == format!("{}\n", next.as_str()).as_bytes()).then_some((record, &body[line..], next, end + SUM_BYTES))
+}
