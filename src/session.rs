@@ -47,7 +47,11 @@ pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{OpenError, PassivateError, SendError, SpawnError},
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
-    words::{ids::*, message::*},
+    words::{
+        ids::*,
+        labels::{BadLabel, Labels},
+        message::*,
+    },
 };
 
 use crate::{

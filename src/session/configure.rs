@@ -7,6 +7,7 @@ use super::Session;
 use crate::{
     error::SendError,
     kernel::{Configure, Refusal, Settings},
+    words::labels::Labels,
 };
 
 /// How often [`Session::configure`] tries, where others change the settings at the same time.
@@ -35,6 +36,36 @@ impl Session {
                 done => return done.map(drop),
             }
         }
+    }
+
+    /// Replaces the labels by which lists and searches find the session; see [`Settings::labels`]. Its forks and children keep those
+    /// that they have. Labels that the session has already are not recorded again.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted, ops::SessionQuery, session::Labels};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(Scripted::new([]))).start().await?;
+    /// let mut options = SessionOptions::new(folder.path());
+    /// options.labels = Labels::of([("tenant", "acme")])?;
+    /// let session = runtime.create(options).await?;
+    /// session.set_labels(Labels::of([("tenant", "acme"), ("user", "ann")])?).await?;
+    /// let mut query = SessionQuery::default();
+    /// query.labels = Labels::of([("user", "ann")])?;
+    /// # query.wait = std::time::Duration::from_secs(60);
+    /// let page = runtime.sessions(query).await?;
+    /// assert_eq!(page.sessions[0].labels.get("tenant"), Some("acme"));
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::configure`].
+    pub async fn set_labels(&self, labels: Labels) -> Result<(), SendError> {
+        self.configure(|settings| settings.labels.clone_from(&labels)).await
     }
 
     /// Sets the title that lists show; `None` for the first words of the first message.
