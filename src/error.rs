@@ -18,6 +18,7 @@ use crate::{
     supervisor::StartError as TreeError,
     tape::TapeError,
     words::ids::{MessageId, SessionId},
+    words::labels::BadLabel,
 };
 
 /// Why a session did not carry out a command or answer a question. Nothing was recorded unless the variant says otherwise.
@@ -180,6 +181,9 @@ pub enum OpenError {
         /// The names of the tools that there are.
         known: String,
     },
+    /// A child has too many labels, together with those of its parent.
+    #[error(transparent)]
+    Labels(#[from] BadLabel),
     /// The runtime is draining or shut down.
     #[error("the runtime is shutting down and opens no sessions")]
     Closed,

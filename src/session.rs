@@ -10,6 +10,7 @@
 //! message are checked here (`RuntimeLimits::of_host`) and not in the kernel, so that old tapes replay as they were.
 
 mod back;
+mod configure;
 mod context;
 mod error;
 #[cfg(all(unix, feature = "tools"))]
@@ -46,7 +47,11 @@ pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{OpenError, PassivateError, SendError, SpawnError},
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
-    words::{ids::*, message::*},
+    words::{
+        ids::*,
+        labels::{BadLabel, Labels},
+        message::*,
+    },
 };
 
 use crate::{
@@ -58,15 +63,12 @@ use crate::{
     event::events_of,
     hook::HookFailure,
     kernel::{
-        self, Abort, AnswerAsk, ClearQueue, Command, Configure, EditMessage, GoOn, HandOff, Held, Pause, Resume,
-        SendMessage, WithdrawMessage, kept,
+        self, Abort, AnswerAsk, ClearQueue, Command, EditMessage, GoOn, HandOff, Held, Pause, Resume, SendMessage,
+        WithdrawMessage, kept,
     },
     tape::TapeStoreExt as _,
     words::usage::Usage,
 };
-
-/// How often [`Session::configure`] tries, where others change the settings at the same time.
-const CONFIGURE_TRIES_MAX: u32 = 32;
 
 /// The handle of a conversation. Dropping it changes nothing about the conversation.
 #[derive(Clone)]
@@ -307,38 +309,6 @@ impl Session {
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
         let (name, summary) = (name.into(), summary.map(Into::into));
         self.record(HandOff { name, summary }).await
-    }
-
-    /// Changes the settings. The new settings hold from the next step on.
-    ///
-    /// Where somebody else changes the settings at the same time, `change` is called again with the newer settings, so no change is
-    /// lost. `change` cannot reach the rules of the host or those of a child's ancestors: its changes to [`Settings::host`] and
-    /// [`Settings::above`] are ignored.
-    ///
-    /// # Errors
-    /// [`SendError::Storage`] where the settings could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) where
-    /// somebody else changed them during each of 32 tries.
-    pub async fn configure(&self, change: impl Fn(&mut Settings)) -> Result<(), SendError> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let before = self.state().await?.settings;
-            let mut settings = Box::new((*before).clone());
-            change(&mut settings);
-            let done = self.ask(Configure { before: Some(before), settings }).await;
-            match done {
-                Err(SendError::Refused(Refusal::Reconfigured)) if tries < CONFIGURE_TRIES_MAX => {}
-                done => return done.map(drop),
-            }
-        }
-    }
-
-    /// Sets the title that lists show; `None` for the first words of the first message.
-    ///
-    /// # Errors
-    /// As [`Session::configure`].
-    pub async fn set_title(&self, title: Option<String>) -> Result<(), SendError> {
-        self.configure(|settings| settings.title.clone_from(&title)).await
     }
 
     /// The messages that wait, in the order in which they will be read: steering messages first.

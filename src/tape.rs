@@ -37,6 +37,7 @@ mod handle;
 mod import;
 #[cfg(feature = "sqlite")]
 mod index;
+mod labels;
 mod layout;
 pub(crate) mod line;
 mod lineage;
@@ -73,6 +74,7 @@ pub use index::{
 };
 #[cfg(feature = "sqlite")]
 pub(crate) use index::{Fold, SessionRow, SessionRows};
+pub(crate) use labels::newest_labels;
 pub(crate) use layout::{new_file, plain_anchor_name as anchor_name_of, read_bytes};
 pub use line::LINE_BYTES_MAX;
 pub use lineage::{FORK_DEPTH_MAX, Forked};

@@ -6,6 +6,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod ids;
+pub(crate) mod labels;
 pub(crate) mod message;
 pub(crate) mod usage;
 

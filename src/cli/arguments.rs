@@ -11,7 +11,7 @@ mod tape;
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use tamtam::{SessionId, ops::SessionCursor, permission::Profile, tape::SessionStatus};
+use tamtam::{SessionId, ops::SessionCursor, permission::Profile, session::Labels, tape::SessionStatus};
 
 use super::{
     budget::BudgetArguments,
@@ -147,6 +147,10 @@ pub(super) struct RunArguments {
     /// What the session is called in lists [default: the words that its first message begins with]
     #[arg(long, value_name = "TEXT")]
     pub(super) title: Option<String>,
+    /// A label by which `sessions` and `tape search` find the session; may be given again. A session that is there keeps its
+    /// other labels
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub(super) label: Vec<(String, String)>,
     /// Files and images to send with the prompt
     #[arg(long, value_name = "PATH", num_args = 1)]
     pub(super) file: Vec<PathBuf>,
@@ -210,6 +214,9 @@ pub(super) struct SessionsArguments {
     /// Only those of this agent
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
+    /// Only those with this label; may be given again: all must match
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub(super) label: Vec<(String, String)>,
     /// Only those with this status
     #[arg(long, value_name = "STATE", value_enum)]
     pub(super) state: Option<State>,
@@ -227,6 +234,18 @@ pub(super) struct SessionsArguments {
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) store: StoreArguments,
+}
+
+/// Reads a label.
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a label is KEY=VALUE")?;
+    Labels::of([(key, value)]).map_err(|error| error.to_string())?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// The labels that the arguments give.
+pub(super) fn labels(given: &[(String, String)]) -> Result<Labels, Failure> {
+    Labels::of(given.iter().cloned()).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// How a session stands.

@@ -12,7 +12,7 @@ use tamtam::{
 };
 
 use super::{
-    arguments::SearchArguments,
+    arguments::{SearchArguments, labels},
     escape,
     failure::{Exit, Failure},
     print,
@@ -24,6 +24,7 @@ use super::{
 pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failure> {
     let query = Query {
         session: given.session.clone(),
+        labels: labels(&given.label)?,
         kinds: given.kind.clone(),
         anchor: given.anchor.clone(),
         since: given.since,

@@ -16,7 +16,7 @@ use tamtam::{
 };
 
 use super::{
-    arguments::SessionsArguments,
+    arguments::{SessionsArguments, labels},
     escape,
     failure::{Exit, Failure},
     place::Environment,
@@ -41,6 +41,7 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     let mut query = SessionQuery::default();
     query.text = given.text.join(" ");
     query.agent.clone_from(&given.agent);
+    query.labels = labels(&given.label)?;
     query.status = given.state.map(SessionStatus::from);
     query.shape = if given.tree { Shape::Tree } else { Shape::List };
     query.after.clone_from(&given.after);

@@ -117,7 +117,7 @@ impl OpenError {
         match self {
             OpenError::Tape(error) => error.kind(),
             OpenError::Damaged { .. } => Kind::Damaged,
-            OpenError::Workspace { .. } | OpenError::UnknownTools { .. } => Kind::Invalid,
+            OpenError::Workspace { .. } | OpenError::UnknownTools { .. } | OpenError::Labels(_) => Kind::Invalid,
             OpenError::Closed => Kind::Closed,
             OpenError::Parked { .. } => Kind::Parked,
             OpenError::Stopped { .. } | OpenError::Unavailable | OpenError::NoAnswer { .. } => Kind::Retry,

@@ -17,6 +17,7 @@ use crate::{
     permission::{Chain, Globs, Judgement, Profile, Ruleset, judge_all},
     tool::Access,
     words::is_default,
+    words::labels::Labels,
     words::message::ModelRef,
 };
 
@@ -83,6 +84,10 @@ pub struct Settings {
     /// The title of the session in lists; `None` for the first words of its first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// What the host says of the session, such as its tenant or its user. Lists and searches filter by labels; nothing else reads
+    /// them.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// The agent's name, for people.
     pub agent: String,
     /// The system prompt, whole. It should not change within a session, so that provider caches hit.
@@ -146,6 +151,7 @@ impl Settings {
             read_roots: Vec::new(),
             model,
             title: None,
+            labels: Labels::default(),
             agent: "build".to_owned(),
             system: "".into(),
             tools: None,

@@ -19,9 +19,10 @@ use crate::{
     kernel::{Digest, Parent},
     tape::{
         Behind, ListCost, Mark, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore,
-        TapeStoreExt as _,
+        TapeStoreExt as _, newest_labels,
     },
     words::ids::{Millis, Seq, SessionId},
+    words::labels::Labels,
     words::message::ModelRef,
     words::usage::{Cost, Usage},
 };
@@ -62,6 +63,8 @@ pub struct ListedSession {
     pub model: Option<ModelRef>,
     /// The folder that it works in.
     pub workspace: Option<String>,
+    /// What its host says of it. A fork has the labels of its point until it gets others.
+    pub labels: Labels,
     /// When it was made.
     pub created: Option<Millis>,
     /// When it was used last.
@@ -162,10 +165,14 @@ fn read(
     let mut listed = ListedSession::of(summary, statuses, Some(&digest), from.map(|forked| &forked.parent));
     listed.entries = Some(own.len() as u64);
     listed.forks = store.forks_of(session)?.len() as u64;
-    if from.is_some() && listed.lacks_something() {
-        let all = store.read(session, Seq::ZERO)?;
-        listed.inherit(&Digest::of(all.iter().take_while(|entry| entry.seq <= forked_at)));
+    let mut labels = newest_labels(&own);
+    if from.is_some() && (listed.lacks_something() || labels.is_none()) {
+        let mut before = store.read(session, Seq::ZERO)?;
+        before.retain(|entry| entry.seq <= forked_at);
+        listed.inherit(&Digest::of(&before));
+        labels = labels.or_else(|| newest_labels(&before));
     }
+    listed.labels = labels.unwrap_or_default();
     Ok(listed)
 }
 
@@ -190,6 +197,7 @@ impl ListedSession {
             agent: digest.and_then(|digest| digest.agent.clone()),
             model: digest.and_then(|digest| digest.model.clone()),
             workspace: digest.and_then(|digest| digest.workspace.clone()),
+            labels: Labels::default(),
             created: *created,
             last: *last,
             seq: *seq,

@@ -100,7 +100,7 @@ impl Session {
     /// this returns when the parent's tape has the task, and [`Child::started`] waits for the child. Tasks begin in the order in
     /// which they were given.
     ///
-    /// Agent, system prompt, model, tools and rules that the options leave out are those of the parent; the title is not. The
+    /// Agent, system prompt, model, tools, rules and labels that the options leave out are those of the parent; the title is not. The
     /// child has the parent's rights or fewer: it works in the parent's workspace or below, has no tool that the parent lacks,
     /// and each of its calls must be allowed by the parent's rules and by its own. The parent's [`Settings::task_depth_max`] and
     /// [`Settings::task_width_max`] bound depth and width.
@@ -121,6 +121,8 @@ impl Session {
         let parent = state.settings.clone();
         let workspace = canonical(&options.workspace).await?;
         is_beneath(&workspace, &parent)?;
+        let labels = options.labels.or(&parent.labels).map_err(OpenError::Labels)?;
+        let options = SessionOptions { labels, ..options };
         let child = options.id.clone().unwrap_or_else(SessionId::new);
         let is_known = state.tasks().any(|(_, task)| task.child == child)
             || state.tasks_ended.iter().any(|end| end.child == child);

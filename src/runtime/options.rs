@@ -13,6 +13,7 @@ use crate::{
     model::Params,
     permission::{Profile, Ruleset},
     words::ids::SessionId,
+    words::labels::Labels,
     words::message::ModelRef,
 };
 
@@ -48,6 +49,9 @@ pub struct SessionOptions {
     pub model: Option<ModelRef>,
     /// The title in lists; the first words of the first message by default.
     pub title: Option<String>,
+    /// What the host says of the session, such as its tenant or its user; none by default. Lists and searches filter by labels. A
+    /// child has these, and those of its parent that have other keys.
+    pub labels: Labels,
     /// The agent's name, for people; `build` by default.
     pub agent: Option<String>,
     /// The system prompt, in place of the default one.
@@ -117,6 +121,7 @@ impl SessionOptions {
             workspace: workspace.into(),
             model: None,
             title: None,
+            labels: Labels::default(),
             agent: None,
             system: None,
             date: None,
@@ -138,12 +143,13 @@ impl SessionOptions {
     }
 
     /// The settings that these options make of `settings`. An option that is `None` keeps what `settings` has; the title, the
-    /// budget, the parameters, the step limit, the delivery modes, what holds for asks and the restart policy always come from the
+    /// labels, the budget, the parameters, the step limit, the delivery modes, what holds for asks and the restart policy always come from the
     /// options.
     pub(super) fn over(self, settings: Settings) -> Settings {
         let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().collect();
         Settings {
             title: self.title,
+            labels: self.labels,
             agent: self.agent.unwrap_or(settings.agent),
             model: self.model.unwrap_or(settings.model),
             system: self.system.map_or(settings.system, Into::into),

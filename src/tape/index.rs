@@ -10,6 +10,7 @@
 //! either is used. No type of `rusqlite` may leave this module. Everything here blocks.
 
 mod check;
+mod labels;
 mod pull;
 mod query;
 mod schema;

@@ -44,6 +44,8 @@ use crate::words::ids::SessionId;
 #[cfg(feature = "sqlite")]
 pub(super) use erase::notes as notes_of_erased;
 pub use options::{Access, Durability, SessionSummary, StoreOptions, StoreReport};
+#[cfg(feature = "sqlite")]
+pub(super) use primitives::place;
 pub use sound::SoundEnd;
 pub(crate) use status::SessionStatuses;
 pub use status::{Behind, ListCost, SessionStatus};

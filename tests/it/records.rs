@@ -2,6 +2,7 @@
 //! runtime.
 
 mod deleting;
+mod labels;
 
 use std::{path::Path, sync::Arc, time::Duration};
 

@@ -125,6 +125,9 @@ pub(in crate::cli) struct SearchArguments {
     /// In this session only
     #[arg(long, value_name = "ID")]
     pub(in crate::cli) session: Option<SessionId>,
+    /// In sessions with this label only; may be given again: all must match
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
+    pub(in crate::cli) label: Vec<(String, String)>,
     /// Entries of this kind only (accepted, answer, result, …); may be given again
     #[arg(long, value_name = "KIND")]
     pub(in crate::cli) kind: Vec<String>,

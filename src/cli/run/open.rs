@@ -17,7 +17,7 @@ use tamtam::{
 
 use super::Hints;
 use crate::cli::{
-    arguments::{ResumeArguments, RunArguments, Survives, TurnArguments},
+    arguments::{ResumeArguments, RunArguments, Survives, TurnArguments, labels},
     failure::Failure,
     models::{self, Choice},
     place::Environment,
@@ -57,12 +57,17 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
 /// As [`for_run`]. The inner error says that the session was not there, and could not be made because it is.
 async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Result<Opened, TapeError>, Failure> {
     let store = environment.store(given.turn.store.store.as_deref())?;
+    let labels = labels(&given.label)?;
     let before = match &given.session {
         Some(id) => tapes::state(&store, id)?,
         None => None,
     };
     if let (Some(before), Some(id)) = (before, &given.session) {
+        let labels = labels.or(&before.settings.labels).map_err(|error| Failure::usage(error.to_string()))?;
         let opened = take_up(id, &given.turn, &before, store, environment).await?;
+        if !given.label.is_empty() {
+            or_shut_down(&opened.runtime, opened.session.set_labels(labels).await).await?;
+        }
         if given.title.is_some() {
             or_shut_down(&opened.runtime, opened.session.set_title(given.title.clone()).await).await?;
         }
@@ -74,6 +79,7 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     let mut options = SessionOptions::new(workspace);
     options.id = given.session.clone();
     options.title = given.title.clone();
+    options.labels = labels;
     options.agent = given.turn.agent.clone();
     options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
     options.steps_max = given.turn.max_steps.or(options.steps_max);

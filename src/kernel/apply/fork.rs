@@ -64,6 +64,8 @@ impl State {
         // Without any rule each call is asked about.
         settings.rules = Vec::new();
         settings.host = None;
+        // A file does not choose in whose lists its session stands.
+        settings.labels = fresh.labels;
         // Provider options give power too.
         settings.params.options = fresh.params.options;
         let steps = fresh.steps_max.unwrap_or(u32::MAX);

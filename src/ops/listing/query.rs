@@ -9,6 +9,7 @@ use crate::{
     ops::listing::ListedSession,
     tape::{SessionStatus, TapeError},
     words::ids::{Millis, SessionId},
+    words::labels::Labels,
 };
 
 /// The most sessions of one page.
@@ -37,6 +38,8 @@ pub struct SessionQuery {
     pub text: String,
     /// Only sessions of this agent.
     pub agent: Option<String>,
+    /// Only sessions that have all of these labels.
+    pub labels: Labels,
     /// Only sessions with this status. Deleted sessions are listed only where this asks for them, or in a tree.
     pub status: Option<SessionStatus>,
     /// The layout: a list or a tree.
@@ -54,6 +57,7 @@ impl Default for SessionQuery {
         SessionQuery {
             text: String::new(),
             agent: None,
+            labels: Labels::default(),
             status: None,
             shape: Shape::List,
             limit: 20,
@@ -85,6 +89,7 @@ impl SessionQuery {
         let title = listed.title.as_deref().unwrap_or_default();
         let text = || format!("{title}\n{}", listed.session).to_lowercase();
         self.status.map_or(!is_out_of_sight, |wanted| listed.status == wanted)
+            && listed.labels.have(&self.labels)
             && (self.agent.is_none() || self.agent == listed.agent)
             && self.text.to_lowercase().split_whitespace().all(|word| text().contains(word))
     }

@@ -83,7 +83,8 @@ impl Rows<'_> {
         loop {
             // A piece at a time, so that no statement is open while other rows are looked up.
             let behind = after.as_ref().map(|after| (after.last, after.session.as_str()));
-            let session_rows = self.session_rows.newest_first(behind, PIECE, query.shape == Shape::Tree)?;
+            let session_rows =
+                self.session_rows.newest_first(behind, PIECE, query.shape == Shape::Tree, &query.labels)?;
             let Some((session, newest)) = session_rows.last() else { return Ok((found, None)) };
             after = Some(SessionCursor { last: newest.last, session: session.clone() });
             for (session, row) in session_rows {
@@ -121,6 +122,7 @@ impl Rows<'_> {
         let summary = SessionSummary { id: session, from: None, created, last, seq: row.seq, bytes: row.bytes };
         let mut listed = ListedSession::of(&summary, &self.statuses, Some(&row.digest), fork_parent(row));
         (listed.entries, listed.depth) = (Some(row.entries), row.depth);
+        listed.labels.clone_from(&row.labels);
         // A fork inherits missing fields from its parent, then from that one's parent, and so on.
         let mut next = fork_parent(row).cloned();
         for _ in 0..FORK_DEPTH_MAX {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
-    CaughtUp, Failed,
+    CaughtUp, Failed, labels,
     schema::{TIME_MAX, first_id_at, last_id_at, tag},
     session_rows::signed,
     tail::{Piece, Place, Stale, Tail},
@@ -85,6 +85,7 @@ pub(super) fn stale(database: &Connection, layout: &Layout) -> Result<Stale, Fai
 pub(super) fn forget(change: &Transaction<'_>, session: &str) -> Result<(), Failed> {
     change.execute("delete from entries where session = ?1", [session])?;
     change.execute("delete from files where session = ?1", [session])?;
+    labels::forget(change, session)?;
     Ok(())
 }
 
@@ -178,6 +179,7 @@ fn add(
             change.last_insert_rowid()
         }
     };
+    labels::keep(change, layout, session, &read.entries)?;
     let mut newest = change.prepare("select max(id) from entries where id between ?1 and ?2")?;
     let mut insert = change.prepare(
         "insert or replace into entries (id, session, seq, kind, anchor, time, file, offset, length, text)

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     tape::TapeError,
-    words::ids::{Millis, SessionId},
+    words::{
+        ids::{Millis, SessionId},
+        labels::Labels,
+    },
 };
 
 /// The longest text that is searched for, in bytes.
@@ -48,6 +51,9 @@ pub struct Query {
     pub words: String,
     /// Entries of this session only. Entries that a fork has from its parent are found in the parent.
     pub session: Option<SessionId>,
+    /// Entries of sessions that have all of these labels now. Beside labels, something else must narrow the search. Every entry with
+    /// the words is looked at until the page is full, so labels that few sessions have make a wide search slower.
+    pub labels: Labels,
     /// Entries of these kinds only; at most 32 kinds.
     pub kinds: Vec<String>,
     /// In this anchor only, as it was named or by its folder.
@@ -76,6 +82,7 @@ impl Query {
         Query {
             words: words.into(),
             session: None,
+            labels: Labels::default(),
             kinds: Vec::new(),
             anchor: None,
             since: None,

@@ -49,6 +49,13 @@ const TABLES: &str = "
     create trigger entries_removed after delete on entries begin
         delete from entries_fts where rowid = old.id;
     end;
+    -- The labels of the sessions whose entries are searched (labels.rs).
+    create table labels (
+        session text not null,
+        key text not null,
+        value text not null,
+        primary key (session, key)
+    ) without rowid;
     -- What a list shows of a session (session_rows.rs), and up to where its files were read for that.
     create table session_rows (
         session text primary key,
@@ -65,10 +72,23 @@ const TABLES: &str = "
     ) without rowid;
     create index session_rows_by_last on session_rows (last, session);
     create index session_rows_by_parent on session_rows (parent, last) where parent is not null;
+    -- The labels that a list filters by: those in the rows, and never others.
+    create table row_labels (
+        session text not null,
+        key text not null,
+        value text not null,
+        primary key (session, key)
+    ) without rowid;
+    create trigger session_rows_added after insert on session_rows begin
+        insert into row_labels select new.session, key, value from json_each(new.row, '$.labels');
+    end;
+    create trigger session_rows_removed after delete on session_rows begin
+        delete from row_labels where session = old.session;
+    end;
 ";
 
 /// The database's `user_version`. Raise it with each change of the tables or of their content.
-pub(super) const VERSION: i64 = 5;
+pub(super) const VERSION: i64 = 6;
 
 /// How far an entry's time is shifted in its id: so many entries of one millisecond have ids of their own.
 pub(super) const TIME_SHIFT: u32 = 20;

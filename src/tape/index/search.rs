@@ -3,10 +3,10 @@
 //! A search first brings the index up to date, and says in [`Page::behind`] what is missing. [`Query::wait`] bounds that, except
 //! where a session must be read anew. Every hit is looked up in its file before it is returned, so an entry that is gone is not
 //! found, and its session is read anew. A wide search costs no more than a narrow one: hits are read newest first, and only as
-//! many as are returned or, with [`Order::Best`], ranked (200).
+//! many as are returned or, with [`Order::Best`], ranked (200). A search by labels also passes over the hits of other sessions.
 //!
 //! A change must keep: no hit without its line in the file; no name from the database becomes a path before it is checked; the cost
-//! does not grow with the number of matches; a search works (with less) while another process writes the index. Blocks on the disk.
+//! does not grow with the number of matches, except by labels; a search works (with less) while another process writes the index. Blocks on the disk.
 //!
 //! | what is wrong with `index.db` | what a search does |
 //! |---|---|
@@ -21,7 +21,7 @@ use std::{
 };
 
 use super::{
-    Failed, Index, Snippet,
+    Failed, Index, Snippet, labels,
     pull::{forget, pull_all, stale},
     query::{Cursor, Order, PAGE_HITS_MAX, Query, Term, expression, terms},
     schema::{first_id_at, last_id_at},
@@ -222,11 +222,16 @@ fn ids(
     // Ids are made from times, so a range of time is a range of ids.
     let from = query.since.map_or(0, first_id_at);
     let to = query.until.map_or(i64::MAX, last_id_at).min(last.unwrap_or(i64::MAX));
-    let sql = "select rowid from entries_fts where entries_fts match ?1 and rowid between ?2 and ?3
-               order by rowid desc limit ?4";
+    let session = "(select session from entries where id = entries_fts.rowid)";
+    let sql = format!(
+        "select rowid from entries_fts where entries_fts match ?1 and rowid between ?2 and ?3 and {}
+         order by rowid desc limit ?4",
+        labels::has_all("labels", session, "?5")
+    );
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let given: [&dyn ToSql; 4] = [&expression, &from, &to, &limit];
-    let mut select = database.prepare(sql)?;
+    let wanted = labels::parameter(&query.labels);
+    let given: [&dyn ToSql; 5] = [&expression, &from, &to, &limit, &wanted];
+    let mut select = database.prepare(&sql)?;
     let found = select.query_map(&given[..], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(found)
 }

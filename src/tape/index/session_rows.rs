@@ -12,12 +12,15 @@ use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior, params
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Failed, Index,
+    Failed, Index, labels,
     tail::{Place, Stale, Tail},
 };
 use crate::{
     tape::{Behind, Entry, ListCost, TapeError, layout::Layout, lineage::origin},
-    words::ids::{Millis, Seq, SessionId},
+    words::{
+        ids::{Millis, Seq, SessionId},
+        labels::Labels,
+    },
 };
 
 /// How many sessions are read in one transaction.
@@ -39,6 +42,8 @@ pub(crate) trait Fold: Default + Serialize + DeserializeOwned {
 pub(crate) struct SessionRow<D: Fold> {
     pub(crate) digest: D,
     pub(crate) parent: Option<(SessionId, bool)>,
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub(crate) labels: Labels,
     pub(crate) created: Millis,
     pub(crate) last: Millis,
     pub(crate) seq: Seq,
@@ -102,9 +107,14 @@ fn failed(error: rusqlite::Error) -> TapeError {
 
 const ONE: &str = "select * from session_rows where session = ?1";
 
-const NEWEST_FIRST: &str = "select * from session_rows where (last, session) < (?1, ?2)
-    and (not ?4 or not exists (select 1 from session_rows above where above.session = session_rows.parent))
-    order by last desc, session desc limit ?3";
+fn newest_first() -> String {
+    let has_labels = labels::has_all("row_labels", "session_rows.session", "?5");
+    format!(
+        "select * from session_rows where (last, session) < (?1, ?2)
+         and (not ?4 or not exists (select 1 from session_rows above where above.session = session_rows.parent))
+         and {has_labels} order by last desc, session desc limit ?3"
+    )
+}
 
 const BELOW: &str = "with recursive below as (
       select 1 as depth, * from session_rows where parent = ?1
@@ -113,17 +123,19 @@ const BELOW: &str = "with recursive below as (
     select * from below";
 
 impl SessionRows<'_> {
-    /// The rows behind the place `after`, last used first, `limit` at most. With `top_only`, only those whose parent has no row.
+    /// The rows behind the place `after`, last used first, `limit` at most: those that have all of the wanted labels. With
+    /// `top_only`, only those whose parent has no row.
     pub(crate) fn newest_first<D: Fold>(
         &self,
         after: Option<(Millis, &str)>,
         limit: usize,
         top_only: bool,
+        wanted: &Labels,
     ) -> Result<Vec<Named<D>>, TapeError> {
         // A place before the newest row: the latest possible time, and a name behind every session id.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
-        let params = params![last, session, signed(limit as u64), top_only];
-        find(&self.at_once, NEWEST_FIRST, params).map_err(failed)
+        let params = params![last, session, signed(limit as u64), top_only, labels::parameter(wanted)];
+        find(&self.at_once, &newest_first(), params).map_err(failed)
     }
 
     /// The sessions below a session: children right behind their parent, last used first; `limit` at most.
@@ -259,6 +271,7 @@ fn read_on<D: Fold>(
                 row.entries += entries.len() as u64;
                 row.digest.add(entries);
                 row.parent = row.digest.parent();
+                row.labels = labels::after(layout, session, entries)?.unwrap_or(row.labels);
             }
             row.place = Some(piece.end());
             if let Some(read) = piece.is_last(tail.length) {

@@ -182,7 +182,8 @@ impl Store {
     }
 }
 
-fn place(layout: &Layout, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
+/// [`TapeStore::place`], for code that has no store.
+pub(in crate::tape) fn place(layout: &Layout, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
     let folders = layout.anchor_names(session)?;
     let Some(newest) = newest_at(layout, session, &folders, seq)? else { return Ok(None) };
     let Some(found) = find(&layout.entries(session, &folders[newest]), seq)? else { return Ok(None) };

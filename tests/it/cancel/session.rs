@@ -6,7 +6,7 @@ use tamtam::{
     hook::{Hook, HookContext, Input},
     model::BoxFuture,
     permission::Profile,
-    session::{Grant, Link, Message, Open, Steering, TurnStream},
+    session::{Grant, Labels, Link, Message, Open, Steering, TurnStream},
     tape::TapeStoreExt as _,
 };
 
@@ -167,6 +167,11 @@ fn settings() -> Vec<Driver> {
         .effect(go!(w, w.count_mine("settings"))),
         Driver::new("Session::set_title", go!(w, w.session.set_title(Some("mine".into())).await.unwrap()))
             .effect(go!(w, w.count_mine("settings"))),
+        Driver::new(
+            "Session::set_labels",
+            go!(w, w.session.set_labels(Labels::of([("tenant", "mine")]).unwrap()).await.unwrap()),
+        )
+        .effect(go!(w, w.count_mine("settings"))),
         Driver::new("Session::handoff", go!(w, drop(w.session.handoff("there", None).await)))
             .effect(go!(w, w.store().anchors(&id()).unwrap().iter().filter(|at| at.name == "there").count()))
             .once(),

@@ -352,3 +352,44 @@ fn a_fork_under_its_parents_name_is_in_the_tree() {
         );
     }
 }
+
+/// A label is set by `run`, and lists and searches find its sessions alone. A wrong one is a usage error that names it.
+#[test]
+fn labels_are_set_and_filter_lists_and_searches() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["Hello.", "Hello."]));
+    let run = |arguments: &[&str]| lab.run(&[&["run", "--model", &model], arguments, &["hi"]].concat());
+    for (session, label) in [("a", "tenant=acme"), ("b", "tenant=other")] {
+        assert_eq!(run(&["--session", session, "--label", label, "--label", "note=x=y z"]).code, 0);
+    }
+    // A session that is there keeps its other labels, and all of them where none is given.
+    assert_eq!(run(&["--session", "a", "--label", "user=ann", "--label", "note=n"]).code, 0);
+    let found = |arguments: &[&str]| -> Vec<Value> {
+        let ended = lab.run(arguments);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let mut found: Vec<_> = ended.lines().iter().map(|line| line["session"].clone()).collect();
+        found.dedup();
+        found
+    };
+    let list = lab.run(&["sessions", "--json", "--label", "tenant=acme"]).lines();
+    assert_eq!((list.len(), &list[0]["session"]), (1, &json!("a")));
+    assert_eq!(list[0]["labels"], json!({"tenant": "acme", "user": "ann", "note": "n"}));
+    assert_eq!(found(&["sessions", "--json", "--label", "note=x=y z"]), ["b"]);
+    assert!(found(&["sessions", "--json", "--label", "tenant=other", "--label", "user=ann"]).is_empty());
+    assert_eq!(found(&["tape", "search", "--json", "--label", "tenant=acme", "hi"]), ["a"]);
+    assert_eq!(found(&["tape", "search", "--json", "--label", "tenant=other", "hi"]), ["b"]);
+    for (label, said) in [
+        ("tenant", "a label is KEY=VALUE"),
+        ("Tenant=x", "bad label key \"Tenant\": use 1 to 64 of a-z 0-9 . _ -"),
+        ("user=a\tb", "the value of the label user has a control character: leave it out"),
+    ] {
+        for command in [&["run", "hi"][..], &["sessions"], &["tape", "search", "hi"]] {
+            let refused = lab.run(&[command, &["--label", label]].concat());
+            assert_eq!(refused.code, 2, "{}", refused.stderr);
+            assert!(refused.error().contains(said), "{}", refused.stderr);
+        }
+    }
+    let twice = run(&["--session", "c", "--label", "user=ann", "--label", "user=bob"]);
+    assert_eq!((twice.code, twice.error().contains("the label user is given twice")), (2, true), "{}", twice.stderr);
+    assert!(found(&["sessions", "--json", "--text", "c"]).is_empty());
+}

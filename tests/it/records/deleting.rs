@@ -16,16 +16,20 @@ use crate::{engines::plain::Plain, support::taped};
 /// Words whose letters stand in no file by chance.
 const SECRET: [&str; 3] = ["zanzibarquestion", "xylophoneanswer", "quetzalcoatltitle"];
 
-/// The files below a folder that have the end of one of the words, whatever their format.
 fn secret_in(folder: &Path) -> Vec<String> {
+    files_with(folder, &SECRET)
+}
+
+/// The files below a folder that have the end of one of the words, whatever their format.
+pub(super) fn files_with(folder: &Path, words: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for item in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = item.path();
         if path.is_dir() {
-            found.extend(secret_in(&path));
+            found.extend(files_with(&path, words));
         } else if let Ok(bytes) = std::fs::read(&path) {
             let has = |word: &&&str| bytes.windows(word.len() - 4).any(|part| part == &word.as_bytes()[4..]);
-            found.extend(SECRET.iter().filter(has).map(|word| format!("{}: {word}", path.display())));
+            found.extend(words.iter().filter(has).map(|word| format!("{}: {word}", path.display())));
         }
     }
     found

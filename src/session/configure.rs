@@ -1,0 +1,78 @@
+//! Changes of a session's settings, by its host.
+//!
+//! A change is worked out here from the newest settings and decided by the core, which refuses a change that was worked out from
+//! older ones. A change must keep this: two hosts that change the settings at the same time both have their way.
+
+use super::Session;
+use crate::{
+    error::SendError,
+    kernel::{Configure, Refusal, Settings},
+    words::labels::Labels,
+};
+
+/// How often [`Session::configure`] tries, where others change the settings at the same time.
+const CONFIGURE_TRIES_MAX: u32 = 32;
+
+impl Session {
+    /// Changes the settings. The new settings hold from the next step on.
+    ///
+    /// Where somebody else changes the settings at the same time, `change` is called again with the newer settings, so no change is
+    /// lost. `change` cannot reach the rules of the host or those of a child's ancestors: its changes to [`Settings::host`] and
+    /// [`Settings::above`] are ignored.
+    ///
+    /// # Errors
+    /// [`SendError::Storage`] where the settings could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) where
+    /// somebody else changed them during each of 32 tries.
+    pub async fn configure(&self, change: impl Fn(&mut Settings)) -> Result<(), SendError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let before = self.state().await?.settings;
+            let mut settings = Box::new((*before).clone());
+            change(&mut settings);
+            let done = self.ask(Configure { before: Some(before), settings }).await;
+            match done {
+                Err(SendError::Refused(Refusal::Reconfigured)) if tries < CONFIGURE_TRIES_MAX => {}
+                done => return done.map(drop),
+            }
+        }
+    }
+
+    /// Replaces the labels by which lists and searches find the session; see [`Settings::labels`]. Its forks and children keep those
+    /// that they have. Labels that the session has already are not recorded again.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted, ops::SessionQuery, session::Labels};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(Scripted::new([]))).start().await?;
+    /// let mut options = SessionOptions::new(folder.path());
+    /// options.labels = Labels::of([("tenant", "acme")])?;
+    /// let session = runtime.create(options).await?;
+    /// session.set_labels(Labels::of([("tenant", "acme"), ("user", "ann")])?).await?;
+    /// let mut query = SessionQuery::default();
+    /// query.labels = Labels::of([("user", "ann")])?;
+    /// # query.wait = std::time::Duration::from_secs(60);
+    /// let page = runtime.sessions(query).await?;
+    /// assert_eq!(page.sessions[0].labels.get("tenant"), Some("acme"));
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::configure`].
+    pub async fn set_labels(&self, labels: Labels) -> Result<(), SendError> {
+        self.configure(|settings| settings.labels.clone_from(&labels)).await
+    }
+
+    /// Sets the title that lists show; `None` for the first words of the first message.
+    ///
+    /// # Errors
+    /// As [`Session::configure`].
+    pub async fn set_title(&self, title: Option<String>) -> Result<(), SendError> {
+        self.configure(|settings| settings.title.clone_from(&title)).await
+    }
+}

@@ -1,0 +1,87 @@
+//! The labels of sessions in the index: how both of its parts read them, and how a statement filters by them.
+//!
+//! A fork says nothing of its labels before its first settings: it has those of the entry that it goes on from, which never change.
+//! They are read from the other tape when the fork's first entry is read. Its lists and its searches have a table each
+//! (`row_labels`, `labels`), because neither part waits for the other; the triggers of the schema keep the first.
+//!
+//! Values are compared by the database and are never part of a statement. A change of what is read needs a new `schema::VERSION`.
+
+use rusqlite::{Transaction, params};
+
+use super::Failed;
+use crate::{
+    tape::{
+        Entry, Forked, TapeError,
+        appends::read_range,
+        labels::newest_labels,
+        layout::Layout,
+        lineage::{FORKS_OF_FORKS_MAX, origin},
+        store::place,
+    },
+    words::{ids::SessionId, labels::Labels},
+};
+
+/// Labels as a parameter of a statement with [`has_all`].
+pub(super) fn parameter(labels: &Labels) -> String {
+    serde_json::to_string(labels).unwrap_or_default()
+}
+
+/// The condition that a session has all labels of a parameter, by a table of labels.
+pub(super) fn has_all(table: &str, session: &str, wanted: &str) -> String {
+    format!(
+        "not exists (select 1 from json_each({wanted}) wanted where not exists (select 1 from {table} own
+           where own.session = {session} and own.key = wanted.key and own.value = wanted.value))"
+    )
+}
+
+/// Keeps for searches what these entries of a session say of its labels.
+pub(super) fn keep(
+    change: &Transaction<'_>,
+    layout: &Layout,
+    session: &SessionId,
+    entries: &[Entry],
+) -> Result<(), Failed> {
+    let Some(labels) = after(layout, session, entries)? else { return Ok(()) };
+    forget(change, session.as_str())?;
+    let insert = "insert into labels (session, key, value) select ?1, key, value from json_each(?2)";
+    change.execute(insert, params![session.as_str(), parameter(&labels)])?;
+    Ok(())
+}
+
+/// Takes a session's labels out of the searches.
+pub(super) fn forget(change: &Transaction<'_>, session: &str) -> rusqlite::Result<usize> {
+    change.execute("delete from labels where session = ?1", [session])
+}
+
+/// The labels after these entries of a session; `None` where they say nothing, so that they are as before.
+///
+/// # Errors
+/// Where the tape that a fork goes on from cannot be opened: the fork is then behind.
+pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[Entry]) -> Result<Option<Labels>, TapeError> {
+    let said = newest_labels(entries);
+    if said.is_some() || entries.first().and_then(Forked::of).is_none() {
+        return Ok(said);
+    }
+    // A fork that was brought in whole goes on from no session of this store: the entries before say its labels.
+    let Some(from) = origin(layout, session, &layout.anchor_names(session)?)? else { return Ok(None) };
+    match at_fork(layout, from) {
+        Err(error @ TapeError::Io { .. }) => Err(error),
+        // The fork cannot be read either, and has no labels.
+        at => Ok(Some(at.unwrap_or_default())),
+    }
+}
+
+/// The labels at the entry that a fork goes on from; none where the other tape has another entry there.
+fn at_fork(layout: &Layout, mut from: Forked) -> Result<Labels, TapeError> {
+    for _ in 0..=FORKS_OF_FORKS_MAX {
+        let Some(place) = place(layout, &from.parent, from.seq)?.filter(|place| place.sum == from.sum) else { break };
+        let part = read_range(layout, &from.parent, place.part.first, from.seq)?;
+        if let Some(labels) = newest_labels(&part) {
+            return Ok(labels);
+        }
+        // The first part of a fork begins with no settings.
+        let Some(before) = origin(layout, &from.parent, &layout.anchor_names(&from.parent)?)? else { break };
+        from = before;
+    }
+    Ok(Labels::default())
+}
