@@ -242,7 +242,8 @@ impl Watch {
         if let (Some(child), Some(parent)) = (child.node(), self.post.slot.node()) {
             child.show_under(&parent);
         }
-        let (mut said, mut under, mut open) = (StopLevel::Run, None, Vec::new());
+        let (mut said, mut under) = (StopLevel::Run, None);
+        let mut open: Option<Vec<Arc<TaskAsk>>> = None;
         loop {
             let Word { told, why, above, asks } = self.told.borrow_and_update().clone();
             // Sent again after each crash; the child writes only what is new to it. A child that is left must not get a parent
@@ -262,13 +263,16 @@ impl Watch {
                     (Err(error), _) => return self.gone(&error),
                 }
             }
-            if let Err(error) = self.carry_asks(child, &open, &asks).await {
+            // Before the child has said which questions are open, none counts as over.
+            if let Some(open) = &open
+                && let Err(error) = self.carry_asks(child, open, &asks).await
+            {
                 return self.gone(&error);
             }
-            let known: Vec<Seq> = open.iter().map(|asked: &Arc<TaskAsk>| asked.ask).collect();
+            let known = open.as_ref().map(|open| open.iter().map(|asked| asked.ask).collect());
             tokio::select! {
                 asks = child.ask_state(|reply| Question::Asks(known.clone(), reply)) => match asks {
-                    Ok(asks) => open = asks,
+                    Ok(asks) => open = Some(asks),
                     Err(error) => return self.gone(&error),
                 },
                 down = ended(child, &self.spawn.tie) => return match down {

@@ -208,8 +208,10 @@ impl State {
         }
     }
 
-    /// The session to whose people the questions of this one go too; `None` for a topmost session and an orphan.
+    /// The session to whose people the questions of this one go too; `None` for a topmost session, an orphan, and a child whose task is
+    /// over.
     pub(crate) fn asks_through(&self) -> Option<&SessionId> {
-        self.origin.as_ref().filter(|origin| origin.orphaned.is_none()).map(|origin| &origin.parent)
+        let origin = self.origin.as_ref().filter(|origin| origin.orphaned.is_none() && origin.end.is_none());
+        origin.map(|origin| &origin.parent)
     }
 }

@@ -90,8 +90,9 @@ pub(crate) enum Question {
     State(Reply<State>),
     /// How the task of that parent and ticket ended; `None` if this session is not the child of that task.
     Down(SessionId, Seq, Reply<Option<Arc<Down>>>),
-    /// The session's questions to people, as its parent is told of them; answered when their tickets are others than these.
-    Asks(Vec<Seq>, Reply<Vec<Arc<TaskAsk>>>),
+    /// The session's questions to people, as its parent is told of them; answered when their tickets are others than these, and at
+    /// once where none are named.
+    Asks(Option<Vec<Seq>>, Reply<Vec<Arc<TaskAsk>>>),
     /// How a task of this session ended; `None` if no DOWN comes for it.
     Task(Seq, Reply<Option<Arc<Down>>>),
     /// Answered when a message of that delivery would find room, and refused as full where no room comes by itself.
