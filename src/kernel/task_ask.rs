@@ -1,5 +1,5 @@
 //! Questions of children, on the tape of their parent: a child's question to a person is put to its parent too, by that one to the
-//! next, and so on up to the topmost session, where people are (decision 0028).
+//! next, and so on up to the topmost session, where people are (decision 0029).
 //!
 //! ```text
 //! child     ask ───────────────────────────────────► granted ──► the call runs
