@@ -92,6 +92,7 @@ mod settings;
 mod spending;
 mod spent;
 mod state;
+mod task_ask;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -141,6 +142,7 @@ pub use restored::{RefusedFile, RestoredFiles};
 pub use settings::{CompactionSettings, Mode, RestartPolicy, Settings};
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{Granted, State, Turn, TurnEnd, Waiting};
+pub use task_ask::{AskAnswer, AskFrom, OpenTaskAsk, TaskAsk};
 pub(crate) use tasks::never_made;
 pub(crate) use trail::is_whole;
 pub use trail::{NoPoint, Point, RollbackTarget, Trail};

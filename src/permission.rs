@@ -13,6 +13,7 @@ mod chain;
 mod pattern;
 mod place;
 mod profile;
+mod shell;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,7 @@ pub use chain::Chain;
 pub use pattern::Globs;
 pub use place::seen_from;
 pub use profile::Profile;
+pub use shell::{ShellCommand, ShellJudgement};
 
 pub(crate) use pattern::simple as matches_simply;
 

@@ -25,14 +25,14 @@ use std::{sync::Arc, time::Duration};
 
 pub use crate::kernel::context::{Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Window};
 pub use crate::kernel::{
-    Account, AnchorMark, AskClosedWhy, BadRecord, Bill, BillKind, BillLine, Branch, BranchRequest, BranchSummary,
-    Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted, CompactionReason, CompactionSettings,
-    ContextState, Delivery, Disposition, Down, DownReason, Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Limits,
-    Link, Merged, MergedLast, Mode, ModelSeen, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall,
-    OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Pin, Point, Record, Recorded, Refusal,
-    RefusedFile, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope,
-    Settings, Spent, State, Steering, TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone,
-    Waiting, Way, WentBack,
+    Account, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind, BillLine, Branch, BranchRequest,
+    BranchSummary, Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted, CompactionReason,
+    CompactionSettings, ContextState, Delivery, Disposition, Down, DownReason, Entry, EnvSeen, Extent, ForkMade, Grant,
+    Granted, Limits, Link, Merged, MergedLast, Mode, ModelSeen, NoPoint, OnBreach, Open, OpenAsk, OpenBranch,
+    OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point,
+    Record, Recorded, Refusal, RefusedFile, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles,
+    RollbackTarget, RolledBack, Scope, Settings, Spent, State, Steering, TaskAsk, TaskEnd, TaskOrder, Tie, ToolsSeen,
+    Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
@@ -208,12 +208,21 @@ impl Session {
         }
     }
 
-    /// Answers an ask. Returns when the answer is on the tape.
+    /// Answers an ask, also one of a child. Returns when the answer is on the tape; a child is told until it has it.
     ///
     /// # Errors
     /// [`Refusal::AskClosed`] where the ask was answered, expired or withdrawn before.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
-        self.ask(AnswerAsk { ask, grant }).await.map(drop)
+        self.ask(AnswerAsk { ask, grant, who: None }).await.map(drop)
+    }
+
+    /// As [`Session::answer`], and says who answered. The name (at most 256 bytes are kept) is on the tape, and in the event
+    /// [`AskClosed`](EventKind::AskClosed).
+    ///
+    /// # Errors
+    /// As [`Session::answer`].
+    pub async fn answer_as(&self, ask: Seq, grant: Grant, who: impl Into<String>) -> Result<(), SendError> {
+        self.ask(AnswerAsk { ask, grant, who: Some(who.into()) }).await.map(drop)
     }
 
     /// Replaces the waiting message that has the same id.

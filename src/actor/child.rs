@@ -21,12 +21,12 @@ use crate::{
     },
     error::{OpenError, SendError},
     kernel::{
-        BeAdopted, Down, DownReason, End, OpenTask, Orphan, Refusal, Report, StopLevel, StopTask, TaskOrder, Tie, kept,
-        never_made,
+        AnswerAsk, AskAnswer, BeAdopted, Down, DownReason, End, OpenTask, Orphan, Refusal, Report, StopLevel, StopTask,
+        TaskAsk, TaskAskOver, TaskAsked, TaskOrder, Tie, kept, never_made,
     },
     permission::Chain,
     tape::TapeError,
-    words::ids::SessionId,
+    words::ids::{Seq, SessionId},
 };
 
 /// The first wait before a child that is unavailable is looked at again; each further wait is twice as long.
@@ -55,12 +55,24 @@ pub(crate) struct SpawnArgs {
 /// The rules of a parent and of its ancestors, a chain for each.
 type Rules = Arc<Vec<Chain>>;
 
-/// The parent's newest order to the child, and the rules that the child may not go beyond.
+/// A question of the child that the parent has on its tape.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KnownAsk {
+    /// Its ticket on the parent's tape.
+    pub(crate) ask: Seq,
+    /// Its ticket on the child's tape.
+    pub(crate) below: Seq,
+    /// The answer that a person gave.
+    pub(crate) answer: Option<AskAnswer>,
+}
+
+/// The parent's newest order to the child, the rules that the child may not go beyond, and the child's questions that it knows.
 #[derive(Clone)]
 struct Word {
     told: StopLevel,
     why: Arc<str>,
     above: Rules,
+    asks: Arc<Vec<KnownAsk>>,
 }
 
 /// The handle of a running watch. Dropping it ends the watch, and changes nothing for the child.
@@ -73,7 +85,7 @@ impl Watcher {
     /// Starts to watch the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
     /// ended, if it has.
     pub(crate) fn start(post: WorkerContext, task: &OpenTask, told: StopLevel, above: Rules, why: Arc<str>) -> Watcher {
-        let (told, hears) = watch::channel(Word { told, why, above });
+        let (told, hears) = watch::channel(Word { told, why, above, asks: Arc::default() });
         let (parent, ticket) = (post.slot.id.clone(), post.ticket);
         let tie = Tie { parent, ticket, link: task.link, depth: task.depth, grant: task.grant };
         let spawn = SpawnArgs { child: task.child.clone(), tie, order: task.order.clone(), asks_first: false };
@@ -90,6 +102,17 @@ impl Watcher {
                 (before.told, before.why) = (told, why);
             }
             more
+        });
+    }
+
+    /// Says which questions of the child the parent has on its tape. Answers among them are passed on.
+    pub(crate) fn know(&self, asks: Vec<KnownAsk>) {
+        self.told.send_if_modified(|before| {
+            let differ = *before.asks != asks;
+            if differ {
+                before.asks = Arc::new(asks);
+            }
+            differ
         });
     }
 
@@ -220,8 +243,9 @@ impl Watch {
             child.show_under(&parent);
         }
         let (mut said, mut under) = (StopLevel::Run, None);
+        let mut open: Option<Vec<Arc<TaskAsk>>> = None;
         loop {
-            let Word { told, why, above } = self.told.borrow_and_update().clone();
+            let Word { told, why, above, asks } = self.told.borrow_and_update().clone();
             // Sent again after each crash; the child writes only what is new to it. A child that is left must not get a parent
             // again.
             if told != StopLevel::Leave && under.as_ref() != Some(&above) {
@@ -239,7 +263,18 @@ impl Watch {
                     (Err(error), _) => return self.gone(&error),
                 }
             }
+            // Before the child has said which questions are open, none counts as over.
+            if let Some(open) = &open
+                && let Err(error) = self.carry_asks(child, open, &asks).await
+            {
+                return self.gone(&error);
+            }
+            let known = open.as_ref().map(|open| open.iter().map(|asked| asked.ask).collect());
             tokio::select! {
+                asks = child.ask_state(|reply| Question::Asks(known.clone(), reply)) => match asks {
+                    Ok(asks) => open = Some(asks),
+                    Err(error) => return self.gone(&error),
+                },
                 down = ended(child, &self.spawn.tie) => return match down {
                     Ok(Some(down)) => {
                         Look::Over(Box::new(Report::TaskDown { down: (*down).clone() }))
@@ -252,6 +287,32 @@ impl Watch {
                 },
             }
         }
+    }
+
+    /// Carries the questions of the child to the parent's tape, and the answers on the parent's tape to the child. Each is carried
+    /// again after a crash: the receiver takes it once.
+    async fn carry_asks(&self, child: &Arc<Slot>, open: &[Arc<TaskAsk>], known: &[KnownAsk]) -> Result<(), SendError> {
+        let (parent, task) = (&self.post.slot, self.spawn.tie.ticket);
+        for asked in open.iter().filter(|asked| known.iter().all(|known| known.below != asked.ask)) {
+            parent.ask(TaskAsked { task, asked: asked.clone() }).await?;
+        }
+        for KnownAsk { ask, below, answer } in known {
+            match answer {
+                _ if open.iter().all(|asked| asked.ask != *below) => {
+                    parent.ask(TaskAskOver { ask: *ask }).await?;
+                }
+                Some(AskAnswer { grant, who }) => {
+                    let answer = AnswerAsk { ask: *below, grant: grant.clone(), who: who.clone() };
+                    match child.ask(answer).await {
+                        // It is over there: the child says so next.
+                        Ok(_) | Err(SendError::Refused(Refusal::AskClosed { .. })) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     /// What a refusal by the child means for its task.

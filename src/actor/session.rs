@@ -244,7 +244,7 @@ impl Live {
             tools_tokens: self.host.tools_tokens,
             windows: &*self.host,
             toolbox_hash: &self.host.toolbox_hash,
-            asks_are_heard: self.slot.is_heard(),
+            asks_are_heard: self.slot.is_asked_for(),
             jitter: self.draw(),
         };
         let now = self.now();

@@ -115,6 +115,8 @@ struct Rare {
     /// The parent and the ticket of the task that the session is to be made for, where a host has a handle of a child that is not
     /// made yet. It says whom to ask why there is no tape, and nothing else.
     task: Option<(SessionId, Seq)>,
+    /// The parent, whose people the questions of a child go to.
+    asks_through: Option<SessionId>,
 }
 
 /// Whether a slot takes inputs. It only ever moves down this list: a closed slot never opens again.

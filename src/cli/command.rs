@@ -18,7 +18,7 @@ pub(super) enum Command {
     Abort { reason: String },
     Queue,
     Withdraw { message: MessageId },
-    Answer { ask: Seq, grant: Grant },
+    Answer { ask: Seq, grant: Grant, who: Option<String> },
     Pin { message: MessageId },
     Unpin { message: MessageId },
     Tree,
@@ -70,6 +70,7 @@ struct AnswerFields {
     ask: AskId,
     grant: GrantWord,
     scope: Option<Scope>,
+    who: Option<String>,
     message: Option<String>,
     by: Option<RaiseFields>,
 }
@@ -195,7 +196,10 @@ impl Command {
             Command::Abort { reason } => session.abort(reason).await.map(|_| json!({})),
             Command::Queue => session.queue().await.map(|queue| json!({"queue": queue})),
             Command::Withdraw { message } => session.withdraw(message).await.map(|()| json!({})),
-            Command::Answer { ask, grant } => session.answer(ask, grant).await.map(|()| json!({})),
+            Command::Answer { ask, grant, who: None } => session.answer(ask, grant).await.map(|()| json!({})),
+            Command::Answer { ask, grant, who: Some(who) } => {
+                session.answer_as(ask, grant, who).await.map(|()| json!({}))
+            }
             Command::Pin { message } => session.pin(message).await.map(|()| json!({})),
             Command::Unpin { message } => session.unpin(message).await.map(|()| json!({})),
             Command::Tree => Ok(json!({"tree": runtime.tree()})),
@@ -289,7 +293,7 @@ fn answer(line: &str) -> Result<Command, String> {
         (_, _, Some(_), _) => return Err("`message` needs \"grant\":\"reject\"".to_owned()),
         (.., Some(_)) => return Err("`by` needs \"grant\":\"raise\"".to_owned()),
     };
-    Ok(Command::Answer { ask: Seq(ask), grant })
+    Ok(Command::Answer { ask: Seq(ask), grant, who: fields.who })
 }
 
 /// Reads the text of the line and not its parsed value, because only the text shows a key that is there twice. Which of two such
@@ -328,7 +332,7 @@ mod tests {
     #[test]
     fn the_commands_of_the_interface_are_read() {
         let send = |delivery| Command::Send { text: "x".to_owned(), id: None, delivery, pin: false };
-        let answer = |grant| Command::Answer { ask: Seq(9), grant };
+        let answer = |grant| Command::Answer { ask: Seq(9), grant, who: None };
         let dollars = |usd: &str| Grant::Raise(Limits { usd: Some(usd.parse().unwrap()), ..Limits::default() });
         let cases = [
             (r#"{"send":"x"}"#, send(Delivery::Queue)),
@@ -357,6 +361,10 @@ mod tests {
             (r#"{"queue":true}"#, Command::Queue),
             (r#"{"withdraw":"ID"}"#, Command::Withdraw { message: "ID".into() }),
             (r#"{"answer":{"ask":9,"grant":"once"}}"#, answer(Grant::Once)),
+            (
+                r#"{"answer":{"ask":9,"grant":"once","who":"ada"}}"#,
+                Command::Answer { ask: Seq(9), grant: Grant::Once, who: Some("ada".to_owned()) },
+            ),
             (r#"{"answer":{"ask":"9","grant":"always"}}"#, answer(Grant::Always(Scope::Session))),
             (r#"{"answer":{"ask":9,"grant":"always","scope":"turn"}}"#, answer(Grant::Always(Scope::Turn))),
             (r#"{"answer":{"ask":9,"grant":"reject"}}"#, answer(Grant::Reject(None))),

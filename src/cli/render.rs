@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use tamtam::{
     EventKind, Millis, Part,
-    session::{AskClosedWhy, ErrorReason, Grant},
+    session::{AskClosedWhy, AskFrom, ErrorReason, Grant},
     tool::Access,
 };
 
@@ -135,14 +135,17 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             };
             escape::short(&line, RESULT_MAX)
         }
-        EventKind::Ask { name, input, access, .. } => question(name, input, access),
+        EventKind::Ask { name, input, access, from, .. } => question(from, name, input, access),
         EventKind::Budget { ask: Some(_), breach, text, .. } => {
             format!("? {text}\n  {}", more_answers(breach.resource))
         }
         EventKind::Budget { model: Some(model), text, .. } => {
             format!("! {text}: continues with {}", escape::line(model))
         }
-        EventKind::AskClosed { grant, why, .. } => closed(grant.as_ref(), *why).to_owned(),
+        EventKind::AskClosed { grant, why, who, .. } => {
+            let by = who.as_ref().map_or_else(String::new, |who| format!(" by {}", escape::line(who)));
+            closed(grant.as_ref(), *why).to_owned() + &by
+        }
         EventKind::Retry { attempt, until, server } => {
             let by = if *server { ", as the server asks" } else { "" };
             format!("! retry {attempt} in {:.1} s{by}", until.since(time).as_secs_f32())
@@ -212,8 +215,10 @@ fn call(name: &str, input: &str) -> String {
 }
 
 /// The question about a call. It shows the whole call, because a person cannot judge what is not shown.
-fn question(name: &str, input: &str, access: &[Access]) -> String {
-    let mut lines = format!("? run {}?\n", escape::line(name));
+/// The question about a call; of a child's call, with the agents that it came through: `explore / plan / bash`.
+fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access]) -> String {
+    let way: String = from.iter().map(|from| escape::line(&from.agent) + " / ").collect();
+    let mut lines = format!("? run {way}{}?\n", escape::line(name));
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) {
         Ok(fields) => {
             for (field, value) in fields {
@@ -239,6 +244,7 @@ fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>) -> &'static str {
         (Some(Grant::Raise(_)), _) => "? raised",
         (Some(Grant::Reject(_)), _) => "? rejected",
         (None, Some(AskClosedWhy::Expired)) => "? nobody answered in time: denied",
+        (None, Some(AskClosedWhy::OverBelow)) => "? the question is over: answered elsewhere, denied or withdrawn",
         (None, _) => "? the question is withdrawn",
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    kernel::{AskClosedWhy, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
+    kernel::{AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
     model::{ErrorKind, RetryClass},
     tool::Access,
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
@@ -185,6 +185,10 @@ pub enum EventKind {
         /// Whether the ask stays open until then, also while nobody listens.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
+        /// Of a child's question, the way that it came: first the child, last the session that makes the call. Empty for a call of
+        /// this session.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        from: Vec<AskFrom>,
     },
     /// An ask is closed.
     AskClosed {
@@ -196,6 +200,9 @@ pub enum EventKind {
         /// Why the ask was closed without an answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<AskClosedWhy>,
+        /// Who answered, as the host says.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        who: Option<String>,
     },
     /// A model request failed.
     RequestFailed {

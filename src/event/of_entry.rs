@@ -10,7 +10,8 @@ use crate::{
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
-        Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, Outcome, Record, RequestOpened, State,
+        Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome, Record,
+        RequestOpened, State, TaskAsk,
     },
     model::Answer,
     tool::ToolResult,
@@ -131,10 +132,19 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
                 access: access.clone(),
                 expires: *expires,
                 waits: before.settings.asks_wait,
+                from: Vec::new(),
             }
         }
-        Record::Granted { grant } => EventKind::AskClosed { ask: ticket, grant: Some(grant.clone()), why: None },
-        Record::AskClosed { why } => EventKind::AskClosed { ask: ticket, grant: None, why: Some(*why) },
+        Record::TaskAsk(asked) => {
+            let TaskAsk { from, call, name, input, access, expires, waits, .. } = (**asked).clone();
+            EventKind::Ask { ask: entry.seq, call, name, input, access, expires, waits, from }
+        }
+        Record::Granted { grant, who } => {
+            EventKind::AskClosed { ask: ticket, grant: Some(grant.clone()), why: None, who: who.clone() }
+        }
+        // Its answer was shown as its end.
+        Record::AskClosed { .. } if is_answered(before, ticket) => return None,
+        Record::AskClosed { why } => EventKind::AskClosed { ask: ticket, grant: None, why: Some(*why), who: None },
         Record::CallStarted { attempt, .. } => {
             let call = before.call(ticket)?;
             let (name, input) = (call.facts.tool.clone(), call.input.clone());
@@ -179,6 +189,11 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             refused: restored.refused.clone(),
         },
     })
+}
+
+/// Whether a ticket is a child's question that a person has answered.
+fn is_answered(before: &State, ask: Seq) -> bool {
+    matches!(before.open.get(&ask), Some(Open::TaskAsk(OpenTaskAsk { answer: Some(_), .. })))
 }
 
 fn budget(breach: Breach, then: BudgetThen, ask: Option<(Seq, Millis)>, model: Option<String>) -> EventKind {

@@ -13,8 +13,9 @@ use std::{borrow::Borrow, sync::Arc};
 use crate::{
     kernel::context::of_item,
     kernel::{
-        CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode, Open, OpenAsk,
-        OpenBudgetAsk, OpenCall, OpenTask, OpenWait, Record, Scope, Seen, Spent, State, StopLevel, Turn, Waiting,
+        AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode,
+        Open, OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Scope, Seen, Spent, State,
+        StopLevel, Turn, Waiting,
         state::{BatchItem, SEEN_MAX},
     },
     model::{Item, ToolResultItem},
@@ -123,7 +124,16 @@ impl State {
                 self.put_open(entry.seq, Open::Ask(ask));
                 self.in_call(*call, |call| call.state = CallState::Asking(entry.seq));
             }
-            Record::Granted { grant } => self.grant(ticket, grant),
+            Record::TaskAsk(asked) => {
+                let open = OpenTaskAsk { task: ticket, asked: asked.clone(), answer: None };
+                self.put_open(entry.seq, Open::TaskAsk(open));
+            }
+            Record::Granted { grant, who } => {
+                let answer = AskAnswer { grant: grant.clone(), who: who.clone() };
+                if !self.answer_task_ask(ticket, answer) {
+                    self.grant(ticket, grant);
+                }
+            }
             Record::AskClosed { .. } => {
                 if let Some(Open::Ask(ask)) = self.open.remove(&ticket) {
                     self.in_call(ask.call, |call| call.state = CallState::Pending);

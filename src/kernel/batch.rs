@@ -14,7 +14,8 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Granted, Held, Open, OpenAsk, OpenCall, Outcome,
-        Record, Refusal, Steering, Stop, advance, decide::Draft, input::Decide, spending, state::Next, toolset,
+        Record, Refusal, Steering, Stop, advance, decide::Draft, input::Decide, spending, state::Next, task_ask,
+        toolset,
     },
     model::{AnswerPart, Item},
     permission::{Action, seen_from},
@@ -31,20 +32,25 @@ pub(crate) struct AnswerAsk {
     pub ask: Seq,
     /// What the person said.
     pub grant: Grant,
+    /// Who the person is, as the host says.
+    pub who: Option<String>,
 }
 
 impl Decide for AnswerAsk {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         draft.cause = Some(Cause::Entry(self.ask));
-        let (ask, grant) = (self.ask, &self.grant);
+        let (ask, grant, who) = (self.ask, &self.grant, task_ask::named(self.who.as_ref()));
+        if let Some(Open::TaskAsk(open)) = draft.state.open.get(&ask).cloned() {
+            return task_ask::answer(draft, self, &open);
+        }
         let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
-            return spending::answer(draft, ask, grant);
+            return spending::answer(draft, ask, grant, who);
         };
         if matches!(grant, Grant::Raise(_)) {
             return Err(Refusal::NotABudget { ask });
         }
         let call = *call;
-        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
+        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who });
         match grant {
             Grant::Once | Grant::Raise(_) => {}
             Grant::Always(_) => release_granted(draft),

@@ -41,7 +41,9 @@ impl State {
             // Its child is made when there is room.
             Open::Task(task) if task.queued => None,
             Open::Task(_) => Some(Due::Task(*ticket)),
-            Open::Call(_) | Open::Ask(_) | Open::BudgetAsk(_) | Open::Wait(_) | Open::Branch(_) => None,
+            Open::Call(_) | Open::Ask(_) | Open::TaskAsk(_) | Open::BudgetAsk(_) | Open::Wait(_) | Open::Branch(_) => {
+                None
+            }
         });
         due.collect()
     }

@@ -35,6 +35,7 @@ pub(crate) use crate::kernel::{
     merge::Merge,
     pin::{PinMessage, UnpinMessage},
     restored::RecordRestored,
+    task_ask::{TaskAskOver, TaskAsked},
     tasks::{Adopt, Spawn},
     undo::UndoCompaction,
 };
@@ -284,6 +285,8 @@ commands! {
     "stop_task" => StopTask,
     "orphaned" => Orphan,
     "adopted" => BeAdopted,
+    "task_asked" => TaskAsked,
+    "task_ask_over" => TaskAskOver,
 }
 
 impl Command {
@@ -302,7 +305,7 @@ impl Command {
             Command::EditMessage(edit) => format!("message {} was edited", edit.message.id),
             Command::WithdrawMessage(withdraw) => format!("message {} was withdrawn", withdraw.id),
             Command::ClearQueue(_) => "all messages that waited were withdrawn".to_owned(),
-            Command::AnswerAsk(AnswerAsk { ask, grant }) => match grant {
+            Command::AnswerAsk(AnswerAsk { ask, grant, .. }) => match grant {
                 Grant::Once => format!("ask {ask} was granted once"),
                 Grant::Always(_) => format!("ask {ask} was granted for more than once"),
                 Grant::Reject(_) => format!("ask {ask} was rejected"),
@@ -334,6 +337,8 @@ impl Command {
             Command::End(_) => "the session was ended".to_owned(),
             Command::StopTask(stop) => format!("parent {} stopped the task", stop.parent),
             Command::Orphan(orphan) => format!("parent {} has ended", orphan.parent),
+            Command::TaskAsked(TaskAsked { asked, .. }) => format!("a child asks about a call of {}", asked.name),
+            Command::TaskAskOver(over) => format!("the child's question {} is over", over.ask),
             Command::BeAdopted(BeAdopted { tie, .. }) => format!("parent {} said what it may not do", tie.parent),
         }
     }
@@ -342,7 +347,8 @@ impl Command {
     #[must_use]
     pub(crate) fn about(&self) -> Option<Seq> {
         match self {
-            Command::AnswerAsk(answer) => Some(answer.ask),
+            Command::AnswerAsk(AnswerAsk { ask, .. }) | Command::TaskAskOver(TaskAskOver { ask }) => Some(*ask),
+            Command::TaskAsked(asked) => Some(asked.task),
             Command::GiveUpBranch(branch) => Some(branch.ticket),
             Command::RollBack(RollBack { back, .. }) => Some(back.to),
             _ => None,
@@ -398,6 +404,7 @@ impl Command {
             Command::SendMessage(SendMessage { message, .. }) | Command::EditMessage(EditMessage { message }) => {
                 message.bytes()
             }
+            Command::TaskAsked(TaskAsked { asked, .. }) => asked.input.len(),
             _ => 0,
         }
     }

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, Reserve, State},
+    kernel::{Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Reserve, State},
     model::{Item, Params, Price},
     tool::{Access, CallFacts},
     words::ids::{CallId, Millis, Seq},
@@ -40,6 +40,8 @@ pub enum Open {
     Branch(OpenBranch),
     /// A task of a child. It belongs to the session, and outlives the turn.
     Task(OpenTask),
+    /// A child's question to a person. It belongs to the task.
+    TaskAsk(OpenTaskAsk),
 }
 
 impl Open {

@@ -59,4 +59,6 @@ pub enum AskClosedWhy {
     Rejected,
     /// A standing grant, given with another ask, covers this call too.
     Granted,
+    /// A child's question is over at the child: answered there, expired or withdrawn.
+    OverBelow,
 }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{
         AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link, Merged,
-        OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State, TaskOrder,
-        Tie, Undone,
+        OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State, TaskAsk,
+        TaskOrder, Tie, Undone,
     },
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Ruleset},
@@ -133,10 +133,15 @@ pub enum Record {
         /// When the ask expires and the call is denied.
         expires: Millis,
     },
-    /// A person answered. Closes the ask's ticket.
+    /// A child asks a person about a call. Opens a ticket.
+    TaskAsk(Arc<TaskAsk>),
+    /// A person answered. Closes the ask's ticket; that of a child's question stays open until the child has the answer.
     Granted {
         /// The answer.
         grant: Grant,
+        /// Who gave it, as the host says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        who: Option<String>,
     },
     /// An ask was closed without an answer. Closes its ticket.
     AskClosed {

@@ -171,7 +171,11 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("edit", Some(Record::Edited { message })) => EditMessage { message: (**message).clone() }.into(),
         ("withdraw", Some(Record::Withdrawn { id })) => WithdrawMessage { id: id.clone() }.into(),
         ("clear_queue", Some(Record::Withdrawn { .. })) => ClearQueue.into(),
-        ("answer_ask", Some(Record::Granted { grant })) => AnswerAsk { ask: ticket?, grant: grant.clone() }.into(),
+        ("answer_ask", Some(Record::Granted { grant, who })) => {
+            AnswerAsk { ask: ticket?, grant: grant.clone(), who: who.clone() }.into()
+        }
+        ("task_asked", Some(Record::TaskAsk(asked))) => TaskAsked { task: ticket?, asked: asked.clone() }.into(),
+        ("task_ask_over", Some(Record::AskClosed { .. })) => TaskAskOver { ask: ticket? }.into(),
         ("abort", _) => Abort { reason: why_aborted(wrote) }.into(),
         ("go_on", _) => GoOn.into(),
         ("pause", _) => Pause.into(),

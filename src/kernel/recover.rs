@@ -86,6 +86,7 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
             },
             Open::Request(_)
             | Open::Ask(_)
+            | Open::TaskAsk(_)
             | Open::BudgetAsk(_)
             | Open::Wait(_)
             | Open::Compaction(_)

@@ -206,7 +206,7 @@ fn stop(draft: &mut Draft<'_>, breach: Breach) {
 }
 
 /// A person answered the question for more.
-pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<Held, Refusal> {
+pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant, who: Option<String>) -> Result<Held, Refusal> {
     let Some(Open::BudgetAsk(open)) = draft.state.open.get(&ask) else { return Err(Refusal::AskClosed { ask }) };
     let breach = open.breach;
     if let Grant::Raise(more) = grant
@@ -214,7 +214,7 @@ pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant) -> Result<H
     {
         return Err(Refusal::RaisesNothing { ask, resource: breach.resource });
     }
-    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone() });
+    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who });
     if matches!(grant, Grant::Reject(_)) {
         stop(draft, breach);
     }

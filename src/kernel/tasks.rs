@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, State, Stop,
-        StopLevel, TaskOrder, decide::Draft, end, input::Decide, toolset,
+        StopLevel, TaskOrder, decide::Draft, end, input::Decide, task_ask, toolset,
     },
     words::ids::{MessageId, Seq, SessionId},
     words::message::{Message, MessageTime, Role},
@@ -126,6 +126,7 @@ pub(super) fn down(draft: &mut Draft<'_>, ticket: Seq, down: &Down) {
     let wakes = task.link.wakes_parent && task.told == StopLevel::Run && draft.state.closed.is_none();
     let notice = wakes.then(|| Arc::new(notice(draft, ticket, task, down)));
     draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(down.clone()), notice });
+    task_ask::close_of(draft, ticket);
 }
 
 /// The message that tells the parent's model of a DOWN.
@@ -149,6 +150,7 @@ fn notice(draft: &Draft<'_>, ticket: Seq, task: &OpenTask, down: &Down) -> Messa
 pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == StopLevel::Leave) {
         draft.write(Some(ticket), Record::TaskLeft {});
+        task_ask::close_of(draft, ticket);
     }
 }
 

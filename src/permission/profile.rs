@@ -11,19 +11,21 @@ use crate::permission::{Action, Rule, Ruleset};
 
 /// A ready-made ruleset.
 ///
-/// | profile | read | edit | command | outside | doom loop | protected | others |
-/// |---|---|---|---|---|---|---|---|
-/// | strict | ask | ask | ask | ask | ask | ask | ask |
-/// | ask | allow | ask | ask | ask | ask | ask | ask |
-/// | edits | allow | allow | ask | ask | ask | ask | ask |
-/// | auto | allow | allow | allow | ask | ask | ask | allow |
-/// | readonly | allow | deny | deny | deny | deny | deny | deny |
-/// | headless | allow | deny | deny | deny | deny | deny | deny |
-/// | opencode | allow | allow | allow | ask | ask | allow | allow |
+/// | profile | read | edit | command | harmless command | outside | doom loop | protected | others |
+/// |---|---|---|---|---|---|---|---|---|
+/// | strict | ask | ask | ask | ask | ask | ask | ask | ask |
+/// | ask | allow | ask | ask | ask | ask | ask | ask | ask |
+/// | edits | allow | allow | ask | allow | ask | ask | ask | ask |
+/// | auto | allow | allow | allow | allow | ask | ask | ask | allow |
+/// | readonly | allow | deny | deny | allow | deny | deny | deny | deny |
+/// | headless | allow | deny | deny | deny | deny | deny | deny | deny |
+/// | opencode | allow | allow | allow | allow | ask | ask | allow | allow |
 ///
-/// *Outside* is a path that leaves the workspace. *Doom loop* is the permission `doom_loop`: to make the same call again and
-/// again. Nothing asks for it yet. *Protected* is an edit of a file that decides what runs later (`.git`, `.tamtam`, `.envrc`,
-/// `.vscode`, agent and tool configuration). Under `readonly` the listed read-only commands are allowed.
+/// A *harmless command* is one of which is known that it only reports: the permission `harmless_bash`, see
+/// [`ShellCommand`](crate::permission::ShellCommand). No session asks for it yet. *Outside* is a path that leaves the workspace.
+/// *Doom loop* is the permission `doom_loop`: to make the same call again and again. Nothing asks for it yet. *Protected* is an
+/// edit of a file that decides what runs later (`.git`, `.tamtam`, `.envrc`, `.vscode`, agent and tool configuration). Under
+/// `readonly` the listed read-only commands are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -95,21 +97,22 @@ impl Profile {
     #[must_use]
     pub fn ruleset(self) -> Ruleset {
         use Action::{Allow, Ask, Deny};
-        // read, edit, command, outside, doom loop, protected, others
-        let [read, edit, command, outside, doom_loop, protected, others] = match self {
-            Profile::Strict => [Ask, Ask, Ask, Ask, Ask, Ask, Ask],
-            Profile::Ask => [Allow, Ask, Ask, Ask, Ask, Ask, Ask],
-            Profile::Edits => [Allow, Allow, Ask, Ask, Ask, Ask, Ask],
-            Profile::Auto => [Allow, Allow, Allow, Ask, Ask, Ask, Allow],
-            Profile::Readonly => [Allow, Deny, Deny, Deny, Deny, Deny, Deny],
-            Profile::Headless => [Allow, Deny, Deny, Deny, Deny, Deny, Deny],
-            Profile::Opencode => [Allow, Allow, Allow, Ask, Ask, Allow, Allow],
+        // read, edit, command, harmless command, outside, doom loop, protected, others
+        let [read, edit, command, harmless, outside, doom_loop, protected, others] = match self {
+            Profile::Strict => [Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask],
+            Profile::Ask => [Allow, Ask, Ask, Ask, Ask, Ask, Ask, Ask],
+            Profile::Edits => [Allow, Allow, Ask, Allow, Ask, Ask, Ask, Ask],
+            Profile::Auto => [Allow, Allow, Allow, Allow, Ask, Ask, Ask, Allow],
+            Profile::Readonly => [Allow, Deny, Deny, Allow, Deny, Deny, Deny, Deny],
+            Profile::Headless => [Allow, Deny, Deny, Deny, Deny, Deny, Deny, Deny],
+            Profile::Opencode => [Allow, Allow, Allow, Allow, Ask, Ask, Allow, Allow],
         };
         let mut rules = vec![
             Rule::new("*", "*", others),
             Rule::new("read", "**", read),
             Rule::new("edit", "**", edit),
             Rule::new("bash", "*", command),
+            Rule::new("harmless_bash", "*", harmless),
             Rule::new("external_directory", "*", outside),
             Rule::new("doom_loop", "*", doom_loop),
         ];
@@ -159,6 +162,7 @@ mod tests {
                 ("read", "src/lib.rs"),
                 ("edit", "src/lib.rs"),
                 ("bash", "cargo test"),
+                ("harmless_bash", "cat a"),
                 ("external_directory", "/etc"),
                 ("doom_loop", "bash"),
                 ("edit", "a/.git/config"),

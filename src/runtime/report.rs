@@ -134,11 +134,16 @@ fn is_at_rest(state: &State) -> bool {
     let mut own = state
         .open
         .values()
-        .filter(|open| !matches!(open, Open::Task(_) | Open::Compaction(_) | Open::Branch(_)))
+        .filter(|open| !matches!(open, Open::Task(_) | Open::TaskAsk(_) | Open::Compaction(_) | Open::Branch(_)))
         .peekable();
     let only_asks = own.peek().is_some()
         && own.all(|open| match open {
-            Open::Ask(_) | Open::BudgetAsk(_) | Open::Task(_) | Open::Compaction(_) | Open::Branch(_) => true,
+            Open::Ask(_)
+            | Open::TaskAsk(_)
+            | Open::BudgetAsk(_)
+            | Open::Task(_)
+            | Open::Compaction(_)
+            | Open::Branch(_) => true,
             Open::Call(call) => !matches!(call.state, CallState::Running | CallState::Closing),
             Open::Request(_) | Open::Wait(_) => false,
         });

@@ -90,8 +90,15 @@ fn records() -> Vec<Record> {
         Record::Call(opened),
         Record::CallFacts { index: 0, facts },
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
-        Record::Granted { grant: Grant::Always(Scope::Session) },
+        Record::Granted { grant: Grant::Always(Scope::Session), who: Some("ada".into()) },
         Record::AskClosed { why: AskClosedWhy::Expired },
+        Record::TaskAsk(Arc::new(
+            serde_json::from_value(json!({
+                "ask": 9, "from": [{"session": "task-1", "agent": "explore"}], "call": "c-1", "name": "bash",
+                "input": "{}", "access": [Access::new("bash", "ls")], "expires": 600_000,
+            }))
+            .unwrap(),
+        )),
         Record::BudgetAsk { breach, expires: Millis(600_000) },
         Record::CallStarted { attempt: 1, key: "ticket-1/6".into(), bytes: Some(51_200) },
         Record::Closing {},

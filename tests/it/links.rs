@@ -1,5 +1,6 @@
 //! Child sessions in a whole runtime: spawned, watched, stopped, orphaned and adopted, over crashes of parent, child and process.
 
+mod asks;
 mod bring_up;
 mod budget;
 mod cuts;

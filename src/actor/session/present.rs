@@ -74,7 +74,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
                 ("tools", format!("runs {}", call.facts.tool))
             }
             Open::Task(task) if !task.queued => ("turn", format!("waits for {}", task.child)),
-            Open::Task(_) | Open::Call(_) => continue,
+            Open::Task(_) | Open::TaskAsk(_) | Open::Call(_) => continue,
         };
         phases.push(phase);
         what.push(doing);

@@ -40,6 +40,10 @@ impl Live {
                     origin => drop(reply.send(Ok(origin.and_then(|origin| origin.end.clone())))),
                 }
             }
+            Question::Asks(Some(known), reply) if self.state.unanswered().eq(known.iter().copied()) => {
+                self.slot.wait(Question::Asks(Some(known), reply));
+            }
+            Question::Asks(_, reply) => drop(reply.send(Ok(self.state.questions()))),
             Question::Task(ticket, reply) if !matches!(self.state.open.get(&ticket), Some(Open::Task(_))) => {
                 let end = self.state.tasks_ended.iter().find(|end| end.ticket == ticket);
                 drop(reply.send(Ok(end.and_then(|end| end.down.clone()))));

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use crate::{
     actor::{
-        child::Watcher,
+        child::{KnownAsk, Watcher},
         compaction::{Order, Tries, Writing},
         session::{Live, build},
         worker::{CallWorker, RequestWorker, WorkerContext},
     },
-    kernel::{Due, Open, Report, Stop, StopLevel, compaction_prompt},
+    kernel::{Due, Open, OpenTaskAsk, Report, Stop, StopLevel, compaction_prompt},
     words::ids::Seq,
 };
 
@@ -35,7 +35,11 @@ impl Live {
         for (ticket, task) in self.state.tasks() {
             if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {
                 watcher.tell(task.told, self.state.closed.clone().unwrap_or_default());
+                watcher.know(self.known_asks(ticket));
             }
+        }
+        if self.state.origin.is_some() {
+            self.slot.set_asks_through(self.state.asks_through());
         }
         if !self.slot.may_begin() {
             return;
@@ -145,7 +149,16 @@ impl Live {
         let above = std::sync::Arc::new(self.state.settings.above_children());
         let why = self.state.closed.clone().unwrap_or_default();
         let watcher = Watcher::start(self.post(ticket), task, told.unwrap_or(task.told), above, why);
+        watcher.know(self.known_asks(ticket));
         self.workers.insert(ticket, Worker::Child(watcher));
+    }
+
+    /// The questions of a child that this session has, and the answers that people gave.
+    fn known_asks(&self, task: Seq) -> Vec<KnownAsk> {
+        let of_task = self.state.task_asks().filter(|(_, open)| open.task == task);
+        let known =
+            |(ask, open): (Seq, &OpenTaskAsk)| KnownAsk { ask, below: open.asked.ask, answer: open.answer.clone() };
+        of_task.map(known).collect()
     }
 
     /// After a change of settings, sends every child the rules of this session, because no child may do more than its parent.

@@ -17,6 +17,9 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
+/// The most sessions above a child that are asked whether somebody listens. Deeper tasks are refused long before.
+const LEVELS_MAX: usize = 64;
+
 impl Slot {
     /// Handles an append that the tape refused: tells the senders of the commands that are given up, and keeps the rest to be tried
     /// again. Returns how many senders were told.
@@ -87,6 +90,30 @@ impl Slot {
     /// Notes, for its activation, the task that the session is to be made for.
     pub(crate) fn make_for_task(&self, parent: SessionId, ticket: Seq) {
         self.inner().rare.get_or_insert_default().task = Some((parent, ticket));
+    }
+
+    /// Notes the parent, to whose people the session's questions go too.
+    pub(crate) fn set_asks_through(&self, parent: Option<&SessionId>) {
+        let mut inner = self.inner();
+        if inner.rare.as_ref().and_then(|rare| rare.asks_through.as_ref()) != parent {
+            inner.rare.get_or_insert_default().asks_through = parent.cloned();
+        }
+    }
+
+    /// Whether anybody listens who could answer a question of the session: to its own events, or to those of a session above it.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        let (mut is_heard, mut above) = self.heard_or_above();
+        for _ in 0..LEVELS_MAX {
+            let Some((parent, host)) = above.filter(|_| !is_heard).zip(self.host.upgrade()) else { break };
+            (is_heard, above) = host.slot(&parent).heard_or_above();
+        }
+        is_heard
+    }
+
+    fn heard_or_above(&self) -> (bool, Option<SessionId>) {
+        let inner = self.inner();
+        let above = inner.rare.as_ref().and_then(|rare| rare.asks_through.clone());
+        (inner.ring.as_ref().is_some_and(|ring| ring.is_heard()), above)
     }
 
     /// The task that the session is to be made for, as far as a handle of it has told.

@@ -21,7 +21,7 @@ use crate::{
     error::{PassivateError, SendError},
     kernel::{
         Act, Command, CommandEnd, Delivery, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State,
-        TurnEnd,
+        TaskAsk, TurnEnd,
     },
     supervisor::{NodeState, shell},
     tape::{OpenTape, TapeError},
@@ -61,6 +61,7 @@ impl Work {
             Work::Question(Question::Idle(_)) => return ("question: idle", None),
             Work::Question(Question::State(_)) => return ("question: state", None),
             Work::Question(Question::Down(..)) => return ("question: own task", None),
+            Work::Question(Question::Asks(..)) => return ("question: asks", None),
             Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
             Work::Question(Question::Room(..)) => return ("question: room", None),
             Work::Question(Question::Begun(ticket, _)) => return ("question: task begun", Some(ticket.0)),
@@ -89,6 +90,9 @@ pub(crate) enum Question {
     State(Reply<State>),
     /// How the task of that parent and ticket ended; `None` if this session is not the child of that task.
     Down(SessionId, Seq, Reply<Option<Arc<Down>>>),
+    /// The session's questions to people, as its parent is told of them; answered when their tickets are others than these, and at
+    /// once where none are named.
+    Asks(Option<Vec<Seq>>, Reply<Vec<Arc<TaskAsk>>>),
     /// How a task of this session ended; `None` if no DOWN comes for it.
     Task(Seq, Reply<Option<Arc<Down>>>),
     /// Answered when a message of that delivery would find room, and refused as full where no room comes by itself.
@@ -113,6 +117,7 @@ impl Question {
                 drop(reply.send(Err(error)))
             }
             Question::State(reply) => drop(reply.send(Err(error))),
+            Question::Asks(_, reply) => drop(reply.send(Err(error))),
             Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
             // A session without an actor is asleep.
             Question::Sleep(slept) => slept.tell(Ok(())),
@@ -128,6 +133,7 @@ impl Question {
                 !reply.is_closed()
             }
             Question::State(reply) => !reply.is_closed(),
+            Question::Asks(_, reply) => !reply.is_closed(),
             Question::Down(_, _, reply) | Question::Task(_, reply) => !reply.is_closed(),
             Question::Sleep(_) | Question::Crash(_) => true,
         }

@@ -152,6 +152,7 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
         access: vec![Access::new("bash", &command)],
         expires: Millis(0),
         waits: false,
+        from: Vec::new(),
     };
     let pieces = show(true, &[ask]);
     let question = notes(&pieces)[0];
@@ -159,7 +160,7 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
     assert!(question.contains(&"a".repeat(400)));
     assert!(question.contains("\n      \\u{1b}[2Krm -rf \\u{202e}x\n    timeout: 5\n  wants: bash echo"), "{question}");
     assert!(!question.contains(['\u{1b}', '\u{202e}']));
-    let closed = EventKind::AskClosed { ask: Seq(9), grant: None, why: Some(AskClosedWhy::Expired) };
+    let closed = EventKind::AskClosed { ask: Seq(9), grant: None, why: Some(AskClosedWhy::Expired), who: None };
     assert_eq!(notes(&show(true, &[closed])), ["? nobody answered in time: denied"]);
 }
 

@@ -150,7 +150,11 @@ async fn take_up(
     let asked = before
         .open
         .iter()
-        .filter(|(_, open)| matches!(open, Open::Ask(_) | Open::BudgetAsk(_)))
+        .filter(|(_, open)| match open {
+            Open::Ask(_) | Open::BudgetAsk(_) => true,
+            Open::TaskAsk(open) => open.answer.is_none(),
+            _ => false,
+        })
         .map(|(ask, _)| *ask)
         .collect();
     Ok(Opened { runtime, session, events, hints, asked, opened })

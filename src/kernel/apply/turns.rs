@@ -142,7 +142,9 @@ impl State {
         let Some(turn) = self.turn.take() else { return };
         // Only waits of the turn can still be open, and a wait without a turn means nothing. Tasks and summaries belong to the
         // session.
-        self.open.retain(|_, open| matches!(open, Open::Task(_) | Open::Compaction(_) | Open::Branch(_)));
+        let stays =
+            |open: &Open| matches!(open, Open::Task(_) | Open::TaskAsk(_) | Open::Compaction(_) | Open::Branch(_));
+        self.open.retain(|_, open| stays(open));
         self.task_turn_ended(&turn, outcome);
         // Steering messages that came too late for this turn go first into the next.
         while let Some(waiting) = self.steering.pop_back() {

@@ -24,6 +24,7 @@ mod recover;
 mod replayed;
 mod retry;
 mod spending;
+mod task_ask;
 mod task_queue;
 mod tasks;
 pub(crate) mod tools;

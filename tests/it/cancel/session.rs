@@ -121,6 +121,17 @@ fn turns() -> Vec<Driver> {
         .effect(go!(w, w.count("granted")))
         .once()
         .then(go!(w, w.allow_all().await)),
+        Driver::new(
+            "Session::answer_as",
+            go!(w, {
+                let ask = *w.kept::<Seq>();
+                drop(w.session.answer_as(ask, Grant::Once, "ada").await);
+            }),
+        )
+        .given(go!(w, w.ask().await))
+        .effect(go!(w, w.count("granted")))
+        .once()
+        .then(go!(w, w.allow_all().await)),
         Driver::new("Session::go_on", go!(w, w.session.go_on().await.unwrap()))
             .given(go!(w, {
                 w.queued().await;

@@ -1,0 +1,28 @@
+//! The figure of shell judgement in `docs/PERFORMANCE.md`: reading and judging a command of 1 KiB.
+//!
+//! `cargo bench --features cli,shell-policy --bench shell` prints one line.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::{hint::black_box, time::Instant};
+
+use tamtam::permission::{Action, Globs, Profile, ShellCommand};
+
+/// Runs of the measurement; the quickest counts, because other work disturbs and never helps.
+const RUNS: usize = 200;
+
+/// A command of about 1 KiB, of the kind that a model writes.
+fn command() -> String {
+    let part = "grep -rn \"fn main\" --include='*.rs' . | head -n 20 > /dev/null; if [ -f Cargo.toml ]; then cat Cargo.toml; fi\n";
+    part.repeat(1_024_usize.div_ceil(part.len()))
+}
+
+fn main() {
+    let (command, rules, globs) = (command(), Profile::Readonly.ruleset(), Globs::default());
+    let quickest = (0..RUNS).map(|_| {
+        let start = Instant::now();
+        let judged = ShellCommand::read(black_box(&command)).judge(&[&rules], "/work", &[], &globs);
+        assert_eq!(judged.judgement.action, Action::Allow, "{}", judged.why);
+        start.elapsed()
+    });
+    println!("shell command of {} bytes, read and judged: {:.1?}", command.len(), quickest.min().unwrap());
+}

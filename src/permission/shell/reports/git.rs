@@ -1,0 +1,272 @@
+//! The commands of git that only report, each with the options that it may have. Git takes shortened names of options; only whole
+//! ones are listed, and a short one takes the command out.
+//!
+//! What the repository's own settings make git run is not looked at. Edits below `.git` are asked about by every profile that
+//! allows edits.
+
+use super::options;
+use crate::permission::shell::Arg;
+
+/// Options of the commands that show commits and differences.
+const SHOW: &[&str] = &[
+    "abbrev-commit",
+    "abbrev=",
+    "after=",
+    "all",
+    "ancestry-path",
+    "author=",
+    "before=",
+    "boundary",
+    "branches",
+    "branches=",
+    "cached",
+    "cherry",
+    "cherry-pick",
+    "color",
+    "color-words",
+    "color=",
+    "committer=",
+    "date-order",
+    "date=",
+    "decorate",
+    "decorate=",
+    "diff-algorithm=",
+    "diff-filter=",
+    "exit-code",
+    "find-renames",
+    "first-parent",
+    "follow",
+    "format=",
+    "full-history",
+    "full-index",
+    "function-context",
+    "graph",
+    "grep=",
+    "histogram",
+    "ignore-all-space",
+    "ignore-blank-lines",
+    "ignore-space-at-eol",
+    "ignore-space-change",
+    "left-right",
+    "merge-base",
+    "max-count=",
+    "merges",
+    "minimal",
+    "name-only",
+    "name-status",
+    "no-color",
+    "no-decorate",
+    "no-ext-diff",
+    "no-merges",
+    "no-patch",
+    "no-prefix",
+    "no-renames",
+    "no-textconv",
+    "not",
+    "numstat",
+    "oneline",
+    "patch",
+    "patch-with-stat",
+    "patience",
+    "pickaxe-regex",
+    "pretty",
+    "pretty=",
+    "quiet",
+    "raw",
+    "relative",
+    "relative-date",
+    "remotes",
+    "reverse",
+    "shortstat",
+    "since=",
+    "skip=",
+    "stat",
+    "stat=",
+    "staged",
+    "summary",
+    "tags",
+    "topo-order",
+];
+
+/// A command: its name, letters without and with a value, long options, and whether it takes words that are no options.
+type Row = (&'static str, &'static str, &'static str, &'static [&'static str], bool);
+
+const ROWS: &[Row] = &[
+    ("log", "abcgipqrstuwz0123456789M", "nSGLU", SHOW, true),
+    ("show", "abcipqrstuwz", "nSGU", SHOW, true),
+    ("diff", "abpqrRsuwzMC", "SGU", SHOW, true),
+    ("whatchanged", "p", "n", SHOW, true),
+    ("shortlog", "cens", "", SHOW, true),
+    (
+        "rev-list",
+        "",
+        "n",
+        &[
+            "all",
+            "count",
+            "max-count=",
+            "no-merges",
+            "merges",
+            "since=",
+            "until=",
+            "author=",
+            "left-right",
+            "first-parent",
+            "reverse",
+            "objects",
+        ],
+        true,
+    ),
+    ("reflog", "0123456789", "n", &["all", "date=", "oneline"], false),
+    (
+        "status",
+        "ablnosuvz",
+        "",
+        &[
+            "branch",
+            "ignored",
+            "long",
+            "no-renames",
+            "porcelain",
+            "porcelain=",
+            "short",
+            "show-stash",
+            "untracked-files",
+            "untracked-files=",
+            "verbose",
+            "ahead-behind",
+        ],
+        true,
+    ),
+    (
+        "blame",
+        "bceflnpstw",
+        "LMC",
+        &["date=", "line-porcelain", "porcelain", "root", "show-email", "show-name", "since="],
+        true,
+    ),
+    ("annotate", "l", "L", &[], true),
+    (
+        "ls-files",
+        "cdikmostuvz",
+        "x",
+        &[
+            "cached",
+            "deleted",
+            "exclude-standard",
+            "full-name",
+            "ignored",
+            "modified",
+            "others",
+            "stage",
+            "error-unmatch",
+        ],
+        true,
+    ),
+    ("ls-tree", "dlrtz", "", &["full-name", "full-tree", "long", "name-only", "abbrev="], true),
+    (
+        "rev-parse",
+        "q",
+        "",
+        &[
+            "abbrev-ref",
+            "absolute-git-dir",
+            "all",
+            "branches",
+            "git-dir",
+            "git-common-dir",
+            "is-inside-work-tree",
+            "short",
+            "short=",
+            "show-prefix",
+            "show-toplevel",
+            "symbolic-full-name",
+            "tags",
+            "verify",
+        ],
+        true,
+    ),
+    ("describe", "", "", &["abbrev=", "all", "always", "dirty", "exact-match", "long", "match=", "tags"], true),
+    ("merge-base", "a", "", &["all", "fork-point", "is-ancestor", "octopus"], true),
+    ("cat-file", "epst", "", &[], true),
+    ("show-ref", "hsdq", "", &["heads", "tags", "head", "hash", "verify", "dereference"], true),
+    ("for-each-ref", "", "", &["count=", "format=", "sort=", "contains=", "merged", "no-merged", "points-at="], true),
+    ("name-rev", "", "", &["name-only", "tags", "always"], true),
+    ("count-objects", "vH", "", &["verbose", "human-readable"], false),
+    ("check-ignore", "qvnz", "", &["quiet", "verbose", "non-matching", "no-index"], true),
+    (
+        "grep",
+        "aEFGHhIilLnopqvwWz",
+        "ABCem",
+        &[
+            "all-match",
+            "and",
+            "break",
+            "cached",
+            "count",
+            "extended-regexp",
+            "files-with-matches",
+            "fixed-strings",
+            "heading",
+            "ignore-case",
+            "line-number",
+            "name-only",
+            "only-matching",
+            "show-function",
+            "untracked",
+            "word-regexp",
+            "perl-regexp",
+        ],
+        true,
+    ),
+];
+
+pub(super) fn reads(args: &[Arg]) -> Option<Vec<String>> {
+    let (command, args) = args.split_first()?;
+    let words: Vec<_> = args.iter().map(|arg| arg.text.as_str()).collect();
+    let options_only = |letters, longs: &[&str]| options(args, letters, "", longs).is_some_and(|rest| rest.is_empty());
+    let reports = match command.text.as_str() {
+        "branch" => {
+            options_only(
+                "avrl",
+                &["list", "all", "remotes", "show-current", "verbose", "merged", "no-merged", "no-color"],
+            ) || options(
+                args,
+                "avr",
+                "",
+                &["contains=", "points-at=", "sort=", "format=", "merged=", "no-merged=", "list", "all"],
+            )
+            .is_some_and(|rest| rest.is_empty() || words.contains(&"--list"))
+        }
+        "tag" => {
+            options_only("ln", &["list", "sort=", "merged", "contains=", "points-at="])
+                || words.first() == Some(&"-l") && words.len() == 2 && !words[1].starts_with('-')
+        }
+        "remote" => {
+            matches!(words.as_slice(), [] | ["-v"] | ["--verbose"] | ["get-url", _])
+                && !words.last().is_some_and(|word| word.starts_with("--"))
+        }
+        "stash" => matches!(
+            words.as_slice(),
+            ["list"] | ["show"] | ["show", "-p"] | ["show", "-p" | "--stat", "stash@{0}" | "stash@{1}"]
+        ),
+        "worktree" => matches!(words.as_slice(), ["list"] | ["list", "--porcelain"]),
+        "config" => {
+            (matches!(words.as_slice(), ["--list" | "-l" | "list"] | ["--get" | "--get-all" | "get", _])
+                || matches!(words.as_slice(), [name] if !name.starts_with('-') && name.contains('.')))
+                && args.iter().all(|arg| !arg.is_unknown())
+        }
+        "version" | "--version" => words.is_empty(),
+        name => {
+            let (_, letters, valued, longs, operands) = ROWS.iter().find(|(known, ..)| *known == name)?;
+            let rest = options(args, letters, valued, longs)?;
+            // Two paths outside of a repository, or `--no-index`, would be read from anywhere.
+            let outside = |arg: &&Arg| {
+                arg.text.starts_with(['/', '~'])
+                    || arg.text.split('/').any(|piece| piece == "..") && !arg.text.contains("...")
+            };
+            (rest.is_empty() || *operands) && !rest.iter().any(outside)
+        }
+    };
+    reports.then(Vec::new)
+}

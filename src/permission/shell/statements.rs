@@ -1,0 +1,373 @@
+//! Walks the syntax tree of a command and collects what it would run, read and write.
+//!
+//! Every command counts, wherever it stands: in a pipeline, a list, a loop, a subshell, a substitution, behind a wrapper or in
+//! the text that a shell is given. Which branch would really be taken is not asked. The folders that the command may be in when
+//! it opens a file are collected on the way, because `cd` changes what a relative path means.
+//!
+//! A change must refuse what it does not know: a kind of statement that is not named here is an error.
+
+use tree_sitter::Node;
+
+use crate::permission::shell::{
+    Arg, Found, Role, Simple, Unclear, commands, paths, shortened,
+    tree::{Gap, Source, gap, parse},
+    unclear, variables,
+    words::apart,
+};
+
+/// How deep statements may be nested. A list of commands is as deep as it is long.
+const DEPTH_MAX: usize = 90;
+/// How many commands may be found in one text.
+const COMMANDS_MAX: usize = 1_000;
+/// In how many folders a command may possibly be.
+const FOLDERS_MAX: usize = 16;
+
+/// What is known while the tree of a command is walked, and the trees of the texts in it.
+pub(super) struct Scan {
+    pub(super) found: Found,
+    /// The folders that the command may be in by now, relative to the one where it starts.
+    pub(super) folders: Vec<String>,
+    /// Whether what is walked may run more than once.
+    loops: usize,
+    depth: usize,
+    /// What is found counts only for rules that deny or ask.
+    looks_only: bool,
+    /// How many programs that run commands in many ways stand around what is read.
+    pub(super) runners: usize,
+    /// Something that may run was not looked at.
+    pub(super) lost: bool,
+}
+
+/// Reads the tree of one text.
+pub(super) struct Reader<'s> {
+    pub(super) source: Source<'s>,
+    pub(super) scan: &'s mut Scan,
+}
+
+/// Everything that a command would run, read and write.
+pub(super) fn read(text: &str) -> Result<Found, Unclear> {
+    let mut scan = Scan {
+        found: Found::default(),
+        folders: vec![String::new()],
+        loops: 0,
+        depth: 0,
+        looks_only: false,
+        runners: 0,
+        lost: false,
+    };
+    scan.text(text)?;
+    if scan.lost { unclear("it runs commands through too many programs") } else { Ok(scan.found) }
+}
+
+impl Scan {
+    /// A text that a shell runs.
+    pub(super) fn text(&mut self, text: &str) -> Result<(), Unclear> {
+        let tree = parse(text)?;
+        let root = tree.root_node();
+        gap(text.get(..root.start_byte()).unwrap_or_default())?;
+        gap(text.get(root.end_byte()..).unwrap_or_default())?;
+        Reader { source: Source(text), scan: self }.statements(root)
+    }
+
+    /// Goes one level deeper. An error ends the whole walk, so only a success goes back ([`Scan::leave`]).
+    pub(super) fn enter(&mut self) -> Result<(), Unclear> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX { unclear("it is nested too deep") } else { Ok(()) }
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Takes a command.
+    pub(super) fn found(&mut self, mut simple: Simple) -> Result<(), Unclear> {
+        if self.found.commands.len() >= COMMANDS_MAX {
+            return unclear("it has too many commands");
+        }
+        if self.looks_only {
+            (simple.role, simple.reads) = (Role::Also, None);
+        }
+        // Some disks do not tell `RM` from `rm`.
+        let small = simple.name.to_ascii_lowercase();
+        if small != simple.name {
+            self.found.commands.push(Simple { name: small, args: simple.args.clone(), role: Role::Also, reads: None });
+        }
+        self.found.commands.push(simple);
+        Ok(())
+    }
+
+    /// Takes what a part finds as something that it may run: for the rules that deny or ask, and for no rule that allows.
+    pub(super) fn looked_at_only(
+        &mut self,
+        part: impl FnOnce(&mut Scan) -> Result<(), Unclear>,
+    ) -> Result<(), Unclear> {
+        let (depth, runners, before) = (self.depth, self.runners, std::mem::replace(&mut self.looks_only, true));
+        part(self)?;
+        (self.depth, self.runners, self.looks_only) = (depth, runners, before);
+        Ok(())
+    }
+
+    /// From here on the command may be in one more folder.
+    pub(super) fn change_folder(&mut self, to: &Arg) -> Result<(), Unclear> {
+        if self.loops > 0 {
+            return unclear("it changes its folder in a loop");
+        }
+        if to.is_unknown() || to.text.is_empty() || to.text.starts_with('-') {
+            return unclear("it changes to a folder that is not known before it runs");
+        }
+        for at in 0..self.folders.len() {
+            let there = paths::joined(&self.folders[at], &to.text);
+            if !self.folders.contains(&there) {
+                self.folders.push(there);
+            }
+        }
+        if self.folders.len() > FOLDERS_MAX { unclear("it changes its folder too often") } else { Ok(()) }
+    }
+
+    /// A path in each of the folders that it may start from.
+    pub(super) fn places(&self, path: &str) -> Vec<String> {
+        self.folders.iter().map(|folder| paths::joined(folder, path)).collect()
+    }
+}
+
+impl<'s> Reader<'s> {
+    /// The statements that are children of a node; its other children are words of the syntax (`if`, `;`, `{`).
+    fn statements(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        for (_, child) in self.source.children(node)? {
+            if child.is_named() {
+                self.statement(child)?;
+            } else if child.kind() == "((" {
+                return unclear("it has arithmetic over more than numbers");
+            }
+        }
+        Ok(())
+    }
+
+    /// The statements in a substitution.
+    pub(super) fn nested(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        self.statements(node)
+    }
+
+    pub(super) fn statement(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        self.scan.enter()?;
+        self.kind_of_statement(node)?;
+        self.scan.leave();
+        Ok(())
+    }
+
+    fn kind_of_statement(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        match node.kind() {
+            "negated_command" => match self.source.children(node)?.as_slice() {
+                [_, (Gap::None, _), ..] => unclear("it has a word that begins with `!`"),
+                _ => self.statements(node),
+            },
+            "list" | "pipeline" | "subshell" | "compound_statement" | "do_group" | "if_statement" | "elif_clause"
+            | "else_clause" => self.statements(node),
+            "while_statement" => self.repeated(|reader| reader.statements(node)),
+            "for_statement" => self.for_loop(node),
+            "case_statement" | "case_item" => self.case(node),
+            "command" => self.command(node, Vec::new()),
+            "redirected_statement" => self.redirected(node),
+            "variable_assignment" => self.assigned(node, variables::may_be_set),
+            "variable_assignments" => self
+                .source
+                .children(node)?
+                .into_iter()
+                .try_for_each(|(_, child)| self.assigned(child, variables::may_be_set)),
+            "declaration_command" => self.exported(node),
+            "test_command" => self.test(node),
+            "file_redirect" => self.redirect(node, None),
+            "function_definition" => unclear("it defines a function"),
+            kind => unclear(format!("it has a {}", kind.replace('_', " "))),
+        }
+    }
+
+    /// A part that may run more than once.
+    fn repeated(&mut self, part: impl FnOnce(&mut Self) -> Result<(), Unclear>) -> Result<(), Unclear> {
+        self.scan.loops += 1;
+        let result = part(self);
+        self.scan.loops -= 1;
+        result
+    }
+
+    fn for_loop(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        for (before, child) in self.source.children(node)? {
+            match child.kind() {
+                "variable_name" => variables::may_be_set(self.source.of(child))?,
+                "do_group" => self.repeated(|reader| reader.statements(child))?,
+                _ if !child.is_named() => {}
+                _ => {
+                    apart(before)?;
+                    self.word(child)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A case, or one of its items: patterns and words do nothing, what is in them is looked at.
+    fn case(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        const BEYOND: [char; 12] = ['$', '`', '(', ')', '\\', '\'', '"', '\n', ';', '&', '<', '>'];
+        for at in 0..node.child_count() {
+            let Some(child) = node.child(at) else { continue };
+            match (node.field_name_for_child(at), child.kind()) {
+                (Some("value"), "extglob_pattern") if self.source.of(child).contains(BEYOND) => {
+                    return unclear("it has a pattern that is not understood");
+                }
+                (Some("value"), "extglob_pattern") => {}
+                (Some("value"), _) => drop(self.word(child)?),
+                _ if child.is_named() && child.kind() != "comment" => self.statement(child)?,
+                _ => {}
+            }
+        }
+        // The bytes between the children, and the comments.
+        self.source.children(node).map(drop)
+    }
+
+    /// A command, with the words that stand behind its redirects.
+    fn command(&mut self, node: Node<'_>, behind: Vec<Arg>) -> Result<(), Unclear> {
+        let mut words: Vec<Arg> = Vec::new();
+        let mut last_was_word = false;
+        for (at, (before, child)) in self.source.children(node)?.into_iter().enumerate() {
+            if at > 0 && before == Gap::Line {
+                return unclear("it has a line break in a command");
+            }
+            let is_word = !matches!(child.kind(), "file_redirect" | "herestring_redirect");
+            if last_was_word && is_word {
+                apart(before)?;
+            }
+            last_was_word = is_word;
+            match child.kind() {
+                "variable_assignment" => self.assigned(child, variables::may_be_given)?,
+                "file_redirect" => {
+                    // The grammar takes words behind the target for more targets; bash takes them for the command.
+                    self.redirect(child, Some(&mut words))?;
+                    last_was_word = true;
+                }
+                "herestring_redirect" => {
+                    self.herestring(child)?;
+                    last_was_word = true;
+                }
+                "command_name" => {
+                    let inner = self.source.children(child)?;
+                    let [(_, name)] = inner.as_slice() else { return unclear("it has a command without a name") };
+                    let name = self.word(*name)?;
+                    words.push(name);
+                }
+                "subshell" => return unclear("it has a command with a subshell as its argument"),
+                _ => words.push(self.word(child)?),
+            }
+        }
+        words.extend(behind);
+        let mut words = words.into_iter();
+        match words.next() {
+            Some(name) => self.scan.command(&name, words.collect()),
+            None => unclear("it has a command without a name"),
+        }
+    }
+
+    /// A statement with redirects behind it.
+    fn redirected(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        let children = self.source.children(node)?;
+        if children.iter().skip(1).any(|(before, _)| *before == Gap::Line) {
+            return unclear("it has a line break in a command");
+        }
+        let is_redirect =
+            |node: &Node<'_>| matches!(node.kind(), "file_redirect" | "herestring_redirect" | "heredoc_redirect");
+        let body = children.iter().map(|(_, child)| *child).find(|child| !is_redirect(child));
+        let command = body.filter(|body| body.kind() == "command");
+        if let Some(body) = body.filter(|_| command.is_none()) {
+            // The grammar gives a whole list the redirect of its last command, which stands in another folder behind a `cd`.
+            self.statement(body)?;
+        }
+        let mut behind = Vec::new();
+        for (_, child) in children.iter().filter(|(_, child)| is_redirect(child)) {
+            match child.kind() {
+                "file_redirect" => self.redirect(*child, Some(&mut behind))?,
+                "herestring_redirect" => self.herestring(*child)?,
+                _ => self.heredoc(*child, &mut behind)?,
+            }
+        }
+        match command {
+            Some(command) => self.command(command, behind),
+            None if behind.is_empty() => Ok(()),
+            None => unclear("it has words behind a redirect"),
+        }
+    }
+
+    fn herestring(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        for (before, child) in self.source.children(node)? {
+            if before == Gap::Line {
+                return unclear("it has a line break in a command");
+            }
+            if child.is_named() && child.kind() != "file_descriptor" {
+                self.word(child)?;
+            }
+        }
+        self.descriptor(node)
+    }
+
+    /// `[ … ]` or `[[ … ]]`: a test of strings and files. Tests that evaluate their text as arithmetic are unclear.
+    fn test(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        let text = self.source.of(node);
+        same_line_or_blank(text)?;
+        // Without blanks inside they are words of a command.
+        let children = self.source.children(node)?;
+        if let [_, (first, _), .., (last, _)] = children.as_slice()
+            && (*first == Gap::None || *last == Gap::None)
+        {
+            return unclear("it has a test without blanks");
+        }
+        let mut words = Vec::new();
+        let double = text.starts_with("[[");
+        self.test_words(node, double, &mut words)?;
+        if !double && !commands::tests_as_written(&words) {
+            return unclear("it has a test whose operators are not known before it runs");
+        }
+        let arithmetic = |word: &Arg| matches!(word.text.as_str(), "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
+        let looks_up = |word: &Arg| matches!(word.text.as_str(), "-v" | "-R");
+        if words.iter().any(looks_up) || (double && words.iter().any(arithmetic)) {
+            return unclear("it has a test that evaluates its text");
+        }
+        let name = if double { "[[" } else { "[" };
+        self.scan.found(Simple::reporting(name, words))
+    }
+
+    fn test_words(&mut self, node: Node<'_>, double: bool, words: &mut Vec<Arg>) -> Result<(), Unclear> {
+        self.scan.enter()?;
+        for (_, child) in self.source.children(node)? {
+            match child.kind() {
+                "unary_expression" | "binary_expression" | "parenthesized_expression" => {
+                    self.test_words(child, double, words)?;
+                }
+                "test_operator" => words.push(Arg::plain(self.source.of(child))),
+                "[" | "[[" => {}
+                "!" | "=" | "==" | "!=" | "]" | "]]" => words.push(Arg::plain(self.source.of(child))),
+                // In `[` these end the command, or open a file.
+                "=~" | "<" | ">" | "&&" | "||" | "(" | ")" if double => words.push(Arg::plain(self.source.of(child))),
+                "regex" | "extglob_pattern" => {
+                    if self.source.of(child).contains(['$', '`', '\n', ';', '&']) {
+                        return unclear("it has a pattern that is not understood");
+                    }
+                    words.push(Arg::plain(self.source.of(child)));
+                }
+                "word"
+                | "string"
+                | "raw_string"
+                | "number"
+                | "concatenation"
+                | "simple_expansion"
+                | "expansion"
+                | "command_substitution" => words.push(self.word(child)?),
+                kind => return unclear(format!("it has a {} in a test", kind.replace('_', " "))),
+            }
+        }
+        self.scan.leave();
+        Ok(())
+    }
+}
+
+/// A line break in a test is a blank for one reader and an end for the other.
+fn same_line_or_blank(text: &str) -> Result<(), Unclear> {
+    if text.contains('\n') { unclear(format!("it has a line break in the test `{}`", shortened(text))) } else { Ok(()) }
+}

@@ -1,0 +1,263 @@
+//! The tests of shell judgement: a corpus as data, properties over random commands, and a comparison with bash itself.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod against_bash;
+mod corpus;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::permission::{Globs, Profile, Rule, Ruleset};
+use against_bash::{Random, script};
+
+fn ruleset(rules: &[(&str, &str, Action)]) -> Ruleset {
+    let rules = rules.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));
+    Ruleset { name: "session".into(), rules: rules.collect() }
+}
+
+fn judged(rules: &Ruleset, command: &str) -> ShellJudgement {
+    ShellCommand::read(command).judge(&[rules], "/work", &["/spill".to_owned()], &Globs::default())
+}
+
+fn found(command: &str) -> Found {
+    match analyse(command) {
+        Analysis::Found(found) => found,
+        Analysis::Unclear { why } => panic!("{command}: {why}"),
+    }
+}
+
+fn texts(command: &str) -> Vec<String> {
+    found(command).commands.iter().map(|simple| shown(&simple.text())).collect()
+}
+
+#[test]
+fn a_command_is_known_by_its_name_and_its_words_without_quotes() {
+    for (command, expected) in [
+        ("  /bin/rm   -r 'a b' \"c\"d", "rm -r a b cd"),
+        ("\\r'm' $'\\x61\\t\\u0062\\063'", "rm a b3"),
+        ("c \"a\\\"b\\x\" \"  $x  \" a\\ b", "c a\"b\\x   …   a b"),
+        ("ls *.rs ~/x {a,b} \"*\" HEAD~1 @{u}", "ls ….rs …/x… * HEAD~1 @{u}"),
+        ("> f ls -a", "ls -a"),
+        ("ls > f -a", "ls -a"),
+        ("ls \\\n -a", "ls -a"),
+        ("git --no-pager log", "git log"),
+    ] {
+        assert_eq!(texts(command), [expected], "{command}");
+    }
+}
+
+#[test]
+fn every_command_is_found_wherever_it_stands() {
+    for command in [
+        "a; rm x",
+        "a && rm x",
+        "a || rm x",
+        "a | rm x",
+        "a & rm x",
+        "(rm x)",
+        "{ rm x; }",
+        "! rm x",
+        "a\nrm x",
+        "if rm x; then a; fi",
+        "if a; then rm x; fi",
+        "if a; then b; elif rm x; then c; fi",
+        "if a; then b; else rm x; fi",
+        "while rm x; do a; done",
+        "until a; do rm x; done",
+        "for i in a; do rm x; done",
+        "case a in a) rm x;; esac",
+        "a $(rm x)",
+        "a `rm x`",
+        "a \"$(rm x)\"",
+        "a <(rm x)",
+        "a > >(rm x)",
+        "a <<E\n$(rm x)\nE",
+        "a <<E | rm x\nb\nE",
+        "a <<< $(rm x)",
+        "v=$(rm x)",
+        "v=$(rm x) && a",
+        "case $(rm x) in a) b;; esac",
+        "[ -n \"$(rm x)\" ]",
+        "a $(b $(rm x))",
+        "time rm x",
+    ] {
+        assert!(texts(command).contains(&"rm x".to_owned()), "{command}: {:?}", texts(command));
+    }
+}
+
+#[test]
+fn redirects_are_reads_and_writes_from_each_folder_that_they_may_start_in() {
+    let opened = |command: &str| (found(command).reads, found(command).writes);
+    let strings = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+    for (command, reads, writes) in [
+        ("a > f 2>> g < h", &["h"][..], &["f", "g"][..]),
+        ("a &> f; b >| g; c >& h", &[], &["f", "g", "h"]),
+        ("a 2>&1 > /dev/null < /dev/stdin", &[], &[]),
+        ("cd s && a > f", &[], &["f", "s/f"]),
+        ("cd /s; a > ../f", &[], &["../f", "/f"]),
+        ("{ a; } > x/../f", &[], &["f"]),
+        ("a | tee f g", &[], &["f", "g"]),
+        ("find . -fprint f", &[], &["f"]),
+    ] {
+        assert_eq!(opened(command), (strings(reads), strings(writes)), "{command}");
+    }
+}
+
+/// The strictest part decides, and the explanation names it.
+#[test]
+fn the_part_that_decides_is_named() {
+    let rules = ruleset(&[
+        ("bash", "*", Action::Allow),
+        ("edit", "**", Action::Allow),
+        ("bash", "rm *", Action::Deny),
+        ("edit", "a", Action::Ask),
+    ]);
+    let why = |command: &str| judged(&rules, command).why;
+    assert_eq!(why("ls; /bin/rm x"), "`rm x`: denied by the rule `deny bash rm *`");
+    assert_eq!(why("ls > a"), "it writes `a`: asked about by the rule `ask edit a`");
+    assert_eq!(why("ls > b"), "`ls`: allowed by the rule `allow bash *`");
+    assert!(
+        why("eval x").starts_with("the command cannot be judged by its parts: it has the command `eval`: asked about")
+    );
+    assert!(!why(&format!("ls {}\nrm x", "y".repeat(500))).contains('\n'));
+}
+
+/// A rule about a wrapper counts, and a wrapper alone is no reason to ask.
+#[test]
+fn a_wrapper_is_judged_where_a_rule_is_about_it() {
+    let rules = ruleset(&[
+        ("bash", "cargo *", Action::Allow),
+        ("bash", "nice *", Action::Deny),
+        ("bash", "nohup *", Action::Ask),
+    ]);
+    let action = |command: &str| judged(&rules, command).judgement.action;
+    assert_eq!(action("timeout 5 cargo test"), Action::Allow);
+    assert_eq!(action("nice cargo test"), Action::Deny);
+    assert_eq!(action("nohup cargo test"), Action::Ask);
+    // It changes rights, so a rule must allow it.
+    assert_eq!(action("sudo cargo test"), Action::Ask);
+}
+
+/// A deny over the whole text still holds.
+#[test]
+fn a_rule_that_denies_the_whole_text_denies_it() {
+    let rules = ruleset(&[("bash", "*", Action::Allow), ("bash", "*curl*|*sh*", Action::Deny)]);
+    assert_eq!(judged(&rules, "curl x | sh").judgement.action, Action::Deny);
+    assert_eq!(judged(&rules, "curl x").judgement.action, Action::Allow);
+}
+
+/// What only reports is allowed where the paths that it reads are.
+#[test]
+fn a_report_is_a_read_of_its_paths() {
+    let mut rules = Profile::Edits.ruleset();
+    rules.rules.push(Rule::new("read", "secret/**", Action::Deny));
+    let action = |command: &str| judged(&rules, command).judgement.action;
+    assert_eq!(action("cat src/a /work/b /spill/c"), Action::Allow);
+    assert_eq!(action("cat src/../secret/a"), Action::Deny);
+    assert_eq!(action("cd secret && cat a"), Action::Deny);
+    assert_eq!(action("cat /etc/passwd"), Action::Ask);
+    assert_eq!(action("cat \"$x\""), Action::Ask);
+    // A rule of a person about bash goes before what the profile says of harmless commands.
+    let later = ruleset(&[("bash", "*", Action::Deny)]);
+    let both = ShellCommand::read("ls").judge(&[&rules, &later], "/work", &[], &Globs::default());
+    assert_eq!(both.judgement.action, Action::Deny);
+}
+
+#[test]
+fn a_long_or_deep_command_is_unclear() {
+    let unclear = |command: &str| matches!(analyse(command), Analysis::Unclear { .. });
+    assert!(unclear(&format!("ls {}", "a".repeat(COMMAND_BYTES_MAX))));
+    assert!(unclear(&format!("ls {}ls{}", "$(ls ".repeat(200), ")".repeat(200))));
+    assert!(unclear(&"(".repeat(30_000)));
+    assert!(unclear(&"ls && ".repeat(2_000)));
+    assert!(!unclear(&vec!["ls"; 60].join(" && ")));
+    assert!(!unclear(&vec!["ls"; 900].join("\n")));
+    assert!(unclear(&vec!["ls"; 1_100].join("\n")));
+}
+
+/// Frames around a command in which it stays a command.
+const FRAMES: &[(&str, &str)] = &[
+    ("", ""),
+    (" ", ""),
+    ("ls; ", ""),
+    ("ls && ", ""),
+    ("false || ", ""),
+    ("ls | ", ""),
+    ("ls & ", ""),
+    ("", " | cat"),
+    ("", "; ls"),
+    ("", " &"),
+    ("(", ")"),
+    ("{ ", "; }"),
+    ("if ls; then ", "; fi"),
+    ("if ", "; then ls; fi"),
+    ("while ", "; do ls; done"),
+    ("for i in a b; do ", "; done"),
+    ("echo $(", ")"),
+    ("echo \"a $(", ") b\""),
+    ("cat <(", ")"),
+    ("case a in a) ", ";; esac"),
+    ("cat <<E\n$(", ")\nE\n"),
+    ("! ", ""),
+    ("ls\n", "\n"),
+    ("ls # a\n", ""),
+    ("timeout 5 ", ""),
+    ("env ", ""),
+    ("nohup nice ", ""),
+    ("command ", ""),
+    ("/usr/bin/", ""),
+    ("\\", ""),
+    ("time ", ""),
+    ("x=$(", ")"),
+    ("> /dev/null ", ""),
+    ("", " > /dev/null"),
+    ("sudo ", ""),
+    ("xargs ", ""),
+    ("NO_COLOR=1 ", ""),
+    ("\t", ""),
+    ("bash -c '", "'"),
+    ("sh -c \"", "\""),
+    ("watch ", ""),
+    ("find . -exec ", " \\;"),
+    ("[ -n \"$(", ")\" ] && ls"),
+    ("until ", "; do break; done"),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A command that is denied is never allowed by what stands around it.
+    #[test]
+    fn a_denied_command_is_denied_in_every_frame(frames in prop::collection::vec(0..FRAMES.len(), 0..6), denied in 0..4usize) {
+        let mut command = ["rm -rf x", "r''m x", "rm $x", "'rm' \"a b\""][denied].to_owned();
+        for frame in frames {
+            command = format!("{}{command}{}", FRAMES[frame].0, FRAMES[frame].1);
+        }
+        let rules = ruleset(&[("*", "*", Action::Allow), ("bash", "rm *", Action::Deny), ("bash", "rm", Action::Deny)]);
+        prop_assert_ne!(judged(&rules, &command).judgement.action, Action::Allow, "{}", command);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), text in "\\PC{0,200}") {
+        let rules = Profile::Auto.ruleset();
+        let _ = judged(&rules, &String::from_utf8_lossy(&bytes));
+        let _ = judged(&rules, &text);
+    }
+}
+
+/// Random commands and their pieces: no panic, and nothing allowed that cannot be read.
+#[test]
+fn random_commands_are_judged_without_a_panic() {
+    let mut random = Random(3);
+    let rules = Profile::Auto.ruleset();
+    for _ in 0..3_000 {
+        let text = script(&mut random, 3);
+        let cut = text.char_indices().nth(random.below(text.chars().count() + 1)).map_or(text.len(), |(at, _)| at);
+        for text in [text.as_str(), &text[..cut], &text[cut..]] {
+            let judged = judged(&rules, text);
+            if matches!(analyse(text), Analysis::Unclear { .. }) {
+                assert_eq!(judged.judgement.action, Action::Ask, "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Unfolds programs that run another one: the inner command is judged as if it stood alone.
+//!
+//! The table says which options a wrapper may have. A wrapper with another one is unclear, because what looks like the inner
+//! command may be the value of an option.
+
+use crate::permission::shell::{Arg, Role, Simple, Unclear, statements::Scan, unclear, variables};
+
+/// A program that runs the command behind its own options.
+pub(super) struct Wrapper {
+    name: &'static str,
+    /// Options of one letter without a value, and with one.
+    letters: &'static str,
+    valued: &'static str,
+    /// Options with long names; one that ends with `=` has a value.
+    longs: &'static [&'static str],
+    /// How many words stand before the command.
+    words: usize,
+    /// Assignments may stand before the command.
+    assigns: bool,
+    /// Whether a rule must allow the wrapper too, because it changes rights.
+    role: Role,
+}
+
+const fn wrapper(
+    name: &'static str,
+    letters: &'static str,
+    valued: &'static str,
+    longs: &'static [&'static str],
+) -> Wrapper {
+    Wrapper { name, letters, valued, longs, words: 0, assigns: false, role: Role::Also }
+}
+
+const WRAPPERS: &[Wrapper] = &[
+    Wrapper {
+        assigns: true,
+        role: Role::Command,
+        ..wrapper("sudo", "EnSHkA", "ugpC", &["non-interactive", "preserve-env", "user=", "group="])
+    },
+    Wrapper { role: Role::Command, ..wrapper("doas", "n", "u", &[]) },
+    Wrapper { assigns: true, ..wrapper("env", "i0", "u", &["ignore-environment", "unset="]) },
+    wrapper("time", "p", "", &[]),
+    wrapper("nohup", "", "", &[]),
+    Wrapper {
+        words: 1,
+        ..wrapper("timeout", "v", "sk", &["signal=", "kill-after=", "preserve-status", "foreground", "verbose"])
+    },
+    wrapper("nice", "0123456789", "n", &["adjustment="]),
+    wrapper("ionice", "t", "cn", &["class=", "classdata="]),
+    wrapper("stdbuf", "", "ioe", &["input=", "output=", "error="]),
+    wrapper("setsid", "cfw", "", &["fork", "wait", "ctty"]),
+    wrapper(
+        "xargs",
+        "0rtx",
+        "nPILds",
+        &[
+            "null",
+            "no-run-if-empty",
+            "verbose",
+            "exit",
+            "max-args=",
+            "max-procs=",
+            "max-lines=",
+            "delimiter=",
+            "replace=",
+        ],
+    ),
+    wrapper("command", "p", "", &[]),
+    wrapper("builtin", "", "", &[]),
+    wrapper("exec", "", "", &[]),
+    wrapper("coproc", "", "", &[]),
+    wrapper("busybox", "", "", &[]),
+];
+
+/// Programs that run commands in many ways: a part of their arguments, or the text in one of them. They are judged by name; what
+/// their arguments may run is looked at as well, for the rules that deny it.
+const RUNNERS: &[&str] = &[
+    "at",
+    "batch",
+    "bwrap",
+    "chroot",
+    "chrt",
+    "docker",
+    "entr",
+    "expect",
+    "faketime",
+    "firejail",
+    "flock",
+    "gdb",
+    "hyperfine",
+    "kubectl",
+    "ltrace",
+    "nsenter",
+    "npx",
+    "parallel",
+    "perf",
+    "pkexec",
+    "podman",
+    "poetry",
+    "proot",
+    "prlimit",
+    "runuser",
+    "rlwrap",
+    "screen",
+    "script",
+    "setpriv",
+    "ssh",
+    "strace",
+    "su",
+    "systemd-run",
+    "taskset",
+    "tmux",
+    "unbuffer",
+    "unshare",
+    "uv",
+    "valgrind",
+    "watch",
+    "xvfb-run",
+];
+
+/// The wrapper of a name.
+pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
+    WRAPPERS.iter().find(|wrapper| wrapper.name == name)
+}
+
+/// Whether a program runs commands that its arguments name.
+pub(super) fn is_runner(name: &str) -> bool {
+    RUNNERS.contains(&name) || name.starts_with("ld-")
+}
+
+impl Wrapper {
+    /// How many of the arguments are its own, and the replacement that it was told to make.
+    fn own(&self, args: &[Arg]) -> Result<(usize, Option<String>), Unclear> {
+        let odd = |arg: &Arg| unclear(format!("it gives {} the option {}", self.name, arg.shown()));
+        let mut at = 0;
+        let mut replaced = None;
+        let mut words = self.words;
+        while let Some(arg) = args.get(at) {
+            let text = arg.text.as_str();
+            if arg.is_unknown() && (words > 0 || text.starts_with('-') || arg.splits) {
+                return unclear(format!("it gives {} a word that is not known before it runs", self.name));
+            }
+            if text == "--" {
+                at += 1 + words;
+                break;
+            }
+            if let Some(long) = text.strip_prefix("--") {
+                let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+                let valued = self.longs.iter().any(|known| known.strip_suffix('=') == Some(name));
+                if !valued && !(self.longs.contains(&name) && (value.is_none() || name == "preserve-env")) {
+                    return odd(arg);
+                }
+                at += 1 + usize::from(valued && value.is_none());
+                if name == "replace" {
+                    replaced = Some(value.unwrap_or("{}").to_owned());
+                }
+                continue;
+            }
+            if let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                at += 1;
+                for (place, letter) in letters.char_indices() {
+                    if self.valued.contains(letter) {
+                        let rest = &letters[place + letter.len_utf8()..];
+                        let next = args.get(at).map(|arg| arg.text.clone());
+                        at += usize::from(rest.is_empty());
+                        if self.name == "xargs" && letter == 'I' {
+                            replaced = if rest.is_empty() { next } else { Some(rest.to_owned()) };
+                        }
+                        break;
+                    }
+                    if !self.letters.contains(letter) {
+                        return odd(arg);
+                    }
+                }
+                continue;
+            }
+            match text.split_once('=') {
+                Some((name, _)) if self.assigns && words == 0 => variables::may_be_given(name)?,
+                _ if words > 0 => words -= 1,
+                _ => break,
+            }
+            at += 1;
+        }
+        Ok((at, replaced))
+    }
+}
+
+impl Scan {
+    /// A wrapper, and the command that it runs.
+    pub(super) fn wrapped(&mut self, wrapper: &Wrapper, name: &str, args: Vec<Arg>) -> Result<(), Unclear> {
+        if name == "command" && args.first().is_some_and(|arg| matches!(arg.text.as_str(), "-v" | "-V")) {
+            return self.found(Simple::reporting(name, args));
+        }
+        if name == "exec" && args.is_empty() {
+            // It only redirects.
+            return Ok(());
+        }
+        let (own, replaced) = wrapper.own(&args)?;
+        let Some((inner, rest)) = args.get(own..).and_then(<[Arg]>::split_first) else {
+            return self.found(Simple { name: name.to_owned(), args, role: Role::Command, reads: None });
+        };
+        let mut rest = rest.to_vec();
+        let mut inner = inner.clone();
+        if name == "xargs" {
+            match replaced.filter(|mark| !mark.is_empty()) {
+                Some(mark) => {
+                    inner = inner.with_unknown(&mark);
+                    rest = rest.iter().map(|arg| arg.with_unknown(&mark)).collect();
+                }
+                None => rest.push(Arg { splits: true, ..Arg::unknown() }),
+            }
+        }
+        self.found(Simple { name: name.to_owned(), args, role: wrapper.role, reads: None })?;
+        self.command(&inner, rest)
+    }
+
+    /// What the arguments of a runner may run: each tail of them, and each text in one of them.
+    pub(super) fn may_run(&mut self, args: &[Arg]) -> Result<(), Unclear> {
+        if self.runners >= RUNNERS_MAX {
+            self.lost = true;
+            return Ok(());
+        }
+        self.runners += 1;
+        for (at, arg) in args.iter().enumerate().take(TAILS_MAX) {
+            if arg.is_unknown() || arg.text.starts_with('-') {
+                continue;
+            }
+            if arg.text.contains([' ', '\n', ';']) {
+                self.looked_at_only(|scan| scan.text(&arg.text))?;
+            } else {
+                // A word that cannot be a command is none, and what is behind it is looked at next.
+                self.looked_at_only(|scan| scan.command(arg, args[at + 1..].to_vec()).or(Ok(())))?;
+            }
+        }
+        self.runners -= 1;
+        Ok(())
+    }
+}
+
+/// How many runners may run one another.
+const RUNNERS_MAX: usize = 3;
+
+/// How many tails of a runner's arguments are looked at.
+const TAILS_MAX: usize = 40;
