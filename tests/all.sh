@@ -43,6 +43,8 @@ run doc cargo test --features cli --doc
 run shell-policy cargo test --features cli,shell-policy --lib permission::
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
+# A new program that follows the README.
+run first-hour bash tests/first_hour.sh
 # The public API, how many crates a host takes on, and which Rust.
 run api python3 tests/api.py
 run weight python3 tests/weight.py
@@ -74,7 +76,7 @@ while read -r p f; do
   failed=$((failed + f))
 done < <(
   cat "$results"/*.log | sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/p'
-  for part in bdd hosts api weight coverage-tests; do
+  for part in bdd hosts first-hour api weight coverage-tests; do
     sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$results/$part.log" | tail -n 1
   done
 )
