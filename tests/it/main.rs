@@ -19,6 +19,7 @@ mod crash_points;
 mod deleted;
 mod engines;
 #[cfg(feature = "tools")]
+mod examples;
 mod files;
 #[cfg(feature = "cli")]
 mod flood;
