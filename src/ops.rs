@@ -17,6 +17,4 @@ pub use crate::{kernel::Parent, tape::ListCost};
 pub use listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, Shape, sessions};
 #[cfg(all(unix, feature = "tools"))]
 pub use restore::{FilePlan, PlannedFile, Restore, RestoreError, Restored, Step, changes, offline};
-pub use sweep::{
-    KeptReason, KeptSession, Sweep, SweepPolicy, SweepReason, SweptSession, sweep, sweep_plan, sweep_planned,
-};
+pub use sweep::{KeptReason, KeptSession, Sweep, SweepPolicy, SweepReason, SweptSession, sweep_plan, sweep_planned};

@@ -271,7 +271,7 @@ impl Runtime {
     }
 
     /// Removes for good the conversations that a policy does not keep, with everything stored beside their tapes; see
-    /// [`ops::sweep`](crate::ops::sweep()) for what is never removed. The sweep holds up no session, and stops between two removals
+    /// [`ops::sweep_planned`](crate::ops::sweep_planned) for what is never removed. The sweep holds up no session, and stops between two removals
     /// when the runtime ends. Dropping the future lets the sweep finish.
     ///
     /// ```

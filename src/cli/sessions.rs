@@ -50,7 +50,9 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     let (next, behind) = loop {
         query.limit = (wanted - shown).min(200);
         let SessionPage { sessions, next, behind, indexed, cut, .. } = ops::sessions(&store, &query)?;
-        if let Behind::Sessions(count) = behind && count < left {
+        if let Behind::Sessions(count) = behind
+            && count < left
+        {
             left = count;
             progress.show(&format!("{count} sessions are not read yet"));
             continue;

@@ -408,7 +408,9 @@ fn sessions_that_belong_to_each_other_in_a_circle_are_shown_and_removed() {
     }
     let mut policy = tamtam::ops::SweepPolicy::default();
     policy.keep_newest = Some(0);
-    let swept = tamtam::ops::sweep(&store, policy, Millis::now(), || false).unwrap();
+    let swept =
+        tamtam::ops::sweep_planned(&store, tamtam::ops::sweep_plan(&store, policy, Millis::now()).unwrap(), || false)
+            .unwrap();
     assert_eq!((swept.gone.len(), swept.kept.len()), (parents.len(), 0), "{swept:?}");
     assert!(store.list().unwrap().is_empty());
 }

@@ -125,7 +125,7 @@ async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
 
     store.unpark(parked.id()).unwrap();
     store.unprotect(protected.id()).unwrap();
-    let last = ops::sweep(&store, keep(0), Millis::now(), || false).unwrap();
+    let last = ops::sweep_planned(&store, ops::sweep_plan(&store, keep(0), Millis::now()).unwrap(), || false).unwrap();
     assert_eq!((last.gone.len(), last.kept.len()), (7, 0));
     assert!(store.list().unwrap().is_empty());
     assert_eq!(std::fs::read_dir(folder.path().join("store/sessions")).unwrap().count(), 0);
@@ -156,7 +156,10 @@ async fn a_child_stays_while_its_parent_waits_for_it() {
     store.unprotect(parent.id()).unwrap();
     // Told to stop, it removes nothing.
     store.mark_closed(parent.id()).unwrap();
-    assert_eq!(ops::sweep(&store, keep(0), Millis::now(), || true).unwrap().gone, []);
+    assert_eq!(
+        ops::sweep_planned(&store, ops::sweep_plan(&store, keep(0), Millis::now()).unwrap(), || true).unwrap().gone,
+        []
+    );
     assert_eq!(store.list().unwrap().len(), 2);
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::{
-    ops::sweep::{SweepPolicy, sweep},
+    ops::sweep::{SweepPolicy, sweep_plan, sweep_planned},
     tape::{
         Behind, Deleted, Entry, Fold, Query, SessionRow, Store, StoreOptions, TapeStore as _, TapeStoreExt as _,
         index::Index,
@@ -153,7 +153,10 @@ fn what_is_swept_leaves_the_index_with_one_scrub() {
     let store = store(folder.path());
     talked(&store);
     let policy = SweepPolicy { keep_newest: Some(0), ..SweepPolicy::default() };
-    assert_eq!(sweep(&store, policy, Millis::now(), || false).unwrap().gone.len(), 6);
+    assert_eq!(
+        sweep_planned(&store, sweep_plan(&store, policy, Millis::now()).unwrap(), || false).unwrap().gone.len(),
+        6
+    );
     scrub(&store);
     assert_eq!(in_files(&store, SECRET), 0);
     assert!(!is_noted(&store));
