@@ -146,7 +146,7 @@ impl Session {
     /// What the input hooks make of a message. A failed hook that guards refuses it.
     async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
         let (host, slot) = (self.host.clone(), self.slot.clone());
-        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
+        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.published());
         let to = WorkerContext { host, slot, incarnation, ticket, turn: None, step: None };
         let context = to.hook_context();
         match self.host.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {

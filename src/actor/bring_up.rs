@@ -95,7 +95,7 @@ async fn still_wants(host: &Arc<Host>, spawn: &SpawnArgs) -> Result<bool, OpenEr
     // If the parent cannot answer, its next incarnation looks after the child.
     let state =
         state.map_err(|error| OpenError::NoAnswer { session: spawn.tie.parent.clone(), why: error.to_string() })?;
-    let wants = |task: &OpenTask| task.told == StopLevel::Run && !task.queued;
+    let wants = |task: &OpenTask| task.stop_level == StopLevel::Run && !task.queued;
     Ok(matches!(state.open.get(&spawn.tie.ticket), Some(Open::Task(task)) if wants(task)))
 }
 

@@ -79,7 +79,7 @@ impl Behaviour for SessionActor {
         let Some((tape, state)) = self.slot.prepared() else {
             return Err(ExitError(ExitReason::Error("its tape went to another start".to_owned())));
         };
-        let untold = self.untold(&state).await;
+        let unpublished = self.unpublished(&state).await;
         let calls = self.facts(&state).await;
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.host.hold_back_appends);
@@ -92,7 +92,7 @@ impl Behaviour for SessionActor {
         }
         fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);
-        live.tell(untold);
+        live.tell(unpublished);
         live.work()?;
         fault!(self.host.store.faults(), "session.recovered", self.slot.id.as_str());
         self.live = Some(live);
@@ -159,8 +159,8 @@ impl Live {
     }
 
     /// Publishes the entries that an earlier incarnation had put on the tape and did not publish.
-    fn tell(&mut self, untold: Option<(State, Vec<Entry>)>) {
-        if let Some((mut before, entries)) = untold {
+    fn tell(&mut self, unpublished: Option<(State, Vec<Entry>)>) {
+        if let Some((mut before, entries)) = unpublished {
             let mut events = Vec::new();
             for entry in &entries {
                 events.extend(events_of(&before, entry));
@@ -168,7 +168,7 @@ impl Live {
             }
             self.publish(&entries, events);
         }
-        self.slot.tell_upto(self.state.seq);
+        self.slot.note_published(self.state.seq);
     }
 
     /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces.
@@ -336,7 +336,7 @@ impl Live {
     fn publish(&mut self, entries: &[Entry], events: Vec<Event>) {
         if let Some(last) = entries.last() {
             // First, because a listener that hears of an entry may read it at once.
-            self.slot.tell_upto(last.seq);
+            self.slot.note_published(last.seq);
         }
         for event in events {
             let event = Arc::new(event);

@@ -99,7 +99,7 @@ struct Inner {
     ring: Option<Arc<Ring>>,
     /// The last entry that listeners and waiting callers have been told of; 0 before the first incarnation. While somebody listens,
     /// it is kept through a sleep, for entries that reached the tape after a stop.
-    told: Seq,
+    published: Seq,
     inbox: Option<Box<Inbox>>,
     /// What few slots have; created when the first of them is asked for.
     rare: Option<Box<Rare>>,
@@ -187,9 +187,10 @@ impl Inner {
 impl Slot {
     pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
         let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
-        let (told, inbox, rare) = (Seq::ZERO, None, None);
+        let (published, inbox, rare) = (Seq::ZERO, None, None);
         let (incarnation, place, next_reply) = (0, 0, 1);
-        let inner = Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, rare };
+        let inner =
+            Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, published, inbox, rare };
         Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
     }
 
@@ -395,8 +396,8 @@ impl Slot {
     }
 
     /// Notes the last entry that listeners and waiting callers are told of.
-    pub(crate) fn tell_upto(&self, seq: Seq) {
-        self.inner().told = seq;
+    pub(crate) fn note_published(&self, seq: Seq) {
+        self.inner().published = seq;
     }
 
     /// The runtime; `None` once it is gone. A slot does not own its runtime.

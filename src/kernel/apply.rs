@@ -173,8 +173,8 @@ impl State {
             Record::Released {} => self.release(),
             Record::TaskStarted { child, link, depth, grant, order } => {
                 let (child, order) = (child.clone(), order.clone());
-                let (queued, told) = (self.tasks_wait(), StopLevel::Run);
-                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told, queued };
+                let (queued, stop_level) = (self.tasks_wait(), StopLevel::Run);
+                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, stop_level, queued };
                 self.count(Spent { tasks: 1, ..Spent::default() });
                 self.put_open(entry.seq, Open::Task(task));
             }

@@ -222,7 +222,7 @@ impl State {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let rests = (self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused;
-        self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.told == StopLevel::Run)
+        self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.stop_level == StopLevel::Run)
     }
 
     /// Whether a runtime that starts must wake the session: a turn is not over, or a child is not down.

@@ -197,7 +197,7 @@ impl Session {
 
     fn spawn(&self, child: &SessionId, ticket: Seq, task: Option<&OpenTask>) -> SpawnArgs {
         let (link, depth, grant) = task.map_or_else(Default::default, |task| (task.link, task.depth, task.grant));
-        let may_be_made = |task: &&OpenTask| task.told == StopLevel::Run && !task.queued;
+        let may_be_made = |task: &&OpenTask| task.stop_level == StopLevel::Run && !task.queued;
         let order = task.filter(may_be_made).and_then(|task| task.order.clone());
         let tie = Tie { parent: self.id().clone(), ticket, link, depth, grant };
         SpawnArgs { child: child.clone(), tie, order, asks_first: true }

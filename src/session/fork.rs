@@ -184,7 +184,7 @@ impl Session {
 /// where the session is not awake here: then no append is under way.
 pub(super) fn published(host: &Host, id: &SessionId) -> Option<Seq> {
     let slot = host.slots.awake_one(id)?;
-    Some(slot.told()).filter(|told| *told > Seq::ZERO)
+    Some(slot.published()).filter(|seq| *seq > Seq::ZERO)
 }
 
 /// Makes a session that goes on from the entry `at` of another one; without `at`, from the newest published entry.

@@ -66,14 +66,14 @@ impl SessionActor {
 
     /// The entries that an earlier incarnation had put on the tape and did not publish, because it died before or right after the
     /// disk answered; with the state before them.
-    pub(super) async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
-        let told = self.slot.told();
-        if told == Seq::ZERO || told >= state.seq {
+    pub(super) async fn unpublished(&self, state: &State) -> Option<(State, Vec<Entry>)> {
+        let published = self.slot.published();
+        if published == Seq::ZERO || published >= state.seq {
             return None;
         }
         let id = self.slot.id.clone();
-        match self.host.blocking(move |host| since(host, &id, told)).await {
-            Ok(untold) => Some(untold),
+        match self.host.blocking(move |host| since(host, &id, published)).await {
+            Ok(unpublished) => Some(unpublished),
             Err(error) => {
                 tracing::warn!(session = %self.slot.id, ?error, "what happened before a crash could not be told");
                 None

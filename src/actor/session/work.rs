@@ -34,7 +34,7 @@ impl Live {
         self.workers.retain(|ticket, _| open.contains_key(ticket));
         for (ticket, task) in self.state.tasks() {
             if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {
-                watcher.tell(task.told, self.state.closed.clone().unwrap_or_default());
+                watcher.tell(task.stop_level, self.state.closed.clone().unwrap_or_default());
             }
         }
         if !self.slot.may_begin() {
@@ -138,13 +138,13 @@ impl Live {
         }
     }
 
-    /// Starts the watcher of a task's child. The watcher sends the child `told`, or the stop level in the state if `told` is
+    /// Starts the watcher of a task's child. The watcher sends the child `stop_level`, or the stop level in the state if it is
     /// `None`.
-    fn watch_over(&mut self, ticket: Seq, told: Option<StopLevel>) {
+    fn watch_over(&mut self, ticket: Seq, stop_level: Option<StopLevel>) {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
         let above = std::sync::Arc::new(self.state.settings.above_children());
         let why = self.state.closed.clone().unwrap_or_default();
-        let watcher = Watcher::start(self.post(ticket), task, told.unwrap_or(task.told), above, why);
+        let watcher = Watcher::start(self.post(ticket), task, stop_level.unwrap_or(task.stop_level), above, why);
         self.workers.insert(ticket, Worker::Child(watcher));
     }
 

@@ -33,8 +33,8 @@ impl Slot {
 
     /// The last entry that listeners and waiting callers were told of, by all incarnations since the session woke or since somebody
     /// listens.
-    pub(crate) fn told(&self) -> Seq {
-        self.inner().told
+    pub(crate) fn published(&self) -> Seq {
+        self.inner().published
     }
 
     /// Keeps a question that the state cannot answer yet. It survives a crash of the actor; at most [`QUESTIONS_MAX`] are kept.

@@ -76,7 +76,7 @@ impl Slot {
     /// The session was deleted: its listeners hear no more, and what they were told says nothing about a later session of this id.
     pub(crate) fn forget_told(&self) {
         let mut inner = self.inner();
-        inner.told = Seq::ZERO;
+        inner.published = Seq::ZERO;
         let ring = inner.ring.take();
         drop(inner);
         if let Some(ring) = ring {
@@ -132,7 +132,7 @@ impl Slot {
         let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
         inner.phase = Phase::Passive;
         if inner.ring.as_ref().is_none_or(|ring| !ring.is_heard()) {
-            (inner.ring, inner.told) = (None, Seq::ZERO);
+            (inner.ring, inner.published) = (None, Seq::ZERO);
         }
         let inbox = inner.inbox.take();
         let host = self.host.upgrade();

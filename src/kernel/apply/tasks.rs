@@ -65,7 +65,7 @@ impl State {
     pub(super) fn tell_task(&mut self, ticket: Seq) {
         let ended = self.closed.is_some();
         if let Some(Open::Task(task)) = self.open.get_mut(&ticket) {
-            task.told = match (ended, task.link.ends_with_parent) {
+            task.stop_level = match (ended, task.link.ends_with_parent) {
                 (false, _) => StopLevel::Stop,
                 (true, true) => StopLevel::End,
                 (true, false) => StopLevel::Leave,

@@ -51,7 +51,7 @@ pub(super) fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
 
 pub(super) fn told(play: &Play, ticket: Seq) -> Option<StopLevel> {
     match play.state.open.get(&ticket) {
-        Some(Open::Task(task)) => Some(task.told),
+        Some(Open::Task(task)) => Some(task.stop_level),
         _ => None,
     }
 }
