@@ -179,8 +179,9 @@ impl Session {
         self.prompt(message).await
     }
 
-    /// Ends the running turn: every open call gets a result, none of its processes is left, and queued messages are held until the
-    /// next send or [`Session::go_on`]. Returns when the turn's workers are down; [`Session::wait`] waits for the end of the turn.
+    /// Ends the running turn: every open call gets a result, none of its processes is left, and queued messages are on hold until
+    /// the next send or [`Session::go_on`]. Returns when the turn's workers are down; [`Session::wait`] waits for the end of the
+    /// turn.
     ///
     /// The workers are told to stop before this function first waits, so a full, slow or stuck disk does not delay them. In that
     /// case [`Aborted::recorded`] is `false`: the tape does not have the abort yet. The abort stays in the inbox, is recorded when
@@ -261,7 +262,7 @@ impl Session {
         Ok(messages.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
-    /// Lets an interrupted turn and held messages go on.
+    /// Lets an interrupted turn and messages on hold go on.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].

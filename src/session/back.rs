@@ -85,8 +85,8 @@ impl Session {
     /// session can go to any other point later, even to one that it went back from.
     ///
     /// Messages keep their receipts, turns their outcomes, and usage stays counted. Settings, grants and tasks do not change.
-    /// Waiting messages stay, and are held until the next send or [`Session::go_on`]. Files are not touched. Dropping the future
-    /// may or may not stop the rollback; it is never recorded in part.
+    /// Waiting messages stay, and are on hold until the next send or [`Session::go_on`]. Files are not touched. Dropping the
+    /// future may or may not stop the rollback; it is never recorded in part.
     ///
     /// # Errors
     /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where the session decided something in between;

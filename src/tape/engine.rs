@@ -199,9 +199,9 @@ pub trait TapeWriter: Send + fmt::Debug {
     /// has a part of that name.
     fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended;
 
-    /// Gives the session back, without waiting, and calls `then` when that is done: the session has no [`Mark::Held`] then, and
-    /// anybody can claim it. The default is right for a writer whose drop gives the session back before it returns. A writer that
-    /// leaves this to a thread must have the thread call `then`.
+    /// Gives the session back, without waiting, and calls `then` when that is done: the session has no [`Mark::Claimed`] then,
+    /// and anybody can claim it. The default is right for a writer whose drop gives the session back before it returns. A writer
+    /// that leaves this to a thread must have the thread call `then`.
     fn give_back(self: Box<Self>, then: GivenBack) {
         drop(self);
         then();

@@ -167,7 +167,7 @@ pub(super) fn goes_on_from<S: TapeStore + ?Sized>(
 ) -> Result<bool, TapeError> {
     match store.summary(fork) {
         // A fork without an entry counts while its maker has it open. If the maker was killed, no entry will come.
-        Ok(summary) if summary.seq == Seq::ZERO => Ok(!store.marks(Mark::Held, Some(fork))?.is_empty()),
+        Ok(summary) if summary.seq == Seq::ZERO => Ok(!store.marks(Mark::Claimed, Some(fork))?.is_empty()),
         // A fork counts only if it goes on from an entry of this session's own; an older entry belongs to another session. So
         // sessions never keep each other in a circle, whatever their tapes say, and each can be removed.
         Ok(summary) => match summary.from.filter(|from| from.parent == *session) {

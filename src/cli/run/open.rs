@@ -79,7 +79,7 @@ pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environmen
         if state.paused {
             opened.session.resume().await?;
         }
-        if state.waits || state.held {
+        if state.waits || state.on_hold {
             opened.session.go_on().await?;
         }
         Ok::<_, SendError>(())

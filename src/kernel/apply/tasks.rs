@@ -99,7 +99,7 @@ impl State {
         if self.tasks_ended.len() > TASKS_REMEMBERED {
             self.tasks_ended.pop_front();
         }
-        // No host sent the notice, so it does not release held messages or an interrupted turn.
+        // No host sent the notice, so it does not release messages on hold or an interrupted turn.
         if let Some(message) = notice {
             let (running, before) = (self.turn.is_some(), self.queue.len());
             let (delivery, disposition) = match running {

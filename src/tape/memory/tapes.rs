@@ -222,7 +222,7 @@ impl Memory {
                 }
             }
             Mark::Hidden => self.must_be_claimable(session)?,
-            Mark::Held => return Err(TapeError::engine("a mark that nobody sets")),
+            Mark::Claimed => return Err(TapeError::engine("a mark that nobody sets")),
             _ => drop(self.tape(session)?),
         }
         self.marks.insert(key(session, mark, about), about.to_owned());
@@ -246,7 +246,7 @@ impl Memory {
         };
         match mark {
             Mark::Open => with(|tape| tape.open.is_some()),
-            Mark::Held => with(|tape| tape.holder.is_some()),
+            Mark::Claimed => with(|tape| tape.holder.is_some()),
             _ => {
                 let noted = self.marks.iter().filter(|((of, session, _), _)| *of == mark && is_wanted(session));
                 noted.map(|((_, session, _), about)| (session.clone(), about.clone())).collect()

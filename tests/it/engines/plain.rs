@@ -92,7 +92,7 @@ impl Inner {
 
     fn marked(&self, mark: Mark, of: Option<&SessionId>) -> Vec<(SessionId, String)> {
         let is_wanted = |session: &&SessionId| of.is_none_or(|of| of == *session);
-        if mark == Mark::Held {
+        if mark == Mark::Claimed {
             let held = self.tapes.iter().filter(|(_, one)| one.holder.is_some()).map(|(session, _)| session);
             return held.filter(is_wanted).map(|session| (session.clone(), String::new())).collect();
         }

@@ -167,9 +167,9 @@ fn a_down_lets_nothing_go_on_that_is_held() {
     play.send("later");
     play.abort("enough");
     play.cut_off("");
-    assert!(play.state.held);
+    assert!(play.state.on_hold);
     down(&mut play, ticket, DownReason::Done);
-    assert!(play.state.held && play.is_quiet() && play.state.queue.len() == 2);
+    assert!(play.state.on_hold && play.is_quiet() && play.state.queue.len() == 2);
     play.go_on();
     assert_eq!(play.newest(1, 9), ["user: lat"]);
 }
