@@ -10,15 +10,15 @@
 //! stored on tapes. A change of how rules match makes old tapes replay to another decision.
 
 mod chain;
+mod path;
 mod pattern;
-mod place;
 mod profile;
 
 use serde::{Deserialize, Serialize};
 
 pub use chain::Chain;
+pub use path::seen_from;
 pub use pattern::Globs;
-pub use place::seen_from;
 pub use profile::Profile;
 
 pub(crate) use pattern::simple as matches_simply;

@@ -41,7 +41,7 @@ use crate::{
 /// Collects the parts of a runtime. Only a place for the tapes and a model are required.
 #[derive(Default)]
 pub struct Builder {
-    place: Option<Place>,
+    open_store: Option<OpenStore>,
     options: StoreOptions,
     models: Option<Arc<dyn Models>>,
     model: Option<ModelRef>,
@@ -67,7 +67,7 @@ impl Builder {
     #[must_use]
     pub fn store(mut self, path: impl Into<PathBuf>) -> Builder {
         let path = path.into();
-        self.place = Some(Box::new(|options| Store::open(whole(path), options).map(Tapes::of_files)));
+        self.open_store = Some(Box::new(|options| Store::open(whole(path), options).map(Tapes::of_files)));
         self
     }
 
@@ -99,7 +99,7 @@ impl Builder {
     /// An engine that names no folder lacks the features that [`Builder::in_memory`] lists.
     #[must_use]
     pub fn tapes(mut self, engine: Arc<dyn TapeStore>) -> Builder {
-        self.place = Some(Box::new(|_options| {
+        self.open_store = Some(Box::new(|_options| {
             Ok(Tapes::of_engine(
                 engine,
                 #[cfg(feature = "fault-injection")]
@@ -326,7 +326,7 @@ impl Builder {
 
     /// Everything of a start but the sessions. Also returns the sessions to resume; `None` where they are left alone.
     async fn start_tree(self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
-        let place = self.place.ok_or(StartError::NoStore)?;
+        let open_store = self.open_store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
         if let Some(flaw) = self.tools.flaw() {
             return Err(StartError::Tools(flaw));
@@ -342,7 +342,7 @@ impl Builder {
         let resumes = !self.no_auto_resume;
         // Opening a store may wait for a disk, and so may looking for marks.
         let opened = tokio::task::spawn_blocking(move || {
-            let store = place(options)?;
+            let store = open_store(options)?;
             let parked = store.parked_sessions()?;
             // Before anything runs: a session that is missed here would lose its turn in silence.
             let interrupted = if resumes { store.open_sessions()? } else { Vec::new() };
@@ -404,7 +404,7 @@ async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::proces
 }
 
 /// Opens the tapes, where they are kept. Blocks on the disk.
-type Place = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;
+type OpenStore = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;
 
 /// The absolute path, where the system can tell it. Tools get folders below it, and these must not depend on the current directory
 /// of the process.

@@ -12,7 +12,7 @@ use crate::{
     runtime::{Runtime, Tree},
     supervisor::{
         CrashReport, Happened, Node, Reading, Status, Watch,
-        node_state::{NodeState, Place},
+        node_state::{NodeState, Role},
         render::{facts, flat},
     },
 };
@@ -184,7 +184,7 @@ impl Count {
     fn add(&mut self, state: &NodeState) {
         let node = Node::of(state);
         let one = usize::from;
-        if state.place == Place::Task {
+        if state.role == Role::Task {
             self.requests += one(node.kind == "request");
             self.calls += one(node.kind == "call");
             return;

@@ -15,7 +15,7 @@ use crate::{
     error::{Kind, OpenError, PassivateError, SendError},
     runtime::Runtime,
     session::Session,
-    supervisor::{AdminError, Done, ExitReason, Happening, NodeState, Status, SupervisorHandle, node_state::Place},
+    supervisor::{AdminError, Done, ExitReason, Happening, NodeState, Status, SupervisorHandle, node_state::Role},
     words::ids::SessionId,
 };
 
@@ -228,7 +228,7 @@ impl Operator {
     fn target(&self, id: &str) -> Result<Target, OperateError> {
         let node = self.node(id)?;
         let owner = node.owner.and_then(|owner| self.runtime.inner.host.registry.node(owner));
-        if node.place == Place::Task {
+        if node.role == Role::Task {
             let owner = owner.map_or_else(String::new, |owner| owner.id().to_owned());
             return Err(OperateError::IsTask { id: node.id().to_owned(), owner });
         }

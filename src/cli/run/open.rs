@@ -15,9 +15,9 @@ use tamtam::{
 use super::Hints;
 use crate::cli::{
     arguments::{ResumeArguments, RunArguments, Survives, TurnArguments},
+    environment::Environment,
     failure::Failure,
     models::{self, Choice},
-    place::Environment,
     rules::{self, Audience},
     run::view,
     tapes,

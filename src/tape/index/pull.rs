@@ -14,7 +14,7 @@ use super::{
     CaughtUp, Failed,
     schema::{TIME_MAX, first_id_at, last_id_at, tag},
     session_rows::signed,
-    tail::{Piece, Place, Stale, Tail},
+    tail::{FileCursor, Piece, Stale, Tail},
     text::text_of,
     tokens::Searchable,
 };
@@ -91,7 +91,7 @@ pub(super) fn forget(change: &Transaction<'_>, session: &str) -> Result<(), Fail
 /// How far the index has read a file.
 struct Mark {
     id: i64,
-    place: Place,
+    cursor: FileCursor,
     /// The length of the file at that time, in bytes.
     seen: u64,
 }
@@ -123,8 +123,8 @@ fn pull_session(
         if mark.as_ref().is_some_and(|mark| mark.seen == tail.length) {
             continue;
         }
-        let place = mark.as_ref().map(|mark| &mark.place);
-        let Some(piece) = tail.read(session, anchor, place)? else { return Ok(None) };
+        let cursor = mark.as_ref().map(|mark| &mark.cursor);
+        let Some(piece) = tail.read(session, anchor, cursor)? else { return Ok(None) };
         let was_read = piece.offset > 0 && reading != Some(anchor.as_str());
         if was_read && piece.is_bad() {
             return Ok(None);
@@ -143,8 +143,8 @@ fn pull_session(
 fn mark_of(change: &Transaction<'_>, session: &SessionId, anchor: &str) -> Result<Option<Mark>, Failed> {
     let read = |row: &rusqlite::Row<'_>| {
         let number = |column: usize| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
-        let place = Place { offset: number(1)?, seq: Seq(number(2)?), sum: row.get(3)? };
-        Ok(Mark { id: row.get(0)?, place, seen: number(4)? })
+        let cursor = FileCursor { offset: number(1)?, seq: Seq(number(2)?), sum: row.get(3)? };
+        Ok(Mark { id: row.get(0)?, cursor, seen: number(4)? })
     };
     let sql = "select id, offset, seq, sum, seen from files where session = ?1 and anchor = ?2";
     Ok(change.query_row(sql, [session.as_str(), anchor], read).optional()?)
@@ -159,7 +159,7 @@ fn add(
     piece: &Piece,
     length: u64,
 ) -> Result<u64, Failed> {
-    let (base, read, Place { offset: end, seq, sum }) = (signed(piece.offset), &piece.decoded, piece.end());
+    let (base, read, FileCursor { offset: end, seq, sum }) = (signed(piece.offset), &piece.decoded, piece.end());
     let (end, seq) = (signed(end), signed(seq.0));
     // Where the file was not read to its end, it is looked at again.
     let length = piece.is_last(length).map_or(end, signed);

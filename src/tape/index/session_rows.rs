@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Failed, Index,
-    tail::{Place, Stale, Tail},
+    tail::{FileCursor, Stale, Tail},
 };
 use crate::{
     tape::{Behind, Entry, ListCost, TapeError, layout::Layout, lineage::origin},
@@ -53,7 +53,8 @@ pub(crate) struct SessionRow<D: Fold> {
     files: u64,
     /// The newest file that was read, and how far.
     anchor: String,
-    place: Option<Place>,
+    #[serde(rename = "place")]
+    cursor: Option<FileCursor>,
 }
 
 impl Index {
@@ -242,10 +243,10 @@ fn read_on<D: Fold>(
             row.bytes += tail.length;
             continue;
         }
-        row.place.take_if(|_| begun != Some(n));
-        let mut goes_on = row.place.is_some();
+        row.cursor.take_if(|_| begun != Some(n));
+        let mut goes_on = row.cursor.is_some();
         row.bytes += loop {
-            let Some(piece) = tail.read(session, anchor, row.place.as_ref())? else { return Ok(None) };
+            let Some(piece) = tail.read(session, anchor, row.cursor.as_ref())? else { return Ok(None) };
             *bytes += piece.bytes;
             let entries = &piece.decoded.entries;
             if std::mem::take(&mut goes_on) && entries.is_empty() && piece.is_bad() {
@@ -260,7 +261,7 @@ fn read_on<D: Fold>(
                 row.digest.add(entries);
                 row.parent = row.digest.parent();
             }
-            row.place = Some(piece.end());
+            row.cursor = Some(piece.end());
             if let Some(read) = piece.is_last(tail.length) {
                 break read;
             }

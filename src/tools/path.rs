@@ -1,4 +1,4 @@
-//! Turns the path that a model wrote into a place in the workspace, and a place into the text that a model is shown.
+//! Turns the path that a model wrote into a path in the workspace, and such a path into the text that a model is shown.
 //!
 //! Before a call runs, [`access`] names every spelling that the path may be read as, and all of them are judged. While the call
 //! runs, a link that leads to a path about which the rules are stricter is refused.
@@ -25,12 +25,12 @@ use crate::{
 };
 
 impl Call<'_> {
-    /// The place of a file that is to be written.
+    /// The path of a file that is to be written.
     pub(super) fn resolve(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve_for_write(given)).map_err(failure)?)
     }
 
-    /// The place of a file that should be there, also where the model spelled its name a little differently.
+    /// The path of a file that should be there, also where the model spelled its name a little differently.
     pub(super) fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         if let Some(place) = self.quoted(given) {
             return self.judged(place.map_err(unseen)?);
