@@ -51,7 +51,7 @@ pub use crate::{
 
 use crate::{
     actor::{
-        host::Host,
+        shared::Shared,
         slot::{Phase, Question, Slot, within},
         worker::WorkerContext,
     },
@@ -71,7 +71,7 @@ const CONFIGURE_TRIES_MAX: u32 = 32;
 /// The handle of a conversation. Dropping it changes nothing about the conversation.
 #[derive(Clone)]
 pub struct Session {
-    pub(crate) host: Arc<Host>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) slot: Arc<Slot>,
 }
 
@@ -121,8 +121,8 @@ impl Session {
 
     /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
     async fn passed(&self, message: Message) -> Result<Message, SendError> {
-        let message = self.host.limits.of_host(message)?;
-        if self.host.hooks.0.is_empty() { Ok(message) } else { self.through_hooks(message).await }
+        let message = self.shared.limits.of_host(message)?;
+        if self.shared.hooks.0.is_empty() { Ok(message) } else { self.through_hooks(message).await }
     }
 
     /// Hands over a message that the input hooks have passed.
@@ -145,11 +145,11 @@ impl Session {
 
     /// What the input hooks make of a message. A failed hook that guards refuses it.
     async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
-        let (host, slot) = (self.host.clone(), self.slot.clone());
+        let (shared, slot) = (self.shared.clone(), self.slot.clone());
         let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.published());
-        let to = WorkerContext { host, slot, incarnation, ticket, turn: None, step: None };
+        let to = WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None };
         let context = to.hook_context();
-        match self.host.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
+        match self.shared.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
             Ok(message) => message.ok_or(SendError::Handled),
             Err(HookFailure { hook, error, .. }) => Err(SendError::HookFailed { hook, error }),
         }
@@ -220,7 +220,7 @@ impl Session {
     /// # Errors
     /// [`Refusal::NotWaiting`] where no message of that id waits.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
-        self.ask(EditMessage { message: self.host.limits.of_host(message)? }).await.map(drop)
+        self.ask(EditMessage { message: self.shared.limits.of_host(message)? }).await.map(drop)
     }
 
     /// Takes back a message that still waits.
@@ -367,8 +367,9 @@ impl Session {
             return events;
         }
         // Nobody has met the session in this runtime: whether it is there is looked up beside the stream.
-        let (host, id) = (self.host.clone(), self.slot.id.clone());
-        let is_missing = self.host.tokio.spawn_blocking(move || !host.store.exists(&id) && host.slot(&id).is_unknown());
+        let (shared, id) = (self.shared.clone(), self.slot.id.clone());
+        let is_missing =
+            self.shared.tokio.spawn_blocking(move || !shared.store.exists(&id) && shared.slot(&id).is_unknown());
         events.unless_missing(is_missing)
     }
 

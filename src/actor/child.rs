@@ -129,7 +129,7 @@ impl Watch {
         loop {
             match self.look().await {
                 Look::Over(report) => return self.post.report(*report),
-                Look::Closing if self.post.host.slots.admission() == Admission::Closed => {
+                Look::Closing if self.post.shared.slots.admission() == Admission::Closed => {
                     return std::future::pending().await;
                 }
                 Look::Closing => self.until_awake_again().await,
@@ -151,7 +151,7 @@ impl Watch {
 
     /// After an operator stopped the child: leaves it alone until somebody wakes it, or its parent has news for it.
     async fn until_awake_again(&mut self) {
-        let child = self.post.host.slot(&self.spawn.child);
+        let child = self.post.shared.slot(&self.spawn.child);
         let mut was_down = false;
         loop {
             let passive = child.phase() == Phase::Passive;
@@ -188,7 +188,7 @@ impl Watch {
         let mut spawn = self.spawn.clone();
         spawn.order = spawn.order.filter(|_| stop_level == StopLevel::Run).map(|order| under(order, &above));
         // A task of its own, so that a bring-up that has begun goes to its end even if this watch is dropped.
-        let up = self.post.slot.tasks().spawn(bring_up(self.post.host.clone(), spawn)).await;
+        let up = self.post.slot.tasks().spawn(bring_up(self.post.shared.clone(), spawn)).await;
         let error = match up {
             Ok(Ok(child)) => return self.stay(&child).await,
             Ok(Err(error)) => error,

@@ -18,7 +18,7 @@ use tokio::task::JoinError;
 use std::time::Duration;
 
 use crate::{
-    actor::{host::Host, limits::RuntimeLimits, tapes::Tapes, undone::left_undone},
+    actor::{limits::RuntimeLimits, shared::Shared, tapes::Tapes, undone::left_undone},
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
@@ -318,7 +318,7 @@ impl Builder {
         };
         if let Some(interrupted) = interrupted {
             let recovered = resume_interrupted(&runtime, interrupted, listen.as_deref()).await;
-            fault!(runtime.inner.host.store.faults(), "start.resumed", "runtime");
+            fault!(runtime.inner.shared.store.faults(), "start.resumed", "runtime");
             let _ = runtime.inner.recovered.set(recovered);
         }
         Ok(runtime)
@@ -356,32 +356,32 @@ impl Builder {
         let hooks = Hooks(self.hooks.into());
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
-        let mut host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
-        (host.prices, host.rules, host.limits) = (self.prices, self.host_rules.clone(), self.limits);
-        host.sweeper.sweeps = self.sweeps;
+        let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
+        (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
+        shared.sweeper.sweeps = self.sweeps;
         #[cfg(all(unix, feature = "tools"))]
         {
-            host.processes = processes;
+            shared.processes = processes;
         }
         #[cfg(feature = "fault-injection")]
         {
-            host.hold_back_appends = self.hold_back_appends;
+            shared.hold_back_appends = self.hold_back_appends;
         }
-        let host = Arc::new(host);
+        let shared = Arc::new(shared);
         for (id, why) in parked {
-            host.slots.park(&id, 0, why);
+            shared.slots.park(&id, 0, why);
         }
-        left_undone(&host).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
-        let Tree { root, sessions, compactions, host_children } = tree(&host, self.children)?;
+        left_undone(&shared).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
+        let Tree { root, sessions, compactions, host_children } = tree(&shared, self.children)?;
         // Once, before there is a session.
-        let _ = (host.sessions.set(sessions.clone()), host.compactions.set(compactions));
+        let _ = (shared.sessions.set(sessions.clone()), shared.compactions.set(compactions));
         let root = Supervisor::start(root, &registry).await?;
-        close_with(&host, root.clone());
+        close_with(&shared, root.clone());
         fault!(faults, "start.tree_up", "runtime");
 
         let settings = Defaults { model, host_rules: self.host_rules, task_limits: self.task_limits };
         let (recovered, ending) = (OnceLock::new(), Ending::default());
-        let inner = Inner { host, root, sessions, host_children, settings, recovered, ending };
+        let inner = Inner { shared, root, sessions, host_children, settings, recovered, ending };
         Ok((Runtime { inner: Arc::new(inner) }, resumes.then_some(interrupted)))
     }
 }

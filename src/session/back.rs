@@ -13,7 +13,7 @@ mod files;
 use std::sync::Arc;
 
 use crate::{
-    actor::host::Host,
+    actor::shared::Shared,
     error::{OpenError, SendError},
     kernel::{
         Branch, BranchSummary, Entry, NoPoint, Point, Refusal, RestoredFiles, RollBack, RollbackTarget, RolledBack,
@@ -167,8 +167,8 @@ impl Session {
             return Err(SendError::from(Refusal::Busy { turn: turn.id }).into());
         }
         let id = self.id().clone();
-        let found = move |host: &Host| look(&*host.store, &id, &now, &wanted).map(|back| (now, Arc::new(back)));
-        self.host.blocking(found).await
+        let found = move |shared: &Shared| look(&*shared.store, &id, &now, &wanted).map(|back| (now, Arc::new(back)));
+        self.shared.blocking(found).await
     }
 
     async fn record_rollback(
@@ -192,7 +192,7 @@ impl Session {
         wanted: RollbackTarget,
     ) -> Result<(Arc<RolledBack>, Option<Arc<BranchSummary>>, Option<Leaving>), BranchError> {
         let (id, upto) = (self.id().clone(), now.seq);
-        let entries = self.host.blocking(move |host| read(&*host.store, &id, Seq::ZERO, upto)).await?;
+        let entries = self.shared.blocking(move |shared| read(&*shared.store, &id, Seq::ZERO, upto)).await?;
         let mut left = Branch::of(&entries, back.to);
         if left.items.is_empty() {
             return Ok((back, None, None));

@@ -184,8 +184,8 @@ impl Slot {
         inner.used = Instant::now();
         let resting = Resting { since: inner.used, born };
         drop(inner);
-        if let Some(host) = self.host.upgrade() {
-            host.keeper.rests(resting);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.keeper.rests(resting);
         }
     }
 }
