@@ -18,7 +18,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `host.rs` | the shared context of one runtime |
+//! | `shared.rs` | the shared context of one runtime |
 //! | `slot.rs` | the part of a session that outlives its actor: its mailbox, its listeners |
 //! | `slots.rs` | the sessions that a runtime knows |
 //! | `activation.rs` | how a session wakes up |
@@ -35,10 +35,10 @@ pub(crate) mod child;
 pub(crate) mod compaction;
 mod facts;
 pub(crate) mod figures;
-pub(crate) mod host;
 pub(crate) mod limits;
 pub(crate) mod observers;
 pub(crate) mod session;
+pub(crate) mod shared;
 pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod tape_store;

@@ -15,6 +15,7 @@ mod budget;
 mod catalogue;
 mod command;
 mod demo;
+mod environment;
 mod escape;
 mod failure;
 mod local_server;
@@ -22,7 +23,6 @@ mod models;
 mod named_file;
 mod one_call;
 mod output;
-mod place;
 mod progress;
 mod render;
 mod replay;
@@ -47,8 +47,8 @@ use std::{
 use clap::Parser as _;
 
 use arguments::{Arguments, Command, TapeCommand};
+use environment::Environment;
 use failure::{Exit, Failure};
-use place::Environment;
 
 /// How long work on blocking threads may delay the end of the process.
 const LAST_WAIT: Duration = Duration::from_millis(200);
@@ -60,7 +60,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => return arguments::refuse(&error),
     };
     if let Command::Watch { owner } = &arguments.command {
-        return end(place::keep_watch(owner), &mut std::io::stderr());
+        return end(environment::keep_watch(owner), &mut std::io::stderr());
     }
     let started = output::Lines::start()
         .and_then(|stderr| Ok((stderr, tokio::runtime::Builder::new_multi_thread().enable_all().build()?)));
@@ -84,7 +84,7 @@ fn failed_to_start(error: &std::io::Error) -> Failure {
 
 async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, Failure> {
     match command {
-        Command::Watch { owner } => place::keep_watch(&owner),
+        Command::Watch { owner } => environment::keep_watch(&owner),
         Command::Demo => demo::demo(environment).await,
         Command::Run(arguments) => run::run(arguments, environment).await,
         Command::Resume(arguments) => run::resume(arguments, environment).await,

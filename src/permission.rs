@@ -10,16 +10,16 @@
 //! stored on tapes. A change of how rules match makes old tapes replay to another decision.
 
 mod chain;
+mod path;
 mod pattern;
-mod place;
 mod profile;
 mod shell;
 
 use serde::{Deserialize, Serialize};
 
 pub use chain::Chain;
+pub use path::seen_from;
 pub use pattern::Globs;
-pub use place::seen_from;
 pub use profile::Profile;
 pub use shell::{ShellCommand, ShellJudgement};
 

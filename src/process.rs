@@ -1,18 +1,18 @@
 //! Starts, watches and ends the OS processes of tools, so that none outlives its call, its runtime or its host.
 //!
 //! [`Processes`] stands for the processes of one runtime, and its [`Owner`] names that runtime. Every process of a call carries
-//! the call's [`Mark`]. A child process inherits the mark, also through `setsid`, a double fork, `nohup` or an empty environment.
+//! the call's [`Tag`]. A child process inherits the tag, also through `setsid`, a double fork, `nohup` or an empty environment.
 //! [`Process`] runs one program in a session of its own (or a process group where there is no `setsid`), with nothing on its
 //! standard input, and hands over the program's output as it comes.
 //!
 //! | when | what ends the processes | what it finds |
 //! |---|---|---|
-//! | a call ends, is aborted or dropped | [`Process`]: first the group, then looks at the process table until one finds nothing | processes with the call's mark, and the first one's family |
-//! | the runtime shuts down | [`Processes::close`] | processes with the owner's mark |
+//! | a call ends, is aborted or dropped | [`Process`]: first the group, then looks at the process table until one finds nothing | processes with the call's tag, and the first one's family |
+//! | the runtime shuts down | [`Processes::close`] | processes with the owner's tag |
 //! | the host is killed | the watcher, a small process whose pipe closes then | the same; [`Watch::Shell`] by environment only |
-//! | the host starts again | [`sweep_dead`], by the ledger in the store | processes with the mark of an owner that is dead |
+//! | the host starts again | [`sweep_dead`], by the ledger in the store | processes with the tag of an owner that is dead |
 //!
-//! Guaranteed on Linux: no process that carries the mark is left, or [`Swept::left`] names each one that could not be killed.
+//! Guaranteed on Linux: no process that carries the tag is left, or [`Swept::left`] names each one that could not be killed.
 //! On other Unix systems only the process group is killed, and only when its call ends. A process that left the group stays, and
 //! the whole group stays where the host is killed.
 //!
@@ -24,13 +24,13 @@
 
 mod environment;
 mod ledger;
-mod mark;
 mod output;
 mod processes;
 mod run;
 mod sweep;
 mod sweeper;
 mod table;
+mod tag;
 mod watcher;
 
 #[cfg(test)]
@@ -38,9 +38,9 @@ mod tests;
 
 pub use environment::{is_private, scrub};
 pub use ledger::sweep_dead;
-pub use mark::{CALL_VARIABLE, Mark, Owner};
 pub use output::{Output, Rolling, Stream};
 pub use processes::Processes;
 pub use run::{Event, Folder, Process, Spec, Streams};
 pub use sweep::{SWEEP_MAX, Swept, Whose, sweep};
+pub use tag::{CALL_VARIABLE, Owner, Tag};
 pub use watcher::{Watch, watch};

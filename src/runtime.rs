@@ -5,7 +5,7 @@
 //! (`docs/CANCELLATION.md` has a row for each).
 //!
 //! A change must keep this: a method decides nothing about a turn (the kernel does); a method that touches the store does so
-//! through `Host::blocking` or on a blocking task; nothing new is made or swept once the admission is closed (`is_open`); and the
+//! through `Shared::blocking` or on a blocking task; nothing new is made or swept once the admission is closed (`is_open`); and the
 //! end of the runtime begins in `ending.rs` alone, whether a caller asks for the end or drops the last clone.
 
 mod builder;
@@ -42,7 +42,7 @@ pub use crate::actor::{
 pub use crate::fault::Faults;
 use crate::{
     actor::{
-        host::Host,
+        shared::Shared,
         slot::{Admission, Phase, put_to_sleep},
         tape_store::{First, sweep as sweep_now},
         timekeeper::shed,
@@ -91,7 +91,7 @@ pub struct Runtime {
 }
 
 pub(crate) struct Inner {
-    pub(crate) host: Arc<Host>,
+    pub(crate) shared: Arc<Shared>,
     /// The root of the tree; its end is the end of the runtime.
     root: SupervisorHandle,
     /// The supervisor of the sessions' actors.
@@ -108,13 +108,13 @@ pub(crate) struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        drop(self.ending.begin(&self.host, &self.root));
+        drop(self.ending.begin(&self.shared, &self.root));
     }
 }
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime").field("store", &self.inner.host.store).finish_non_exhaustive()
+        f.debug_struct("Runtime").field("store", &self.inner.shared.store).finish_non_exhaustive()
     }
 }
 
@@ -133,22 +133,22 @@ impl Runtime {
     /// drains or ends.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
-        known_tools(&self.inner.host.toolbox, &options)?;
+        known_tools(&self.inner.shared.toolbox, &options)?;
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
         let mut settings = self.inner.settings.of(options, &workspace);
-        settings.read_roots.extend(self.inner.host.store.spill_path(&id).map(|folder| folder.display().to_string()));
-        let slot = self.inner.host.slot(&id);
+        settings.read_roots.extend(self.inner.shared.store.spill_path(&id).map(|folder| folder.display().to_string()));
+        let slot = self.inner.shared.slot(&id);
         // From here on, a message to this id waits until the session is made.
         let exists = || OpenError::Tape(TapeError::Exists { session: id.clone() });
         let flight = slot.begin_activation().ok_or_else(exists)?;
-        let now = self.inner.host.clock.now();
+        let now = self.inner.shared.clock.now();
         let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
         // A task of its own: other callers may wait for this activation, even if this future is dropped.
         let making = flight.make(First { entries, state });
-        let tasks = &self.inner.host.tasks;
-        tasks.spawn_on(making, &self.inner.host.tokio).await.map_err(|_| OpenError::Closed)??;
-        Ok(Session { host: self.inner.host.clone(), slot })
+        let tasks = &self.inner.shared.tasks;
+        tasks.spawn_on(making, &self.inner.shared.tokio).await.map_err(|_| OpenError::Closed)??;
+        Ok(Session { shared: self.inner.shared.clone(), slot })
     }
 
     /// Opens a conversation of the store: wakes the session, and returns when it is awake. Many callers may open one session at
@@ -192,19 +192,19 @@ impl Runtime {
     /// first.
     #[must_use]
     pub fn session(&self, id: &SessionId) -> Session {
-        Session { host: self.inner.host.clone(), slot: self.inner.host.slot(id) }
+        Session { shared: self.inner.shared.clone(), slot: self.inner.shared.slot(id) }
     }
 
     /// The conversations that are awake, by id; those that are just waking or falling asleep too.
     #[must_use]
     pub fn awake(&self) -> Vec<SessionId> {
-        self.inner.host.slots.all_awake().iter().map(|slot| slot.id.clone()).collect()
+        self.inner.shared.slots.all_awake().iter().map(|slot| slot.id.clone()).collect()
     }
 
     /// The conversations that are kept stopped until somebody unparks them, by id. Parking outlives the runtime.
     #[must_use]
     pub fn parked(&self) -> Vec<Parked> {
-        let parked = self.inner.host.slots.parked().into_iter();
+        let parked = self.inner.shared.slots.parked().into_iter();
         parked.map(|(session, why)| Parked { session, why }).collect()
     }
 
@@ -218,14 +218,14 @@ impl Runtime {
     /// # Errors
     /// [`PassivateError::Busy`] where the session has something to do; [`PassivateError::Parked`].
     pub async fn passivate(&self, id: &SessionId) -> Result<(), PassivateError> {
-        put_to_sleep(&self.inner.host, id).await
+        put_to_sleep(&self.inner.shared, id).await
     }
 
     /// Asks idle sessions to sleep, least recently used first, until `keep` are left awake: for a host that is short of memory.
     /// Does not wait for them, and never asks a busy session. Returns how many sessions it asked.
     #[allow(clippy::must_use_candidate, reason = "asking is what it is for")]
     pub fn shed(&self, keep: usize) -> usize {
-        shed(&self.inner.host, keep)
+        shed(&self.inner.shared, keep)
     }
 
     /// Conversations as people want to see them, a page at a time: newest first, with title, age, size, cost and status. Over files
@@ -254,11 +254,11 @@ impl Runtime {
     /// # Errors
     /// Where the query's text is too long; where the store or its index cannot be read.
     pub async fn sessions(&self, query: SessionQuery) -> Result<SessionPage, OpenError> {
-        let list = move |host: &Host| match host.store.files() {
+        let list = move |shared: &Shared| match shared.store.files() {
             Some(files) => Ok(listing::sessions(files, &query)?),
-            None => Ok(listing::sessions_of(&*host.store, &query)?),
+            None => Ok(listing::sessions_of(&*shared.store, &query)?),
         };
-        self.inner.host.blocking(list).await
+        self.inner.shared.blocking(list).await
     }
 
     /// What [`Runtime::sweep`] would remove, and why; and which sessions stay although a limit selects them. Changes nothing.
@@ -266,8 +266,8 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be read.
     pub async fn sweep_plan(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
-        let plan = move |host: &Host| Ok(sweep::sweep_plan(&*host.store, policy, host.clock.now())?);
-        self.inner.host.blocking(plan).await
+        let plan = move |shared: &Shared| Ok(sweep::sweep_plan(&*shared.store, policy, shared.clock.now())?);
+        self.inner.shared.blocking(plan).await
     }
 
     /// Removes for good the conversations that a policy does not keep, with everything stored beside their tapes; see
@@ -298,16 +298,16 @@ impl Runtime {
     /// Where the store cannot be read or written. A session that cannot be removed is named in [`Sweep::kept`].
     pub async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         self.is_open()?;
-        let host = self.inner.host.clone();
-        let work = move || sweep_now(&host, policy, usize::MAX, &|| false);
-        let swept = self.inner.host.tasks.spawn_blocking_on(work, &self.inner.host.tokio).await;
+        let shared = self.inner.shared.clone();
+        let work = move || sweep_now(&shared, policy, usize::MAX, &|| false);
+        let swept = self.inner.shared.tasks.spawn_blocking_on(work, &self.inner.shared.tokio).await;
         Ok(swept.map_err(|_| OpenError::Closed)??)
     }
 
     /// The report of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
     #[must_use]
     pub fn last_sweep(&self) -> Option<Arc<SweepReport>> {
-        self.inner.host.sweeper.newest.lock().clone()
+        self.inner.shared.sweeper.newest.lock().clone()
     }
 
     /// Keeps a conversation from being swept, however long it is not used.
@@ -316,7 +316,7 @@ impl Runtime {
     /// Where the store has no such session; where the store cannot be written.
     pub async fn protect(&self, id: &SessionId) -> Result<(), OpenError> {
         let id = id.clone();
-        self.inner.host.blocking(move |host| Ok(host.store.protect(&id)?)).await
+        self.inner.shared.blocking(move |shared| Ok(shared.store.protect(&id)?)).await
     }
 
     /// Lets a conversation be swept again.
@@ -325,7 +325,7 @@ impl Runtime {
     /// Where the store cannot be written.
     pub async fn unprotect(&self, id: &SessionId) -> Result<(), OpenError> {
         let id = id.clone();
-        self.inner.host.blocking(move |host| Ok(host.store.unprotect(&id)?)).await
+        self.inner.shared.blocking(move |shared| Ok(shared.store.unprotect(&id)?)).await
     }
 
     /// All conversations that the store has, live or not, by id, as the ends of their files show them.
@@ -333,7 +333,7 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be read.
     pub async fn list(&self) -> Result<Vec<SessionSummary>, OpenError> {
-        self.inner.host.blocking(|host| Ok(host.store.list()?)).await
+        self.inner.shared.blocking(|shared| Ok(shared.store.list()?)).await
     }
 
     /// Finds entries of all conversations by their words. The index is first brought up to date, for at most as long as the query
@@ -344,8 +344,8 @@ impl Runtime {
     /// Where the query is empty or too long; where the index cannot be used; [`TapeError::NoIndex`] over an engine without one.
     #[cfg(feature = "sqlite")]
     pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
-        let search = move |host: &Host| Ok(host.store.files().ok_or(TapeError::NoIndex)?.search(&query)?);
-        self.inner.host.blocking(search).await
+        let search = move |shared: &Shared| Ok(shared.store.files().ok_or(TapeError::NoIndex)?.search(&query)?);
+        self.inner.shared.blocking(search).await
     }
 
     /// Leftovers of runtimes that died, which could not be cleaned up when this runtime opened the store; empty is the rule. Each
@@ -353,7 +353,7 @@ impl Runtime {
     /// reports to its host instead.
     #[must_use]
     pub fn left_undone(&self) -> Vec<LeftUndone> {
-        left_undone(&self.inner.host).collect()
+        left_undone(&self.inner.shared).collect()
     }
 
     /// The sessions that were found interrupted when the runtime started, and whether each could be resumed.
@@ -369,7 +369,7 @@ impl Runtime {
     /// As [`Runtime::open`]; [`OpenError::NotStarted`] where the actor does not come up.
     pub async fn restart(&self, id: &SessionId) -> Result<(), OpenError> {
         self.to_its_end(id, |runtime, id| async move {
-            runtime.inner.host.unpark(&id).await;
+            runtime.inner.shared.unpark(&id).await;
             match runtime.inner.sessions.recycle_child(id.as_str()).await {
                 Ok(_) => Ok(()),
                 Err(AdminError::NotFound) => runtime.open(&id).await.map(drop),
@@ -386,7 +386,7 @@ impl Runtime {
     /// [`OpenError::NotStarted`] where the session is not parked; as [`Runtime::open`].
     pub async fn unpark(&self, id: &SessionId) -> Result<(), OpenError> {
         self.to_its_end(id, |runtime, id| async move {
-            let was_parked = runtime.inner.host.unpark(&id).await;
+            let was_parked = runtime.inner.shared.unpark(&id).await;
             match runtime.inner.sessions.unpark(id.as_str()).await {
                 Ok(_) => Ok(()),
                 // The session was parked before this runtime, or its sessions' supervisor, started.
@@ -402,12 +402,12 @@ impl Runtime {
     where
         W: Future<Output = Result<(), OpenError>> + Send + 'static,
     {
-        let host = &self.inner.host;
-        host.tasks.spawn_on(work(self.clone(), id.clone()), &host.tokio).await.map_err(|_| OpenError::Closed)?
+        let shared = &self.inner.shared;
+        shared.tasks.spawn_on(work(self.clone(), id.clone()), &shared.tokio).await.map_err(|_| OpenError::Closed)?
     }
 
     fn is_open(&self) -> Result<(), OpenError> {
-        if self.inner.host.slots.admission() == Admission::Open { Ok(()) } else { Err(OpenError::Closed) }
+        if self.inner.shared.slots.admission() == Admission::Open { Ok(()) } else { Err(OpenError::Closed) }
     }
 }
 

@@ -56,7 +56,7 @@ pub use crate::{
 
 use crate::{
     actor::{
-        host::Host,
+        shared::Shared,
         slot::{Phase, Question, Slot, within},
         worker::WorkerContext,
     },
@@ -73,7 +73,7 @@ use crate::{
 /// The handle of a conversation. Dropping it changes nothing about the conversation.
 #[derive(Clone)]
 pub struct Session {
-    pub(crate) host: Arc<Host>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) slot: Arc<Slot>,
 }
 
@@ -123,8 +123,8 @@ impl Session {
 
     /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
     async fn passed(&self, message: Message) -> Result<Message, SendError> {
-        let message = self.host.limits.of_host(message)?;
-        if self.host.hooks.0.is_empty() { Ok(message) } else { self.through_hooks(message).await }
+        let message = self.shared.limits.of_host(message)?;
+        if self.shared.hooks.0.is_empty() { Ok(message) } else { self.through_hooks(message).await }
     }
 
     /// Hands over a message that the input hooks have passed.
@@ -147,11 +147,11 @@ impl Session {
 
     /// What the input hooks make of a message. A failed hook that guards refuses it.
     async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
-        let (host, slot) = (self.host.clone(), self.slot.clone());
-        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
-        let to = WorkerContext { host, slot, incarnation, ticket, turn: None, step: None };
+        let (shared, slot) = (self.shared.clone(), self.slot.clone());
+        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.published());
+        let to = WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None };
         let context = to.hook_context();
-        match self.host.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
+        match self.shared.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
             Ok(message) => message.ok_or(SendError::Handled),
             Err(HookFailure { hook, error, .. }) => Err(SendError::HookFailed { hook, error }),
         }
@@ -181,8 +181,9 @@ impl Session {
         self.prompt(message).await
     }
 
-    /// Ends the running turn: every open call gets a result, none of its processes is left, and queued messages are held until the
-    /// next send or [`Session::go_on`]. Returns when the turn's workers are down; [`Session::wait`] waits for the end of the turn.
+    /// Ends the running turn: every open call gets a result, none of its processes is left, and queued messages are on hold until
+    /// the next send or [`Session::go_on`]. Returns when the turn's workers are down; [`Session::wait`] waits for the end of the
+    /// turn.
     ///
     /// The workers are told to stop before this function first waits, so a full, slow or stuck disk does not delay them. In that
     /// case [`Aborted::recorded`] is `false`: the tape does not have the abort yet. The abort stays in the inbox, is recorded when
@@ -230,7 +231,7 @@ impl Session {
     /// # Errors
     /// [`Refusal::NotWaiting`] where no message of that id waits.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
-        self.ask(EditMessage { message: self.host.limits.of_host(message)? }).await.map(drop)
+        self.ask(EditMessage { message: self.shared.limits.of_host(message)? }).await.map(drop)
     }
 
     /// Takes back a message that still waits.
@@ -272,7 +273,7 @@ impl Session {
         Ok(messages.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
-    /// Lets an interrupted turn and held messages go on.
+    /// Lets an interrupted turn and messages on hold go on.
     ///
     /// # Errors
     /// [`SendError::Closed`] or [`SendError::Parked`].
@@ -345,8 +346,9 @@ impl Session {
             return events;
         }
         // Nobody has met the session in this runtime: whether it is there is looked up beside the stream.
-        let (host, id) = (self.host.clone(), self.slot.id.clone());
-        let is_missing = self.host.tokio.spawn_blocking(move || !host.store.exists(&id) && host.slot(&id).is_unknown());
+        let (shared, id) = (self.shared.clone(), self.slot.id.clone());
+        let is_missing =
+            self.shared.tokio.spawn_blocking(move || !shared.store.exists(&id) && shared.slot(&id).is_unknown());
         events.unless_missing(is_missing)
     }
 

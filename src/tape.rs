@@ -60,7 +60,7 @@ pub use anchors::{Anchor, ReadTo};
 pub use appends::Append;
 pub(crate) use appends::{TapeFile, decode_files};
 pub use derived::TapeStoreExt;
-pub use engine::{LoadedTape, Place, TapeStore, TapeWriter};
+pub use engine::{LoadedTape, Position, TapeStore, TapeWriter};
 pub use entry::{Cause, Entry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};

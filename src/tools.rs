@@ -19,8 +19,8 @@ mod grep;
 mod held;
 mod ls;
 pub(crate) mod names;
+mod path;
 mod pattern;
-mod place;
 mod read;
 mod remote;
 mod seen;
@@ -38,7 +38,7 @@ use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 pub use bash::{Bash, BashOptions, LookLimits};
 pub use remote::{RemoteExecutor, remote};
 
-/// OS processes that belong to a call: started with its mark, with their output in bounded memory, and killed with it. For tools of
+/// OS processes that belong to a call: started with its tag, with their output in bounded memory, and killed with it. For tools of
 /// a host.
 pub mod process {
     pub use crate::process::*;

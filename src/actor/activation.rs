@@ -14,8 +14,8 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     actor::{
         bring_up::why_not_there,
-        host::Host,
         session::{LOAD_WAIT, SessionActor},
+        shared::Shared,
         slot::{Admission, Slot},
         tape_store::{First, Opening},
     },
@@ -41,31 +41,31 @@ const PLACE_LOOK: Duration = Duration::from_millis(20);
 
 /// The one activation of a session. Dropping it before it has finished is a failure, and the slot is told so.
 pub(crate) struct Activation {
-    host: Arc<Host>,
+    shared: Arc<Shared>,
     slot: Arc<Slot>,
     is_over: bool,
 }
 
 impl Activation {
-    pub(super) fn new(host: Arc<Host>, slot: Arc<Slot>) -> Activation {
-        Activation { host, slot, is_over: false }
+    pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> Activation {
+        Activation { shared, slot, is_over: false }
     }
 
     /// Wakes the session, from its tape unless a tape is prepared. The receiver gets the result, and may be dropped: the slot is
     /// told in any case.
     pub(crate) fn launch(self) -> oneshot::Receiver<Result<(), OpenError>> {
         let (told, tells) = oneshot::channel();
-        let host = self.host.clone();
-        host.keeper.one_more(host.slots.awake_count());
-        let tasks = host.tasks.clone();
+        let shared = self.shared.clone();
+        shared.keeper.one_more(shared.slots.awake_count());
+        let tasks = shared.tasks.clone();
         tasks.spawn_on(
             async move {
-                let result = activate(&self.host, &self.slot).await;
+                let result = activate(&self.shared, &self.slot).await;
                 self.finish(result.clone());
                 // The receiver may have been dropped.
                 drop(told.send(result));
             },
-            &host.tokio,
+            &shared.tokio,
         );
         tells
     }
@@ -78,7 +78,7 @@ impl Activation {
 
     /// Makes the session's tape, then wakes the session.
     pub(crate) async fn make(self, first: First) -> Result<(), OpenError> {
-        if let Err(error) = self.host.orders.open(&self.slot, Opening::Make(Box::new(first))).await {
+        if let Err(error) = self.shared.orders.open(&self.slot, Opening::Make(Box::new(first))).await {
             self.finish_unmade(error.clone());
             return Err(error);
         }
@@ -111,22 +111,22 @@ impl Drop for Place {
     }
 }
 
-async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
-    let sessions = host.sessions.get().ok_or(OpenError::Closed)?;
+async fn activate(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<(), OpenError> {
+    let sessions = shared.sessions.get().ok_or(OpenError::Closed)?;
     let until = Instant::now() + PLACE_WAIT;
     // While the supervisor is between two incarnations, actors of the last one may still hold tapes.
     while sessions.ping().await.is_err() {
-        look_again(host, until).await.map_err(|()| OpenError::Closed)?;
+        look_again(shared, until).await.map_err(|()| OpenError::Closed)?;
     }
     if !slot.is_prepared() {
-        let loaded = host.orders.open(slot, Opening::Load).await;
+        let loaded = shared.orders.open(slot, Opening::Load).await;
         if let Err(error) = loaded {
-            return Err(why_not_there(host, slot, error).await);
+            return Err(why_not_there(shared, slot, error).await);
         }
     }
     let restart = slot.restart_policy();
     loop {
-        let error = match sessions.start_child(spec(host, slot, restart)).await {
+        let error = match sessions.start_child(spec(shared, slot, restart)).await {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
@@ -140,21 +140,21 @@ async fn activate(host: &Arc<Host>, slot: &Arc<Slot>) -> Result<(), OpenError> {
             }
             other => return Err(OpenError::not_started(&slot.id, other)),
         }
-        look_again(host, until).await.map_err(|()| OpenError::not_started(&slot.id, error))?;
+        look_again(shared, until).await.map_err(|()| OpenError::not_started(&slot.id, error))?;
     }
 }
 
 /// Waits for [`PLACE_LOOK`]. An error if `until` has passed or the runtime is closed.
-async fn look_again(host: &Host, until: Instant) -> Result<(), ()> {
-    if Instant::now() >= until || host.slots.admission() == Admission::Closed {
+async fn look_again(shared: &Shared, until: Instant) -> Result<(), ()> {
+    if Instant::now() >= until || shared.slots.admission() == Admission::Closed {
         return Err(());
     }
     tokio::time::sleep(PLACE_LOOK).await;
     Ok(())
 }
 
-fn spec(host: &Arc<Host>, slot: &Arc<Slot>, restart: RestartPolicy) -> ChildSpec {
-    let (for_actor, place) = (host.clone(), Place(slot.clone(), slot.next_place()));
+fn spec(shared: &Arc<Shared>, slot: &Arc<Slot>, restart: RestartPolicy) -> ChildSpec {
+    let (for_actor, place) = (shared.clone(), Place(slot.clone(), slot.next_place()));
     let make = move || {
         let Place(slot, _) = &place;
         SessionActor::new(for_actor.clone(), slot.clone())

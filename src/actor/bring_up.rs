@@ -12,7 +12,7 @@ use tokio::{sync::oneshot, time::timeout};
 use crate::{
     actor::{
         child::SpawnArgs,
-        host::Host,
+        shared::Shared,
         slot::{Admission, Question, Reply, Slot},
         tape_store::First,
     },
@@ -61,68 +61,68 @@ fn no_answer(session: &SessionId) -> OpenError {
 }
 
 /// Makes sure that a child is up, and makes it if it does not exist. It is made at most once, whoever asks at the same time.
-pub(crate) async fn bring_up(host: Arc<Host>, spawn: SpawnArgs) -> Result<Arc<Slot>, OpenError> {
-    let slot = host.slot(&spawn.child);
+pub(crate) async fn bring_up(shared: Arc<Shared>, spawn: SpawnArgs) -> Result<Arc<Slot>, OpenError> {
+    let slot = shared.slot(&spawn.child);
     let _one = slot.bringing_up().lock_owned().await;
     let up = loop {
         let up = timeout(UP_WAIT, slot.up()).await.map_err(|_| no_answer(&spawn.child))?;
         let is_missing = match &up {
             Err(OpenError::Tape(TapeError::Missing { .. })) => true,
             // The process died between making the tape and its first lines.
-            Err(OpenError::Damaged { .. }) => is_blank(&host, &spawn.child).await,
+            Err(OpenError::Damaged { .. }) => is_blank(&shared, &spawn.child).await,
             _ => false,
         };
         let Some(order) = spawn.order.clone().filter(|_| is_missing) else { break up };
-        if spawn.asks_first && !still_wants(&host, &spawn).await? {
+        if spawn.asks_first && !still_wants(&shared, &spawn).await? {
             break up;
         }
         // If another caller is waking the child just now, the next round of the loop sees the result.
         if let Some(flight) = slot.begin_activation() {
-            break flight.make(first(&host, spawn, &order)).await;
+            break flight.make(first(&shared, spawn, &order)).await;
         }
     };
     match up {
-        Err(_) if host.slots.admission() == Admission::Closed => Err(OpenError::Closed),
+        Err(_) if shared.slots.admission() == Admission::Closed => Err(OpenError::Closed),
         up => up.map(|()| slot),
     }
 }
 
 /// Whether the parent still has the task open and has not told the child to stop. The caller holds the mutex, so nobody makes the
 /// child meanwhile.
-async fn still_wants(host: &Arc<Host>, spawn: &SpawnArgs) -> Result<bool, OpenError> {
-    let parent = host.slot(&spawn.tie.parent);
+async fn still_wants(shared: &Arc<Shared>, spawn: &SpawnArgs) -> Result<bool, OpenError> {
+    let parent = shared.slot(&spawn.tie.parent);
     let state = timeout(UP_WAIT, parent.ask_state(Question::State)).await.map_err(|_| no_answer(&spawn.tie.parent))?;
     // If the parent cannot answer, its next incarnation looks after the child.
     let state =
         state.map_err(|error| OpenError::NoAnswer { session: spawn.tie.parent.clone(), why: error.to_string() })?;
-    let wants = |task: &OpenTask| task.told == StopLevel::Run && !task.queued;
+    let wants = |task: &OpenTask| task.stop_level == StopLevel::Run && !task.queued;
     Ok(matches!(state.open.get(&spawn.tie.ticket), Some(Open::Task(task)) if wants(task)))
 }
 
 /// Why a session could not be opened. A child that is missing because its task waits for room is not missing: its parent is asked.
-pub(crate) async fn why_not_there(host: &Arc<Host>, slot: &Slot, error: OpenError) -> OpenError {
+pub(crate) async fn why_not_there(shared: &Arc<Shared>, slot: &Slot, error: OpenError) -> OpenError {
     let OpenError::Tape(TapeError::Missing { session }) = &error else { return error };
     let Some((parent, ticket)) = slot.task() else { return error };
-    let parent = host.slot(&parent);
+    let parent = shared.slot(&parent);
     match timeout(UP_WAIT, parent.ask_state(Question::State)).await {
         Ok(Ok(state)) if state.is_queued(ticket) => OpenError::Queued { session: session.clone() },
         _ => error,
     }
 }
 
-async fn is_blank(host: &Arc<Host>, id: &SessionId) -> bool {
+async fn is_blank(shared: &Arc<Shared>, id: &SessionId) -> bool {
     let id = id.clone();
-    let read = host.blocking(move |host| Ok::<_, OpenError>(host.store.read(&id, Seq::ZERO)?)).await;
+    let read = shared.blocking(move |shared| Ok::<_, OpenError>(shared.store.read(&id, Seq::ZERO)?)).await;
     read.is_ok_and(|entries| entries.is_empty())
 }
 
 /// The first entries of a child's tape: its state, which names its parent, and its prompt, in one append. So a child that exists
 /// has its task.
-fn first(host: &Host, spawn: SpawnArgs, TaskOrder { settings, prompt }: &TaskOrder) -> First {
+fn first(shared: &Shared, spawn: SpawnArgs, TaskOrder { settings, prompt }: &TaskOrder) -> First {
     let mut settings = settings.clone();
-    let now = host.clock.now();
-    settings.host = host.rules.clone();
-    let spill = host.store.spill_path(&spawn.child);
+    let now = shared.clock.now();
+    settings.host = shared.rules.clone();
+    let spill = shared.store.spill_path(&spawn.child);
     settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
     let mut state = State::new(spawn.child, settings, now);
     state.take_grant(&spawn.tie.grant);

@@ -69,7 +69,7 @@ pub(crate) struct KnownAsk {
 /// The parent's newest order to the child, the rules that the child may not go beyond, and the child's questions that it knows.
 #[derive(Clone)]
 struct Word {
-    told: StopLevel,
+    stop_level: StopLevel,
     why: Arc<str>,
     above: Rules,
     asks: Arc<Vec<KnownAsk>>,
@@ -77,29 +77,35 @@ struct Word {
 
 /// The handle of a running watch. Dropping it ends the watch, and changes nothing for the child.
 pub(crate) struct Watcher {
-    told: watch::Sender<Word>,
+    newest: watch::Sender<Word>,
     _watch: AbortOnDropHandle<()>,
 }
 
 impl Watcher {
     /// Starts to watch the child of a task. `above` are the rules that the child may not go beyond; `why` is why its parent has
     /// ended, if it has.
-    pub(crate) fn start(post: WorkerContext, task: &OpenTask, told: StopLevel, above: Rules, why: Arc<str>) -> Watcher {
-        let (told, hears) = watch::channel(Word { told, why, above, asks: Arc::default() });
+    pub(crate) fn start(
+        post: WorkerContext,
+        task: &OpenTask,
+        stop_level: StopLevel,
+        above: Rules,
+        why: Arc<str>,
+    ) -> Watcher {
+        let (newest, hears) = watch::channel(Word { stop_level, why, above, asks: Arc::default() });
         let (parent, ticket) = (post.slot.id.clone(), post.ticket);
         let tie = Tie { parent, ticket, link: task.link, depth: task.depth, grant: task.grant };
         let spawn = SpawnArgs { child: task.child.clone(), tie, order: task.order.clone(), asks_first: false };
         let tasks = post.slot.tasks();
-        let watch = Watch { post, spawn, told: hears };
-        Watcher { told, _watch: AbortOnDropHandle::new(tasks.spawn(watch.run())) }
+        let watch = Watch { post, spawn, newest: hears };
+        Watcher { newest, _watch: AbortOnDropHandle::new(tasks.spawn(watch.run())) }
     }
 
     /// Sends the child a stop level. Does nothing if the child was sent this level or a higher one before.
-    pub(crate) fn tell(&self, told: StopLevel, why: Arc<str>) {
-        self.told.send_if_modified(|before| {
-            let more = before.told < told;
+    pub(crate) fn tell(&self, stop_level: StopLevel, why: Arc<str>) {
+        self.newest.send_if_modified(|before| {
+            let more = before.stop_level < stop_level;
             if more {
-                (before.told, before.why) = (told, why);
+                (before.stop_level, before.why) = (stop_level, why);
             }
             more
         });
@@ -107,7 +113,7 @@ impl Watcher {
 
     /// Says which questions of the child the parent has on its tape. Answers among them are passed on.
     pub(crate) fn know(&self, asks: Vec<KnownAsk>) {
-        self.told.send_if_modified(|before| {
+        self.newest.send_if_modified(|before| {
             let differ = *before.asks != asks;
             if differ {
                 before.asks = Arc::new(asks);
@@ -118,14 +124,14 @@ impl Watcher {
 
     /// Sends the child the rules of its parent after they have changed.
     pub(crate) fn narrow(&self, above: &Rules) {
-        self.told.send_modify(|before| before.above = above.clone());
+        self.newest.send_modify(|before| before.above = above.clone());
     }
 }
 
 struct Watch {
     post: WorkerContext,
     spawn: SpawnArgs,
-    told: watch::Receiver<Word>,
+    newest: watch::Receiver<Word>,
 }
 
 /// The result of one look at a child.
@@ -146,7 +152,7 @@ impl Watch {
         loop {
             match self.look().await {
                 Look::Over(report) => return self.post.report(*report),
-                Look::Closing if self.post.host.slots.admission() == Admission::Closed => {
+                Look::Closing if self.post.shared.slots.admission() == Admission::Closed => {
                     return std::future::pending().await;
                 }
                 Look::Closing => self.until_awake_again().await,
@@ -161,14 +167,14 @@ impl Watch {
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
-                _ = self.told.changed() => wait = AGAIN_MIN,
+                _ = self.newest.changed() => wait = AGAIN_MIN,
             }
         }
     }
 
     /// After an operator stopped the child: leaves it alone until somebody wakes it, or its parent has news for it.
     async fn until_awake_again(&mut self) {
-        let child = self.post.host.slot(&self.spawn.child);
+        let child = self.post.shared.slot(&self.spawn.child);
         let mut was_down = false;
         loop {
             let passive = child.phase() == Phase::Passive;
@@ -178,7 +184,7 @@ impl Watch {
             was_down |= passive;
             tokio::select! {
                 () = tokio::time::sleep(STOPPED_LOOK) => {}
-                _ = self.told.changed() => return,
+                _ = self.newest.changed() => return,
             }
         }
     }
@@ -189,7 +195,7 @@ impl Watch {
 
     /// The report for a child that cannot be brought up.
     fn lost(&self, error: String) -> Report {
-        match self.told.borrow().told {
+        match self.newest.borrow().stop_level {
             StopLevel::Leave => Report::TaskLeft,
             _ => Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error }) },
         }
@@ -201,24 +207,24 @@ impl Watch {
 
     /// Brings the child up, and stays with it until it is down.
     async fn look(&mut self) -> Look {
-        let Word { told, above, .. } = self.told.borrow_and_update().clone();
+        let Word { stop_level, above, .. } = self.newest.borrow_and_update().clone();
         let mut spawn = self.spawn.clone();
-        spawn.order = spawn.order.filter(|_| told == StopLevel::Run).map(|order| under(order, &above));
+        spawn.order = spawn.order.filter(|_| stop_level == StopLevel::Run).map(|order| under(order, &above));
         // A task of its own, so that a bring-up that has begun goes to its end even if this watch is dropped.
-        let up = self.post.slot.tasks().spawn(bring_up(self.post.host.clone(), spawn)).await;
+        let up = self.post.slot.tasks().spawn(bring_up(self.post.shared.clone(), spawn)).await;
         let error = match up {
             Ok(Ok(child)) => return self.stay(&child).await,
             Ok(Err(error)) => error,
             Err(error) => return self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
         };
-        match (error, told) {
+        match (error, stop_level) {
             (OpenError::Closed | OpenError::Stopped { .. }, _) => Look::Closing,
             // A parked child cannot be told that it is an orphan, so it is told later.
             (OpenError::Parked { .. }, StopLevel::Leave) => Look::Again,
             (OpenError::Parked { .. }, _) => self.down(DownReason::Parked),
             (OpenError::Tape(TapeError::Missing { .. }), StopLevel::Leave) => self.left(),
-            (OpenError::Tape(TapeError::Missing { .. }), told) => {
-                Look::Over(Box::new(Report::TaskDown { down: never_made(told) }))
+            (OpenError::Tape(TapeError::Missing { .. }), stop_level) => {
+                Look::Over(Box::new(Report::TaskDown { down: never_made(stop_level) }))
             }
             // Another process has claimed the child, or too many sessions are awake. That may pass.
             (OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. }, _) => Look::Again,
@@ -245,18 +251,18 @@ impl Watch {
         let (mut said, mut under) = (StopLevel::Run, None);
         let mut open: Option<Vec<Arc<TaskAsk>>> = None;
         loop {
-            let Word { told, why, above, asks } = self.told.borrow_and_update().clone();
+            let Word { stop_level, why, above, asks } = self.newest.borrow_and_update().clone();
             // Sent again after each crash; the child writes only what is new to it. A child that is left must not get a parent
             // again.
-            if told != StopLevel::Leave && under.as_ref() != Some(&above) {
+            if stop_level != StopLevel::Leave && under.as_ref() != Some(&above) {
                 if let Err(look) = self.take_over(child, &above).await {
                     return look;
                 }
                 under = Some(above);
             }
-            if told > said {
-                said = told;
-                match (self.say(child, told, &why).await, told) {
+            if stop_level > said {
+                said = stop_level;
+                match (self.say(child, stop_level, &why).await, stop_level) {
                     (Ok(_), StopLevel::Leave) => return self.left(),
                     (Ok(_), _) => {}
                     (Err(SendError::Parked), StopLevel::Leave) => return Look::Again,
@@ -282,7 +288,7 @@ impl Watch {
                     Ok(None) => self.down(DownReason::Lost { error: "it is not the child of this task".to_owned() }),
                     Err(error) => self.gone(&error),
                 },
-                changed = self.told.changed() => if changed.is_err() {
+                changed = self.newest.changed() => if changed.is_err() {
                     return Look::Closing;
                 },
             }
@@ -336,14 +342,14 @@ impl Watch {
         }
     }
 
-    async fn say(&self, child: &Arc<Slot>, told: StopLevel, why: &str) -> Result<(), SendError> {
+    async fn say(&self, child: &Arc<Slot>, stop_level: StopLevel, why: &str) -> Result<(), SendError> {
         let Tie { parent, ticket, .. } = self.spawn.tie.clone();
-        let why = match told {
+        let why = match stop_level {
             StopLevel::Run | StopLevel::Stop => format!("stopped with its parent {parent}"),
             // The parent's reason may already have the greatest length, so the whole text is cut again.
             StopLevel::End | StopLevel::Leave => kept(format!("its parent {parent} has ended: {why}")),
         };
-        let said = match told {
+        let said = match stop_level {
             StopLevel::Run => return Ok(()),
             StopLevel::Stop => child.ask(StopTask { parent, ticket, why }).await,
             StopLevel::End => child.ask(End { reason: why }).await,

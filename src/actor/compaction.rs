@@ -25,7 +25,7 @@ use tokio_util::{
 };
 
 use crate::{
-    actor::host::Host,
+    actor::shared::Shared,
     agent::Agent,
     hook::panic_text,
     kernel::Asked,
@@ -66,16 +66,16 @@ pub(crate) struct Writing(#[allow(dead_code, reason = "it is dropped")] DropGuar
 impl Writing {
     /// Has a summary written by an actor of its own. `tell` is called once with the result, unless the handle is dropped. Never
     /// waits.
-    pub(crate) fn begin(host: &Arc<Host>, order: Order, tell: impl FnOnce(Written) + Send + 'static) -> Writing {
+    pub(crate) fn begin(shared: &Arc<Shared>, order: Order, tell: impl FnOnce(Written) + Send + 'static) -> Writing {
         let unwanted = CancellationToken::new();
         let writing = Writing(unwanted.clone().drop_guard());
-        let (host, tasks, tokio) = (host.clone(), order.tasks.clone(), host.tokio.clone());
+        let (shared, tasks, tokio) = (shared.clone(), order.tasks.clone(), shared.tokio.clone());
         let watch = async move {
-            let Some(compactions) = host.compactions.get().cloned() else {
+            let Some(compactions) = shared.compactions.get().cloned() else {
                 return tell(Err("the runtime has ended".to_owned()));
             };
             let id = order.id.clone();
-            let written = begin(host, &compactions, order).await;
+            let written = begin(shared, &compactions, order).await;
             // The limit runs beside the request, because a client may block its thread.
             let written = tokio::select! {
                 biased;
@@ -98,18 +98,18 @@ impl Writing {
 }
 
 /// Starts the actor. The returned future resolves when the actor has written the summary, or is gone.
-async fn begin(host: Arc<Host>, compactions: &SupervisorHandle, order: Order) -> impl Future<Output = Written> {
+async fn begin(shared: Arc<Shared>, compactions: &SupervisorHandle, order: Order) -> impl Future<Output = Written> {
     let (reply, written) = oneshot::channel();
     let (id, down) = (order.id.clone(), order.tasks.token());
-    let job = Lock::new(Some((host, order, reply, down)));
+    let job = Lock::new(Some((shared, order, reply, down)));
     let actor = ChildSpec::new(id, move |cx| {
         let job = job.lock().take();
         async move {
             // The actor is temporary, so it is started once.
-            let Some((host, order, reply, _down)) = job else { return Ok(()) };
+            let Some((shared, order, reply, _down)) = job else { return Ok(()) };
             order.under.iter().for_each(|session| cx.node().show_under(session));
             cx.node().doing(order.asked.model.to_string());
-            let written = AssertUnwindSafe(write(&host, &order)).catch_unwind().await;
+            let written = AssertUnwindSafe(write(&shared, &order)).catch_unwind().await;
             // The receiver may have been dropped.
             drop(reply.send(match written {
                 Ok(Ok(written)) => Ok(written),
@@ -144,9 +144,9 @@ impl Tries {
 }
 
 /// Has the hidden agent write a summary. Dropping the future ends the request.
-async fn write(host: &Host, order: &Order) -> Result<(String, Usage), ModelError> {
+async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelError> {
     let Order { asked, tries, .. } = order;
-    let (model, reads_max) = (host.models.find(&asked.model)?, asked.reads_max);
+    let (model, reads_max) = (shared.models.find(&asked.model)?, asked.reads_max);
     let parts = vec![Part::text(asked.prompt.clone())];
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
     let mut request = Request::new(History::from_iter([Item::User(user)]));

@@ -30,8 +30,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     actor::{
-        host::Host,
         observers::Tell,
+        shared::Shared,
         slot::{Question, Slept, Slot, Wake, Work},
         tape_store::Chore,
     },
@@ -57,14 +57,14 @@ const WORK_PER_WAKE: usize = 64;
 
 /// The behaviour of a session's actor. Each incarnation rebuilds its state from the tape.
 pub(crate) struct SessionActor {
-    host: Arc<Host>,
+    shared: Arc<Shared>,
     slot: Arc<Slot>,
     live: Option<Live>,
 }
 
 impl SessionActor {
-    pub(crate) fn new(host: Arc<Host>, slot: Arc<Slot>) -> SessionActor {
-        SessionActor { host, slot, live: None }
+    pub(crate) fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> SessionActor {
+        SessionActor { shared, slot, live: None }
     }
 }
 
@@ -79,22 +79,22 @@ impl Behaviour for SessionActor {
         let Some((tape, state)) = self.slot.prepared() else {
             return Err(ExitError(ExitReason::Error("its tape went to another start".to_owned())));
         };
-        let untold = self.untold(&state).await;
+        let unpublished = self.unpublished(&state).await;
         let calls = self.facts(&state).await;
         #[cfg(feature = "fault-injection")]
-        let tape = Tape::new(tape, self.host.hold_back_appends);
-        fault!(self.host.store.faults(), "session.init", self.slot.id.as_str());
+        let tape = Tape::new(tape, self.shared.hold_back_appends);
+        fault!(self.shared.store.faults(), "session.init", self.slot.id.as_str());
         let incarnation = self.slot.begin_incarnation(cx.mailbox(), cx.node(), Input::Recover { calls }, state.seq);
-        if self.host.slots.unpark(&self.slot.id) {
+        if self.shared.slots.unpark(&self.slot.id) {
             // The parking was noted after the session had been unparked: correct the record.
-            let (host, id) = (self.host.clone(), self.slot.id.clone());
-            self.host.tasks.spawn_on(async move { host.write_parked(&id).await }, &self.host.tokio);
+            let (shared, id) = (self.shared.clone(), self.slot.id.clone());
+            self.shared.tasks.spawn_on(async move { shared.write_parked(&id).await }, &self.shared.tokio);
         }
-        fault!(self.host.store.faults(), "session.begun", self.slot.id.as_str());
-        let mut live = Live::new(self.host.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);
-        live.tell(untold);
+        fault!(self.shared.store.faults(), "session.begun", self.slot.id.as_str());
+        let mut live = Live::new(self.shared.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);
+        live.tell(unpublished);
         live.work()?;
-        fault!(self.host.store.faults(), "session.recovered", self.slot.id.as_str());
+        fault!(self.shared.store.faults(), "session.recovered", self.slot.id.as_str());
         self.live = Some(live);
         Ok(Init::Run)
     }
@@ -134,7 +134,7 @@ struct Writing {
 
 /// One incarnation of a session.
 struct Live {
-    host: Arc<Host>,
+    shared: Arc<Shared>,
     slot: Arc<Slot>,
     node: Arc<NodeState>,
     incarnation: u32,
@@ -152,15 +152,22 @@ struct Live {
 }
 
 impl Live {
-    fn new(host: Arc<Host>, slot: Arc<Slot>, node: Arc<NodeState>, incarnation: u32, tape: Tape, state: State) -> Live {
-        let clock = host.clock.not_before(state.time);
+    fn new(
+        shared: Arc<Shared>,
+        slot: Arc<Slot>,
+        node: Arc<NodeState>,
+        incarnation: u32,
+        tape: Tape,
+        state: State,
+    ) -> Live {
+        let clock = shared.clock.not_before(state.time);
         let workers = BTreeMap::new();
-        Live { host, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None }
+        Live { shared, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None }
     }
 
     /// Publishes the entries that an earlier incarnation had put on the tape and did not publish.
-    fn tell(&mut self, untold: Option<(State, Vec<Entry>)>) {
-        if let Some((mut before, entries)) = untold {
+    fn tell(&mut self, unpublished: Option<(State, Vec<Entry>)>) {
+        if let Some((mut before, entries)) = unpublished {
             let mut events = Vec::new();
             for entry in &entries {
                 events.extend(events_of(&before, entry));
@@ -168,7 +175,7 @@ impl Live {
             }
             self.publish(&entries, events);
         }
-        self.slot.tell_upto(self.state.seq);
+        self.slot.note_published(self.state.seq);
     }
 
     /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces.
@@ -182,7 +189,7 @@ impl Live {
             self.node.take_up(what, number, || present::in_full(&work));
             match work {
                 Work::Decide(inputs) => {
-                    fault!(self.host.store.faults(), "session.took", self.slot.id.as_str());
+                    fault!(self.shared.store.faults(), "session.took", self.slot.id.as_str());
                     self.record(&inputs)?;
                 }
                 Work::Stop(input) => {
@@ -190,7 +197,7 @@ impl Live {
                     stops.into_iter().for_each(|who| self.stop(who));
                 }
                 Work::Settled(result) => {
-                    fault!(self.host.store.faults(), "session.settled", self.slot.id.as_str());
+                    fault!(self.shared.store.faults(), "session.settled", self.slot.id.as_str());
                     if let Some(writing) = self.writing.take() {
                         self.settled(writing, result.map(drop))?;
                     }
@@ -214,7 +221,7 @@ impl Live {
         inputs.iter().filter_map(Input::reported).for_each(|ticket| self.forget_worker(ticket));
         let (decision, events) = self.decide(inputs);
         let Decision { entries, stops, replies, after } = decision;
-        fault!(self.host.store.faults(), "session.decided", self.slot.id.as_str());
+        fault!(self.shared.store.faults(), "session.decided", self.slot.id.as_str());
         stops.into_iter().for_each(|who| self.stop(who));
         self.slot.handed_over(after.seq, replies);
         let writing = Writing { entries, after, events };
@@ -223,14 +230,14 @@ impl Live {
         }
         match self.write(&writing) {
             Appended::Now(result) => {
-                fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
+                fault!(self.shared.store.faults(), "session.appended", self.slot.id.as_str());
                 if inputs.len() > 1 && matches!(inputs.last(), Some(Input::Recover { .. } | Input::Hold)) {
-                    fault!(self.host.store.faults(), "session.late_report", self.slot.id.as_str());
+                    fault!(self.shared.store.faults(), "session.late_report", self.slot.id.as_str());
                 }
                 self.settled(writing, result.map(drop))
             }
             Appended::Later => {
-                fault!(self.host.store.faults(), "session.appended", self.slot.id.as_str());
+                fault!(self.shared.store.faults(), "session.appended", self.slot.id.as_str());
                 self.writing = Some(writing);
                 Ok(())
             }
@@ -239,17 +246,17 @@ impl Live {
 
     fn decide(&self, inputs: &[Input]) -> (Decision, Vec<Event>) {
         let env = Env {
-            globs: &self.host.globs,
-            host_rules: self.host.rules.as_ref(),
-            tools_tokens: self.host.tools_tokens,
-            windows: &*self.host,
-            toolbox_hash: &self.host.toolbox_hash,
+            globs: &self.shared.globs,
+            host_rules: self.shared.rules.as_ref(),
+            tools_tokens: self.shared.tools_tokens,
+            windows: &*self.shared,
+            toolbox_hash: &self.shared.toolbox_hash,
             asks_are_heard: self.slot.is_asked_for(),
             jitter: self.draw(),
         };
         let now = self.now();
         // Hooks are the observers.
-        if !self.slot.is_heard() && self.host.hooks.0.is_empty() {
+        if !self.slot.is_heard() && self.shared.hooks.0.is_empty() {
             return (decide(&self.state, inputs, &env, now), Vec::new());
         }
         let mut events = Vec::new();
@@ -269,7 +276,7 @@ impl Live {
         // Marks the session in the store's list of open turns. A missing mark would lose a turn; a mark too many wakes the session
         // once more.
         let begins = !self.state.is_unfinished() && writing.after.is_unfinished();
-        if begins && let Err(error) = self.host.store.mark_open(&self.slot.id) {
+        if begins && let Err(error) = self.shared.store.mark_open(&self.slot.id) {
             return Appended::Now(Err(error));
         }
         let unwritable = |error| Appended::Now(Err(build::unwritable(&self.slot.id, &error)));
@@ -292,12 +299,12 @@ impl Live {
         let Err(error) = result else {
             let before = std::mem::replace(&mut self.state, after);
             self.publish(&entries, events);
-            fault!(self.host.store.faults(), "session.published", self.slot.id.as_str());
+            fault!(self.shared.store.faults(), "session.published", self.slot.id.as_str());
             let was_refused = self.slot.is_refused();
             self.slot.recorded();
             if was_refused {
                 // The disk's reserve is to be remade. That may wait for the disk, so the tape store does it.
-                self.host.orders.chore(Chore::Reserve);
+                self.shared.orders.chore(Chore::Reserve);
             }
             let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
             if self.state.context.compactions > before.context.compactions && !anchored {
@@ -316,7 +323,7 @@ impl Live {
         }
         if error.is_full() {
             // The reserve is released so that open tickets can still be closed on the tape.
-            let released = self.host.store.files().is_some_and(Store::release_reserve);
+            let released = self.shared.store.files().is_some_and(Store::release_reserve);
             tracing::warn!(session = %self.slot.id, released, "the disk is full");
         }
         match error {
@@ -336,12 +343,12 @@ impl Live {
     fn publish(&mut self, entries: &[Entry], events: Vec<Event>) {
         if let Some(last) = entries.last() {
             // First, because a listener that hears of an entry may read it at once.
-            self.slot.tell_upto(last.seq);
+            self.slot.note_published(last.seq);
         }
         for event in events {
             let event = Arc::new(event);
             let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), incarnation: self.incarnation });
-            self.host.observers.show(&event, tell);
+            self.shared.observers.show(&event, tell);
             self.slot.show(event);
         }
         for entry in entries {
@@ -356,7 +363,7 @@ impl Live {
     /// Removes the session's mark from the list of open turns, if nothing is open.
     fn unmark(&self) {
         if !self.state.is_unfinished() {
-            drop(self.host.store.mark_closed(&self.slot.id));
+            drop(self.shared.store.mark_closed(&self.slot.id));
         }
     }
 
@@ -384,7 +391,7 @@ impl Live {
     }
 
     fn after_work(&mut self) {
-        fault!(self.host.store.faults(), "session.worked", self.slot.id.as_str());
+        fault!(self.shared.store.faults(), "session.worked", self.slot.id.as_str());
         self.arm_timer();
         let presented = present::presented(&self.state, self.slot.is_refused());
         self.node.present(presented, |payload| payload.put(present::figures(&self.state)));

@@ -37,7 +37,7 @@ use tokio::{
 };
 
 use crate::{
-    actor::host::Host,
+    actor::shared::Shared,
     error::SendError,
     event::{Event, EventStream, Ring},
     kernel::{BeginAnchor, Command, CommandEnd, Held, Reply as CoreReply, ReplyTo, Report, State},
@@ -76,7 +76,7 @@ fn tell(ends: Ends) {
 /// The part of a session that outlives its actor. See the module.
 pub(crate) struct Slot {
     pub(crate) id: SessionId,
-    host: Weak<Host>,
+    shared: Weak<Shared>,
     inner: Lock<Inner>,
     /// Notified when a worker has reported or is down, when an incarnation begins, and when the session is parked or passive.
     moved: Notify,
@@ -99,7 +99,7 @@ struct Inner {
     ring: Option<Arc<Ring>>,
     /// The last entry that listeners and waiting callers have been told of; 0 before the first incarnation. While somebody listens,
     /// it is kept through a sleep, for entries that reached the tape after a stop.
-    told: Seq,
+    published: Seq,
     inbox: Option<Box<Inbox>>,
     /// What few slots have; created when the first of them is asked for.
     rare: Option<Box<Rare>>,
@@ -161,12 +161,13 @@ impl Inner {
 }
 
 impl Slot {
-    pub(crate) fn new(id: SessionId, host: Weak<Host>, admission: Admission, parked: bool) -> Slot {
+    pub(crate) fn new(id: SessionId, shared: Weak<Shared>, admission: Admission, parked: bool) -> Slot {
         let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
-        let (told, inbox, rare) = (Seq::ZERO, None, None);
+        let (published, inbox, rare) = (Seq::ZERO, None, None);
         let (incarnation, place, next_reply) = (0, 0, 1);
-        let inner = Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, rare };
-        Slot { id, host, inner: Lock::new(inner), moved: Notify::new() }
+        let inner =
+            Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, published, inbox, rare };
+        Slot { id, shared, inner: Lock::new(inner), moved: Notify::new() }
     }
 
     /// The mutex of those who bring the session up as a child or make it: one at a time. Hold it over the whole of it.
@@ -371,13 +372,13 @@ impl Slot {
     }
 
     /// Notes the last entry that listeners and waiting callers are told of.
-    pub(crate) fn tell_upto(&self, seq: Seq) {
-        self.inner().told = seq;
+    pub(crate) fn note_published(&self, seq: Seq) {
+        self.inner().published = seq;
     }
 
     /// The runtime; `None` once it is gone. A slot does not own its runtime.
-    pub(crate) fn host(&self) -> Option<Arc<Host>> {
-        self.host.upgrade()
+    pub(crate) fn shared(&self) -> Option<Arc<Shared>> {
+        self.shared.upgrade()
     }
 
     // ---- listeners -----------------------------------------------------------------------------------------------------
@@ -425,8 +426,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(host) = self.host() {
-            host.slots.forget(&self.id);
+        if let Some(shared) = self.shared() {
+            shared.slots.forget(&self.id);
         }
     }
 }

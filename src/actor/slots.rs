@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
-        host::Host,
+        shared::Shared,
         slot::{Admission, Slot},
     },
     lock::Lock,
@@ -50,13 +50,13 @@ impl Slots {
     }
 
     /// The slot of a session; creates it if there is none.
-    pub(crate) fn slot(&self, host: &Arc<Host>, id: &SessionId) -> Arc<Slot> {
+    pub(crate) fn slot(&self, shared: &Arc<Shared>, id: &SessionId) -> Arc<Slot> {
         let mut table = self.table();
         if let Some(slot) = table.known.get(id).and_then(Weak::upgrade) {
             return slot;
         }
         let parked = table.parked.contains_key(id);
-        let slot = Arc::new(Slot::new(id.clone(), Arc::downgrade(host), table.admission, parked));
+        let slot = Arc::new(Slot::new(id.clone(), Arc::downgrade(shared), table.admission, parked));
         table.known.insert(id.clone(), Arc::downgrade(&slot));
         slot
     }

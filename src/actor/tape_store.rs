@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    actor::{host::Host, undone::show_undone},
+    actor::{shared::Shared, undone::show_undone},
     supervisor::{
         ChildSpec, NodeState,
         shell::{Behaviour, Context, ExitError, Init},
@@ -44,11 +44,11 @@ const SCRUB_AGAIN: Duration = Duration::from_secs(10);
 const CHORES_WAIT: Duration = Duration::from_secs(2);
 
 /// The actor as a child of its supervisor.
-pub(crate) fn tape_store(host: &Arc<Host>) -> ChildSpec {
-    let (host, chores) = (host.clone(), TaskTracker::new());
+pub(crate) fn tape_store(shared: &Arc<Shared>) -> ChildSpec {
+    let (shared, chores) = (shared.clone(), TaskTracker::new());
     let of_incarnation = chores.clone();
     let make = move || TapeStore {
-        host: host.clone(),
+        shared: shared.clone(),
         chores: of_incarnation.clone(),
         ends: CancellationToken::new(),
         has_begun: false,
@@ -81,9 +81,9 @@ impl Chore {
     }
 
     /// Does the chore once; blocks on the disk. Returns whether some of it is left to do.
-    fn work(self, host: &Host, stop: &dyn Fn() -> bool) -> bool {
-        match (self, host.store.files()) {
-            (Chore::Sweep, _) => host.sweeper.sweep(host, stop),
+    fn work(self, shared: &Shared, stop: &dyn Fn() -> bool) -> bool {
+        match (self, shared.store.files()) {
+            (Chore::Sweep, _) => shared.sweeper.sweep(shared, stop),
             (Chore::Tidy, Some(files)) => tidy(files, stop),
             // If the disk has no room for the reserve, a later chore makes it.
             (Chore::Reserve, Some(files)) => drop(files.remake_reserve()),
@@ -94,9 +94,9 @@ impl Chore {
     }
 
     /// Does the chore at intervals and on request, until the incarnation ends.
-    async fn run(self, host: Arc<Host>, node: Arc<NodeState>, ends: CancellationToken) {
+    async fn run(self, shared: Arc<Shared>, node: Arc<NodeState>, ends: CancellationToken) {
         let mut wait = match self {
-            Chore::Sweep => host.sweeper.wait(),
+            Chore::Sweep => shared.sweeper.wait(),
             Chore::Reserve => None,
             // At once, for what another process or an earlier incarnation left behind.
             Chore::Tidy | Chore::Scrub => Some(Duration::ZERO),
@@ -105,20 +105,20 @@ impl Chore {
             tokio::select! {
                 biased;
                 () = ends.cancelled() => return,
-                () = host.orders.asked(self) => {}
+                () = shared.orders.asked(self) => {}
                 () = due(wait) => {}
             }
             node.doing(self.word());
-            let (of_work, stops) = (host.clone(), ends.clone());
+            let (of_work, stops) = (shared.clone(), ends.clone());
             let work = move || self.work(&of_work, &|| stops.is_cancelled() || of_work.orders.is_closed());
-            let is_left = host.tokio.spawn_blocking(work).await.unwrap_or_else(|lost| {
+            let is_left = shared.tokio.spawn_blocking(work).await.unwrap_or_else(|lost| {
                 tracing::warn!(chore = self.word(), %lost, "a chore of the tape store came to no end");
                 true
             });
-            show_undone(&host, &node);
+            show_undone(&shared, &node);
             wait = match self {
                 Chore::Tidy => Some(TIDY_EVERY),
-                Chore::Sweep => host.sweeper.wait(),
+                Chore::Sweep => shared.sweeper.wait(),
                 Chore::Scrub => is_left.then_some(SCRUB_AGAIN),
                 Chore::Reserve => None,
             };
@@ -134,7 +134,7 @@ async fn due(wait: Option<Duration>) {
 }
 
 struct TapeStore {
-    host: Arc<Host>,
+    shared: Arc<Shared>,
     chores: TaskTracker,
     /// Cancelled when the incarnation ends: its chores must end.
     ends: CancellationToken,
@@ -148,18 +148,18 @@ impl Behaviour for TapeStore {
 
     async fn init(&mut self, cx: &mut Context<Look>) -> Result<Init, ExitError> {
         self.has_begun = true;
-        self.host.orders.begin(cx.mailbox(), cx.node().clone());
-        show_undone(&self.host, cx.node());
+        self.shared.orders.begin(cx.mailbox(), cx.node().clone());
+        show_undone(&self.shared, cx.node());
         for chore in Chore::ALL {
-            let work = chore.run(self.host.clone(), cx.node().clone(), self.ends.clone());
-            self.chores.spawn_on(work, &self.host.tokio);
+            let work = chore.run(self.shared.clone(), cx.node().clone(), self.ends.clone());
+            self.chores.spawn_on(work, &self.shared.tokio);
         }
         Ok(Init::Run)
     }
 
     async fn handle(&mut self, _: Look, _: &mut Context<Look>) -> Result<(), ExitError> {
-        while let Some((slot, opening)) = self.host.orders.take() {
-            open::begin(&self.host, slot, opening);
+        while let Some((slot, opening)) = self.shared.orders.take() {
+            open::begin(&self.shared, slot, opening);
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Drop for TapeStore {
     fn drop(&mut self) {
         self.ends.cancel();
         if self.has_begun {
-            self.host.orders.end(&self.host);
+            self.shared.orders.end(&self.shared);
         }
     }
 }

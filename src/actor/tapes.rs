@@ -54,13 +54,13 @@ pub(crate) struct Loaded {
 /// The sessions that this runtime has claimed, or is trying to claim.
 #[derive(Debug, Default)]
 struct OpenTapes {
-    held: Lock<HashMap<SessionId, Held>>,
+    claimed: Lock<HashMap<SessionId, Claimed>>,
     /// Notified when the last hold of a session is dropped.
     given_back: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Claimed {
     /// The number of holds.
     by: usize,
     /// The loan of the newest writer; empty before the first one.
@@ -77,36 +77,36 @@ struct Hold {
 }
 
 impl OpenTapes {
-    fn held(&self) -> MutexGuard<'_, HashMap<SessionId, Held>> {
+    fn claimed(&self) -> MutexGuard<'_, HashMap<SessionId, Claimed>> {
         // Each change under this lock is whole before anything can panic.
-        self.held.lock()
+        self.claimed.lock()
     }
 
     fn hold(self: &Arc<Self>, session: &SessionId) -> Hold {
-        self.held().entry(session.clone()).or_default().by += 1;
+        self.claimed().entry(session.clone()).or_default().by += 1;
         Hold { open: self.clone(), session: session.clone() }
     }
 
     /// Blocks until no part of this runtime holds the session, and returns `true`. Returns `false` at once if none holds it, and
     /// when `until` has passed. Never call it with a [`Hold`] of one's own.
     fn wait_for(&self, session: &SessionId, until: Instant) -> bool {
-        let held = self.held();
-        if !held.contains_key(session) {
+        let claimed = self.claimed();
+        if !claimed.contains_key(session) {
             return false;
         }
         let left = until.saturating_duration_since(Instant::now());
-        let waited = self.given_back.wait_timeout_while(held, left, |held| held.contains_key(session));
+        let waited = self.given_back.wait_timeout_while(claimed, left, |claimed| claimed.contains_key(session));
         !unspoiled(waited).1.timed_out()
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut held = self.open.held();
-        if let Some(one) = held.get_mut(&self.session) {
+        let mut claimed = self.open.claimed();
+        if let Some(one) = claimed.get_mut(&self.session) {
             one.by -= 1;
             if one.by == 0 {
-                held.remove(&self.session);
+                claimed.remove(&self.session);
                 self.open.given_back.notify_all();
             }
         }
@@ -208,8 +208,8 @@ impl Tapes {
 
     /// The token that is cancelled when the engine has the session back; `None` if this runtime does not have it open.
     pub(crate) fn given_back(&self, session: &SessionId) -> Option<CancellationToken> {
-        let held = self.open.held();
-        held.get(session).and_then(|held| held.given_back.clone())
+        let claimed = self.open.claimed();
+        claimed.get(session).and_then(|claimed| claimed.given_back.clone())
     }
 
     fn opened(&self, hold: Hold, writer: Box<dyn TapeWriter>) -> OpenTape {
@@ -217,9 +217,9 @@ impl Tapes {
         let until = given_back.clone().drop_guard();
         // The engine drops both guards after it has released the session, so nobody hears of the release before it has happened.
         let (tape, lender) = OpenTape::lend(writer, Box::new(move || drop((hold, until))));
-        let mut held = self.open.held();
-        let held = held.entry(session).or_default();
-        (held.lender, held.given_back) = (lender, Some(given_back));
+        let mut claimed = self.open.claimed();
+        let claimed = claimed.entry(session).or_default();
+        (claimed.lender, claimed.given_back) = (lender, Some(given_back));
         tape
     }
 
@@ -245,7 +245,7 @@ impl Tapes {
     /// engine of the host.
     pub(crate) fn close(&self, limit: Duration) -> Result<(), TapeError> {
         // Taken back outside of the lock, which the guards of a loan take when they are dropped.
-        let lenders: Vec<_> = self.open.held().values().map(|held| held.lender.clone()).collect();
+        let lenders: Vec<_> = self.open.claimed().values().map(|claimed| claimed.lender.clone()).collect();
         lenders.iter().for_each(Lender::take_back);
         match &self.files {
             Some(files) => files.close(limit),

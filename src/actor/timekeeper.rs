@@ -18,7 +18,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     actor::{
-        host::Host,
+        shared::Shared,
         slot::{Resting, Slept, Slot},
     },
     lock::Lock,
@@ -158,41 +158,41 @@ impl Keeper {
 }
 
 /// The body of the timekeeper; runs until it is told to stop.
-pub(crate) async fn keep_time(host: Arc<Host>, sessions: SupervisorHandle, cx: ChildContext) {
-    let mut events = host.registry.watch(None);
+pub(crate) async fn keep_time(shared: Arc<Shared>, sessions: SupervisorHandle, cx: ChildContext) {
+    let mut events = shared.registry.watch(None);
     let mut lost = 0;
-    note_parked(&host, &sessions).await;
+    note_parked(&shared, &sessions).await;
     // For sessions that went down while no timekeeper ran.
-    wake_cut_off(&host);
-    let pressure = host.keeper.passivation.pressure.clone();
+    wake_cut_off(&shared);
+    let pressure = shared.keeper.passivation.pressure.clone();
     let mut ask_pressure = pressure.as_ref().and_then(Pressure::next);
-    look(&host);
+    look(&shared);
     loop {
-        let next = host.keeper.alarm.lock().next;
+        let next = shared.keeper.alarm.lock().next;
         tokio::select! {
             () = cx.stopping() => return,
-            () = at(next) => look(&host),
+            () = at(next) => look(&shared),
             // The alarm was set to an earlier moment.
-            () = host.keeper.news.notified() => {}
+            () = shared.keeper.news.notified() => {}
             () = at(ask_pressure) => if let Some(pressure) = &pressure {
                 ask_pressure = pressure.next();
-                relieve(&host, pressure.share());
+                relieve(&shared, pressure.share());
             },
             Some(event) = events.next() => {
                 match event.what {
                     Happening::Parked {} => {
                         let id = event.path.rsplit('/').next().unwrap_or_default();
-                        note_one_parked(&host, &sessions, id).await;
+                        note_one_parked(&shared, &sessions, id).await;
                     }
                     // Sent by any supervisor; unless it was the sessions', no session was cut off.
-                    Happening::Down { .. } => wake_cut_off(&host),
+                    Happening::Down { .. } => wake_cut_off(&shared),
                     _ => {}
                 }
                 if events.lost() > lost {
                     // A lost event may have been a parking, or the end of the supervisor: both can be looked up.
                     lost = events.lost();
-                    note_parked(&host, &sessions).await;
-                    wake_cut_off(&host);
+                    note_parked(&shared, &sessions).await;
+                    wake_cut_off(&shared);
                 }
             }
         }
@@ -208,21 +208,21 @@ async fn at(moment: Option<Instant>) {
 }
 
 /// The idle sessions, the least recently used first.
-fn resting(host: &Host) -> Vec<(Resting, Arc<Slot>)> {
+fn resting(shared: &Shared) -> Vec<(Resting, Arc<Slot>)> {
     let mut resting: Vec<_> =
-        host.slots.all_awake().into_iter().filter_map(|slot| Some((slot.resting()?, slot))).collect();
+        shared.slots.all_awake().into_iter().filter_map(|slot| Some((slot.resting()?, slot))).collect();
     resting.sort_by_key(|(resting, _)| resting.since);
     resting
 }
 
 /// Asks the sessions to sleep whose time has come, and sets the alarm for the next.
-fn look(host: &Host) {
-    let (keeper, now) = (&host.keeper, Instant::now());
+fn look(shared: &Shared) {
+    let (keeper, now) = (&shared.keeper, Instant::now());
     // Cleared first: a session that becomes idle during this look sets the alarm again.
     keeper.alarm.lock().next = None;
     let (mut asked, mut next) = (0, None::<Instant>);
-    let resting = resting(host);
-    let awake = host.slots.awake_count();
+    let resting = resting(shared);
+    let awake = shared.slots.awake_count();
     let too_many = if awake > keeper.passivation.awake_max {
         keeper.alarm.lock().no_eviction_before = Some(now + EVICT_AGAIN);
         awake - keeper.passivation.awake_max * 9 / 10
@@ -247,9 +247,9 @@ fn look(host: &Host) {
 }
 
 /// Asks a share of the idle sessions to sleep, the least recently used first.
-fn relieve(host: &Host, share: f64) {
+fn relieve(shared: &Shared, share: f64) {
     if share.is_finite() && share > 0.0 {
-        let resting = resting(host);
+        let resting = resting(shared);
         // Rounded up, so that a share above 0 is at least one session.
         let count = (resting.len() as f64 * share.min(1.0)).ceil() as usize;
         put_to_sleep(resting, count);
@@ -257,8 +257,8 @@ fn relieve(host: &Host, share: f64) {
 }
 
 /// Asks the least recently used idle sessions to sleep, so that `keep` stay awake. Returns how many were asked.
-pub(crate) fn shed(host: &Host, keep: usize) -> usize {
-    put_to_sleep(resting(host), host.slots.awake_count().saturating_sub(keep))
+pub(crate) fn shed(shared: &Shared, keep: usize) -> usize {
+    put_to_sleep(resting(shared), shared.slots.awake_count().saturating_sub(keep))
 }
 
 /// Asks the first `count` of these sessions to sleep. Returns how many were asked.
@@ -267,32 +267,32 @@ fn put_to_sleep(resting: Vec<(Resting, Arc<Slot>)>, count: usize) -> usize {
 }
 
 /// Wakes the sessions that went down with their supervisor while work was open. They go on under its next incarnation.
-fn wake_cut_off(host: &Arc<Host>) {
-    for id in host.slots.take_cut_off() {
-        host.slots.slot(host, &id).rouse();
+fn wake_cut_off(shared: &Arc<Shared>) {
+    for id in shared.slots.take_cut_off() {
+        shared.slots.slot(shared, &id).rouse();
     }
 }
 
 /// Records all sessions that their supervisor has parked.
-async fn note_parked(host: &Arc<Host>, sessions: &SupervisorHandle) {
+async fn note_parked(shared: &Arc<Shared>, sessions: &SupervisorHandle) {
     let children = sessions.which_children().await.unwrap_or_default();
     for child in children.iter().filter(|child| child.status == Status::Parked) {
-        note_one_parked(host, sessions, child.id.as_str()).await;
+        note_one_parked(shared, sessions, child.id.as_str()).await;
     }
 }
 
 /// Records one parked session, unless it is recorded. Its slot then refuses senders as parked instead of letting them wait, and the
 /// store records it, so that the next runtime leaves the session alone as well.
-async fn note_one_parked(host: &Arc<Host>, sessions: &SupervisorHandle, id: &str) {
+async fn note_one_parked(shared: &Arc<Shared>, sessions: &SupervisorHandle, id: &str) {
     let Ok(session) = id.parse::<SessionId>() else { return };
-    if host.slots.why_parked(&session).is_some() {
+    if shared.slots.why_parked(&session).is_some() {
         return;
     }
     // Read before the supervisor is asked: if a later incarnation has begun, the session was unparked meanwhile, and `park` does
     // nothing.
-    let incarnation = host.slots.newest_incarnation(&session);
+    let incarnation = shared.slots.newest_incarnation(&session);
     let child = sessions.which_child(id).await;
     let Some(child) = child.ok().filter(|child| child.status == Status::Parked) else { return };
     let why = child.node.last_exit().map_or_else(|| "by hand".to_owned(), |exit| exit.to_string());
-    host.park(&session, incarnation, why).await;
+    shared.park(&session, incarnation, why).await;
 }

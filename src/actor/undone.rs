@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    actor::host::Host,
+    actor::shared::Shared,
     supervisor::node_state::{NodeState, Presented},
     tape::TapeError,
 };
@@ -54,13 +54,13 @@ impl fmt::Display for LeftUndone {
 }
 
 /// All clean-ups that failed when this runtime opened its store.
-pub(crate) fn left_undone(host: &Host) -> impl Iterator<Item = LeftUndone> + '_ {
-    host.store.undone().map(LeftUndone::of)
+pub(crate) fn left_undone(shared: &Shared) -> impl Iterator<Item = LeftUndone> + '_ {
+    shared.store.undone().map(LeftUndone::of)
 }
 
 /// Shows on the tape store's node what was left undone. If nothing was, shows the node as idle.
-pub(crate) fn show_undone(host: &Host, node: &NodeState) {
-    let mut undone = left_undone(host);
+pub(crate) fn show_undone(shared: &Shared, node: &NodeState) {
+    let mut undone = left_undone(shared);
     let Some(LeftUndone { what, .. }) = undone.next() else { return node.idle() };
     let doing = match undone.count() {
         0 => format!("left undone at the start: {what}"),

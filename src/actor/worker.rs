@@ -26,7 +26,7 @@ use tokio_util::{
 };
 
 use crate::{
-    actor::{facts, host::Host, limits::RuntimeLimits, slot::Slot},
+    actor::{facts, limits::RuntimeLimits, shared::Shared, slot::Slot},
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookContext, HookFailure, panic_text},
     kernel::Report,
@@ -49,7 +49,7 @@ const DOWN: Duration = Duration::from_secs(1);
 /// The session, incarnation and ticket that a worker belongs to.
 #[derive(Clone)]
 pub(crate) struct WorkerContext {
-    pub(crate) host: Arc<Host>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) slot: Arc<Slot>,
     pub(crate) incarnation: u32,
     pub(crate) ticket: Seq,
@@ -65,7 +65,7 @@ impl WorkerContext {
 
     /// Shows a provisional event to listeners and observers.
     pub(crate) fn show(&self, sub: u32, kind: EventKind) {
-        let observers = &self.host.observers;
+        let observers = &self.shared.observers;
         if !self.slot.is_heard() && !observers.watch() {
             return;
         }
@@ -73,7 +73,7 @@ impl WorkerContext {
             v: EVENT_VERSION,
             id: EventId { seq: self.ticket, incarnation: self.incarnation, sub },
             session: self.slot.id.clone(),
-            time: self.host.clock.now(),
+            time: self.shared.clock.now(),
             cause: None,
             turn: self.turn,
             step: self.step,
@@ -135,10 +135,10 @@ impl RequestWorker {
             let partial = Lock::<Partial>::default();
             let made = async {
                 let made = make(&post, &model, &request, &partial).await;
-                fault!(post.host.store.faults(), "worker.request_made", post.slot.id.as_str());
+                fault!(post.shared.store.faults(), "worker.request_made", post.slot.id.as_str());
                 let answer = through_hooks(&post, made?).await;
                 let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
-                let calls = facts::ask(&post.host.toolbox, calls.collect::<Vec<_>>()).await;
+                let calls = facts::ask(&post.shared.toolbox, calls.collect::<Vec<_>>()).await;
                 Ok((answer, calls))
             };
             let made = tokio::select! {
@@ -184,7 +184,7 @@ impl RequestWorker {
 
 /// What the answer pipes make of an answer. Its texts are shown now, where they were held back until the pipes had seen them.
 async fn through_hooks(post: &WorkerContext, answer: Answer) -> Answer {
-    let hooks = &post.host.hooks;
+    let hooks = &post.shared.hooks;
     if !hooks.see_answers() || answer.parts.is_empty() {
         return answer;
     }
@@ -203,10 +203,10 @@ async fn make(
     request: &Request,
     partial: &Lock<Partial>,
 ) -> Result<Answer, ModelError> {
-    fault!(post.host.store.faults(), "worker.request", post.slot.id.as_str());
-    let model = post.host.models.find(model)?;
+    fault!(post.shared.store.faults(), "worker.request", post.slot.id.as_str());
+    let model = post.shared.models.find(model)?;
     let mut sub = 0;
-    let is_shown = !post.host.hooks.see_answers();
+    let is_shown = !post.shared.hooks.see_answers();
     let mut deltas = |delta: Delta| {
         let mut arrived = partial.lock();
         let kind = match delta {
@@ -233,7 +233,7 @@ async fn make(
         }
     };
     // A model of a host's own is held to limits as our wires are.
-    let RuntimeLimits { answer_calls_max, request_time_max, .. } = post.host.limits;
+    let RuntimeLimits { answer_calls_max, request_time_max, .. } = post.shared.limits;
     let answer = match tokio::time::timeout(request_time_max, model.stream(request, &mut deltas)).await {
         Ok(answer) => answer?,
         Err(_) => {
@@ -272,11 +272,11 @@ impl CallWorker {
         tasks.spawn(async move {
             let _at_work = at_work;
             let node = Arc::new(node);
-            let changes = ChangeLog::new(post.host.store.files_path(&post.slot.id), post.ticket);
+            let changes = ChangeLog::new(post.shared.store.files_path(&post.slot.id), post.ticket);
             let made = async {
                 let context = context.of(&post, &call, stop.clone(), &node, changes.clone());
                 let made = run(&post, call, tool, context).await;
-                fault!(post.host.store.faults(), "worker.call_made", post.slot.id.as_str());
+                fault!(post.shared.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
             };
             // The tool's other functions may panic too, and a worker that does not report would hold its turn open for ever.
@@ -336,7 +336,7 @@ impl CallContext {
             progress: progress(post, node),
             changes,
             #[cfg(all(unix, feature = "tools"))]
-            processes: post.host.processes.clone(),
+            processes: post.shared.processes.clone(),
             session_ref: post.session_ref(),
         }
     }
@@ -348,12 +348,12 @@ fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
     let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
     Progress::new(move |title: Option<String>, metadata: Value| {
         // The node goes with the end of the call.
-        let (Some(node), Some(host)) = (node.upgrade(), slot.host()) else { return };
+        let (Some(node), Some(shared)) = (node.upgrade(), slot.shared()) else { return };
         let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if let Some(title) = &title {
             node.doing(title.clone());
         }
-        let post = WorkerContext { host, slot: slot.clone(), incarnation, ticket, turn, step };
+        let post = WorkerContext { shared, slot: slot.clone(), incarnation, ticket, turn, step };
         post.show(sub, EventKind::CallProgress { ticket, title, metadata });
     })
 }
@@ -362,7 +362,7 @@ fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
 async fn run(post: &WorkerContext, call: HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
     let failed = |failure| post.hook_failed(failure);
     let blocked = tokio::select! {
-        blocked = post.host.hooks.before_call(&call, &failed) => blocked,
+        blocked = post.shared.hooks.before_call(&call, &failed) => blocked,
         () = context.cancel.cancelled() => return ToolResult::failed(ErrorReason::Aborted, "Stopped before it ran."),
     };
     if let Some(text) = blocked {
@@ -370,12 +370,12 @@ async fn run(post: &WorkerContext, call: HookCall, tool: Arc<dyn Tool>, context:
     }
     let (limits, spill) = (tool.output(), context.spill.clone());
     let result = carry_out(post, &call, tool, context).await;
-    let result = post.host.hooks.on_result(&call, result, &failed).await;
+    let result = post.shared.hooks.on_result(&call, result, &failed).await;
     bounded(result, limits, spill, format!("{}-{}", call.session, call.call)).await
 }
 
 async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
-    fault!(post.host.store.faults(), "worker.call", post.slot.id.as_str());
+    fault!(post.shared.store.faults(), "worker.call", post.slot.id.as_str());
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();
     let cancel = context.cancel.clone();
@@ -400,7 +400,7 @@ async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, c
         }
         return result;
     }
-    fault!(post.host.store.faults(), "worker.call_dropped", post.slot.id.as_str());
+    fault!(post.shared.store.faults(), "worker.call_dropped", post.slot.id.as_str());
     task.abort();
     let gone = tokio::time::timeout(DOWN, &mut task).await.is_ok();
     let left = if gone { "" } else { " It blocks its thread and could not be ended; it may still be running." };

@@ -17,11 +17,10 @@ use tamtam::{
 
 use super::{
     arguments::{BeforeArguments, ForkArguments, MergeArguments, RollbackArguments},
+    environment::Environment,
     escape,
     failure::{Exit, Failure},
-    models,
-    place::Environment,
-    print,
+    models, print,
     progress::Progress,
     restore, tapes,
 };

@@ -10,9 +10,9 @@ use tamtam::model::{MicroUsd, PRICES, PROVIDERS, known_limits};
 
 use super::{
     arguments::ModelsArguments,
+    environment::Environment,
     failure::{Exit, Failure},
     models::key_of,
-    place::Environment,
     print,
 };
 

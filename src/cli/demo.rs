@@ -21,8 +21,8 @@ use tamtam::{
 };
 
 use super::{
+    environment::Environment,
     failure::{Exit, Failure},
-    place::Environment,
     print, tapes,
 };
 use narrate::Narrator;

@@ -14,7 +14,7 @@ use tamtam::{
     model::{Api, HttpOptions, Models, PROVIDERS, Provider, Router, Scripted, Secret},
 };
 
-use super::{arguments::ModelArguments, failure::Failure, local_server, named_file, place::Environment};
+use super::{arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file};
 
 /// Largest script file.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;

@@ -15,8 +15,8 @@ use tamtam::{
 
 use super::{
     arguments::{PermitArguments, ToolArguments},
+    environment::Environment,
     failure::{Exit, Failure},
-    place::Environment,
     print, rules,
 };
 

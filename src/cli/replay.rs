@@ -22,11 +22,11 @@ use tamtam::{
 
 use super::{
     arguments::ReplayArguments,
-    branch, escape,
+    branch,
+    environment::Environment,
+    escape,
     failure::{Exit, Failure},
-    named_file,
-    place::Environment,
-    print, tapes,
+    named_file, print, tapes,
 };
 
 /// Largest file with a prompt.

@@ -15,9 +15,9 @@ use tamtam::{
 
 use super::{
     arguments::{ChangesArguments, RestoreArguments},
+    environment::Environment,
     escape,
     failure::{Exit, Failure},
-    place::Environment,
     print, tapes,
 };
 

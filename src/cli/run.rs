@@ -31,11 +31,12 @@ use tokio::sync::mpsc;
 
 use super::{
     arguments::{ResumeArguments, RunArguments},
-    attach, escape, failed_to_start,
+    attach,
+    environment::Environment,
+    escape, failed_to_start,
     failure::{Exit, Failure},
     models::{self, Takes},
     output::Output,
-    place::Environment,
     print, stdin,
 };
 use listener::Listener;

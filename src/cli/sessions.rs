@@ -17,9 +17,9 @@ use tamtam::{
 
 use super::{
     arguments::{SessionsArguments, labels},
+    environment::Environment,
     escape,
     failure::{Exit, Failure},
-    place::Environment,
     print,
     progress::{Progress, lack},
     tapes,

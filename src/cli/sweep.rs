@@ -23,9 +23,10 @@ use tamtam::{
 
 use super::{
     arguments::SweepArguments,
-    branch, escape,
+    branch,
+    environment::Environment,
+    escape,
     failure::{Exit, Failure},
-    place::Environment,
     print,
     progress::Progress,
     sessions::count,

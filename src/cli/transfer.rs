@@ -17,11 +17,10 @@ use tamtam::{
 
 use super::{
     arguments::{ExportArguments, ImportArguments},
+    environment::Environment,
     escape,
     failure::{Exit, Failure},
-    named_file,
-    place::Environment,
-    print, tapes,
+    named_file, print, tapes,
 };
 
 /// Carries out `export`: writes a session to a file that must not exist yet, or to stdout.

@@ -1,19 +1,19 @@
-//! The account of a budget: how much is used, held back and left. Arithmetic on values; `spending.rs` decides what follows from
+//! The account of a budget: how much is used, reserved and left. Arithmetic on values; `spending.rs` decides what follows from
 //! it.
 //!
 //! ```text
-//! limit = used + held + left          (left is 0 if a request used more than was held back for it)
-//!         │      └─ held back for open tickets: requests, results that are on their way, grants to children
-//!         └─ by the session and by its ended tasks; what was held at a crash; grants of which nobody gave account
+//! limit = used + reserved + left      (left is 0 if a request used more than was reserved for it)
+//!         │      └─ reserved for open tickets: requests, results that are on their way, grants to children
+//!         └─ by the session and by its ended tasks; what was reserved at a crash; grants of which nobody gave account
 //! ```
 //!
-//! No counter holds the held amounts: they are computed from the open tickets, so an amount cannot get lost and cannot be given
+//! No counter has the reserved amounts: they are computed from the open tickets, so an amount cannot get lost and cannot be given
 //! back twice. A child's grant is a ticket on the parent's tape and a limit on the child's own tape. So parent and child together
 //! cannot be granted more than the parent had. Time is the exception throughout: it is passed on to each child whole, and never
-//! divided or held.
+//! divided or reserved.
 //!
-//! A change must not add a counter of held amounts, and must keep the stored form of [`Account`], which is part of every anchor.
-//! Sums saturate and never wrap.
+//! A change must not add a counter of reserved amounts, and must keep the stored form of [`Account`], which is part of every
+//! anchor. Sums saturate and never wrap.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,22 +60,22 @@ impl Spent {
     }
 }
 
-/// A limit, and how much of it is used and held.
+/// A limit, and how much of it is used and reserved.
 struct Room {
     extent: Extent,
     max: u64,
     used: u64,
-    held: u64,
+    reserved: u64,
 }
 
 impl Room {
     fn left(&self) -> u64 {
-        self.max.saturating_sub(self.used).saturating_sub(self.held)
+        self.max.saturating_sub(self.used).saturating_sub(self.reserved)
     }
 
     fn breach(&self, resource: Resource, needs: u64) -> Breach {
-        let Room { extent, max, used, held } = *self;
-        Breach { resource, extent, max, used, held, needs }
+        let Room { extent, max, used, reserved } = *self;
+        Breach { resource, extent, max, used, reserved, needs }
     }
 }
 
@@ -97,24 +97,29 @@ impl State {
         self.used(resource).saturating_sub(self.account.base_used.of(resource).unwrap_or(0))
     }
 
-    /// What is held back for open tickets: of the turn alone, or of the session with its children.
-    fn held(&self, resource: Resource, extent: Extent) -> u64 {
-        let held = self.open.values().map(|open| match open {
+    /// What is reserved for open tickets: of the turn alone, or of the session with its children.
+    fn reserved(&self, resource: Resource, extent: Extent) -> u64 {
+        let reserved = self.open.values().map(|open| match open {
             Open::Compaction(_) | Open::Branch(_) | Open::Task(_) if extent == Extent::Turn => 0,
             Open::Call(call) if resource == Resource::Bytes => call.bytes.unwrap_or(0),
             // Time is passed on to children, and not divided among them.
             Open::Task(task) if resource != Resource::TimeMs => task.grant.of(resource).unwrap_or(0),
             open => open.lost().map_or(0, |lost| Spent::from(lost).of(resource)),
         });
-        held.fold(0, u64::saturating_add)
+        reserved.fold(0, u64::saturating_add)
     }
 
-    /// The limits of one resource that hold now, with what is used and held of each. `clock` is how long the turn's clock has run
-    /// since it was started, in milliseconds.
+    /// The limits of one resource that hold now, with what is used and reserved of each. `clock` is how long the turn's clock has
+    /// run since it was started, in milliseconds.
     fn rooms(&self, resource: Resource, clock: u64) -> Vec<Room> {
         let clock = if resource == Resource::TimeMs { clock } else { 0 };
         let room = |extent, max: Option<u64>, used: u64| {
-            max.map(|max| Room { extent, max, used: used.saturating_add(clock), held: self.held(resource, extent) })
+            max.map(|max| Room {
+                extent,
+                max,
+                used: used.saturating_add(clock),
+                reserved: self.reserved(resource, extent),
+            })
         };
         let granted = self.account.grant.and_then(|grant| grant.of(resource));
         let of_grant = room(Extent::Grant, granted, self.used_of_grant(resource));
@@ -154,10 +159,10 @@ impl State {
         Some(room.breach(resource, needs))
     }
 
-    /// Whether more tokens or money are used and held than one of the limits of the given extents allows.
+    /// Whether more tokens or money are used and reserved than one of the limits of the given extents allows.
     pub(super) fn is_overdrawn(&self, whose: impl Fn(Extent) -> bool) -> bool {
         let rooms = [Resource::Tokens, Resource::Usd].into_iter().flat_map(|resource| self.rooms(resource, 0));
-        rooms.filter(|room| whose(room.extent)).any(|room| room.used.saturating_add(room.held) > room.max)
+        rooms.filter(|room| whose(room.extent)).any(|room| room.used.saturating_add(room.reserved) > room.max)
     }
 
     /// The limit of time that is over at `now`; `None` if none is.
@@ -210,7 +215,7 @@ impl State {
         let spent = self.spent_in_all().since(&self.account.base);
         let out = Limits::each(|resource| {
             let written_off = self.used_of_grant(resource).saturating_sub(spent.of(resource));
-            Some(self.held(resource, Extent::Grant).saturating_add(written_off)).filter(|out| *out > 0)
+            Some(self.reserved(resource, Extent::Grant).saturating_add(written_off)).filter(|out| *out > 0)
         });
         (spent, out)
     }
@@ -267,7 +272,7 @@ impl State {
     /// The task is over and accounted for: nothing is left of its grant.
     pub(super) fn close_grant(&mut self) {
         if let Some(grant) = self.account.grant {
-            let used = |resource| self.used_of_grant(resource).saturating_add(self.held(resource, Extent::Grant));
+            let used = |resource| self.used_of_grant(resource).saturating_add(self.reserved(resource, Extent::Grant));
             let closed = Limits::each(|resource| grant.of(resource).map(|max| max.min(used(resource))));
             self.account.grant = Some(closed);
         }

@@ -53,7 +53,7 @@ impl Decide for GoOn {
         let waited = draft.state.waits;
         // A go-on while a turn is being ended means that the end of the turn must not hold the queue.
         let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some() && !turn.released);
-        if draft.state.held || waited || ending {
+        if draft.state.on_hold || waited || ending {
             draft.write(None, Record::Released {});
         }
         if waited {
@@ -111,7 +111,7 @@ pub(super) fn advance(draft: &mut Draft<'_>) {
 }
 
 fn begin_turn(draft: &mut Draft<'_>) -> bool {
-    if draft.state.held || draft.state.paused || draft.state.closed.is_some() {
+    if draft.state.on_hold || draft.state.paused || draft.state.closed.is_some() {
         return false;
     }
     inbox::deliver_queued(draft)

@@ -183,8 +183,8 @@ impl State {
             Record::Released {} => self.release(),
             Record::TaskStarted { child, link, depth, grant, order } => {
                 let (child, order) = (child.clone(), order.clone());
-                let (queued, told) = (self.tasks_wait(), StopLevel::Run);
-                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, told, queued };
+                let (queued, stop_level) = (self.tasks_wait(), StopLevel::Run);
+                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, stop_level, queued };
                 self.count(Spent { tasks: 1, ..Spent::default() });
                 self.put_open(entry.seq, Open::Task(task));
             }
@@ -240,13 +240,13 @@ impl State {
     }
 
     fn release(&mut self) {
-        self.held = false;
+        self.on_hold = false;
         self.waits = false;
         self.in_turn(|turn| turn.released = turn.ending.is_some());
     }
 
     fn accept(&mut self, waiting: Waiting) {
-        // A new message releases held messages and an interrupted turn.
+        // A new message releases messages on hold and an interrupted turn.
         self.release();
         let disposition = self.disposition(waiting.delivery);
         self.enqueue(waiting, disposition);
@@ -356,7 +356,7 @@ impl State {
     fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: CallVerdict) {
         let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
         if call.attempts > 0 {
-            // Where the runtime's own words about a call are longer than the bytes held back for it, the excess is not counted.
+            // Where the runtime's own words about a call are longer than the bytes reserved for it, the excess is not counted.
             let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));
             self.count(Spent { bytes, ..Spent::default() });
         }

@@ -128,7 +128,7 @@ impl State {
         back.items.iter().for_each(|item| self.history.push_shared(item.clone()));
         self.history_hash.clone_from(&back.hash);
         // A summary of items that are still there may go on. A summary that reaches beyond them is of no use. Nobody will say what
-        // it used by now, so all that was held back for it counts.
+        // it used by now, so all that was reserved for it counts.
         let given_up = self.compaction().filter(|(_, open)| back.gives_up(open.first_kept));
         if let Some(open) = given_up.map(|(ticket, _)| ticket).and_then(|ticket| self.open.remove(&ticket)) {
             self.spend(open.lost());
@@ -142,6 +142,6 @@ impl State {
             context.meter.factor = self.context.meter.factor;
         }
         self.context = Arc::new(context);
-        self.held = !self.queue.is_empty();
+        self.on_hold = !self.queue.is_empty();
     }
 }

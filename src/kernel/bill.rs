@@ -1,7 +1,7 @@
 //! The bill of a session: what each of its model requests used and cost, one by one. A fold of the tape, apart from the state;
 //! hosts and lists read it, and no decision does.
 //!
-//! Each try of a request that used something stands on the bill once: when it was closed, or, with all that was held back for it,
+//! Each try of a request that used something stands on the bill once: when it was closed, or, with all that was reserved for it,
 //! when it was lost in a crash, an import or a rollback. The sum must agree with the state's own sums (`apply/spending.rs`): a
 //! change of one needs the same change of the other. `Unsettled` is stored with a session's digest (`digest.rs`): a change of its
 //! form needs a new `Digest::FORM`.
@@ -43,7 +43,7 @@ pub struct BillLine {
 }
 
 impl BillLine {
-    /// The line of a lost request: all that was held back for it counts.
+    /// The line of a lost request: all that was reserved for it counts.
     fn lost((ticket, open): (&Seq, &Opened)) -> BillLine {
         let (ticket, model, kind) = (*ticket, open.model.clone(), BillKind::Lost);
         BillLine { ticket, model, kind, charge: open.reserved.lost(open.price.as_ref()) }

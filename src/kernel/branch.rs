@@ -142,7 +142,7 @@ pub struct OpenBranch {
     pub price: Option<Price>,
     /// The tokens that the request reads and may write, as far as can be told before.
     pub wanted: Reserve,
-    /// The tokens that are held back for the request.
+    /// The tokens that are reserved for the request.
     pub reserved: Reserve,
 }
 
@@ -157,7 +157,7 @@ pub struct BranchRequest {
     /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// The tokens that were held back for the request.
+    /// The tokens that were reserved for the request.
     pub reserved: Reserve,
     /// Our estimate of the tokens used, where the provider gave no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,7 +209,7 @@ impl State {
     pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
         self.usage += branch.usage;
         let ticket = branch.ticket();
-        // If the ticket is already closed, all that was held for it was counted when it was lost.
+        // If the ticket is already closed, all that was reserved for it was counted when it was lost.
         if ticket == Seq::ZERO || matches!(self.open.remove(&ticket), Some(Open::Branch(_))) {
             self.spend(branch.charges());
         }

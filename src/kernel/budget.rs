@@ -1,6 +1,6 @@
 //! Budgets: what a session may use, and what happens when a limit does not allow the next piece of work.
 //!
-//! Values only: `account.rs` computes what is used, held and left, and `spending.rs` decides what follows from a breach. The
+//! Values only: `account.rs` computes what is used, reserved and left, and `spending.rs` decides what follows from a breach. The
 //! types are stored formats, in settings, entries and states: do not rename or retype a field or a variant, and give each new
 //! field a serde default. The texts of [`Breach`] are shown to people and models.
 
@@ -68,8 +68,9 @@ pub struct Breach {
     pub max: u64,
     /// The amount that is used.
     pub used: u64,
-    /// The amount that is held back for open tickets.
-    pub held: u64,
+    /// The amount that is reserved for open tickets.
+    #[serde(rename = "held")]
+    pub reserved: u64,
     /// The amount that the next piece of work needs.
     pub needs: u64,
 }
@@ -78,21 +79,21 @@ impl Breach {
     /// By how much the limit would have to be higher.
     #[must_use]
     pub fn missing(&self) -> u64 {
-        self.used.saturating_add(self.held).saturating_add(self.needs).saturating_sub(self.max).max(1)
+        self.used.saturating_add(self.reserved).saturating_add(self.needs).saturating_sub(self.max).max(1)
     }
 }
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Breach { resource, extent, max, used, held, needs } = *self;
+        let Breach { resource, extent, max, used, reserved, needs } = *self;
         let whose = match extent {
             Extent::Session => "the session's budget",
             Extent::Turn => "the turn's budget",
             Extent::Grant => "the budget that the parent granted",
         };
         write!(f, "{whose} of {} is used up: {} spent", resource.amount(max), resource.amount(used))?;
-        if held > 0 {
-            write!(f, ", {} held back", resource.amount(held))?;
+        if reserved > 0 {
+            write!(f, ", {} held back", resource.amount(reserved))?;
         }
         if needs > 0 {
             write!(f, ", {} needed next", resource.amount(needs))?;

@@ -123,7 +123,7 @@ pub struct OpenCompaction {
     /// The price of the tokens of the request for the summary; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// The tokens that are held back for that request.
+    /// The tokens that are reserved for that request.
     pub reserved: Reserve,
 }
 
@@ -369,13 +369,13 @@ pub(crate) struct Asked {
     pub(crate) prompt: String,
     /// The most tokens of the answer.
     pub(crate) tokens_max: u64,
-    /// The most tries that a provider may read. Under a budget, the tokens held back are enough for one.
+    /// The most tries that a provider may read. Under a budget, the tokens reserved are enough for one.
     pub(crate) reads_max: u32,
 }
 
-/// The most tries of a summary that a provider may read, by the tokens held back for it.
+/// The most tries of a summary that a provider may read, by the tokens reserved for it.
 pub(crate) fn reads_max(reserved: &Reserve) -> u32 {
-    // Tokens for the answer are held back only where a budget limits them.
+    // Tokens for the answer are reserved only where a budget limits them.
     if reserved.output > 0 { 1 } else { u32::MAX }
 }
 

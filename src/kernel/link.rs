@@ -167,8 +167,9 @@ pub struct OpenTask {
     /// What the child is made from; `None` for an existing session that was adopted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Arc<TaskOrder>>,
-    /// What the child was told by this session.
-    pub told: StopLevel,
+    /// The strongest order that this session has given the child.
+    #[serde(rename = "told")]
+    pub stop_level: StopLevel,
     /// Whether the task waits for room behind [`Settings::task_width_max`]: its child is not made yet. Such a task is never told to
     /// stop; its DOWN takes the place of that.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -84,11 +84,11 @@ pub(crate) struct Mailbox {
 #[derive(Debug)]
 struct Waiting {
     input: Input,
-    marks: Marks,
+    flags: Flags,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Marks {
+struct Flags {
     /// Whether the disk has refused the input, or refused another while it waited.
     tried: bool,
     /// Whether the workers that the input stops were told to stop.
@@ -102,9 +102,9 @@ struct Marks {
 /// The inputs that are being decided about, or written.
 #[derive(Debug)]
 struct Hand {
-    /// The arrival number and the marks of each input that waited, in the order of `inputs`. An input that follows from the state
+    /// The arrival number and the flags of each input that waited, in the order of `inputs`. An input that follows from the state
     /// alone (a timer, a recovery, a hold) stands behind them in `inputs` and has no number.
-    of: Vec<(u64, Marks)>,
+    of: Vec<(u64, Flags)>,
     inputs: Arc<Vec<Input>>,
     /// From the hand-over to the answer of the tape: the newest entry of the append, and the replies. `None` before.
     flight: Option<(Seq, Vec<(ReplyTo, Reply)>)>,
@@ -170,7 +170,7 @@ impl Mailbox {
             return Err(NotTaken::Full(self.depth()));
         }
         if let Some(refused) = self.refused.as_ref().filter(|refused| refused.error.is_full() && command.adds_work())
-            && self.waiting.values().any(|waiting| waiting.marks.tried)
+            && self.waiting.values().any(|waiting| waiting.flags.tried)
         {
             // The disk's reserve is for the stops and reports that stay here: they close open tickets.
             return Err(NotTaken::Disk(refused.error.clone()));
@@ -196,7 +196,7 @@ impl Mailbox {
     }
 
     fn put(&mut self, input: Input) {
-        self.waiting.insert(self.arrivals, Waiting { input, marks: Marks::default() });
+        self.waiting.insert(self.arrivals, Waiting { input, flags: Flags::default() });
         self.arrivals += 1;
     }
 
@@ -205,7 +205,7 @@ impl Mailbox {
     /// Chooses what the actor does next. `state` is the state that the tape has.
     pub(crate) fn next(&mut self, state: &State, now: Millis) -> Act {
         let must_wait = self.refused.as_ref().is_some_and(|refused| now < refused.until);
-        if self.hand.is_some() || (must_wait && self.waiting.values().all(|waiting| waiting.marks.tried)) {
+        if self.hand.is_some() || (must_wait && self.waiting.values().all(|waiting| waiting.flags.tried)) {
             return self.next_stop(state, now);
         }
         let reports = self.waiting.iter().filter(|(_, waiting)| waiting.input.reported().is_some());
@@ -230,9 +230,9 @@ impl Mailbox {
 
     /// Chooses what to stop while its record has to wait.
     fn next_stop(&mut self, state: &State, now: Millis) -> Act {
-        let stop = self.waiting.values_mut().find(|waiting| waiting.input.is_stop() && !waiting.marks.stopped);
+        let stop = self.waiting.values_mut().find(|waiting| waiting.input.is_stop() && !waiting.flags.stopped);
         if let Some(stop) = stop {
-            stop.marks.stopped = true;
+            stop.flags.stopped = true;
             return Act::Stop(Box::new(stop.input.clone()));
         }
         let Some(over) = self.time_is_over_at(state).filter(|over| *over <= now) else { return Act::Rest };
@@ -249,8 +249,8 @@ impl Mailbox {
     fn take(&mut self, batch: Vec<u64>, last: Option<Input>) -> Act {
         let (mut of, mut inputs) = (Vec::new(), Vec::new());
         for at in batch {
-            let Some(Waiting { input, marks }) = self.waiting.remove(&at) else { continue };
-            of.push((at, marks));
+            let Some(Waiting { input, flags }) = self.waiting.remove(&at) else { continue };
+            of.push((at, flags));
             inputs.push(input);
         }
         inputs.extend(last);
@@ -284,14 +284,14 @@ impl Mailbox {
     pub(crate) fn refused(&mut self, error: &TapeError, now: Millis) -> Vec<(ReplyTo, CommandEnd)> {
         let Some(hand) = self.hand.take() else { return Vec::new() };
         let of: Vec<_> = hand.of.iter().map(|(at, _)| *at).collect();
-        let is_known_alone = matches!(hand.of[..], [(_, marks)] if marks.alone || hand.inputs.len() == 1);
+        let is_known_alone = matches!(hand.of[..], [(_, flags)] if flags.alone || hand.inputs.len() == 1);
         self.timed = None;
         self.put_back(hand);
         let is_the_inputs = matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. });
         if is_the_inputs && !of.is_empty() && !is_known_alone {
             // Each input is tried by itself: nobody knows yet which of them does not fit.
             for (at, waiting) in &mut self.waiting {
-                waiting.marks.alone |= of.contains(at);
+                waiting.flags.alone |= of.contains(at);
             }
             return Vec::new();
         }
@@ -309,7 +309,7 @@ impl Mailbox {
         }
         self.refused = Some(Refused { until: now.plus(REFUSED_WAIT), error: error.clone() });
         // Inputs behind a refused one count as refused too: tried now, they would be recorded out of order.
-        self.waiting.values_mut().for_each(|waiting| waiting.marks.tried = true);
+        self.waiting.values_mut().for_each(|waiting| waiting.flags.tried = true);
         let gone = self.take_out(|waiting| !waiting.input.is_stop());
         gone.into_iter().map(|reply| (reply, CommandEnd::NotRecorded(error.clone()))).collect()
     }
@@ -323,8 +323,8 @@ impl Mailbox {
 
     fn put_back(&mut self, hand: Hand) {
         let inputs = Arc::try_unwrap(hand.inputs).unwrap_or_else(|inputs| (*inputs).clone());
-        for ((at, marks), input) in hand.of.into_iter().zip(inputs) {
-            self.waiting.insert(at, Waiting { input, marks });
+        for ((at, flags), input) in hand.of.into_iter().zip(inputs) {
+            self.waiting.insert(at, Waiting { input, flags });
         }
     }
 
@@ -391,7 +391,7 @@ impl Mailbox {
 impl Waiting {
     /// Whether the input was too large beside others, or an incarnation died over it.
     fn is_suspect(&self) -> bool {
-        self.marks.alone || self.marks.deaths > 0
+        self.flags.alone || self.flags.deaths > 0
     }
 
     /// Whether the input is decided about alone.

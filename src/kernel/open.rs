@@ -45,7 +45,7 @@ pub enum Open {
 }
 
 impl Open {
-    /// What counts as used for the ticket's model request if its worker is lost and never reports: all that was held back.
+    /// What counts as used for the ticket's model request if its worker is lost and never reports: all that was reserved.
     pub(super) fn lost(&self) -> Option<Charge> {
         let (reserved, price) = match self {
             Open::Request(open) => (open.reserved, open.price),
@@ -73,7 +73,7 @@ pub struct OpenRequest {
     /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// The tokens that are held back for the request.
+    /// The tokens that are reserved for the request.
     pub reserved: Reserve,
     /// Hash of all that determines the bytes of the request.
     pub hash: String,

@@ -263,7 +263,7 @@ pub enum Record {
         link: Link,
         /// How deep the child is below the topmost session.
         depth: u32,
-        /// What the child may use of the session's budget: held back from here on, and given back with its end.
+        /// What the child may use of the session's budget: reserved from here on, and given back with its end.
         #[serde(default, skip_serializing_if = "Limits::is_none")]
         grant: Limits,
         /// What the child is made from; left out for an existing session that is adopted.
@@ -349,7 +349,7 @@ pub struct RequestOpened {
     /// The price at which the tokens of the request are counted; left out where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// The tokens that are held back for the request.
+    /// The tokens that are reserved for the request.
     pub reserved: Reserve,
     /// The limit that did not allow the model that was to be asked, so that this model is asked instead; left out otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,8 +14,8 @@
 //! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
 //! | ask, for a call or a budget | asked again, with the time it had left |
 //! | wait | goes on until the moment it names |
-//! | compaction | the tokens held for it count as used; its summary is asked for again, if the budget allows it |
-//! | summary of a branch | the tokens held for it count as used, and the ticket closes; the host that wanted it asks again |
+//! | compaction | the tokens reserved for it count as used; its summary is asked for again, if the budget allows it |
+//! | summary of a branch | the tokens reserved for it count as used, and the ticket closes; the host that wanted it asks again |
 //! | task | its child is woken, or made if it was not made yet; it is told again what it was told |
 //! | task that waits for room | waits on |
 //!
@@ -41,7 +41,7 @@ pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
     if draft.state.turn.is_none() {
         let written = |open: &Open| matches!(open, Open::Compaction(_) | Open::Branch(_));
         if draft.state.open.values().any(written) {
-            // No turn was cut off, but the tokens held back for these requests count as spent.
+            // No turn was cut off, but the tokens reserved for these requests count as spent.
             draft.write(None, Record::Recovered { n: 0, resumed: true });
         }
         return compact::close_unaffordable(draft);
@@ -102,7 +102,7 @@ pub(super) fn start_again(draft: &mut Draft<'_>) {
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {
-            // The request is not made again, and the tokens held back for it are spent.
+            // The request is not made again, and the tokens reserved for it are spent.
             Open::Request(_) if !spending::again_fits(draft, ticket) => retry::close_lost(draft, ticket),
             Open::Call(call) if call.state == CallState::Running => batch::run_again(draft, ticket),
             _ => {}

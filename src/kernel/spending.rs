@@ -1,8 +1,8 @@
 //! What a budget allows, and what happens when it does not. The arithmetic is in `account.rs`.
 //!
-//! Every check comes before the work that it is about: a request is held back with all that it may read and write, a call with
-//! the bytes that its result may have, a task with its grant. So work that has begun is not stopped for want of money; answers
-//! and results are bounded beforehand by what is left. A change must keep that order: check and hold first, then open the ticket.
+//! Every check comes before the work that it is about: a request reserves all that it may read and write, a call the bytes that
+//! its result may have, a task its grant. So work that has begun is not stopped for want of money; answers and results are
+//! bounded beforehand by what is left. A change must keep that order: check and reserve first, then open the ticket.
 //!
 //! Time is the exception: it runs while work runs. When a limit of time is over and the budget says stop, the running work is
 //! stopped as by an abort, each call with its result. Nothing here reads a clock: time is `Draft::now`.
@@ -21,7 +21,7 @@ use crate::{
 /// The fewest tokens that an answer must be able to have: a budget that leaves fewer does not allow the request.
 const OUTPUT_MIN: u64 = 1_024;
 
-/// The most bytes that are held back for a result. If the budget leaves less, the result is cut to what is left.
+/// The most bytes that are reserved for a result. If the budget leaves less, the result is cut to what is left.
 const RESULT_BYTES_MAX: u64 = 51_200;
 
 /// The model and the bounds that a request is made with.
@@ -142,12 +142,12 @@ pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> Option<Option<
 /// The most bytes that the result of a call may have that runs again after a crash; outer `None` where the budget has no room for
 /// it.
 pub(super) fn for_call_again(draft: &Draft<'_>, call: &OpenCall) -> Option<Option<u64>> {
-    // The bytes for the result are still held back.
+    // The bytes for the result are still reserved.
     let breach = time(draft).or_else(|| draft.state.breach(Resource::Calls, 1));
     breach.is_none().then_some(call.bytes)
 }
 
-/// Cuts a result to the bytes that were held back for it.
+/// Cuts a result to the bytes that were reserved for it.
 pub(super) fn cut(result: &mut ToolResult, call: &OpenCall) {
     let Some(max) = call.bytes.filter(|max| result.bytes() > *max) else { return };
     let max = usize::try_from(max).unwrap_or(usize::MAX);
@@ -162,13 +162,13 @@ pub(super) fn cut(result: &mut ToolResult, call: &OpenCall) {
     }
 }
 
-/// Whether a request that a crash cut off may be made again: the tokens held back for it are spent, and it needs as many again.
+/// Whether a request that a crash cut off may be made again: the tokens reserved for it are spent, and it needs as many again.
 pub(super) fn again_fits(draft: &Draft<'_>, ticket: Seq) -> bool {
-    // The ticket is open, so the tokens for the second try are held already: it is enough that no limit is overdrawn.
+    // The ticket is open, so the tokens for the second try are reserved already: it is enough that no limit is overdrawn.
     draft.state.open.contains_key(&ticket) && !draft.state.is_overdrawn(|_| true) && time(draft).is_none()
 }
 
-/// Whether a summary that a crash cut off may be written again: the tokens held back for it are spent, and it needs as many again.
+/// Whether a summary that a crash cut off may be written again: the tokens reserved for it are spent, and it needs as many again.
 pub(super) fn summary_fits_again(draft: &Draft<'_>) -> bool {
     !draft.state.is_overdrawn(|extent| extent != Extent::Turn)
 }

@@ -106,7 +106,7 @@ impl Charge {
     }
 }
 
-/// The tokens that are held back for a request until its usage is known. If the request is lost in a crash, all of them count as
+/// The tokens that are reserved for a request until its usage is known. If the request is lost in a crash, all of them count as
 /// spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -124,7 +124,7 @@ impl Reserve {
         self.input.saturating_add(self.output)
     }
 
-    /// The charge of a lost request: all that was held back.
+    /// The charge of a lost request: all that was reserved.
     #[must_use]
     pub fn lost(&self, price: Option<&Price>) -> Charge {
         let usage = Usage { input: self.input, output: self.output, ..Usage::default() };

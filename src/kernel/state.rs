@@ -5,8 +5,8 @@
 //! give equal states.
 //!
 //! A change must keep the serialised form: a state is the first entry of every anchor, and of every tape that is no fork
-//! ([`Record::State`](crate::kernel::Record)). Do not rename or retype a field, here or in a type that a field holds, and give
-//! each new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the newest
+//! ([`Record::State`](crate::kernel::Record)). Do not change a field's stored name or type, here or in a type that a field
+//! holds, and give each new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the newest
 //! entry.
 
 use std::{
@@ -70,7 +70,8 @@ pub struct State {
     pub queue: VecDeque<Waiting>,
     /// Whether the queue is on hold: after an aborted, rejected or failed turn, or one that a budget ended, and after a rollback,
     /// queued messages start no turn until the next send or go-on.
-    pub held: bool,
+    #[serde(rename = "held")]
+    pub on_hold: bool,
     /// Whether the session is paused: nothing new starts until it is resumed.
     pub paused: bool,
     /// How many times in a row the running turn was recovered, with no new answer or result in between.
@@ -194,7 +195,7 @@ impl State {
             turn: None,
             steering: VecDeque::new(),
             queue: VecDeque::new(),
-            held: false,
+            on_hold: false,
             paused: false,
             recoveries: 0,
             waits: false,
@@ -221,8 +222,8 @@ impl State {
     /// was not told to stop does not count.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let rests = (self.queue.is_empty() && self.steering.is_empty()) || self.held || self.paused;
-        self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.told == StopLevel::Run)
+        let rests = (self.queue.is_empty() && self.steering.is_empty()) || self.on_hold || self.paused;
+        self.turn.is_none() && rests && self.tasks().all(|(_, task)| task.stop_level == StopLevel::Run)
     }
 
     /// Whether a runtime that starts must wake the session: a turn is not over, or a child is not down.
@@ -356,7 +357,7 @@ pub struct Turn {
     pub next: Next,
     /// The outcome that the turn will have, while it is being ended; `None` otherwise.
     pub ending: Option<Outcome>,
-    /// Whether a message or a go-on arrived while the turn was being ended. If so, the end of the turn does not set `held`.
+    /// Whether a message or a go-on arrived while the turn was being ended. If so, the end of the turn does not set `on_hold`.
     pub released: bool,
     /// The newest text of the model in this turn.
     pub text: Arc<str>,

@@ -123,7 +123,7 @@ pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
 pub(super) fn down(draft: &mut Draft<'_>, ticket: Seq, down: &Down) {
     let Some(Open::Task(task)) = draft.state.open.get(&ticket) else { return };
     // A parent that stopped the child itself is not woken by its DOWN.
-    let wakes = task.link.wakes_parent && task.told == StopLevel::Run && draft.state.closed.is_none();
+    let wakes = task.link.wakes_parent && task.stop_level == StopLevel::Run && draft.state.closed.is_none();
     let notice = wakes.then(|| Arc::new(notice(draft, ticket, task, down)));
     draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(down.clone()), notice });
     task_ask::close_of(draft, ticket);
@@ -148,7 +148,7 @@ fn notice(draft: &Draft<'_>, ticket: Seq, task: &OpenTask, down: &Down) -> Messa
 
 /// Takes the report that a child knows that it is an orphan, and closes its task.
 pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
-    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == StopLevel::Leave) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.stop_level == StopLevel::Leave) {
         draft.write(Some(ticket), Record::TaskLeft {});
         task_ask::close_of(draft, ticket);
     }
@@ -156,22 +156,22 @@ pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
 
 /// Stops the linked children of a turn that is aborted.
 pub(super) fn stop_linked(draft: &mut Draft<'_>) {
-    tell(draft, |task| task.link.ends_with_parent && task.told == StopLevel::Run);
+    tell(draft, |task| task.link.ends_with_parent && task.stop_level == StopLevel::Run);
 }
 
 /// Tells the children that the session has ended: linked children end, the others become orphans.
 pub(super) fn part(draft: &mut Draft<'_>) {
-    tell(draft, |task| task.told < StopLevel::End);
+    tell(draft, |task| task.stop_level < StopLevel::End);
 }
 
 /// Writes that these children were told, and stops those that are to stop. A task that waits for room has no child, so it is over.
 fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
-    let told = if draft.state.closed.is_some() { StopLevel::End } else { StopLevel::Stop };
+    let stop_level = if draft.state.closed.is_some() { StopLevel::End } else { StopLevel::Stop };
     let tasks = draft.state.tasks().filter(|(_, task)| who(task));
     let tasks: Vec<_> = tasks.map(|(ticket, task)| (ticket, task.queued)).collect();
     for (ticket, queued) in tasks {
         if queued {
-            draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(never_made(told)), notice: None });
+            draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(never_made(stop_level)), notice: None });
             continue;
         }
         draft.write(Some(ticket), Record::Closing {});
@@ -182,14 +182,14 @@ fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
 /// Stops a child at once if it was told to stop. A child is ended, or left alone as an orphan, only after the tape has the parent's
 /// end; that work follows from the state (`due.rs`).
 fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
-    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.told == StopLevel::Stop) {
+    if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.stop_level == StopLevel::Stop) {
         draft.stop(Stop::Task(ticket));
     }
 }
 
 /// Sees to each open task after a crash. Its child may be anywhere between not made and down.
 pub(super) fn recover(draft: &mut Draft<'_>) {
-    let stopped = draft.state.tasks().filter(|(_, task)| task.told == StopLevel::Stop);
+    let stopped = draft.state.tasks().filter(|(_, task)| task.stop_level == StopLevel::Stop);
     let stopped: Vec<_> = stopped.map(|(ticket, _)| ticket).collect();
     // The entries that a torn write left out come first, so that no child is started only to be stopped.
     end::wind_up(draft);
@@ -206,9 +206,9 @@ pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
 }
 
 /// The DOWN of a task whose child was never made and need not be made any more.
-pub(crate) fn never_made(told: StopLevel) -> Down {
+pub(crate) fn never_made(stop_level: StopLevel) -> Down {
     let why = "stopped before it began".to_owned();
-    let mut down = Down::without_a_word(match told {
+    let mut down = Down::without_a_word(match stop_level {
         StopLevel::Run => DownReason::Lost { error: "the child is not there".to_owned() },
         StopLevel::Stop | StopLevel::Leave => DownReason::Aborted { why },
         StopLevel::End => DownReason::Ended { why },

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    permission::{Globs, Judgement, Ruleset, judge_all, place::absolute, seen_from},
+    permission::{Globs, Judgement, Ruleset, judge_all, path::absolute, seen_from},
     tool::Access,
 };
 

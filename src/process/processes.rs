@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use crate::{
     lock::Lock,
     process::{
-        Mark, Owner, Process, Spec, Swept, Watch,
+        Owner, Process, Spec, Swept, Tag, Watch,
         ledger::Ledger,
         sweep::{Target, Whose},
         sweeper::Sweeper,
@@ -78,10 +78,10 @@ impl Processes {
         self.inner.owner
     }
 
-    /// A mark for one more call.
+    /// A tag for one more call.
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark::new(self.inner.owner)
+    pub fn tag(&self) -> Tag {
+        Tag::new(self.inner.owner)
     }
 
     /// Starts a program, with nothing to read on its standard input. Must be called within a tokio runtime.

@@ -1,4 +1,4 @@
-//! Runs one program of a call: starts it with the call's mark, hands over its output, and ends its whole process tree.
+//! Runs one program of a call: starts it with the call's tag, hands over its output, and ends its whole process tree.
 //!
 //! A [`Process`] is ended by [`Process::end`], or by its drop, which kills the tree on the spot and blocks meanwhile. Either way
 //! the tree is remembered before the kill, because afterwards no parent is left that shows which process belongs to which.
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::process::{
-    CALL_VARIABLE, Mark, Stream, Swept,
+    CALL_VARIABLE, Stream, Swept, Tag,
     sweep::{Sweep, Target, Whose, look},
     sweeper::Sweeper,
     table::{self, Entry},
@@ -41,12 +41,12 @@ pub struct Spec {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Its whole environment; the mark is added to it.
+    /// Its whole environment; the tag is added to it.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder it starts in.
     pub folder: Folder,
-    /// The mark of its call.
-    pub mark: Mark,
+    /// The tag of its call.
+    pub tag: Tag,
     /// How its output is taken in.
     pub streams: Streams,
 }
@@ -110,7 +110,7 @@ pub struct Process {
     leader: Option<Pid>,
     /// How the first process ended; `None` while nobody has waited for it.
     status: Option<ExitStatus>,
-    mark: Mark,
+    tag: Tag,
     /// When the first process was started, in ticks since the machine was: an older process cannot belong to it.
     since: u64,
     /// The family of the first process as it was last seen.
@@ -135,7 +135,7 @@ impl Process {
             .args(&spec.arguments)
             .env_clear()
             .envs(spec.environment.iter().map(|(name, value)| (name, value)))
-            .env(CALL_VARIABLE, spec.mark.variable(outer))
+            .env(CALL_VARIABLE, spec.tag.variable(outer))
             .current_dir(spec.folder.to_start_in())
             .stdin(Stdio::null());
         let both = match spec.streams {
@@ -162,7 +162,7 @@ impl Process {
             child,
             leader,
             status: None,
-            mark: spec.mark,
+            tag: spec.tag,
             since: entry.map_or(0, |entry| entry.started),
             known: Vec::new(),
             sweeper,
@@ -227,7 +227,7 @@ impl Process {
 
     fn target(&self) -> Target {
         let leader = self.group().map(|leader| leader.as_raw_nonzero().get());
-        Target { whose: Whose::Call(self.mark), leader, known: self.known.clone(), since: self.since }
+        Target { whose: Whose::Call(self.tag), leader, known: self.known.clone(), since: self.since }
     }
 
     fn signal(&self, signal: Signal) {

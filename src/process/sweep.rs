@@ -1,4 +1,4 @@
-//! Kills every process that carries a mark, and looks at the process table again until a look finds none.
+//! Kills every process that carries a tag, and looks at the process table again until a look finds none.
 //!
 //! One look serves any number of targets, so that a thousand calls that end at once do not look a thousand times.
 //! A process is killed by a handle (`pidfd`) that was opened before its start time was compared with the look's, so another
@@ -15,7 +15,7 @@ use std::{
 use rustix::process::{Pid, Signal};
 
 use crate::process::{
-    Mark, Owner,
+    Owner, Tag,
     table::{self, Entry},
 };
 
@@ -29,24 +29,24 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// The processes of one call.
-    Call(Mark),
+    Call(Tag),
     /// The processes of all calls of an owner.
     Owner(Owner),
 }
 
 impl Whose {
-    /// Whether a process with these marks and this file size limit (in bytes) is one of those that are meant.
+    /// Whether a process with these tags and this file size limit (in bytes) is one of those that are meant.
     ///
     /// The environment is exact. The limit is for a process whose environment was emptied or made up. The limit has room for a
-    /// part of a mark only, so it does not count for a process that names another call of the same owner.
-    fn carries(&self, marks: &[Mark], limit: Option<u64>) -> bool {
+    /// part of a tag only, so it does not count for a process that names another call of the same owner.
+    fn carries(&self, tags: &[Tag], limit: Option<u64>) -> bool {
         match self {
             Whose::Owner(owner) => {
-                marks.iter().any(|mark| mark.owner() == *owner) || limit.is_some_and(|limit| owner.in_limit(limit))
+                tags.iter().any(|tag| tag.owner() == *owner) || limit.is_some_and(|limit| owner.in_limit(limit))
             }
             Whose::Call(call) => {
                 let by_limit = || limit.is_some_and(|limit| call.in_limit(limit));
-                marks.contains(call) || (by_limit() && marks.iter().all(|mark| mark.owner() != call.owner()))
+                tags.contains(call) || (by_limit() && tags.iter().all(|tag| tag.owner() != call.owner()))
             }
         }
     }
@@ -61,7 +61,7 @@ pub struct Swept {
     pub left: Vec<i32>,
 }
 
-/// Kills every process that carries the mark. Blocks, for [`SWEEP_MAX`] and a few looks at most.
+/// Kills every process that carries the tag. Blocks, for [`SWEEP_MAX`] and a few looks at most.
 ///
 /// Does nothing on systems without `/proc`.
 #[must_use]
@@ -75,7 +75,7 @@ pub(super) struct Target {
     pub(super) whose: Whose,
     /// The id of a call's first process while nobody has waited for it: until then no other process can have the id.
     pub(super) leader: Option<i32>,
-    /// Processes that belong to the target although they may carry no mark any more.
+    /// Processes that belong to the target although they may carry no tag any more.
     pub(super) known: Vec<Entry>,
     /// When the first process was started, in ticks since the machine was: an older process does not belong to the target.
     pub(super) since: u64,
@@ -152,9 +152,9 @@ pub(super) fn look(targets: &[&Target]) -> Vec<Vec<Entry>> {
     let mut live = table::live();
     live.retain(|entry| entry.pid != own);
     for entry in live.iter().filter(|entry| entry.started >= since) {
-        let (marks, limit) = (table::marks(entry.pid), table::file_size_limit(entry.pid));
+        let (tags, limit) = (table::tags(entry.pid), table::file_size_limit(entry.pid));
         for (target, found) in targets.iter().zip(&mut found) {
-            if target.whose.carries(&marks, limit) {
+            if target.whose.carries(&tags, limit) {
                 found.push(*entry);
             }
         }

@@ -6,7 +6,7 @@
 
 use std::{fs, io::Read as _};
 
-use crate::process::Mark;
+use crate::process::Tag;
 
 /// How much of one process's environment is read, in bytes.
 const ENVIRONMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -63,8 +63,8 @@ pub(super) fn file_size_limit(pid: i32) -> Option<u64> {
     soft?.parse().ok()
 }
 
-/// The marks in a process's environment. The variable stands there once, unless a program made its environment by hand.
-pub(super) fn marks(pid: i32) -> Vec<Mark> {
+/// The tags in a process's environment. The variable stands there once, unless a program made its environment by hand.
+pub(super) fn tags(pid: i32) -> Vec<Tag> {
     let mut environment = Vec::new();
     let file = fs::File::open(format!("/proc/{pid}/environ"));
     if file.and_then(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment)).is_err() {
@@ -72,5 +72,5 @@ pub(super) fn marks(pid: i32) -> Vec<Mark> {
     }
     let name = super::CALL_VARIABLE.as_bytes();
     let values = environment.split(|byte| *byte == 0).filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
-    values.filter_map(|value| std::str::from_utf8(value).ok()).flat_map(Mark::all_in).collect()
+    values.filter_map(|value| std::str::from_utf8(value).ok()).flat_map(Tag::all_in).collect()
 }

@@ -25,14 +25,14 @@ const EMPTIED: &str = "env -i setsid sleep 999 >/dev/null 2>&1 &";
 
 /// A shell command that says `ready` and goes on until it is killed.
 fn spec(processes: &Processes, command: &str) -> Spec {
-    let mark = processes.mark();
-    let limit = mark.file_size_limit().map(|limit| format!("ulimit -S -f {limit};")).unwrap_or_default();
+    let tag = processes.tag();
+    let limit = tag.file_size_limit().map(|limit| format!("ulimit -S -f {limit};")).unwrap_or_default();
     Spec {
         program: "/bin/sh".into(),
         arguments: ["-c".into(), format!("{limit} {command}\necho ready; sleep 999").into()].into(),
         environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
         folder: Folder { handle: OwnedFd::from(fs::File::open("/").unwrap()), path: "/".into() },
-        mark,
+        tag,
         streams: Streams::Together,
     }
 }
@@ -49,7 +49,7 @@ async fn start(processes: &Processes, command: &str) -> Process {
     process
 }
 
-/// How many live processes carry a mark of that owner.
+/// How many live processes carry a tag of that owner.
 fn alive(owner: Owner) -> usize {
     look(&[&Target::new(Whose::Owner(owner))]).concat().len()
 }
@@ -224,14 +224,14 @@ async fn a_missing_watcher_program_holds_up_no_call() {
     assert_eq!(processes.close().await, Swept::default());
 }
 
-/// The limit has room for a part of a mark only. Where two calls share it, their environments tell them apart.
+/// The limit has room for a part of a tag only. Where two calls share it, their environments tell them apart.
 #[tokio::test]
 async fn calls_that_share_a_limit_do_not_end_each_other() {
     let processes = Processes::unwatched();
     let _cleaned = Cleaned(processes.owner());
     let one = spec(&processes, "setsid sleep 999 &");
-    let twin = one.mark.twin();
-    assert_eq!(one.mark.limit(), twin.limit());
+    let twin = one.tag.twin();
+    assert_eq!(one.tag.limit(), twin.limit());
     let mut running = processes.start(one).await.unwrap();
     while !matches!(running.next().await, Event::Output(..)) {}
     // Between its `fork` and its `exec` a process has no environment to be told by.

@@ -1,7 +1,7 @@
 //! The watcher: a small process beside the host that ends what the host's calls left running when the host is killed.
 //!
 //! It holds the reading end of a pipe whose other end only the host has. However the host ends, `kill -9` included, the pipe
-//! closes; the watcher then kills every process that carries the owner's mark, and ends. It is executed, not forked from the
+//! closes; the watcher then kills every process that carries the owner's tag, and ends. It is executed, not forked from the
 //! host's memory, stands in a process group of its own so that a Ctrl-C or a kill of the host's group leaves it to its work,
 //! and takes part in nothing: no output, no file, no environment.
 //!
@@ -40,14 +40,14 @@ done
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Watch {
     /// A program of the host's. It is started with these arguments and the owner's id behind them, and must do nothing but hand
-    /// that id to [`watch`]. It finds every process that carries a mark.
+    /// that id to [`watch`]. It finds every process that carries a tag.
     Program {
         /// The program, by an absolute path.
         program: PathBuf,
         /// What makes it a watcher, such as a hidden command.
         arguments: Vec<OsString>,
     },
-    /// A script that `/bin/sh` runs with `grep`. It finds a process by the mark in its environment, so it misses a process whose
+    /// A script that `/bin/sh` runs with `grep`. It finds a process by the tag in its environment, so it misses a process whose
     /// environment was emptied; the next start of a host finds that one.
     #[default]
     Shell,

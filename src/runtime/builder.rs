@@ -18,7 +18,7 @@ use tokio::task::JoinError;
 use std::time::Duration;
 
 use crate::{
-    actor::{host::Host, limits::RuntimeLimits, tapes::Tapes, undone::left_undone},
+    actor::{limits::RuntimeLimits, shared::Shared, tapes::Tapes, undone::left_undone},
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
@@ -41,7 +41,7 @@ use crate::{
 /// Collects the parts of a runtime. Only a place for the tapes and a model are required.
 #[derive(Default)]
 pub struct Builder {
-    place: Option<Place>,
+    open_store: Option<OpenStore>,
     options: StoreOptions,
     models: Option<Arc<dyn Models>>,
     model: Option<ModelRef>,
@@ -67,7 +67,7 @@ impl Builder {
     #[must_use]
     pub fn store(mut self, path: impl Into<PathBuf>) -> Builder {
         let path = path.into();
-        self.place = Some(Box::new(|options| Store::open(whole(path), options).map(Tapes::of_files)));
+        self.open_store = Some(Box::new(|options| Store::open(whole(path), options).map(Tapes::of_files)));
         self
     }
 
@@ -99,7 +99,7 @@ impl Builder {
     /// An engine that names no folder lacks the features that [`Builder::in_memory`] lists.
     #[must_use]
     pub fn tapes(mut self, engine: Arc<dyn TapeStore>) -> Builder {
-        self.place = Some(Box::new(|_options| {
+        self.open_store = Some(Box::new(|_options| {
             Ok(Tapes::of_engine(
                 engine,
                 #[cfg(feature = "fault-injection")]
@@ -318,7 +318,7 @@ impl Builder {
         };
         if let Some(interrupted) = interrupted {
             let recovered = resume_interrupted(&runtime, interrupted, listen.as_deref()).await;
-            fault!(runtime.inner.host.store.faults(), "start.resumed", "runtime");
+            fault!(runtime.inner.shared.store.faults(), "start.resumed", "runtime");
             let _ = runtime.inner.recovered.set(recovered);
         }
         Ok(runtime)
@@ -326,7 +326,7 @@ impl Builder {
 
     /// Everything of a start but the sessions. Also returns the sessions to resume; `None` where they are left alone.
     async fn start_tree(self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
-        let place = self.place.ok_or(StartError::NoStore)?;
+        let open_store = self.open_store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
         if let Some(flaw) = self.tools.flaw() {
             return Err(StartError::Tools(flaw));
@@ -342,7 +342,7 @@ impl Builder {
         let resumes = !self.no_auto_resume;
         // Opening a store may wait for a disk, and so may looking for marks.
         let opened = tokio::task::spawn_blocking(move || {
-            let store = place(options)?;
+            let store = open_store(options)?;
             let parked = store.parked_sessions()?;
             // Before anything runs: a session that is missed here would lose its turn in silence.
             let interrupted = if resumes { store.open_sessions()? } else { Vec::new() };
@@ -356,32 +356,32 @@ impl Builder {
         let hooks = Hooks(self.hooks.into());
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
-        let mut host = Host::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
-        (host.prices, host.rules, host.limits) = (self.prices, self.host_rules.clone(), self.limits);
-        host.sweeper.sweeps = self.sweeps;
+        let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
+        (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
+        shared.sweeper.sweeps = self.sweeps;
         #[cfg(all(unix, feature = "tools"))]
         {
-            host.processes = processes;
+            shared.processes = processes;
         }
         #[cfg(feature = "fault-injection")]
         {
-            host.hold_back_appends = self.hold_back_appends;
+            shared.hold_back_appends = self.hold_back_appends;
         }
-        let host = Arc::new(host);
+        let shared = Arc::new(shared);
         for (id, why) in parked {
-            host.slots.park(&id, 0, why);
+            shared.slots.park(&id, 0, why);
         }
-        left_undone(&host).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
-        let Tree { root, sessions, compactions, host_children } = tree(&host, self.children)?;
+        left_undone(&shared).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
+        let Tree { root, sessions, compactions, host_children } = tree(&shared, self.children)?;
         // Once, before there is a session.
-        let _ = (host.sessions.set(sessions.clone()), host.compactions.set(compactions));
+        let _ = (shared.sessions.set(sessions.clone()), shared.compactions.set(compactions));
         let root = Supervisor::start(root, &registry).await?;
-        close_with(&host, root.clone());
+        close_with(&shared, root.clone());
         fault!(faults, "start.tree_up", "runtime");
 
         let settings = Defaults { model, host_rules: self.host_rules, task_limits: self.task_limits };
         let (recovered, ending) = (OnceLock::new(), Ending::default());
-        let inner = Inner { host, root, sessions, host_children, settings, recovered, ending };
+        let inner = Inner { shared, root, sessions, host_children, settings, recovered, ending };
         Ok((Runtime { inner: Arc::new(inner) }, resumes.then_some(interrupted)))
     }
 }
@@ -404,7 +404,7 @@ async fn processes(store: &Tapes, watch: crate::process::Watch) -> crate::proces
 }
 
 /// Opens the tapes, where they are kept. Blocks on the disk.
-type Place = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;
+type OpenStore = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;
 
 /// The absolute path, where the system can tell it. Tools get folders below it, and these must not depend on the current directory
 /// of the process.

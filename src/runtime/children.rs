@@ -9,7 +9,7 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    actor::{bring_up::bring_up, child::SpawnArgs, host::Host, slot::Question},
+    actor::{bring_up::bring_up, child::SpawnArgs, shared::Shared, slot::Question},
     error::{OpenError, SendError, SpawnError},
     kernel::{
         Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Record, Refusal, Settings, Spawn,
@@ -83,8 +83,8 @@ impl Child {
     /// The DOWN as the parent's tape has it; `None` where there is none.
     async fn down_on_tape(&self) -> Result<Option<Arc<Down>>, SendError> {
         let (id, ticket) = (self.parent.id().clone(), self.ticket);
-        let read = move |host: &Host| taped::entries(&id, &host.store.read(&id, ticket)?);
-        let entries = self.parent.host.blocking(read).await?;
+        let read = move |shared: &Shared| taped::entries(&id, &shared.store.read(&id, ticket)?);
+        let entries = self.parent.shared.blocking(read).await?;
         Ok(entries.into_iter().find_map(|entry| match entry.record {
             Record::TaskFinished { down, .. } if entry.ticket == Some(ticket) => Some(down),
             _ => None,
@@ -115,8 +115,8 @@ impl Session {
         prompt: impl Into<Message>,
         link: Link,
     ) -> Result<Child, SpawnError> {
-        let prompt = self.host.limits.of_host(prompt.into())?;
-        known_tools(&self.host.toolbox, &options)?;
+        let prompt = self.shared.limits.of_host(prompt.into())?;
+        known_tools(&self.shared.toolbox, &options)?;
         let state = self.state().await?;
         let parent = state.settings.clone();
         let workspace = canonical(&options.workspace).await?;
@@ -127,11 +127,11 @@ impl Session {
         let is_known = state.tasks().any(|(_, task)| task.child == child)
             || state.tasks_ended.iter().any(|end| end.child == child);
         let wanted = child.clone();
-        let exists = self.host.blocking(move |host| Ok::<_, OpenError>(host.store.exists(&wanted))).await;
+        let exists = self.shared.blocking(move |shared| Ok::<_, OpenError>(shared.store.exists(&wanted))).await;
         if !is_known && exists.unwrap_or(false) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
-        let settings = of_child(&parent, options, workspace, &self.host.toolbox);
+        let settings = of_child(&parent, options, workspace, &self.shared.toolbox);
         let order = Box::new(TaskOrder { settings, prompt });
         let ticket = self.record(Spawn { child: child.clone(), order, link }).await?;
         self.child(child, ticket).await
@@ -182,7 +182,7 @@ impl Session {
             _ => None,
         };
         if task.is_some_and(|task| task.queued) {
-            let session = Session { host: self.host.clone(), slot: self.host.slot(&child) };
+            let session = Session { shared: self.shared.clone(), slot: self.shared.slot(&child) };
             session.slot.make_for_task(self.id().clone(), ticket);
             return Ok(Child { session, parent: self.clone(), ticket });
         }
@@ -199,15 +199,15 @@ impl Session {
 
     fn spawn(&self, child: &SessionId, ticket: Seq, task: Option<&OpenTask>) -> SpawnArgs {
         let (link, depth, grant) = task.map_or_else(Default::default, |task| (task.link, task.depth, task.grant));
-        let may_be_made = |task: &&OpenTask| task.told == StopLevel::Run && !task.queued;
+        let may_be_made = |task: &&OpenTask| task.stop_level == StopLevel::Run && !task.queued;
         let order = task.filter(may_be_made).and_then(|task| task.order.clone());
         let tie = Tie { parent: self.id().clone(), ticket, link, depth, grant };
         SpawnArgs { child: child.clone(), tie, order, asks_first: true }
     }
 
     async fn bring_up(&self, spawn: SpawnArgs) -> Result<Session, SpawnError> {
-        let slot = bring_up(self.host.clone(), spawn).await?;
-        Ok(Session { host: self.host.clone(), slot })
+        let slot = bring_up(self.shared.clone(), spawn).await?;
+        Ok(Session { shared: self.shared.clone(), slot })
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     actor::{
         activation::Activation,
-        host::Host,
+        shared::Shared,
         slot::{Slot, ask_to_sleep},
         tape_store::{Chore, scrub_words},
     },
@@ -83,21 +83,21 @@ impl Runtime {
     /// [`DeleteError::Open`] with [`TapeError::Missing`] or [`TapeError::Claimed`], and where the store cannot be written.
     pub async fn delete(&self, id: &SessionId) -> Result<Deletion, DeleteError> {
         self.is_open()?;
-        let (host, sessions, id) = (self.inner.host.clone(), self.inner.sessions.clone(), id.clone());
-        let tasks = host.tasks.clone();
-        let tokio = host.tokio.clone();
-        let deleting = async move { delete(&host, &sessions, &id).await };
+        let (shared, sessions, id) = (self.inner.shared.clone(), self.inner.sessions.clone(), id.clone());
+        let tasks = shared.tasks.clone();
+        let tokio = shared.tokio.clone();
+        let deleting = async move { delete(&shared, &sessions, &id).await };
         tasks.spawn_on(deleting, &tokio).await.map_err(|_| OpenError::Closed)?
     }
 }
 
-async fn delete(host: &Arc<Host>, sessions: &SupervisorHandle, id: &SessionId) -> Result<Deletion, DeleteError> {
-    let slot = host.slot(id);
+async fn delete(shared: &Arc<Shared>, sessions: &SupervisorHandle, id: &SessionId) -> Result<Deletion, DeleteError> {
+    let slot = shared.slot(id);
     let _one = slot.bringing_up().lock_owned().await;
-    let flight = come_to_rest(host, sessions, &slot).await?;
-    let is_parked = host.slots.why_parked(id).is_some();
+    let flight = come_to_rest(shared, sessions, &slot).await?;
+    let is_parked = shared.slots.why_parked(id).is_some();
     let session = id.clone();
-    let removed = host.blocking(move |host| remove(host, &session, is_parked)).await;
+    let removed = shared.blocking(move |shared| remove(shared, &session, is_parked)).await;
     let deleted = match removed {
         Ok(deleted) => deleted,
         Err(error) => {
@@ -106,21 +106,21 @@ async fn delete(host: &Arc<Host>, sessions: &SupervisorHandle, id: &SessionId) -
         }
     };
     if is_parked {
-        host.unpark(id).await;
+        shared.unpark(id).await;
     }
     slot.forget_told();
     flight.finish(Err(TapeError::Missing { session: id.clone() }.into()));
     let session = id.clone();
-    let left = host.blocking(move |host| Ok::<_, OpenError>(words_left(host, &session))).await?;
+    let left = shared.blocking(move |shared| Ok::<_, OpenError>(words_left(shared, &session))).await?;
     if left.is_some() {
-        host.orders.chore(Chore::Scrub);
+        shared.orders.chore(Chore::Scrub);
     }
     Ok(Deletion { session: deleted, left })
 }
 
 /// Has the session sleep, and takes its slot: nothing wakes it until the result is finished.
 async fn come_to_rest(
-    host: &Arc<Host>,
+    shared: &Arc<Shared>,
     sessions: &SupervisorHandle,
     slot: &Arc<Slot>,
 ) -> Result<Activation, DeleteError> {
@@ -129,12 +129,12 @@ async fn come_to_rest(
     loop {
         if let Some(flight) = slot.begin_activation() {
             // The engine may still be taking the tape back.
-            if let Some(given_back) = host.store.given_back(&slot.id) {
+            if let Some(given_back) = shared.store.given_back(&slot.id) {
                 drop(timeout(REST_WAIT, given_back.cancelled()).await);
             }
             return Ok(flight);
         }
-        match ask_to_sleep(host, &slot.id).await {
+        match ask_to_sleep(shared, &slot.id).await {
             // No wait before the slot is taken: somebody else would wake the session first, again and again.
             Ok(()) if Instant::now() < until => continue,
             Ok(()) => {}
@@ -150,9 +150,9 @@ async fn come_to_rest(
 }
 
 /// Removes the tape and everything beside it. Blocks on the disk.
-fn remove(host: &Host, id: &SessionId, is_parked: bool) -> Result<Deleted, DeleteError> {
-    has_nobody(&*host.store, id)?;
-    let deleted = if is_parked { host.store.delete_given_up(id) } else { host.store.delete(id) };
+fn remove(shared: &Shared, id: &SessionId, is_parked: bool) -> Result<Deleted, DeleteError> {
+    has_nobody(&*shared.store, id)?;
+    let deleted = if is_parked { shared.store.delete_given_up(id) } else { shared.store.delete(id) };
     deleted.map_err(|error| match error {
         TapeError::Unfinished { session } => {
             DeleteError::Busy { session, why: "its turn was cut off: open it".to_owned() }
@@ -177,10 +177,10 @@ fn has_nobody(store: &dyn TapeStore, id: &SessionId) -> Result<(), DeleteError> 
 }
 
 /// Takes the words of a deleted session out of index and commit log. Says why, where some may be left. Blocks on the disk.
-fn words_left(host: &Host, id: &SessionId) -> Option<String> {
-    let files = host.store.files()?;
+fn words_left(shared: &Shared, id: &SessionId) -> Option<String> {
+    let files = shared.store.files()?;
     let until = std::time::Instant::now() + WORDS_WAIT;
-    let stop = || host.orders.is_closed() || std::time::Instant::now() >= until;
+    let stop = || shared.orders.is_closed() || std::time::Instant::now() >= until;
     let left = loop {
         match scrub_words(files, &stop) {
             Ok(true) => break None,

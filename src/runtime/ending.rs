@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
-    actor::{activation::WORKERS_WAIT, host::Host},
+    actor::{activation::WORKERS_WAIT, shared::Shared},
     hook::HOOK_LIMIT,
     lock::Lock,
     runtime::{Leftover, Runtime, report::drain},
@@ -32,18 +32,18 @@ pub(super) struct Ending(Lock<Option<watch::Receiver<Option<Leftover>>>>);
 
 impl Ending {
     /// Begins the end, or joins it. Does not wait for it.
-    pub(super) fn begin(&self, host: &Arc<Host>, root: &SupervisorHandle) -> watch::Receiver<Option<Leftover>> {
+    pub(super) fn begin(&self, shared: &Arc<Shared>, root: &SupervisorHandle) -> watch::Receiver<Option<Leftover>> {
         let mut ending = self.0.lock();
         if let Some(ends) = &*ending {
             return ends.clone();
         }
         // Done here and not in the task: senders are told at once, even where the tokio runtime is gone and no task runs.
-        host.close();
+        shared.close();
         let (ended, ends) = watch::channel(None);
-        let (host, root) = (host.clone(), root.clone());
-        let tokio = host.tokio.clone();
+        let (shared, root) = (shared.clone(), root.clone());
+        let tokio = shared.tokio.clone();
         tokio.spawn(async move {
-            let leftover = end(&host, &root).await;
+            let leftover = end(&shared, &root).await;
             // It is no error if no caller waits for the report.
             drop(ended.send(Some(leftover)));
         });
@@ -63,7 +63,7 @@ impl Runtime {
     /// at the deadline at the latest; each session still has a second to answer where the deadline is shorter. After the runtime's
     /// end it changes nothing.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
-        drain(&self.inner.host, deadline).await
+        drain(&self.inner.shared, deadline).await
     }
 
     /// Ends the tree: actors, workers, processes, locks. Running turns are cut off where they are, and go on at the next start.
@@ -72,7 +72,7 @@ impl Runtime {
     /// A tool, a hook or a child of the host may call it from inside the tree. Such a caller is ended with the tree while it waits
     /// here (a child when its shutdown time is over), and the end goes on without it. Dropping the future changes nothing.
     pub async fn shutdown(&self) -> Leftover {
-        let mut ends = self.inner.ending.begin(&self.inner.host, &self.inner.root);
+        let mut ends = self.inner.ending.begin(&self.inner.shared, &self.inner.root);
         let ended = ends.wait_for(Option::is_some).await;
         // An error means that the tokio runtime ended first, and all tasks with it.
         ended.ok().and_then(|ended| ended.clone()).unwrap_or_default()
@@ -86,15 +86,15 @@ impl Runtime {
     }
 }
 
-async fn end(host: &Arc<Host>, root: &SupervisorHandle) -> Leftover {
+async fn end(shared: &Arc<Shared>, root: &SupervisorHandle) -> Leftover {
     let down = root.shutdown().await;
     let mut leftover = Leftover::default();
     leftover.actors = down.leftover.iter().map(ToString::to_string).collect();
-    host.tasks.close();
+    shared.tasks.close();
     // Each activation ends when it finds the supervisor gone.
-    drop(tokio::time::timeout(ACTIVATIONS_WAIT, host.tasks.wait()).await);
-    let slots = host.close();
-    let left = host.slots.take_left().into_iter();
+    drop(tokio::time::timeout(ACTIVATIONS_WAIT, shared.tasks.wait()).await);
+    let slots = shared.close();
+    let left = shared.slots.take_left().into_iter();
     let tasks: Vec<_> = slots.iter().map(|slot| (slot.id.clone(), slot.tasks())).chain(left).collect();
     let until = tokio::time::Instant::now() + WORKERS_WAIT;
     for (session, tasks) in tasks {
@@ -104,14 +104,14 @@ async fn end(host: &Arc<Host>, root: &SupervisorHandle) -> Leftover {
         }
     }
     // All events are in the observers' queues by now. The wait blocks a thread, so it has a thread of its own.
-    let watched = host.clone();
-    let late = host.tokio.spawn_blocking(move || watched.observers.close(HOOK_LIMIT)).await;
+    let watched = shared.clone();
+    let late = shared.tokio.spawn_blocking(move || watched.observers.close(HOOK_LIMIT)).await;
     leftover.hooks.extend(late.unwrap_or_default());
     slots.iter().for_each(|slot| slot.close_ring());
     #[cfg(all(unix, feature = "tools"))]
-    leftover.processes.extend(host.processes.close().await.left);
-    let store = host.store.clone();
-    let closed = host.tokio.spawn_blocking(move || store.close(STORE_CLOSE)).await;
+    leftover.processes.extend(shared.processes.close().await.left);
+    let store = shared.store.clone();
+    let closed = shared.tokio.spawn_blocking(move || store.close(STORE_CLOSE)).await;
     if let Ok(Err(error)) = closed {
         tracing::warn!(%error, "the store did not close in time");
     }

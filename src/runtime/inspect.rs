@@ -12,7 +12,7 @@ use crate::{
     runtime::{Runtime, Tree},
     supervisor::{
         CrashReport, Happened, Node, Reading, Status, Watch,
-        node_state::{NodeState, Place},
+        node_state::{NodeState, Role},
         render::{facts, flat},
     },
 };
@@ -24,13 +24,13 @@ impl Runtime {
     /// The supervision tree at this moment. Asks no actor, so a stuck actor is shown too.
     #[must_use]
     pub fn tree(&self) -> Tree {
-        Tree { roots: self.inner.host.registry.snapshot() }
+        Tree { roots: self.inner.shared.registry.snapshot() }
     }
 
     /// All that is known of one node, by its id or its path; `None` where there is no such node.
     #[must_use]
     pub fn inspect(&self, id: &str) -> Option<Inspection> {
-        let registry = &self.inner.host.registry;
+        let registry = &self.inner.shared.registry;
         let state = registry.find(id)?;
         let under: Vec<_> = registry.snapshot();
         let node = under.iter().flat_map(Node::iter).find(|node| node.key == state.key())?.clone();
@@ -44,14 +44,14 @@ impl Runtime {
     #[must_use]
     pub fn count(&self) -> Count {
         let mut count = Count::default();
-        self.inner.host.registry.nodes().iter().for_each(|node| count.add(node));
+        self.inner.shared.registry.nodes().iter().for_each(|node| count.add(node));
         count
     }
 
     /// The newest crash reports, oldest first; at most 256 are kept.
     #[must_use]
     pub fn crashes(&self) -> Vec<CrashReport> {
-        self.inner.host.registry.crashes()
+        self.inner.shared.registry.crashes()
     }
 
     /// The last things that happened to a node, oldest first; at most 32. `None` where there is no such node.
@@ -60,13 +60,13 @@ impl Runtime {
     /// [`Operator::trace_in_full`](crate::runtime::Operator::trace_in_full) asked for them.
     #[must_use]
     pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
-        self.inner.host.registry.trace(id)
+        self.inner.shared.registry.trace(id)
     }
 
     /// At most `most` nodes, those with the largest value of `by` first. Nodes with a value of 0 are left out.
     #[must_use]
     pub fn top(&self, by: By, most: usize) -> Top {
-        let nodes = self.inner.host.registry.nodes();
+        let nodes = self.inner.shared.registry.nodes();
         let mut nodes: Vec<Node> = nodes.iter().map(|node| Node::of(node)).filter(|node| by.of(node) > 0).collect();
         nodes.sort_by_key(|node| (std::cmp::Reverse(by.of(node)), node.key));
         nodes.truncate(most);
@@ -77,13 +77,13 @@ impl Runtime {
     /// there is no such node the watch says [`Happening::Unknown`](crate::supervisor::Happening::Unknown), and ends.
     #[must_use]
     pub fn watch(&self, id: &str) -> Watch {
-        self.inner.host.registry.watch(Some(id))
+        self.inner.shared.registry.watch(Some(id))
     }
 
     /// What happens from now on in the whole tree.
     #[must_use]
     pub fn watch_all(&self) -> Watch {
-        self.inner.host.registry.watch(None)
+        self.inner.shared.registry.watch(None)
     }
 }
 
@@ -184,7 +184,7 @@ impl Count {
     fn add(&mut self, state: &NodeState) {
         let node = Node::of(state);
         let one = usize::from;
-        if state.place == Place::Task {
+        if state.role == Role::Task {
             self.requests += one(node.kind == "request");
             self.calls += one(node.kind == "call");
             return;

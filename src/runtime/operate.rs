@@ -15,7 +15,7 @@ use crate::{
     error::{Kind, OpenError, PassivateError, SendError},
     runtime::Runtime,
     session::Session,
-    supervisor::{AdminError, Done, ExitReason, Happening, NodeState, Status, SupervisorHandle, node_state::Place},
+    supervisor::{AdminError, Done, ExitReason, Happening, NodeState, Status, SupervisorHandle, node_state::Role},
     words::ids::SessionId,
 };
 
@@ -76,7 +76,7 @@ impl Operator {
         self.pull("restart", id, |operator, id| async move {
             let Target { node, supervisor, session } = operator.target(&id)?;
             if let Some(session) = session.filter(|_| node.status() == Status::Parked) {
-                operator.runtime.inner.host.unpark(session.id()).await;
+                operator.runtime.inner.shared.unpark(session.id()).await;
             }
             let restarted = supervisor.recycle_child(node.id()).await;
             carried_out(&node, &supervisor, restarted).await
@@ -113,7 +113,7 @@ impl Operator {
             let Some(session) = session else { return Ok(()) };
             let incarnation = session.slot.newest_incarnation();
             if supervisor.which_child(node.id()).await.is_ok_and(|child| child.status == Status::Parked) {
-                operator.runtime.inner.host.park(session.id(), incarnation, "by an operator".to_owned()).await;
+                operator.runtime.inner.shared.park(session.id(), incarnation, "by an operator".to_owned()).await;
             }
             Ok(())
         })
@@ -201,15 +201,15 @@ impl Operator {
         self.pulled(lever, id);
         let (operator, work, id) = (self.clone(), work(self.clone(), id.to_owned()), id.to_owned());
         let pulled = async move { operator.done(lever, &id, work.await) };
-        let host = &self.runtime.inner.host;
-        host.tasks.spawn_on(pulled, &host.tokio).await.unwrap_or(Err(OperateError::Closing))
+        let shared = &self.runtime.inner.shared;
+        shared.tasks.spawn_on(pulled, &shared.tokio).await.unwrap_or(Err(OperateError::Closing))
     }
 
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
         // A session that an earlier runtime parked has no place in this tree.
-        let host = &self.runtime.inner.host;
-        let parked = id.parse::<SessionId>().ok().filter(|session| host.slots.why_parked(session).is_some());
-        if let (Some(session), None) = (parked, host.registry.find(id)) {
+        let shared = &self.runtime.inner.shared;
+        let parked = id.parse::<SessionId>().ok().filter(|session| shared.slots.why_parked(session).is_some());
+        if let (Some(session), None) = (parked, shared.registry.find(id)) {
             let reason = |error: OpenError| ExitReason::StartFailed(error.to_string());
             let unparked = self.runtime.unpark(&session).await.map_err(reason);
             return unparked.map_err(|reason| OperateError::NotStarted { id: id.to_owned(), reason });
@@ -219,7 +219,7 @@ impl Operator {
             return Err(OperateError::NotParked { id: node.id().to_owned(), status: node.status() });
         }
         if let Some(session) = session {
-            self.runtime.inner.host.unpark(session.id()).await;
+            self.runtime.inner.shared.unpark(session.id()).await;
         }
         let unparked = supervisor.unpark(node.id()).await;
         carried_out(&node, &supervisor, unparked).await
@@ -227,8 +227,8 @@ impl Operator {
 
     fn target(&self, id: &str) -> Result<Target, OperateError> {
         let node = self.node(id)?;
-        let owner = node.owner.and_then(|owner| self.runtime.inner.host.registry.node(owner));
-        if node.place == Place::Task {
+        let owner = node.owner.and_then(|owner| self.runtime.inner.shared.registry.node(owner));
+        if node.role == Role::Task {
             let owner = owner.map_or_else(String::new, |owner| owner.id().to_owned());
             return Err(OperateError::IsTask { id: node.id().to_owned(), owner });
         }
@@ -247,7 +247,7 @@ impl Operator {
     }
 
     fn node(&self, id: &str) -> Result<Arc<NodeState>, OperateError> {
-        self.runtime.inner.host.registry.find(id).ok_or_else(|| OperateError::Unknown { id: id.to_owned() })
+        self.runtime.inner.shared.registry.find(id).ok_or_else(|| OperateError::Unknown { id: id.to_owned() })
     }
 
     fn session_of(&self, node: &NodeState) -> Option<Session> {
@@ -270,7 +270,7 @@ impl Operator {
     }
 
     fn tell(&self, id: &str, what: Happening) {
-        let registry = &self.runtime.inner.host.registry;
+        let registry = &self.runtime.inner.shared.registry;
         let node = registry.find(id);
         registry.tell(node.as_ref().map_or(id, |node| node.path()), what);
     }

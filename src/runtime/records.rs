@@ -27,7 +27,7 @@ impl Runtime {
     /// Where the store cannot be read.
     pub async fn exists(&self, id: &SessionId) -> Result<bool, OpenError> {
         let id = id.clone();
-        self.inner.host.blocking(move |host| Ok(is_there(&*host.store, &id)?)).await
+        self.inner.shared.blocking(move |shared| Ok(is_there(&*shared.store, &id)?)).await
     }
 
     /// Opens the conversation whose id the options carry, and makes it where there is none; returns when the session is awake. Many
@@ -98,8 +98,8 @@ impl Runtime {
     /// come to the tape within half a minute; [`OpenError::Closed`].
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
-        let fork = fork_now(&self.inner.host, id, at).await?;
-        wake_fork(&self.inner.host, fork).await
+        let fork = fork_now(&self.inner.shared, id, at).await?;
+        wake_fork(&self.inner.shared, fork).await
     }
 
     /// Forks like [`Runtime::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
@@ -132,7 +132,7 @@ impl Runtime {
     pub async fn fork_as(&self, id: &SessionId, at: Option<Seq>, fork: &SessionId) -> Result<Session, OpenError> {
         self.is_open()?;
         let (parent, named) = (id.clone(), fork.clone());
-        fork_named(&self.inner.host, fork, move |host| fork_now_as(host, &parent, at, &named)).await
+        fork_named(&self.inner.shared, fork, move |shared| fork_now_as(shared, &parent, at, &named)).await
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn resume_interrupted(
         }
     }
     let resumed = futures_util::stream::iter(open).map(async |id| {
-        fault!(runtime.inner.host.store.faults(), "start.resume", id.as_str());
+        fault!(runtime.inner.shared.store.faults(), "start.resume", id.as_str());
         let error = runtime.open(&id).await.err().map(|error| error.to_string());
         if let Some(error) = &error {
             tracing::warn!(session = %id, error, "an interrupted session could not be resumed");

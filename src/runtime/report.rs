@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     actor::{
-        host::Host,
+        shared::Shared,
         slot::{Admission, Phase},
     },
     kernel::{CallState, Open, State},
@@ -98,14 +98,14 @@ const DRAIN_LOOK_MIN: Duration = Duration::from_millis(20);
 const DRAIN_LOOK_MAX: Duration = Duration::from_millis(320);
 
 /// Takes no new messages, and waits until all sessions are at rest. Returns those that are not at the deadline.
-pub(super) async fn drain(host: &Arc<Host>, deadline: Duration) -> Vec<SessionId> {
-    host.slots.set_admission(Admission::Draining);
+pub(super) async fn drain(shared: &Arc<Shared>, deadline: Duration) -> Vec<SessionId> {
+    shared.slots.set_admission(Admission::Draining);
     let now = Instant::now();
     let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
     loop {
         // All at the same time, so that a session that does not answer takes no time from the others.
-        let looks = host.slots.all_awake().into_iter().map(async |slot| {
-            let session = Session { host: host.clone(), slot };
+        let looks = shared.slots.all_awake().into_iter().map(async |slot| {
+            let session = Session { shared: shared.clone(), slot };
             (drained(&session, until, answers_by).await, session.id().clone())
         });
         let looked = futures_util::future::join_all(looks).await;
@@ -153,8 +153,8 @@ fn is_at_rest(state: &State) -> bool {
 /// Whether all open children of a session are in a turn that people hold up, so that no DOWN is on its way.
 async fn children_rest(session: &Session, state: &State) -> bool {
     for (_, task) in state.tasks() {
-        let Some(slot) = session.host.slots.awake_one(&task.child) else { return false };
-        let child = Session { host: session.host.clone(), slot };
+        let Some(slot) = session.shared.slots.awake_one(&task.child) else { return false };
+        let child = Session { shared: session.shared.clone(), slot };
         let Ok(child) = child.state().await else { return false };
         let is_over = child.origin.as_ref().is_some_and(|origin| origin.end.is_some());
         if is_over || child.turn.is_none() || !is_at_rest(&child) {

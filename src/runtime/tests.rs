@@ -69,7 +69,7 @@ fn a_passive_slot_is_small() {
 async fn nobody_pays_for_a_session_that_sleeps_and_that_nobody_holds() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
-    let slots = &runtime.inner.host.slots;
+    let slots = &runtime.inner.shared.slots;
     let mut held = Vec::new();
     for _ in 0..20 {
         let session = create(&runtime, folder.path()).await;
@@ -165,7 +165,7 @@ async fn sessions_live_and_go_on_without_the_tape_store() {
         let session = session.clone();
         async move { ask(&session, "four").await }
     });
-    until("it is to be woken", || runtime.inner.host.orders.is_opening(session.id())).await;
+    until("it is to be woken", || runtime.inner.shared.orders.is_opening(session.id())).await;
     runtime.inner.root.restart_child("tapes").await.unwrap();
     assert_eq!(asked.await.unwrap(), "4");
     let other = create(&runtime, folder.path()).await;
@@ -180,7 +180,7 @@ async fn old_outputs_are_deleted_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let first = start(folder.path(), counts()).await;
     let session = create(&first, folder.path()).await;
-    let spill = first.inner.host.store.spill_path(session.id()).unwrap();
+    let spill = first.inner.shared.store.spill_path(session.id()).unwrap();
     std::fs::create_dir_all(&spill).unwrap();
     let (old, new) = (spill.join("call-old.log"), spill.join("call-new.log"));
     for path in [&old, &new] {
@@ -207,12 +207,12 @@ async fn a_parking_that_the_timekeeper_missed_is_noted_when_it_is_back() {
     runtime.inner.root.restart_child("timekeeper").await.unwrap();
     until("it is noted", || runtime.parked().len() == 1).await;
     until("and written down", || {
-        runtime.inner.host.store.parked_sessions().unwrap().iter().any(|(id, _)| id == session.id())
+        runtime.inner.shared.store.parked_sessions().unwrap().iter().any(|(id, _)| id == session.id())
     })
     .await;
     assert!(matches!(session.prompt("hello").await, Err(crate::SendError::Parked)));
     runtime.unpark(session.id()).await.unwrap();
-    assert_eq!(runtime.inner.host.store.parked_sessions().unwrap(), []);
+    assert_eq!(runtime.inner.shared.store.parked_sessions().unwrap(), []);
     assert_eq!(ask(&session, "hello").await, "1");
     assert_eq!(runtime.tree().find("timekeeper").unwrap().status, Status::Running);
     assert!(runtime.shutdown().await.is_empty());
@@ -224,22 +224,22 @@ async fn a_parking_that_the_timekeeper_missed_is_noted_when_it_is_back() {
 async fn a_parking_that_is_noted_behind_its_unparking_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
-    let (host, session) = (runtime.inner.host.clone(), create(&runtime, folder.path()).await);
-    let written = || host.store.parked_sessions().unwrap();
-    let incarnation = host.slots.newest_incarnation(session.id());
+    let (shared, session) = (runtime.inner.shared.clone(), create(&runtime, folder.path()).await);
+    let written = || shared.store.parked_sessions().unwrap();
+    let incarnation = shared.slots.newest_incarnation(session.id());
     runtime.operate().park(session.id().as_str()).await.unwrap();
     assert_eq!(written().len(), 1);
     runtime.operate().unpark(session.id().as_str()).await.unwrap();
     // What the timekeeper saw before.
-    host.park(session.id(), incarnation, "late".to_owned()).await;
+    shared.park(session.id(), incarnation, "late".to_owned()).await;
     assert_eq!((runtime.parked(), written()), (vec![], vec![]));
     assert_eq!(ask(&session, "one").await, "1");
 
     // The same between the unparking and the incarnation that it starts.
     runtime.operate().park(session.id().as_str()).await.unwrap();
-    let incarnation = host.slots.newest_incarnation(session.id());
-    host.unpark(session.id()).await;
-    host.park(session.id(), incarnation, "late".to_owned()).await;
+    let incarnation = shared.slots.newest_incarnation(session.id());
+    shared.unpark(session.id()).await;
+    shared.park(session.id(), incarnation, "late".to_owned()).await;
     assert_eq!(written().len(), 1);
     runtime.inner.sessions.unpark(session.id().as_str()).await.unwrap();
     assert_eq!(ask(&session, "two").await, "2");
@@ -317,7 +317,7 @@ async fn a_drain_after_the_end_opens_no_door() {
     let session = create(&runtime, folder.path()).await;
     assert!(runtime.shutdown().await.is_empty());
     assert!(runtime.drain(Duration::from_secs(1)).await.is_empty());
-    assert_eq!(runtime.inner.host.slots.admission(), Admission::Closed);
+    assert_eq!(runtime.inner.shared.slots.admission(), Admission::Closed);
     assert!(matches!(session.slot.command(crate::kernel::GoOn), Err(crate::SendError::Closed)));
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    actor::{host::Host, tape_store::tape_store, timekeeper::keep_time},
+    actor::{shared::Shared, tape_store::tape_store, timekeeper::keep_time},
     error::StartError,
     supervisor::{ChildSpec, Intensity, OnExhausted, Strategy, SupervisorHandle, SupervisorSpec},
 };
@@ -26,14 +26,14 @@ pub(super) struct Tree {
     pub(super) host_children: SupervisorHandle,
 }
 
-pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, StartError> {
+pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tree, StartError> {
     let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
     // Sessions that are awake work on without the tape store. So its supervisor keeps it stopped for a while, and never ends.
     let tapes = SupervisorSpec::dynamic("tapes")
         .intensity(Intensity::new(3, Duration::from_secs(30)))
         .on_exhausted(OnExhausted::Park)
         .park_for(Duration::from_secs(30))
-        .child(tape_store(host));
+        .child(tape_store(shared));
     let (tapes, _) = supervisor(tapes)?;
     // Places for what all sessions will share: a governor per provider, a client per MCP server.
     let (models, _) = supervisor(SupervisorSpec::new("models", Strategy::OneForOne))?;
@@ -42,15 +42,15 @@ pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, S
     let sessions = SupervisorSpec::dynamic("sessions")
         .intensity(Intensity::new(2, Duration::from_secs(60)))
         .on_exhausted(OnExhausted::Park)
-        .max_children(host.keeper.awake_limit());
+        .max_children(shared.keeper.awake_limit());
     let (sessions_child, sessions) = supervisor(sessions)?;
     // At most one for each awake session, and never restarted. So they need no bound, and exhaust no intensity.
     let (compactions_child, compactions) = supervisor(SupervisorSpec::dynamic("compactions"))?;
-    let (for_keeper, of_keeper) = (host.clone(), sessions.clone());
+    let (for_keeper, of_keeper) = (shared.clone(), sessions.clone());
     let timekeeper = ChildSpec::new("timekeeper", move |cx| {
-        let (host, sessions) = (for_keeper.clone(), of_keeper.clone());
+        let (shared, sessions) = (for_keeper.clone(), of_keeper.clone());
         async move {
-            keep_time(host, sessions, cx).await;
+            keep_time(shared, sessions, cx).await;
             Ok(())
         }
     });
@@ -70,23 +70,23 @@ pub(super) fn tree(host: &Arc<Host>, children: Vec<ChildSpec>) -> Result<Tree, S
 
 /// Closes the host when the tree ends by itself, so that handles answer `Closed` instead of letting their senders wait. The same
 /// where the tokio runtime of the tree ends first: its tasks are dropped then, and no actor is left to answer.
-pub(super) fn close_with(host: &Arc<Host>, root: SupervisorHandle) {
-    let mut lost = Lost(Arc::downgrade(host));
+pub(super) fn close_with(shared: &Arc<Shared>, root: SupervisorHandle) {
+    let mut lost = Lost(Arc::downgrade(shared));
     tokio::spawn(async move {
         root.ended().await;
-        if let Some(host) = std::mem::take(&mut lost.0).upgrade() {
-            host.close();
+        if let Some(shared) = std::mem::take(&mut lost.0).upgrade() {
+            shared.close();
         }
     });
 }
 
 /// Dropped with the tokio runtime that the host's actors ran on.
-struct Lost(Weak<Host>);
+struct Lost(Weak<Shared>);
 
 impl Drop for Lost {
     fn drop(&mut self) {
-        if let Some(host) = self.0.upgrade() {
-            host.close().iter().for_each(|slot| {
+        if let Some(shared) = self.0.upgrade() {
+            shared.close().iter().for_each(|slot| {
                 slot.close_ring();
                 slot.give_up();
             });

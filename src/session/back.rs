@@ -13,7 +13,7 @@ mod files;
 use std::sync::Arc;
 
 use crate::{
-    actor::host::Host,
+    actor::shared::Shared,
     error::{OpenError, SendError},
     kernel::{
         Branch, BranchSummary, Entry, NoPoint, Point, Refusal, RestoredFiles, RollBack, RollbackTarget, RolledBack,
@@ -85,8 +85,8 @@ impl Session {
     /// session can go to any other point later, even to one that it went back from.
     ///
     /// Messages keep their receipts, turns their outcomes, and usage stays counted. Settings, grants and tasks do not change.
-    /// Waiting messages stay, and are held until the next send or [`Session::go_on`]. Files are not touched. Dropping the future
-    /// may or may not stop the rollback; it is never recorded in part.
+    /// Waiting messages stay, and are on hold until the next send or [`Session::go_on`]. Files are not touched. Dropping the
+    /// future may or may not stop the rollback; it is never recorded in part.
     ///
     /// # Errors
     /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where the session decided something in between;
@@ -167,8 +167,8 @@ impl Session {
             return Err(SendError::from(Refusal::Busy { turn: turn.id }).into());
         }
         let id = self.id().clone();
-        let found = move |host: &Host| look(&*host.store, &id, &now, &wanted).map(|back| (now, Arc::new(back)));
-        self.host.blocking(found).await
+        let found = move |shared: &Shared| look(&*shared.store, &id, &now, &wanted).map(|back| (now, Arc::new(back)));
+        self.shared.blocking(found).await
     }
 
     async fn record_rollback(
@@ -192,7 +192,7 @@ impl Session {
         wanted: RollbackTarget,
     ) -> Result<(Arc<RolledBack>, Option<Arc<BranchSummary>>, Option<Leaving>), BranchError> {
         let (id, upto) = (self.id().clone(), now.seq);
-        let entries = self.host.blocking(move |host| read(&*host.store, &id, Seq::ZERO, upto)).await?;
+        let entries = self.shared.blocking(move |shared| read(&*shared.store, &id, Seq::ZERO, upto)).await?;
         let mut left = Branch::of(&entries, back.to);
         if left.items.is_empty() {
             return Ok((back, None, None));

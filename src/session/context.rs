@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::{compaction, host::Host},
+    actor::{compaction, shared::Shared},
     error::SendError,
     kernel::context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     kernel::{
@@ -60,8 +60,8 @@ impl Session {
             return Err(Refusal::NothingToUndo.into());
         }
         let id = self.slot.id.clone();
-        let read = move |host: &Host| host.store.read_to(&id, newest).map_err(SendError::Storage);
-        let lines = self.host.blocking(read).await?.entries;
+        let read = move |shared: &Shared| shared.store.read_to(&id, newest).map_err(SendError::Storage);
+        let lines = self.shared.blocking(read).await?.entries;
         let undone = Undone::of(&taped::entries(&self.slot.id, &lines)?).ok_or(Refusal::NothingToUndo)?;
         self.ask(UndoCompaction { undone: undone.into() }).await.map(drop)
     }
@@ -103,8 +103,8 @@ impl Session {
     /// the branch's tape cannot be read; [`SendError::Unavailable`] where an entry of it cannot be understood.
     pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
         let id = branch.slot.id.clone();
-        let read = move |host: &Host| host.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
-        let lines = branch.host.blocking(read).await?;
+        let read = move |shared: &Shared| shared.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
+        let lines = branch.shared.blocking(read).await?;
         let left = Branch::of(&taped::entries(&branch.slot.id, &lines)?, after);
         if left.items.is_empty() {
             return Err(Refusal::Empty.into());
@@ -126,10 +126,10 @@ impl Session {
     pub(super) async fn begin_leaving(&self, state: &State, left: &Branch) -> Result<Option<Leaving>, SendError> {
         let settings = &state.settings;
         let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
-        let room = self.host.window(&model).usable().saturating_sub(TASK_TOKENS);
+        let room = self.shared.window(&model).usable().saturating_sub(TASK_TOKENS);
         let prompt = branch_prompt(&left.items, room);
         let asked = Asked { model, prompt, tokens_max: BRANCH_SUMMARY_MAX, reads_max: 1 };
-        let price = self.host.price(&asked.model);
+        let price = self.shared.price(&asked.model);
         let input = of_text(&asked.prompt) + of_text(SUMMARY_SYSTEM);
         let wanted = Reserve { input, output: BRANCH_SUMMARY_MAX };
         let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };
@@ -151,7 +151,7 @@ impl Session {
         };
         // A task of its own: a caller that drops the future leaves no ticket open. The task is not one of the session's: the next
         // incarnation would wait for the task, and the task for the next incarnation.
-        self.host.tasks.spawn_on(begin, &self.host.tokio).await.map_err(|_| SendError::Closed)?
+        self.shared.tasks.spawn_on(begin, &self.shared.tokio).await.map_err(|_| SendError::Closed)?
     }
 
     /// Has a branch summed up. Where no model can write the summary, the beginnings of the branch's messages stand in for it. The
@@ -192,7 +192,7 @@ pub(super) struct Leaving {
 impl Leaving {
     /// The text that a model wrote, if one did, and the request as it is to be recorded.
     async fn write(&self, key: String) -> (Option<(String, Usage)>, Option<BranchRequest>) {
-        let host = &self.session.host;
+        let shared = &self.session.shared;
         let (tell, told) = oneshot::channel();
         let slot = &self.session.slot;
         let order = compaction::Order {
@@ -204,7 +204,7 @@ impl Leaving {
             // A tracker of its own: no incarnation waits for these tasks.
             tasks: TaskTracker::new(),
         };
-        let _writing = compaction::Writing::begin(host, order, |written| drop(tell.send(written)));
+        let _writing = compaction::Writing::begin(shared, order, |written| drop(tell.send(written)));
         let written = told.await.ok().and_then(Result::ok);
         let estimated = written.as_ref().filter(|(_, usage)| usage.total() == 0).map(|(text, _)| Usage {
             input: self.input,

@@ -25,7 +25,7 @@ impl Session {
     /// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
     pub async fn changes(&self, since: Seq) -> Result<FilePlan, RestoreError> {
         let id = self.id().clone();
-        self.host.blocking(move |host| restore::changes(&*host.store, &id, since)).await
+        self.shared.blocking(move |shared| restore::changes(&*shared.store, &id, since)).await
     }
 
     /// Puts back the files that calls changed after that entry. The conversation is not told: its earlier reads of these files are
@@ -41,7 +41,7 @@ impl Session {
     /// # Errors
     /// See [`RestoreError`].
     pub async fn restore(&self, since: Seq, how: Restore) -> Result<Restored, RestoreError> {
-        let files = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
+        let files = self.shared.toolbox.files().ok_or(RestoreError::NoFiles)?;
         if let Some(turn) = self.state().await?.turn {
             return Err(RestoreError::Busy { turn: turn.id });
         }
@@ -54,7 +54,7 @@ impl Session {
             }
         };
         // A task of its own: a caller that drops the future does not leave the work half done.
-        self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| RestoreError::CutOff)?
+        self.shared.tasks.spawn_on(work, &self.shared.tokio).await.map_err(|_| RestoreError::CutOff)?
     }
 
     /// Puts the files back in a task of the slot. The next incarnation waits for this task. It must not wait for the recording that
@@ -65,11 +65,11 @@ impl Session {
         files: Files,
         how: Restore,
     ) -> Result<(Arc<RestoredFiles>, Bench), RestoreError> {
-        let (host, id) = (self.host.clone(), self.id().clone());
+        let (shared, id) = (self.shared.clone(), self.id().clone());
         let done = self.slot.tasks().spawn_blocking(move || {
-            let (plan, bench) = restore::prepare(&*host.store, &id, since, files)?;
+            let (plan, bench) = restore::prepare(&*shared.store, &id, since, files)?;
             #[cfg(feature = "fault-injection")]
-            let bench = bench.with_faults(host.store.faults());
+            let bench = bench.with_faults(shared.store.faults());
             let done = restore::carry_out(plan, &bench, how)?;
             Ok((Arc::new(done), bench))
         });

@@ -13,7 +13,7 @@ mod stand;
 use std::sync::Arc;
 
 use crate::{
-    actor::{host::Host, slot::put_to_sleep, tape_store::Chore},
+    actor::{shared::Shared, slot::put_to_sleep, tape_store::Chore},
     error::{OpenError, SendError},
     kernel::{Merged, Point, Record, Refusal, Spent, State, plan_merge},
     ops::taped,
@@ -84,10 +84,10 @@ impl Session {
         let (id, at, fork) = (self.id().clone(), at.into(), SessionId::new());
         let made = {
             let fork = fork.clone();
-            move |host: &Host| fork_published(host, &id, &at, &fork)
+            move |shared: &Shared| fork_published(shared, &id, &at, &fork)
         };
-        self.host.blocking(made).await?;
-        Ok(wake_fork(&self.host, fork).await?)
+        self.shared.blocking(made).await?;
+        Ok(wake_fork(&self.shared, fork).await?)
     }
 
     /// Forks like [`Session::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
@@ -99,7 +99,7 @@ impl Session {
     /// [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
     pub async fn fork_as(&self, at: impl Into<Point>, fork: &SessionId) -> Result<Session, BranchError> {
         let (id, at, named) = (self.id().clone(), at.into(), fork.clone());
-        fork_named(&self.host, fork, move |host| fork_published(host, &id, &at, &named)).await
+        fork_named(&self.shared, fork, move |shared| fork_published(shared, &id, &at, &named)).await
     }
 
     /// Merges a fork: everything that was said in it since it was forked or last merged becomes part of this conversation, as one
@@ -134,7 +134,7 @@ impl Session {
                 return Err(BranchError::Busy { session: self.id().clone(), turn: turn.id });
             }
             let fork = fork.clone();
-            let planned = self.host.blocking(move |host| work_out(host, &here, &fork)).await?;
+            let planned = self.shared.blocking(move |shared| work_out(shared, &here, &fork)).await?;
             if then == Afterwards::Delete && planned.waiting > 0 {
                 return Err(BranchError::Waiting { fork: planned.merged.fork.clone(), waiting: planned.waiting });
             }
@@ -168,57 +168,66 @@ impl Session {
     async fn delete_merged(&self, planned: &Planned) -> Result<Deleted, String> {
         let parent = self.id().clone();
         let (fork, to, files) = (planned.merged.fork.clone(), planned.merged.to, planned.files.clone());
-        fault!(self.host.store.faults(), "merge.recorded", parent.as_str());
-        put_to_sleep(&self.host, &fork).await.map_err(|error| error.to_string())?;
-        let delete = move |host: &Host| {
-            hand_over(host, &fork, &parent, &files);
-            let deleted = host.store.delete_unless_gone_on(&fork, to);
-            host.orders.chore(Chore::Scrub);
+        fault!(self.shared.store.faults(), "merge.recorded", parent.as_str());
+        put_to_sleep(&self.shared, &fork).await.map_err(|error| error.to_string())?;
+        let delete = move |shared: &Shared| {
+            hand_over(shared, &fork, &parent, &files);
+            let deleted = shared.store.delete_unless_gone_on(&fork, to);
+            shared.orders.chore(Chore::Scrub);
             Ok::<_, OpenError>(deleted?)
         };
-        self.host.blocking(delete).await.map_err(|error| error.to_string())
+        self.shared.blocking(delete).await.map_err(|error| error.to_string())
     }
 }
 
 /// The newest published entry of a session: readers may read up to it, because entries behind it may still be cut back. `None`
 /// where the session is not awake here: then no append is under way.
-pub(super) fn published(host: &Host, id: &SessionId) -> Option<Seq> {
-    let slot = host.slots.awake_one(id)?;
-    Some(slot.told()).filter(|told| *told > Seq::ZERO)
+pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
+    let slot = shared.slots.awake_one(id)?;
+    Some(slot.published()).filter(|seq| *seq > Seq::ZERO)
 }
 
 /// Makes a session that goes on from the entry `at` of another one; without `at`, from the newest published entry.
 ///
 /// # Errors
 /// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
-pub(crate) async fn fork_now(host: &Arc<Host>, parent: &SessionId, at: Option<Seq>) -> Result<SessionId, OpenError> {
+pub(crate) async fn fork_now(
+    shared: &Arc<Shared>,
+    parent: &SessionId,
+    at: Option<Seq>,
+) -> Result<SessionId, OpenError> {
     let (parent, fork) = (parent.clone(), SessionId::new());
-    let made = move |host: &Host| {
-        let at = at.or_else(|| published(host, &parent));
-        host.store.fork(&parent, at, &fork, host.clock.now())?;
+    let made = move |shared: &Shared| {
+        let at = at.or_else(|| published(shared, &parent));
+        shared.store.fork(&parent, at, &fork, shared.clock.now())?;
         Ok(fork)
     };
-    host.blocking(made).await
+    shared.blocking(made).await
 }
 
 /// Makes a fork as [`fork_now`] does, under an id that the host gave, unless it is there already. Blocks on the disk.
 ///
 /// # Errors
 /// See [`Runtime::fork_as`](crate::Runtime::fork_as). No session was made then.
-pub(crate) fn fork_now_as(host: &Host, parent: &SessionId, at: Option<Seq>, fork: &SessionId) -> Result<(), OpenError> {
-    let newest = at.or_else(|| published(host, parent));
-    match host.store.fork(parent, newest, fork, host.clock.now()) {
-        Err(TapeError::Exists { session }) if is_fork_of(&*host.store, parent, at, &session)? => Ok(()),
+pub(crate) fn fork_now_as(
+    shared: &Shared,
+    parent: &SessionId,
+    at: Option<Seq>,
+    fork: &SessionId,
+) -> Result<(), OpenError> {
+    let newest = at.or_else(|| published(shared, parent));
+    match shared.store.fork(parent, newest, fork, shared.clock.now()) {
+        Err(TapeError::Exists { session }) if is_fork_of(&*shared.store, parent, at, &session)? => Ok(()),
         made => Ok(made.map(drop)?),
     }
 }
 
 /// Makes a fork at a published point, unless it is there already. Blocks on the disk.
-fn fork_published(host: &Host, parent: &SessionId, at: &Point, fork: &SessionId) -> Result<(), BranchError> {
-    let (forked, made) = stand(&*host.store, parent, at, fork, host.clock.now())?;
-    if made == Made::Now && published(host, parent).is_some_and(|upto| forked.entry > upto) {
+fn fork_published(shared: &Shared, parent: &SessionId, at: &Point, fork: &SessionId) -> Result<(), BranchError> {
+    let (forked, made) = stand(&*shared.store, parent, at, fork, shared.clock.now())?;
+    if made == Made::Now && published(shared, parent).is_some_and(|upto| forked.entry > upto) {
         // The fork stands on an append that may still be cut back.
-        drop(host.store.delete(fork));
+        drop(shared.store.delete(fork));
         return Err(TapeError::Busy { waiting: 1 }.into());
     }
     Ok(())
@@ -227,23 +236,23 @@ fn fork_published(host: &Host, parent: &SessionId, at: &Point, fork: &SessionId)
 /// Makes a fork under an id that the host gave, or finds it made, and wakes it: one call at a time. It is never deleted here: if it
 /// does not wake, the same call wakes it later.
 pub(crate) async fn fork_named<E: From<OpenError> + Send + 'static>(
-    host: &Arc<Host>,
+    shared: &Arc<Shared>,
     fork: &SessionId,
-    make: impl FnOnce(&Host) -> Result<(), E> + Send + 'static,
+    make: impl FnOnce(&Shared) -> Result<(), E> + Send + 'static,
 ) -> Result<Session, E> {
-    let slot = host.slot(fork);
+    let slot = shared.slot(fork);
     let _one = slot.bringing_up().lock_owned().await;
-    host.blocking(make).await?;
+    shared.blocking(make).await?;
     slot.up().await?;
-    Ok(Session { host: host.clone(), slot })
+    Ok(Session { shared: shared.clone(), slot })
 }
 
 /// Wakes a fork that was just made, under an id of its own. If it does not wake, it is deleted again: nobody was told of it. If
 /// that fails too, it is left, and does nothing.
-pub(crate) async fn wake_fork(host: &Arc<Host>, fork: SessionId) -> Result<Session, OpenError> {
-    let session = Session { host: host.clone(), slot: host.slot(&fork) };
+pub(crate) async fn wake_fork(shared: &Arc<Shared>, fork: SessionId) -> Result<Session, OpenError> {
+    let session = Session { shared: shared.clone(), slot: shared.slot(&fork) };
     if let Err(error) = session.slot.up().await {
-        drop(host.blocking(move |host| Ok::<_, OpenError>(host.store.delete(&fork)?)).await);
+        drop(shared.blocking(move |shared| Ok::<_, OpenError>(shared.store.delete(&fork)?)).await);
         return Err(error);
     }
     Ok(session)
@@ -258,8 +267,8 @@ struct Planned {
     files: Vec<crate::tool::FileChange>,
 }
 
-fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, BranchError> {
-    let (store, session) = (&*host.store, &here.session);
+fn work_out(shared: &Shared, here: &State, fork: &SessionId) -> Result<Planned, BranchError> {
+    let (store, session) = (&*shared.store, &here.session);
     let not_a_fork = || BranchError::NotAFork { session: session.clone(), fork: fork.clone() };
     let forked = store.forked_from(fork)?.ok_or_else(not_a_fork)?;
     if fork == session || !store.has_entry_of(session, &forked.parent, forked.seq)? {
@@ -267,7 +276,7 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Bran
     }
     let then = state_at(store, fork, forked.seq.next())?;
     let mut there = taped::entries(fork, &store.read(fork, forked.seq.next())?)?;
-    if let Some(upto) = published(host, fork) {
+    if let Some(upto) = published(shared, fork) {
         there.retain(|entry| entry.seq <= upto);
     }
     let now = then.clone().after(&there);
@@ -294,10 +303,10 @@ fn work_out(host: &Host, here: &State, fork: &SessionId) -> Result<Planned, Bran
 
 /// Copies the kept file contents from beside the fork's tape to the parent's, before the fork is deleted.
 #[cfg(all(unix, feature = "tools"))]
-fn hand_over(host: &Host, fork: &SessionId, parent: &SessionId, files: &[crate::tool::FileChange]) {
-    let tools = host.toolbox.files().unwrap_or_default();
-    crate::ops::restore::hand_over(&*host.store, &tools, fork, parent, files);
+fn hand_over(shared: &Shared, fork: &SessionId, parent: &SessionId, files: &[crate::tool::FileChange]) {
+    let tools = shared.toolbox.files().unwrap_or_default();
+    crate::ops::restore::hand_over(&*shared.store, &tools, fork, parent, files);
 }
 
 #[cfg(not(all(unix, feature = "tools")))]
-fn hand_over(_: &Host, _: &SessionId, _: &SessionId, _: &[crate::tool::FileChange]) {}
+fn hand_over(_: &Shared, _: &SessionId, _: &SessionId, _: &[crate::tool::FileChange]) {}

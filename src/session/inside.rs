@@ -11,8 +11,8 @@ use crate::{
 
 fn handle(of: &SessionRef) -> Option<Session> {
     let slot = of.get::<Slot>()?;
-    let host = slot.host()?;
-    Some(Session { host, slot })
+    let shared = slot.shared()?;
+    Some(Session { shared, slot })
 }
 
 impl ToolContext {

@@ -74,9 +74,9 @@ impl Session {
     /// Where the tape cannot be read.
     pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
         let id = self.slot.id.clone();
-        let read = self.host.blocking(move |host| taped::entries(&id, &host.store.read(&id, Seq::ZERO)?)).await;
+        let read = self.shared.blocking(move |shared| taped::entries(&id, &shared.store.read(&id, Seq::ZERO)?)).await;
         match read {
-            Err(error) => Err(why_not_there(&self.host, &self.slot, error).await),
+            Err(error) => Err(why_not_there(&self.shared, &self.slot, error).await),
             read => read,
         }
     }

@@ -38,7 +38,7 @@ pub struct NodeState {
     pub(super) kind: &'static str,
     /// The key of its supervisor, or of the actor that it works for; never changes.
     pub(crate) owner: Option<u64>,
-    pub(crate) place: Place,
+    pub(crate) role: Role,
     /// The registry's list that holds the node.
     pub(super) shelf: Weak<Shelf>,
     /// The handle for questions, if the node is a supervisor.
@@ -82,7 +82,7 @@ pub(crate) struct Words {
 
 /// How a node stands in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Role {
     /// Under a supervisor, or as the root.
     Process,
     /// A task of its owner.

@@ -16,7 +16,7 @@ use crate::{
     lock::Lock,
     supervisor::{
         crash_log::CrashLog,
-        node_state::{NodeState, Place, Shown, Status},
+        node_state::{NodeState, Role, Shown, Status},
         report::CrashReport,
         shown::WorkerNode,
         trace::Happened,
@@ -71,7 +71,7 @@ impl Registry {
     /// Shows a worker under its actor until the node is dropped.
     #[must_use]
     pub fn worker(&self, parent: &NodeState, id: &str, kind: &'static str, doing: impl Into<String>) -> WorkerNode {
-        let shown = self.show_as(Place::Task, Some(parent), id, kind);
+        let shown = self.show_as(Role::Task, Some(parent), id, kind);
         shown.0.born(1, 1);
         shown.0.set_status(Status::Running);
         shown.0.doing(doing);
@@ -138,10 +138,10 @@ impl Registry {
 
     /// A new node. It is in the tree until the returned guard is dropped.
     pub(crate) fn show(&self, owner: Option<&NodeState>, id: &str, kind: &'static str) -> Shown {
-        self.show_as(Place::Process, owner, id, kind)
+        self.show_as(Role::Process, owner, id, kind)
     }
 
-    fn show_as(&self, place: Place, owner: Option<&NodeState>, id: &str, kind: &'static str) -> Shown {
+    fn show_as(&self, role: Role, owner: Option<&NodeState>, id: &str, kind: &'static str) -> Shown {
         let key = self.shelf.next.fetch_add(1, Relaxed) + 1;
         let path = match owner {
             Some(owner) => format!("{}/{id}", owner.path()),
@@ -150,7 +150,7 @@ impl Registry {
         let shelf = Arc::downgrade(&self.shelf);
         let (id, path, owner) = (id.into(), path.into(), owner.map(NodeState::key));
         let (admin, words) = (OnceLock::new(), Lock::default());
-        let node = Arc::new(NodeState { key, id, path, kind, owner, place, shelf, admin, words });
+        let node = Arc::new(NodeState { key, id, path, kind, owner, role, shelf, admin, words });
         self.shelf.nodes().insert(key, node.clone());
         Shown(node)
     }

@@ -206,8 +206,8 @@ pub trait TapeStoreExt: TapeStore {
     }
 
     /// The sessions that somebody has open, through this value or from elsewhere, sorted; with those of which it cannot be told.
-    fn held_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        self.marks(Mark::Held, None).map(names)
+    fn claimed_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
+        self.marks(Mark::Claimed, None).map(names)
     }
 
     /// The folder for a session's large outputs. It may be missing: the first output that is written makes it, with mode 0700.

@@ -23,12 +23,13 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///
 /// - **Whole or not at all.** The entries of one append are all on the tape or none is, at every moment, also for readers beside
 ///   the writer and after a crash of the process.
-/// - **In order, without gaps.** The maker of entries numbers them: the first is 1, or one more than the [`Place`] that the tape
-///   goes on from; each is one more than the entry before. An append that does not follow fails as [`TapeError::Gap`], and nothing
-///   of it is taken. An entry comes back as it was given, its `data` byte for byte.
+/// - **In order, without gaps.** The maker of entries numbers them: the first is 1, or one more than the [`Position`] that the
+///   tape goes on from; each is one more than the entry before. An append that does not follow fails as [`TapeError::Gap`], and
+///   nothing of it is taken. An entry comes back as it was given, its `data` byte for byte.
 /// - **Of parts.** A tape begins as one part, and gets one more with each anchor that is begun in it. Parts are numbered: the first
-///   is 1 and called `session-start`. The first part of a tape that goes on from a place has the number after that of the place's
-///   part, and is called `forked`. An engine knows nothing else of forks: it reads the entries that it was given, and no others.
+///   is 1 and called `session-start`. The first part of a tape that goes on from a position has the number after that of the
+///   position's part, and is called `forked`. An engine knows nothing else of forks: it reads the entries that it was given, and
+///   no others.
 /// - **Acknowledged entries stay**, as far as the engine's durability goes. The engine documents its durability; the runtime does
 ///   not ask for it.
 ///
@@ -95,12 +96,13 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// Every method that reads a session fails as [`TapeError::Missing`] where there is no session of that name.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait TapeStore: Send + Sync + fmt::Debug {
-    /// Makes a session with an empty tape, and claims it. Its first entry is 1, or the next one `after` a place of another tape.
-    /// [`TapeError::Exists`] where the name is taken. A session whose maker died before its first entry does not take the name.
+    /// Makes a session with an empty tape, and claims it. Its first entry is 1, or the next one `after` a position of another
+    /// tape. [`TapeError::Exists`] where the name is taken. A session whose maker died before its first entry does not take the
+    /// name.
     fn begin(
         &self,
         session: &SessionId,
-        after: Option<&Place>,
+        after: Option<&Position>,
         notify: Notify,
     ) -> Result<Box<dyn TapeWriter>, TapeError>;
 
@@ -112,8 +114,8 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// or not at all. [`TapeError::Damaged`] where an entry cannot be trusted.
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError>;
 
-    /// The place of an entry; `None` where the tape has no such entry. As cheap for a long tape as for a short one.
-    fn place(&self, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError>;
+    /// The position of an entry; `None` where the tape has no such entry. As cheap for a long tape as for a short one.
+    fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError>;
 
     /// The parts of a tape, oldest first; without one whose first entry is not on the tape yet.
     fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError>;
@@ -158,9 +160,9 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     }
 }
 
-/// The place of an entry on the tape that has it.
+/// The position of an entry on the tape that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The number of the entry.
     pub seq: Seq,
     /// The time of the entry.
@@ -199,9 +201,9 @@ pub trait TapeWriter: Send + fmt::Debug {
     /// has a part of that name.
     fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended;
 
-    /// Gives the session back, without waiting, and calls `then` when that is done: the session has no [`Mark::Held`] then, and
-    /// anybody can claim it. The default is right for a writer whose drop gives the session back before it returns. A writer that
-    /// leaves this to a thread must have the thread call `then`.
+    /// Gives the session back, without waiting, and calls `then` when that is done: the session has no [`Mark::Claimed`] then,
+    /// and anybody can claim it. The default is right for a writer whose drop gives the session back before it returns. A writer
+    /// that leaves this to a thread must have the thread call `then`.
     fn give_back(self: Box<Self>, then: GivenBack) {
         drop(self);
         then();

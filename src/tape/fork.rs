@@ -1,7 +1,7 @@
 //! Making a fork over any engine: a new session that goes on from an entry of another one, by reference. Nothing is copied.
 //!
 //! ```text
-//! begin f behind the place      nobody else can make it
+//! begin f behind the position   nobody else can make it
 //! mark p as forked by f         from here on p is not erased
 //! append `forked`               from here on f is there
 //! ```
@@ -20,7 +20,7 @@ use std::{
 };
 
 use super::{
-    Entry, FORK_DEPTH_MAX, Forked, Mark, Place, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
+    Entry, FORK_DEPTH_MAX, Forked, Mark, Position, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
     first_append::FirstAppend, import::narrowed, lineage::FORKS_OF_FORKS_MAX,
 };
 use crate::words::ids::{Millis, Seq, SessionId};
@@ -35,11 +35,11 @@ pub(super) fn fork<S: TapeStore + ?Sized>(
     fork: &SessionId,
     time: Millis,
 ) -> Result<Forked, TapeError> {
-    let (owner, place) = point(store, parent, at)?;
-    // If the place is in the owner's own first part after a fork, opening the new fork reads one more tape.
-    let deeper = match place.part.number {
+    let (owner, position) = point(store, parent, at)?;
+    // If the position is in the owner's own first part after a fork, opening the new fork reads one more tape.
+    let deeper = match position.part.number {
         1 => None,
-        _ => store.summary(&owner)?.from.filter(|from| place.part.first == from.seq.next()),
+        _ => store.summary(&owner)?.from.filter(|from| position.part.first == from.seq.next()),
     };
     let depth = deeper.map_or(0, |from| from.depth).saturating_add(1);
     if depth > FORK_DEPTH_MAX {
@@ -48,14 +48,14 @@ pub(super) fn fork<S: TapeStore + ?Sized>(
     let forked = Forked {
         session: fork.clone(),
         parent: owner,
-        seq: place.seq,
-        sum: place.sum.clone(),
+        seq: position.seq,
+        sum: position.sum.clone(),
         depth,
         spill: store.spill_path(fork).map(|folder| folder.display().to_string()),
     };
     let append = FirstAppend::new();
-    let mut tape = store.begin(fork, Some(&place), append.notify(Arc::new(|_| {})))?;
-    match fill(store, &forked, time.max(place.time), &mut *tape, append) {
+    let mut tape = store.begin(fork, Some(&position), append.notify(Arc::new(|_| {})))?;
+    match fill(store, &forked, time.max(position.time), &mut *tape, append) {
         Ok(()) => {
             let (given, back) = channel();
             tape.give_back(Box::new(move || {
@@ -92,12 +92,12 @@ fn fill<S: TapeStore + ?Sized>(
     append.settle(tape.append(&entries))
 }
 
-/// The session that has the entry on its own tape, and the place of the entry there.
+/// The session that has the entry on its own tape, and the position of the entry there.
 fn point<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
     at: Option<Seq>,
-) -> Result<(SessionId, Place), TapeError> {
+) -> Result<(SessionId, Position), TapeError> {
     let no_entry = |last| TapeError::NoEntry { session: session.clone(), seq: at.unwrap_or_default(), last };
     let (mut owner, seq) = match at {
         Some(seq) => (session.clone(), seq),
@@ -110,9 +110,9 @@ fn point<S: TapeStore + ?Sized>(
         }
     };
     for _ in 0..=FORKS_OF_FORKS_MAX {
-        if let Some(place) = store.place(&owner, seq)? {
-            return match place.more {
-                0 => Ok((owner, place)),
+        if let Some(position) = store.position(&owner, seq)? {
+            return match position.more {
+                0 => Ok((owner, position)),
                 more => {
                     let (before, end) = (append_before(store, &owner, seq)?, Seq(seq.0.saturating_add(more)));
                     Err(TapeError::InsideAppend { session: session.clone(), seq, before, end })
@@ -134,8 +134,8 @@ fn append_before<S: TapeStore + ?Sized>(store: &S, owner: &SessionId, inside: Se
     let mut seq = inside;
     while seq > Seq(1) {
         seq = Seq(seq.0 - 1);
-        // The first append of a tape has no place before it.
-        if store.place(owner, seq)?.is_none_or(|place| place.more == 0) {
+        // The first append of a tape has no position before it.
+        if store.position(owner, seq)?.is_none_or(|position| position.more == 0) {
             return Ok(seq);
         }
     }
@@ -167,7 +167,7 @@ pub(super) fn goes_on_from<S: TapeStore + ?Sized>(
 ) -> Result<bool, TapeError> {
     match store.summary(fork) {
         // A fork without an entry counts while its maker has it open. If the maker was killed, no entry will come.
-        Ok(summary) if summary.seq == Seq::ZERO => Ok(!store.marks(Mark::Held, Some(fork))?.is_empty()),
+        Ok(summary) if summary.seq == Seq::ZERO => Ok(!store.marks(Mark::Claimed, Some(fork))?.is_empty()),
         // A fork counts only if it goes on from an entry of this session's own; an older entry belongs to another session. So
         // sessions never keep each other in a circle, whatever their tapes say, and each can be removed.
         Ok(summary) => match summary.from.filter(|from| from.parent == *session) {

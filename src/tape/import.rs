@@ -109,17 +109,17 @@ impl Store {
         if self.layout().session(&session).exists() {
             return Err(exists());
         }
-        let place = Place::new(self)?;
+        let staging = Staging::new(self)?;
         fault!(self.faults(), "tape.import.begun", session.as_str());
         from.of = LINE_BYTES_MAX;
-        let last = self.bring_in(&mut from, &header, (&session, options), &place.folder)?;
+        let last = self.bring_in(&mut from, &header, (&session, options), &staging.folder)?;
         if from.next()?.is_some() {
             return Err(from.refuse("there is more behind its end"));
         }
         fault!(self.faults(), "tape.import.written", session.as_str());
         let to = self.layout().session(&session);
         let flags = rustix::fs::RenameFlags::NOREPLACE;
-        match rustix::fs::renameat_with(rustix::fs::CWD, &place.folder, rustix::fs::CWD, &to, flags) {
+        match rustix::fs::renameat_with(rustix::fs::CWD, &staging.folder, rustix::fs::CWD, &to, flags) {
             Err(rustix::io::Errno::EXIST | rustix::io::Errno::NOTEMPTY) => return Err(exists()),
             moved => moved.map_err(|error| TapeError::io("make", &to)(error.into()))?,
         }
@@ -379,14 +379,14 @@ impl Lines<'_> {
 }
 
 /// The folder under `importing/` that a session is written into. Dropping this removes it, unless the session moved to its place.
-struct Place {
+struct Staging {
     folder: PathBuf,
     /// Held while the import runs. There is one import at a time, so everything else in `importing/` was left by a killed one.
     _lock: File,
 }
 
-impl Place {
-    fn new(store: &Store) -> Result<Place, TapeError> {
+impl Staging {
+    fn new(store: &Store) -> Result<Staging, TapeError> {
         let importing = store.layout().root.join("importing");
         make_folder(&importing)?;
         let path = importing.join("lock");
@@ -398,11 +398,11 @@ impl Place {
         }
         let folder = importing.join(crate::words::ids::new_uuid().simple().to_string());
         make_new_folder(&folder).map_err(TapeError::io("make", &folder))?;
-        Ok(Place { folder, _lock: lock })
+        Ok(Staging { folder, _lock: lock })
     }
 }
 
-impl Drop for Place {
+impl Drop for Staging {
     fn drop(&mut self) {
         // The folder may have moved to its place. If it cannot be removed now, the next import removes it.
         let _ = std::fs::remove_dir_all(&self.folder);

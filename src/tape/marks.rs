@@ -27,9 +27,9 @@ pub enum Mark {
     Fork,
     /// The session came from a file that is not trusted. Set only by [`Store::import`](super::Store::import).
     Imported,
-    /// Somebody has the session open, through this value or from elsewhere, or the engine cannot tell. Nobody sets this mark: the
+    /// Some process has the claim, through this value or from elsewhere, or the engine cannot tell. Nobody sets this mark: the
     /// engine computes it.
-    Held,
+    Claimed,
 }
 
 /// The text of [`Mark::Parked`]: one JSON object. Stored format; unknown fields are passed over.

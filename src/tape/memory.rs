@@ -19,7 +19,7 @@ use std::{
 };
 
 use super::{
-    Anchor, Appended, Entry, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore, TapeWriter,
+    Anchor, Appended, Entry, LoadedTape, Mark, Notify, Position, SessionSummary, TapeError, TapeStore, TapeWriter,
     whole::END,
 };
 use crate::{
@@ -96,7 +96,12 @@ impl MemoryStore {
 }
 
 impl TapeStore for MemoryStore {
-    fn begin(&self, session: &SessionId, after: Option<&Place>, _: Notify) -> Result<Box<dyn TapeWriter>, TapeError> {
+    fn begin(
+        &self,
+        session: &SessionId,
+        after: Option<&Position>,
+        _: Notify,
+    ) -> Result<Box<dyn TapeWriter>, TapeError> {
         let mut memory = self.memory();
         memory.must_be_open()?;
         match memory.tapes.get(session) {
@@ -125,8 +130,8 @@ impl TapeStore for MemoryStore {
         Ok(copied(lines))
     }
 
-    fn place(&self, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
-        Ok(self.memory().tape(session)?.place(seq))
+    fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
+        Ok(self.memory().tape(session)?.position(seq))
     }
 
     fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {

@@ -45,7 +45,7 @@ use crate::words::ids::SessionId;
 pub(super) use erase::notes as notes_of_erased;
 pub use options::{Access, Durability, SessionSummary, StoreOptions, StoreReport};
 #[cfg(feature = "sqlite")]
-pub(super) use primitives::place;
+pub(super) use primitives::position;
 pub use sound::SoundEnd;
 pub(crate) use status::SessionStatuses;
 pub use status::{Behind, ListCost, SessionStatus};

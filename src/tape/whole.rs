@@ -58,8 +58,8 @@ pub(super) fn load<S: TapeStore + ?Sized>(
 /// [`TapeError::Damaged`] where the other tape does not have the very entry, by its checksum, that a fork goes on from.
 pub(super) fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<(), TapeError> {
     let Forked { session, parent, seq, sum, .. } = forked;
-    let what = match store.place(parent, *seq) {
-        Ok(Some(place)) if place.sum == *sum => return Ok(()),
+    let what = match store.position(parent, *seq) {
+        Ok(Some(position)) if position.sum == *sum => return Ok(()),
         Ok(_) => format!("session {parent} does not have entry {seq}, where this fork begins"),
         Err(TapeError::Missing { .. }) => format!("session {parent}, the parent of this fork, is missing"),
         Err(other) => return Err(other),
@@ -123,20 +123,20 @@ fn anchor_at<S: TapeStore + ?Sized>(
     let (mut tape, mut through) = (session.clone(), seq);
     let mut ends_append = None;
     for _ in 0..=FORK_DEPTH_MAX {
-        let place = store.place(&tape, through)?;
-        if let Some(place) = &place {
-            let ends_append = *ends_append.get_or_insert(place.more == 0);
-            if place.part.number == 1 {
-                return Ok(Some((place.part.clone(), ends_append)));
+        let position = store.position(&tape, through)?;
+        if let Some(position) = &position {
+            let ends_append = *ends_append.get_or_insert(position.more == 0);
+            if position.part.number == 1 {
+                return Ok(Some((position.part.clone(), ends_append)));
             }
         }
         let from = store.summary(&tape)?.from;
-        match (place, from) {
-            (Some(place), from) if from.as_ref().is_none_or(|from| place.part.first != from.seq.next()) => {
-                return Ok(Some((place.part, ends_append.unwrap_or(true))));
+        match (position, from) {
+            (Some(position), from) if from.as_ref().is_none_or(|from| position.part.first != from.seq.next()) => {
+                return Ok(Some((position.part, ends_append.unwrap_or(true))));
             }
             // The entry is on the tape that the fork goes on from, or in the fork's first part, which is no anchor.
-            (place, Some(from)) if place.is_some() || through <= from.seq => {
+            (position, Some(from)) if position.is_some() || through <= from.seq => {
                 (tape, through) = (from.parent, through.min(from.seq));
             }
             _ => return Ok(None),

@@ -59,7 +59,7 @@ pub use path::WorkspacePath;
 pub(crate) use write::file_size_max;
 pub use write::{WriteOptions, Written};
 
-use walk::{Fault, LastLink, Missing, Place};
+use walk::{Fault, LastLink, Located, Missing};
 
 /// The folder that a session works in. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -288,9 +288,9 @@ impl Workspace {
 
     fn look(&self, path: &WorkspacePath, last: LastLink) -> Result<FileInfo, WorkspaceError> {
         match self.locate(path, last, Missing::Refuse)? {
-            Place::Directory(handle) => FileInfo::of(&handle).map_err(|errno| self.fault(path, errno.into())),
-            Place::Entry { stat: Some(stat), .. } => Ok(FileInfo::from_stat(&stat)),
-            Place::Entry { stat: None, .. } => Err(WorkspaceError::NotFound { path: path.to_string() }),
+            Located::Directory(handle) => FileInfo::of(&handle).map_err(|errno| self.fault(path, errno.into())),
+            Located::Entry { stat: Some(stat), .. } => Ok(FileInfo::from_stat(&stat)),
+            Located::Entry { stat: None, .. } => Err(WorkspaceError::NotFound { path: path.to_string() }),
         }
     }
 
@@ -305,8 +305,8 @@ impl Workspace {
     pub fn create_dir_all(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
         self.may_change(path)?;
         let (parent, name) = match self.locate(path, LastLink::Follow, Missing::Create)? {
-            Place::Directory(_) => return Ok(()),
-            Place::Entry { parent, name, .. } => (parent, name),
+            Located::Directory(_) => return Ok(()),
+            Located::Entry { parent, name, .. } => (parent, name),
         };
         match rustix::fs::mkdirat(&parent, &name, Mode::from_bits_truncate(0o777)) {
             Ok(()) => Ok(()),
@@ -336,8 +336,8 @@ impl Workspace {
     pub fn remove_file(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
         self.may_change(path)?;
         match self.locate(path, LastLink::Keep, Missing::Refuse)? {
-            Place::Directory(_) => Err(WorkspaceError::IsDirectory { path: path.to_string() }),
-            Place::Entry { parent, name, .. } => rustix::fs::unlinkat(&parent, &name, rustix::fs::AtFlags::empty())
+            Located::Directory(_) => Err(WorkspaceError::IsDirectory { path: path.to_string() }),
+            Located::Entry { parent, name, .. } => rustix::fs::unlinkat(&parent, &name, rustix::fs::AtFlags::empty())
                 .map_err(|errno| self.fault(path, errno.into())),
         }
     }
@@ -347,7 +347,7 @@ impl Workspace {
         self.roots.get(path.root()).unwrap_or(&self.roots[0])
     }
 
-    fn locate(&self, path: &WorkspacePath, last: LastLink, missing: Missing) -> Result<Place, WorkspaceError> {
+    fn locate(&self, path: &WorkspacePath, last: LastLink, missing: Missing) -> Result<Located, WorkspaceError> {
         walk::locate(self.root_of(path), path.relative(), last, missing).map_err(|fault| self.fault(path, fault))
     }
 

@@ -33,7 +33,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    process::{Event, Folder, Mark, Process, Spec, Streams, scrub},
+    process::{Event, Folder, Process, Spec, Streams, Tag, scrub},
     tool::{
         Access, BoxFuture, Changes, Files, Tool, ToolContext, ToolResult,
         truncate::{Limits, SPILL_BYTES_MAX},
@@ -72,7 +72,7 @@ const QUIET: &[(&str, &str)] =
 const USUAL: &[(&str, &str)] =
     &[("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("LANG", "C.UTF-8")];
 
-/// The script that runs before the command: the shell takes on the mark and the limits that were asked for, then becomes the shell
+/// The script that runs before the command: the shell takes on the tag and the limits that were asked for, then becomes the shell
 /// of the command, which sees nothing of this script.
 const PRELUDE: &str = r#"
 [ -n "$1" ] && ulimit -S -f "$1" 2>/dev/null
@@ -136,7 +136,7 @@ pub struct Bash {
     options: BashOptions,
     /// The contents of files that the tools of the toolbox share.
     files: Files,
-    /// The whole environment of a command, but for its mark.
+    /// The whole environment of a command, but for its tag.
     environment: Vec<(OsString, OsString)>,
     shell: PathBuf,
     /// The folder that `~` in `cwd` stands for.
@@ -153,8 +153,8 @@ impl Bash {
             Some(allow) => given.filter(|(name, _)| allow.iter().any(|allowed| name == allowed.as_str())).collect(),
         };
         let value = |name: &str| options.environment.iter().find(|(is, _)| is == name).map(|(_, value)| value.clone());
-        // A call inside a call keeps the outer mark, so that the outer call finds the processes of the inner one too.
-        let outer = value(crate::process::CALL_VARIABLE).map(|mark| (crate::process::CALL_VARIABLE.into(), mark));
+        // A call inside a call keeps the outer tag, so that the outer call finds the processes of the inner one too.
+        let outer = value(crate::process::CALL_VARIABLE).map(|tag| (crate::process::CALL_VARIABLE.into(), tag));
         environment.extend(outer);
         for (name, usual) in USUAL {
             if !environment.iter().any(|(is, _)| is == name) {
@@ -194,13 +194,13 @@ impl Bash {
             Ok(folder) => folder,
             Err(error) => return ToolResult::error(format!("cannot run in that folder: {error}")),
         };
-        let mark = context.processes.mark();
+        let tag = context.processes.tag();
         let spec = Spec {
             program: self.prelude_shell().to_owned(),
-            arguments: self.shell_arguments(&arguments.command, &mark),
+            arguments: self.shell_arguments(&arguments.command, &tag),
             environment: self.environment.clone(),
             folder,
-            mark,
+            tag,
             streams: self.options.streams,
         };
         // `setsid` starts the shell, and would report a missing one in its own words.
@@ -255,7 +255,7 @@ impl Bash {
         if has_limits || !small.is_file() { &self.shell } else { small }
     }
 
-    fn shell_arguments(&self, command: &str, mark: &Mark) -> Vec<OsString> {
+    fn shell_arguments(&self, command: &str, tag: &Tag) -> Vec<OsString> {
         let limit = |limit: Option<u64>| limit.map(|limit| limit.to_string()).unwrap_or_default();
         let command = match &self.options.prefix {
             Some(prefix) => format!("{prefix}\n{command}"),
@@ -265,7 +265,7 @@ impl Bash {
             "-c".to_owned(),
             PRELUDE.to_owned(),
             self.shell.display().to_string(),
-            limit(mark.file_size_limit()),
+            limit(tag.file_size_limit()),
             limit(self.options.processes_max),
             limit(self.options.memory_bytes_max.map(|bytes| bytes / 1024)),
             command,

@@ -17,7 +17,7 @@ use crate::{
     tools::{
         arguments::parse,
         call::{self, Call, Shared},
-        place,
+        path,
     },
 };
 
@@ -94,7 +94,7 @@ impl<W: FileWork> Tool for FileTool<W> {
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {
-        place::access(W::TOUCH.permission(), arguments, W::PATH_NAMES, self.shared.home.as_deref())
+        path::access(W::TOUCH.permission(), arguments, W::PATH_NAMES, self.shared.home.as_deref())
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {

@@ -31,17 +31,17 @@ const RESTLESS: &str = "it was being changed by someone else at that moment";
 /// A file, or a place where no file is yet, that one call holds locked.
 pub(super) struct Held<'c> {
     call: &'c Call<'c>,
-    place: &'c WorkspacePath,
+    file: &'c WorkspacePath,
     _lock: FileLock,
 }
 
 impl<'c> Held<'c> {
     /// Waits until no other call holds the file that a path leads to (or the path itself, where no file is there yet), and locks
     /// it.
-    pub(super) fn take(call: &'c Call<'c>, place: &'c WorkspacePath) -> Result<Held<'c>, ToolResult> {
-        let lock = call.shared.files.locks.take(&call.workspace, place, || call.context.is_cancelled());
+    pub(super) fn take(call: &'c Call<'c>, file: &'c WorkspacePath) -> Result<Held<'c>, ToolResult> {
+        let lock = call.shared.files.locks.take(&call.workspace, file, || call.context.is_cancelled());
         let lock = lock.map_err(failure)?.ok_or_else(aborted)?;
-        Ok(Held { call, place, _lock: lock })
+        Ok(Held { call, file, _lock: lock })
     }
 
     /// Refuses a file whose content is not the one that the session has last seen there.
@@ -58,8 +58,8 @@ impl<'c> Held<'c> {
     pub(super) fn overwritable(&self) -> Result<Option<Version>, ToolResult> {
         let version = match self.recalled() {
             None => return Ok(None),
-            Some(Glimpse::State(_)) => self.call.workspace.info(self.place).map(|info| (Vec::new(), info)),
-            Some(Glimpse::Content(_)) => self.call.workspace.read(self.place, CONTENT_BYTES_MAX),
+            Some(Glimpse::State(_)) => self.call.workspace.info(self.file).map(|info| (Vec::new(), info)),
+            Some(Glimpse::Content(_)) => self.call.workspace.read(self.file, CONTENT_BYTES_MAX),
         };
         match version {
             Ok((content, info)) => self.refuse_stale(&content, &info).map(|()| Some(info.version)),
@@ -94,7 +94,7 @@ impl<'c> Held<'c> {
 
     fn replace(&self, was: FileState, content: &[u8], options: &WriteOptions) -> Result<Written, WorkspaceError> {
         let change = self.noted(was, content);
-        match self.call.workspace.write(self.place, content, options) {
+        match self.call.workspace.write(self.file, content, options) {
             Ok(written) => {
                 self.say(change, &written, content);
                 Ok(written)
@@ -109,10 +109,10 @@ impl<'c> Held<'c> {
     /// What is at the place now, with its content kept, and the version that was found.
     fn look(&self) -> (FileState, Option<Version>) {
         let vault = self.call.vault();
-        match self.call.workspace.read(self.place, vault.file_bytes_max()) {
+        match self.call.workspace.read(self.file, vault.file_bytes_max()) {
             Ok((content, info)) => (FileState::File(vault.keep(&content, info.mode)), Some(info.version)),
             Err(WorkspaceError::NotFound { .. }) => (FileState::Absent, None),
-            Err(WorkspaceError::TooLarge { .. }) => match self.call.workspace.info(self.place) {
+            Err(WorkspaceError::TooLarge { .. }) => match self.call.workspace.info(self.file) {
                 Ok(info) => (FileState::File(vault.too_large(info.mode, info.bytes)), None),
                 Err(_) => (FileState::Unknown("its old content was not kept".to_owned()), None),
             },
@@ -142,9 +142,9 @@ impl<'c> Held<'c> {
     /// Reports the change that was made, and remembers the new content.
     fn say(&self, change: FileChange, written: &Written, content: &[u8]) {
         let call = self.call;
-        call.remember(self.place, Glimpse::of_content(content));
+        call.remember(self.file, Glimpse::of_content(content));
         // The new content is kept as well: it is the old content of the next change, whoever makes that.
-        let path = call.real(self.place);
+        let path = call.real(self.file);
         let image = call.shared.files.keep(&call.vault(), &call.context.session, path, content, &written.info);
         let before = match change.before {
             FileState::Absent if !written.created => {
@@ -157,7 +157,7 @@ impl<'c> Held<'c> {
 
     /// The path of the file without links, as it stands on the tape.
     fn path(&self) -> String {
-        names::shown(&self.call.path_from(&self.call.real(self.place)))
+        names::shown(&self.call.path_from(&self.call.real(self.file)))
     }
 
     /// The result for a file that was changed by someone else.
@@ -165,11 +165,11 @@ impl<'c> Held<'c> {
         ToolResult::error(format!(
             "{}: the file was changed by someone else since you last read or wrote it, so nothing was changed. Read it again \
              first.",
-            self.call.shown(self.place)
+            self.call.shown(self.file)
         ))
     }
 
     fn recalled(&self) -> Option<Glimpse> {
-        self.call.shared.seen.recall(&self.call.context.session, self.call.real(self.place))
+        self.call.shared.seen.recall(&self.call.context.session, self.call.real(self.file))
     }
 }

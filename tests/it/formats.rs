@@ -37,7 +37,7 @@ fn records() -> Vec<Record> {
     let answer = Arc::new(Answer::new(vec![text, call], Finish::ToolCalls));
     let error = ModelError::new(ErrorKind::RateLimited, "slow down").with_status(429);
     let price = Price { cache_read: Some(MicroUsd(25_000)), ..Price::new(MicroUsd(250_000), MicroUsd(2_000_000)) };
-    let breach = Breach { resource: Resource::Usd, extent: Extent::Session, max: 9, used: 5, held: 1, needs: 4 };
+    let breach = Breach { resource: Resource::Usd, extent: Extent::Session, max: 9, used: 5, reserved: 1, needs: 4 };
     let grant = Limits { tokens: Some(10_000), usd: Some(PicoUsd(7)), ..Limits::default() };
     let request = RequestOpened {
         model: model(),

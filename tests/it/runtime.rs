@@ -305,7 +305,7 @@ async fn an_abort_closes_everything_and_holds_the_queue() {
     assert_eq!(prompt.wait().await.unwrap().outcome, Outcome::Aborted { reason: "enough".into() });
     session.wait().await.unwrap();
     let held = session.state().await.unwrap();
-    assert!(held.held && held.open.is_empty() && held.queue.len() == 1);
+    assert!(held.on_hold && held.open.is_empty() && held.queue.len() == 1);
     session.go_on().await.unwrap();
     assert_eq!(queued.wait().await.unwrap().text, "second");
     assert!(runtime.shutdown().await.is_empty());

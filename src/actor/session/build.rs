@@ -9,7 +9,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use crate::{
     actor::{
-        host::Host,
+        shared::Shared,
         worker::{CallContext, WorkerContext},
     },
     hook::HookCall,
@@ -24,7 +24,7 @@ use crate::{
 
 /// The model request of a ticket. The same ticket gives the same request, also after a crash and after a change of the session's
 /// settings; the descriptions of the tools are those of the present host.
-pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
+pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
     let mut request = Request::new(state.history.clone());
     request.system = open.system.clone();
     request.params = open.params.clone();
@@ -37,7 +37,7 @@ pub(super) fn request(host: &Host, state: &State, ticket: Seq, open: &OpenReques
         !toolset::has(open.tools.as_ref(), name)
             || state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, name))
     };
-    let specs = host.toolbox.specs();
+    let specs = shared.toolbox.specs();
     request.tools = match specs.iter().any(|spec| switched_off(&spec.name)) {
         false => specs,
         true => specs.iter().filter(|spec| !switched_off(&spec.name)).cloned().collect(),
@@ -51,9 +51,9 @@ pub(super) fn call(
     state: &State,
     open: &OpenCall,
 ) -> Result<(HookCall, Arc<dyn Tool>, CallContext), ToolResult> {
-    let (host, ticket, name) = (&post.host, post.ticket, &open.facts.tool);
-    let tool = host.toolbox.find(name).cloned();
-    let tool = tool.ok_or_else(|| ToolResult::error(host.toolbox.unknown_tool(name)))?;
+    let (shared, ticket, name) = (&post.shared, post.ticket, &open.facts.tool);
+    let tool = shared.toolbox.find(name).cloned();
+    let tool = tool.ok_or_else(|| ToolResult::error(shared.toolbox.unknown_tool(name)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
     let settings = &state.settings;
     // The call may reach the accesses that were judged: the tool is not asked again.
@@ -64,7 +64,7 @@ pub(super) fn call(
         key: format!("{}/{ticket}", state.session),
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // The first call that spills creates the folder.
-        spill: host.store.spill_path(&state.session).map(Arc::new),
+        spill: shared.store.spill_path(&state.session).map(Arc::new),
         external,
         may,
     };

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    actor::{facts, host::Host, session::SessionActor, tape_store::Opening},
+    actor::{facts, session::SessionActor, shared::Shared, tape_store::Opening},
     error::OpenError,
     kernel::{Entry, State},
     ops::taped,
@@ -39,7 +39,7 @@ impl SessionActor {
     pub(super) async fn load(&self, node: &NodeState) -> Result<(), OpenError> {
         let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
         while !self.slot.is_prepared() {
-            let error = match self.host.orders.open(&self.slot, Opening::Load).await {
+            let error = match self.shared.orders.open(&self.slot, Opening::Load).await {
                 Err(error) if error.may_pass() && Instant::now() < until => error,
                 opened => return opened,
             };
@@ -61,19 +61,19 @@ impl SessionActor {
     pub(super) async fn facts(&self, state: &State) -> BTreeMap<u32, CallFacts> {
         let (places, calls): (Vec<_>, Vec<_>) =
             state.calls_to_ask().into_iter().map(|(index, name, input)| (index, (name, input))).unzip();
-        places.into_iter().zip(facts::ask(&self.host.toolbox, calls).await).collect()
+        places.into_iter().zip(facts::ask(&self.shared.toolbox, calls).await).collect()
     }
 
     /// The entries that an earlier incarnation had put on the tape and did not publish, because it died before or right after the
     /// disk answered; with the state before them.
-    pub(super) async fn untold(&self, state: &State) -> Option<(State, Vec<Entry>)> {
-        let told = self.slot.told();
-        if told == Seq::ZERO || told >= state.seq {
+    pub(super) async fn unpublished(&self, state: &State) -> Option<(State, Vec<Entry>)> {
+        let published = self.slot.published();
+        if published == Seq::ZERO || published >= state.seq {
             return None;
         }
         let id = self.slot.id.clone();
-        match self.host.blocking(move |host| since(host, &id, told)).await {
-            Ok(untold) => Some(untold),
+        match self.shared.blocking(move |shared| since(shared, &id, published)).await {
+            Ok(unpublished) => Some(unpublished),
             Err(error) => {
                 tracing::warn!(session = %self.slot.id, ?error, "what happened before a crash could not be told");
                 None
@@ -83,7 +83,7 @@ impl SessionActor {
 }
 
 /// The state at entry `seq`, and the entries after it.
-fn since(host: &Host, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), OpenError> {
-    let before = taped::state(id, &host.store.read_to(id, seq)?.entries)?;
-    Ok((before, taped::entries(id, &host.store.read(id, seq)?)?))
+fn since(shared: &Shared, id: &SessionId, seq: Seq) -> Result<(State, Vec<Entry>), OpenError> {
+    let before = taped::state(id, &shared.store.read_to(id, seq)?.entries)?;
+    Ok((before, taped::entries(id, &shared.store.read(id, seq)?)?))
 }

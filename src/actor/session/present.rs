@@ -47,7 +47,7 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
         let waiting = !state.queue.is_empty() || !state.steering.is_empty();
         let compacts = state.compaction().is_some();
         let fullness = state.context.fullness;
-        return match (state.paused, state.held && waiting) {
+        return match (state.paused, state.on_hold && waiting) {
             (false, false) if compacts => ("compaction", Some("sums up what was said before".to_owned())),
             (true, _) => ("paused", Some("paused".to_owned())),
             (false, true) => ("held", Some("holds its queue until the next send or go-on".to_owned())),

@@ -84,14 +84,14 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
     let hooks = Hooks(Arc::new([]));
     let passivation = crate::actor::timekeeper::Passivation::default();
     let (tapes, toolbox) = (Tapes::of_files(store.clone()), Toolbox::default().with(Waits));
-    let host = Host::new(tapes, toolbox, models, hooks, registry.clone(), passivation);
-    let host = Arc::new(host);
+    let shared = Shared::new(tapes, toolbox, models, hooks, registry.clone(), passivation);
+    let shared = Arc::new(shared);
     let id: SessionId = "s".parse().unwrap();
-    let slot = host.slot(&id);
+    let slot = shared.slot(&id);
     // As if it were awake.
     slot.begin_activation().unwrap().finish(Ok(()));
-    let mut tape = host.store.create(&id, slot.notify()).unwrap();
-    let now = host.clock.now().plus(ahead);
+    let mut tape = shared.store.create(&id, slot.notify()).unwrap();
+    let now = shared.clock.now().plus(ahead);
     let mut settings = Settings::new("/w", "fake/model".parse().unwrap());
     settings.rules = vec![Profile::Auto.ruleset()];
     let mut state = State::new(id, settings, now);
@@ -103,7 +103,7 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
     #[cfg(feature = "fault-injection")]
     let tape = Tape::new(tape, None);
     let node = registry.show(None, "s", "session");
-    let live = Live::new(host, slot, node.0.clone(), 0, tape, state);
+    let live = Live::new(shared, slot, node.0.clone(), 0, tape, state);
     Bench { live, disk, store, _card: node, _folder: folder }
 }
 
@@ -137,7 +137,7 @@ impl Bench {
     }
 
     fn answered(&mut self, ticket: Seq, answer: Answer) {
-        let tools = &self.live.host.toolbox;
+        let tools = &self.live.shared.toolbox;
         let calls = answer.calls().map(|(name, input)| tools.facts(name, input)).collect();
         self.report(ticket, Report::Answered { answer, calls });
     }
@@ -201,16 +201,16 @@ impl Bench {
     /// The actor dies, and its next incarnation begins over what the tape has.
     fn dies(self) -> Bench {
         let Bench { live, disk, store, _card, _folder } = self;
-        let Live { host, slot, node, incarnation, tape, .. } = live;
+        let Live { shared, slot, node, incarnation, tape, .. } = live;
         drop(tape);
-        let loaded = host.store.load(&slot.id, &slot.notify(), Duration::from_secs(60)).unwrap();
+        let loaded = shared.store.load(&slot.id, &slot.notify(), Duration::from_secs(60)).unwrap();
         let state = crate::ops::taped::state(&slot.id, &loaded.entries).unwrap();
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(loaded.tape, None);
         #[cfg(not(feature = "fault-injection"))]
         let tape = loaded.tape;
         slot.next_incarnation(incarnation + 1, state.seq);
-        let live = Live::new(host, slot, node, incarnation + 1, tape, state);
+        let live = Live::new(shared, slot, node, incarnation + 1, tape, state);
         let mut bench = Bench { live, disk, store, _card, _folder };
         bench.work();
         bench
@@ -636,8 +636,8 @@ async fn a_fork_of_now_has_what_is_published() {
     bench.disk.open_up();
     assert!(bench.store.settle(Duration::from_secs(60)));
     // It is on the disk, and its session has not heard of it.
-    let (host, id) = (bench.live.host.clone(), bench.live.slot.id.clone());
-    let fork = crate::session::fork_now(&host, &id, None).await.unwrap();
+    let (shared, id) = (bench.live.shared.clone(), bench.live.slot.id.clone());
+    let fork = crate::session::fork_now(&shared, &id, None).await.unwrap();
     assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, published);
 }
 

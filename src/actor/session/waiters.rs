@@ -27,7 +27,7 @@ impl Live {
             Question::Room(delivery, reply) => match self.state.full_for(delivery) {
                 None => drop(reply.send(Ok(()))),
                 // A queue on hold stays as full as it is.
-                Some(depth) if self.state.held => {
+                Some(depth) if self.state.on_hold => {
                     drop(reply.send(Err(SendError::Refused(Refusal::InboxFull { depth }))));
                 }
                 Some(_) => self.slot.wait(Question::Room(delivery, reply)),
@@ -67,7 +67,7 @@ impl Live {
 
     /// Whether a message waits in a queue that is on hold, so that no turn comes for it by itself.
     fn is_on_hold(&self, id: &MessageId) -> bool {
-        self.state.held && self.state.queue.iter().any(|waiting| waiting.message.id == *id)
+        self.state.on_hold && self.state.queue.iter().any(|waiting| waiting.message.id == *id)
     }
 
     /// Whether the turn of a message is open, or is still to come.

@@ -34,7 +34,7 @@ impl Live {
         self.workers.retain(|ticket, _| open.contains_key(ticket));
         for (ticket, task) in self.state.tasks() {
             if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {
-                watcher.tell(task.told, self.state.closed.clone().unwrap_or_default());
+                watcher.tell(task.stop_level, self.state.closed.clone().unwrap_or_default());
                 watcher.know(self.known_asks(ticket));
             }
         }
@@ -46,7 +46,7 @@ impl Live {
         }
         let due = self.state.due_work(|ticket| self.workers.contains_key(&ticket) || self.slot.has_report(ticket));
         for due in due {
-            fault!(self.host.store.faults(), "session.carry_out", self.slot.id.as_str());
+            fault!(self.shared.store.faults(), "session.carry_out", self.slot.id.as_str());
             match due {
                 Due::Request(ticket) => self.start_request(ticket),
                 Due::Call(ticket) => self.start_call(ticket),
@@ -84,7 +84,7 @@ impl Live {
     pub(super) fn post(&self, ticket: Seq) -> WorkerContext {
         let turn = self.state.turn.as_ref();
         WorkerContext {
-            host: self.host.clone(),
+            shared: self.shared.clone(),
             slot: self.slot.clone(),
             incarnation: self.incarnation,
             ticket,
@@ -96,15 +96,15 @@ impl Live {
     fn start_request(&mut self, ticket: Seq) {
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
         let model = open.model.clone();
-        let request = build::request(&self.host, &self.state, ticket, open);
+        let request = build::request(&self.shared, &self.state, ticket, open);
         let doing = format!(
             "model {model}{}",
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
-        let node = self.host.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
+        let node = self.shared.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
         let Some(worker) = RequestWorker::start(self.post(ticket), model, request, node) else { return };
         self.workers.insert(ticket, Worker::Request(worker));
-        fault!(self.host.store.faults(), "session.request_started", self.slot.id.as_str());
+        fault!(self.shared.store.faults(), "session.request_started", self.slot.id.as_str());
     }
 
     fn start_compaction(&mut self, ticket: Seq) {
@@ -119,7 +119,7 @@ impl Live {
             tries: tries.clone(),
             tasks: self.slot.tasks(),
         };
-        let writing = Writing::begin(&self.host, order, move |written| {
+        let writing = Writing::begin(&self.shared, order, move |written| {
             let lost = tries.in_vain(written.is_ok());
             let result = written.map(|(text, usage)| (Arc::from(text), usage)).map_err(|why| why.as_str().into());
             post.report(Report::Summarised { result, lost });
@@ -133,22 +133,22 @@ impl Live {
         match build::call(&post, &self.state, open) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
-                let node = self.host.registry.worker(&self.node, &id, "call", build::call_title(open));
+                let node = self.shared.registry.worker(&self.node, &id, "call", build::call_title(open));
                 let Some(worker) = CallWorker::start(post, call, tool, context, node) else { return };
                 self.workers.insert(ticket, Worker::Call(worker));
-                fault!(self.host.store.faults(), "session.call_started", self.slot.id.as_str());
+                fault!(self.shared.store.faults(), "session.call_started", self.slot.id.as_str());
             }
             Err(result) => post.report(Report::Returned { result }),
         }
     }
 
-    /// Starts the watcher of a task's child. The watcher sends the child `told`, or the stop level in the state if `told` is
+    /// Starts the watcher of a task's child. The watcher sends the child `stop_level`, or the stop level in the state if it is
     /// `None`.
-    fn watch_over(&mut self, ticket: Seq, told: Option<StopLevel>) {
+    fn watch_over(&mut self, ticket: Seq, stop_level: Option<StopLevel>) {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
         let above = std::sync::Arc::new(self.state.settings.above_children());
         let why = self.state.closed.clone().unwrap_or_default();
-        let watcher = Watcher::start(self.post(ticket), task, told.unwrap_or(task.told), above, why);
+        let watcher = Watcher::start(self.post(ticket), task, stop_level.unwrap_or(task.stop_level), above, why);
         watcher.know(self.known_asks(ticket));
         self.workers.insert(ticket, Worker::Child(watcher));
     }

@@ -36,8 +36,8 @@ impl Slot {
 
     /// The last entry that listeners and waiting callers were told of, by all incarnations since the session woke or since somebody
     /// listens.
-    pub(crate) fn told(&self) -> Seq {
-        self.inner().told
+    pub(crate) fn published(&self) -> Seq {
+        self.inner().published
     }
 
     /// Keeps a question that the state cannot answer yet. It survives a crash of the actor; at most [`QUESTIONS_MAX`] are kept.
@@ -104,8 +104,8 @@ impl Slot {
     pub(crate) fn is_asked_for(&self) -> bool {
         let (mut is_heard, mut above) = self.heard_or_above();
         for _ in 0..LEVELS_MAX {
-            let Some((parent, host)) = above.filter(|_| !is_heard).zip(self.host.upgrade()) else { break };
-            (is_heard, above) = host.slot(&parent).heard_or_above();
+            let Some((parent, shared)) = above.filter(|_| !is_heard).zip(self.shared.upgrade()) else { break };
+            (is_heard, above) = shared.slot(&parent).heard_or_above();
         }
         is_heard
     }
@@ -211,8 +211,8 @@ impl Slot {
         inner.used = Instant::now();
         let resting = Resting { since: inner.used, born };
         drop(inner);
-        if let Some(host) = self.host.upgrade() {
-            host.keeper.rests(resting);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.keeper.rests(resting);
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     actor::{
         activation::Activation,
-        host::Host,
+        shared::Shared,
         slot::{Inner, Phase, Question, Slot, Unsettled},
     },
     error::{OpenError, PassivateError, SendError},
@@ -71,12 +71,12 @@ impl Slot {
 
     /// Leaves `Passive`: the one place where an activation begins. Launch or drop the result only after the unlock.
     pub(super) fn take_off(self: &Arc<Self>, inner: &mut Inner) -> Option<Activation> {
-        let host = self.host.upgrade()?;
+        let shared = self.shared.upgrade()?;
         inner.phase = Phase::Activating;
         inner.used = Instant::now();
         inner.inbox().born = Some(Instant::now());
-        host.slots.awake(self);
-        Some(Activation::new(host, self.clone()))
+        shared.slots.awake(self);
+        Some(Activation::new(shared, self.clone()))
     }
 
     /// Ends an activation: the session is active, or passive again with the reason.
@@ -102,7 +102,7 @@ impl Slot {
     /// The session was deleted: its listeners hear no more, and what they were told says nothing about a later session of this id.
     pub(crate) fn forget_told(&self) {
         let mut inner = self.inner();
-        inner.told = Seq::ZERO;
+        inner.published = Seq::ZERO;
         let ring = inner.ring.take();
         drop(inner);
         if let Some(ring) = ring {
@@ -158,17 +158,17 @@ impl Slot {
         let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
         inner.phase = Phase::Passive;
         if inner.ring.as_ref().is_none_or(|ring| !ring.is_heard()) {
-            (inner.ring, inner.told) = (None, Seq::ZERO);
+            (inner.ring, inner.published) = (None, Seq::ZERO);
         }
         let inbox = inner.inbox.take();
-        let host = self.host.upgrade();
-        if let Some(host) = &host {
+        let shared = self.shared.upgrade();
+        if let Some(shared) = &shared {
             let left = inbox.as_ref().map(|inbox| inbox.tasks.clone()).filter(|tasks| !tasks.is_empty());
-            host.slots.asleep(&self.id, cut_off, left);
+            shared.slots.asleep(&self.id, cut_off, left);
         }
         drop(inner);
         self.moved.notify_waiters();
-        drop(host);
+        drop(shared);
         if let Some(mut inbox) = inbox {
             std::mem::take(&mut inbox.sleepers).into_iter().for_each(|slept| slept.tell(Ok(())));
             // Giving a tape back may wait for a disk, so it happens after the unlock.
@@ -184,8 +184,8 @@ impl Slot {
     /// command that was not recorded is refused.
     pub(super) fn settle(&self, unsettled: Vec<Unsettled>, refusal: SendError) {
         // Without a runtime nobody can read the tape: dropping the replies tells the senders that the outcome is unknown.
-        let Some(host) = self.host.upgrade().filter(|_| !unsettled.is_empty()) else { return };
-        let (tapes, id, tokio) = (host.store.clone(), self.id.clone(), host.tokio.clone());
+        let Some(shared) = self.shared.upgrade().filter(|_| !unsettled.is_empty()) else { return };
+        let (tapes, id, tokio) = (shared.store.clone(), self.id.clone(), shared.tokio.clone());
         let settling = async move {
             let looked = tokio.spawn_blocking(move || tapes.last_once_given_back(&id));
             let last = match tokio::time::timeout(SETTLE_WAIT, looked).await {
@@ -195,16 +195,16 @@ impl Slot {
             };
             unsettled.into_iter().for_each(|left| left.tell(last, &refusal));
         };
-        drop(host.tasks.spawn_on(settling, &host.tokio));
+        drop(shared.tasks.spawn_on(settling, &shared.tokio));
     }
 
     /// The token that is cancelled when the engine has the tape of a sleeping session back; `None` if it has the tape already, or
     /// if the session is awake again.
     pub(crate) fn given_back(&self) -> Option<CancellationToken> {
-        let host = self.host.upgrade()?;
+        let shared = self.shared.upgrade()?;
         // Under the lock no other incarnation can begin, so this is the tape that is on its way back.
         let inner = self.inner();
-        if inner.phase == Phase::Passive { host.store.given_back(&self.id) } else { None }
+        if inner.phase == Phase::Passive { shared.store.given_back(&self.id) } else { None }
     }
 
     /// Asks the session to go to sleep if it has nothing to do. Never wakes it, and never waits.
@@ -268,20 +268,20 @@ impl Slot {
 
 /// Puts a session to sleep, and returns when its engine has the tape back. See
 /// [`Runtime::passivate`](crate::Runtime::passivate).
-pub(crate) async fn put_to_sleep(host: &Arc<Host>, id: &SessionId) -> Result<(), PassivateError> {
-    ask_to_sleep(host, id).await?;
+pub(crate) async fn put_to_sleep(shared: &Arc<Shared>, id: &SessionId) -> Result<(), PassivateError> {
+    ask_to_sleep(shared, id).await?;
     // The actor is gone, but the engine may still be taking the tape back.
-    if let Some(given_back) = host.slot(id).given_back() {
+    if let Some(given_back) = shared.slot(id).given_back() {
         given_back.cancelled().await;
     }
     Ok(())
 }
 
 /// Asks a session to sleep, and returns when its actor is gone. The engine may still be taking its tape back.
-pub(crate) async fn ask_to_sleep(host: &Host, id: &SessionId) -> Result<(), PassivateError> {
+pub(crate) async fn ask_to_sleep(shared: &Shared, id: &SessionId) -> Result<(), PassivateError> {
     let until = tokio::time::Instant::now() + PASSING_WAIT;
     loop {
-        let Some(slot) = host.slots.awake_one(id) else { return Ok(()) };
+        let Some(slot) = shared.slots.awake_one(id) else { return Ok(()) };
         let (reply, answer) = oneshot::channel();
         slot.passivate(Slept(Some(reply)));
         // The reply is dropped only if the actor ended.

@@ -9,7 +9,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actor::{host::Host, slot::Slot, tape_store::Opening},
+    actor::{shared::Shared, slot::Slot, tape_store::Opening},
     error::OpenError,
     hook::panic_text,
     kernel::{Entry, State},
@@ -30,18 +30,18 @@ pub(crate) struct First {
 
 /// Begins an opening in a task that no caller can cancel; it waits for its turn, at most [`OPENS_MAX`](super::orders::OPENS_MAX) at
 /// once.
-pub(super) fn begin(host: &Arc<Host>, slot: Arc<Slot>, opening: Opening) {
-    let told = Told { host: host.clone(), session: slot.id.clone(), opened: Err(OpenError::Closed) };
-    let (host, room) = (host.clone(), host.orders.room.clone());
-    let (tasks, tokio) = (host.tasks.clone(), host.tokio.clone());
+pub(super) fn begin(shared: &Arc<Shared>, slot: Arc<Slot>, opening: Opening) {
+    let told = Told { shared: shared.clone(), session: slot.id.clone(), opened: Err(OpenError::Closed) };
+    let (shared, room) = (shared.clone(), shared.orders.room.clone());
+    let (tasks, tokio) = (shared.tasks.clone(), shared.tokio.clone());
     let opening = async move {
         let mut told = told;
         // The semaphore is never closed.
         let Ok(turn) = room.acquire_owned().await else { return };
-        let tokio = host.tokio.clone();
+        let tokio = shared.tokio.clone();
         let opened = tokio.spawn_blocking(move || {
             let _turn = turn;
-            open(&host, &slot, opening)
+            open(&shared, &slot, opening)
         });
         told.opened = opened.await.unwrap_or_else(|lost| match lost.try_into_panic() {
             Ok(panic) => {
@@ -56,21 +56,21 @@ pub(super) fn begin(host: &Arc<Host>, slot: Arc<Slot>, opening: Opening) {
 
 /// The guard that reports the result to all waiting callers, however the opening ends.
 struct Told {
-    host: Arc<Host>,
+    shared: Arc<Shared>,
     session: SessionId,
     opened: Result<(), OpenError>,
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
-        self.host.orders.opened(&self.session, &self.opened);
+        self.shared.orders.opened(&self.session, &self.opened);
     }
 }
 
-fn open(host: &Host, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenError> {
+fn open(shared: &Shared, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenError> {
     let (tape, state) = match opening {
-        Opening::Load => load(host, slot)?,
-        Opening::Make(first) => make(host, slot, first)?,
+        Opening::Load => load(shared, slot)?,
+        Opening::Make(first) => make(shared, slot, first)?,
     };
     slot.prepare(tape, state);
     Ok(())
@@ -78,9 +78,9 @@ fn open(host: &Host, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenError
 
 /// Claims and reads a tape. Waits if an actor of this runtime still holds the tape: that actor is ending, because its supervisor
 /// crashed before the actor was gone.
-fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
-    fault!(host.store.faults(), "session.load", slot.id.as_str());
-    let loaded = host.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)?;
+fn load(shared: &Shared, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
+    fault!(shared.store.faults(), "session.load", slot.id.as_str());
+    let loaded = shared.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)?;
     if let Some(damage) = loaded.read_only {
         return Err(OpenError::damaged(&slot.id, damage));
     }
@@ -91,7 +91,7 @@ fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
         // The maker died before the first entry; the session can be made again.
         return Err(OpenError::Tape(TapeError::Missing { session: slot.id.clone() }));
     }
-    fault!(host.store.faults(), "session.loaded", slot.id.as_str());
+    fault!(shared.store.faults(), "session.loaded", slot.id.as_str());
     let state = taped::state(&slot.id, &loaded.entries)?;
     // Keys, hooks and folders use this id, so it must be the right one.
     if state.session != slot.id {
@@ -101,9 +101,9 @@ fn load(host: &Host, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
 }
 
 /// Makes a tape, with its first entries on it.
-fn make(host: &Host, slot: &Arc<Slot>, first: Box<First>) -> Result<(OpenTape, State), OpenError> {
+fn make(shared: &Shared, slot: &Arc<Slot>, first: Box<First>) -> Result<(OpenTape, State), OpenError> {
     let First { entries, state } = *first;
     let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
     let lines = lines.map_err(|_| TapeError::Closed)?;
-    Ok((host.store.make(&slot.id, &lines, slot.notify())?, state))
+    Ok((shared.store.make(&slot.id, &lines, slot.notify())?, state))
 }

@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     actor::{
-        host::Host,
+        shared::Shared,
         slot::Slot,
         tape_store::{Chore, First, Look},
     },
@@ -168,18 +168,18 @@ impl Orders {
     }
 
     /// Notes that an incarnation of the actor is over. If none follows within [`GONE_MAX`], waiting orders are refused.
-    pub(super) fn end(&self, host: &Arc<Host>) {
+    pub(super) fn end(&self, shared: &Arc<Shared>) {
         let mut list = self.list.lock();
         list.actor = None;
         list.ended += 1;
         if list.closed {
             return;
         }
-        let (ended, host, tokio) = (list.ended, Arc::downgrade(host), host.tokio.clone());
+        let (ended, shared, tokio) = (list.ended, Arc::downgrade(shared), shared.tokio.clone());
         let give_up = async move {
             tokio::time::sleep(GONE_MAX).await;
-            if let Some(host) = host.upgrade() {
-                host.orders.give_up(ended);
+            if let Some(shared) = shared.upgrade() {
+                shared.orders.give_up(ended);
             }
         };
         while list.patience.try_join_next().is_some() {}

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    actor::{host::Host, tape_store::Chore},
+    actor::{shared::Shared, tape_store::Chore},
     lock::Lock,
     ops::sweep::{Sweep, SweepPolicy, plan_some, sweep_through},
     supervisor::backoff::Chance,
@@ -98,10 +98,10 @@ impl Sweeper {
     }
 
     /// Sweeps once, and keeps the report. Blocks on the disk.
-    pub(super) fn sweep(&self, host: &Host, stop: &dyn Fn() -> bool) {
+    pub(super) fn sweep(&self, shared: &Shared, stop: &dyn Fn() -> bool) {
         let Some(Sweeps { policy, removed_max, .. }) = self.sweeps else { return };
-        let (began, at) = (Instant::now(), host.clock.now());
-        let swept = sweep(host, policy, removed_max, stop);
+        let (began, at) = (Instant::now(), shared.clock.now());
+        let swept = sweep(shared, policy, removed_max, stop);
         let error = swept.as_ref().err().map(ToString::to_string);
         let mut swept = swept.unwrap_or_default();
         let kept = swept.kept.len();
@@ -119,11 +119,16 @@ impl Sweeper {
 
 /// Removes the sessions that a policy does not keep, at most `max`, until the runtime ends or `stop` returns `true`. Blocks on the
 /// disk.
-pub(crate) fn sweep(host: &Host, policy: SweepPolicy, max: usize, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
-    let stop = || stop() || host.orders.is_closed();
-    let planned = plan_some(&*host.store, policy, host.clock.now(), max, &stop)?;
-    let done = sweep_through(planned, stop, |session, seq| host.store.delete_unused(session, seq));
-    host.orders.chore(Chore::Scrub);
+pub(crate) fn sweep(
+    shared: &Shared,
+    policy: SweepPolicy,
+    max: usize,
+    stop: &dyn Fn() -> bool,
+) -> Result<Sweep, TapeError> {
+    let stop = || stop() || shared.orders.is_closed();
+    let planned = plan_some(&*shared.store, policy, shared.clock.now(), max, &stop)?;
+    let done = sweep_through(planned, stop, |session, seq| shared.store.delete_unused(session, seq));
+    shared.orders.chore(Chore::Scrub);
     done
 }
 

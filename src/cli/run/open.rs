@@ -18,9 +18,9 @@ use tamtam::{
 use super::Hints;
 use crate::cli::{
     arguments::{ResumeArguments, RunArguments, Survives, TurnArguments, labels},
+    environment::Environment,
     failure::Failure,
     models::{self, Choice},
-    place::Environment,
     rules::{self, Audience},
     run::view,
     tapes,
@@ -110,7 +110,7 @@ pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environmen
         if state.paused {
             opened.session.resume().await?;
         }
-        if state.waits || state.held {
+        if state.waits || state.on_hold {
             opened.session.go_on().await?;
         }
         Ok::<_, SendError>(())

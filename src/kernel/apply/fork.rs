@@ -24,7 +24,7 @@ impl State {
     /// grants stay with the parent, and the counters begin anew. The limits of the fork are what was left of the parent's
     /// (decision 0011).
     pub(super) fn fork(&mut self, forked: &Forked) {
-        // First of all, while the open tickets are still there: the amounts held for them are not left.
+        // First of all, while the open tickets are still there: the amounts reserved for them are not left.
         self.leave_what_is_left();
         let parent = &forked.parent;
         let why = format!("This conversation was forked from session {parent} at this point.");
@@ -47,7 +47,7 @@ impl State {
     /// are what the file says. Some limits have the defaults as a ceiling: see the code. Nothing is open, nothing is granted, and
     /// a person is asked about each call.
     pub(super) fn bring_in(&mut self, seq: Seq, imported: &ImportedFrom) {
-        // No process works on the open requests any more: the tokens held for them count as used.
+        // No process works on the open requests any more: the tokens reserved for them count as used.
         self.lose_what_was_under_way();
         let tasks: Vec<Seq> = self.tasks().map(|(ticket, _)| ticket).collect();
         tasks.into_iter().for_each(|ticket| self.close_task(seq, ticket, None, None));
@@ -101,7 +101,7 @@ impl State {
         self.done.clear();
         self.origin = None;
         self.recoveries = 0;
-        (self.held, self.paused, self.waits) = (false, false, false);
+        (self.on_hold, self.paused, self.waits) = (false, false, false);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How entries change the sums of usage and cost, and the limits that a person raises.
 //!
 //! The sums only grow; only a fork begins again at 0 (`fork.rs`). Each try of a request is counted once: when its report closes
-//! it, or when it is lost in a crash, and then with all that was held back for it. The time of a turn is counted in `apply.rs`.
+//! it, or when it is lost in a crash, and then with all that was reserved for it. The time of a turn is counted in `apply.rs`.
 //!
 //! A change must keep that. The bill (`bill.rs`) counts the same entries by itself, so a change here must be made there too: the
 //! two must agree.
@@ -58,8 +58,8 @@ impl State {
         }
     }
 
-    /// Counts the requests that were under way when the process ended. Nobody will ever say what they used, so all that was held
-    /// back for them counts. While a turn waits for a go-on, its request is not under way; a summary is.
+    /// Counts the requests that were under way when the process ended. Nobody will ever say what they used, so all that was
+    /// reserved for them counts. While a turn waits for a go-on, its request is not under way; a summary is.
     pub(super) fn lose_what_was_under_way(&mut self) {
         let (mut of_turn, mut of_session) = (Spent::default(), Spent::default());
         for open in self.open.values() {

@@ -65,7 +65,7 @@ impl State {
     pub(super) fn tell_task(&mut self, ticket: Seq) {
         let ended = self.closed.is_some();
         if let Some(Open::Task(task)) = self.open.get_mut(&ticket) {
-            task.told = match (ended, task.link.ends_with_parent) {
+            task.stop_level = match (ended, task.link.ends_with_parent) {
                 (false, _) => StopLevel::Stop,
                 (true, true) => StopLevel::End,
                 (true, false) => StopLevel::Leave,
@@ -99,7 +99,7 @@ impl State {
         if self.tasks_ended.len() > TASKS_REMEMBERED {
             self.tasks_ended.pop_front();
         }
-        // No host sent the notice, so it does not release held messages or an interrupted turn.
+        // No host sent the notice, so it does not release messages on hold or an interrupted turn.
         if let Some(message) = notice {
             let (running, before) = (self.turn.is_some(), self.queue.len());
             let (delivery, disposition) = match running {

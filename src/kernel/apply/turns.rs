@@ -152,7 +152,7 @@ impl State {
         }
         use Outcome::{Aborted, Budget, Failed, Rejected};
         let holds = matches!(outcome, Aborted { .. } | Budget { .. } | Failed { .. } | Rejected { .. });
-        self.held = holds && !turn.released && !self.queue.is_empty();
+        self.on_hold = holds && !turn.released && !self.queue.is_empty();
         Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
         self.turns = self.turns.saturating_add(1);
         self.recoveries = 0;

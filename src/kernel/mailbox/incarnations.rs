@@ -24,21 +24,21 @@ impl Mailbox {
                 ends.extend(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))));
             }
             Some(mut hand) => {
-                hand.of.iter_mut().for_each(|(_, marks)| marks.deaths += 1);
+                hand.of.iter_mut().for_each(|(_, flags)| flags.deaths += 1);
                 self.put_back(hand);
             }
             None => {}
         }
-        for Waiting { input, marks } in self.waiting.values_mut() {
-            (marks.tried, marks.stopped) = (false, false);
-            if marks.deaths >= DEATHS_MAX
+        for Waiting { input, flags } in self.waiting.values_mut() {
+            (flags.tried, flags.stopped) = (false, false);
+            if flags.deaths >= DEATHS_MAX
                 && let Input::Report { ticket, report } = &input
             {
                 *input = failure(report, "the session crashed twice on this report").of(*ticket);
-                marks.deaths = 0;
+                flags.deaths = 0;
             }
         }
-        let poison = self.take_out(|waiting| waiting.marks.deaths >= DEATHS_MAX);
+        let poison = self.take_out(|waiting| waiting.flags.deaths >= DEATHS_MAX);
         ends.extend(poison.into_iter().map(|to| (to, CommandEnd::Crashed)));
         ends
     }

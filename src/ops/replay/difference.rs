@@ -129,7 +129,7 @@ pub(super) fn value(text: &str) -> Value {
 }
 
 /// A place, and the value of either side there; `None` where a side has no value.
-pub(super) type Place<T> = (String, Option<T>, Option<T>);
+pub(super) type Differing<T> = (String, Option<T>, Option<T>);
 
 /// The first place where two entries differ, with both values cut short. Shows whole entries where their kinds differ or one is
 /// missing.
@@ -137,7 +137,7 @@ pub(super) fn of_two(
     a: Option<&Entry>,
     b: Option<&Entry>,
     values: impl FnOnce(&Entry, &Entry) -> [Value; 2],
-) -> Option<Place<String>> {
+) -> Option<Differing<String>> {
     let (path, a, b) = match (a, b) {
         (Some(a), Some(b)) if a.kind == b.kind => {
             let [a, b] = values(a, b);
@@ -157,7 +157,7 @@ pub(super) fn of_two(
 }
 
 /// The first place where two values differ.
-fn of_values<'v>(path: &str, a: Option<&'v Value>, b: Option<&'v Value>) -> Option<Place<&'v Value>> {
+fn of_values<'v>(path: &str, a: Option<&'v Value>, b: Option<&'v Value>) -> Option<Differing<&'v Value>> {
     match (a, b) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             let mut keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));

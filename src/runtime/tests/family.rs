@@ -51,7 +51,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     flight.finish(Err(OpenError::Tape(TapeError::Missing { session: child.clone() })));
     let told = given.await.unwrap().map(drop);
     assert!(matches!(&told, Err(SpawnError::Open(OpenError::NotStarted { .. }))), "{told:?}");
-    let exists = || runtime.inner.host.store.exists(&child);
+    let exists = || runtime.inner.shared.store.exists(&child);
     assert!(!exists(), "it was made behind its DOWN");
     let state = parent.state().await.unwrap();
     let end = state.tasks_ended.iter().find(|end| end.ticket == ticket).expect("its DOWN is there");
@@ -59,7 +59,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
 
     // The same where the parent was looked at before it was told to stop.
     let late = SpawnArgs { order, ..spawn_args(&child, &parent, ticket) };
-    let up = bring_up(runtime.inner.host.clone(), late).await.map(drop);
+    let up = bring_up(runtime.inner.shared.clone(), late).await.map(drop);
     assert!(matches!(up, Err(OpenError::Tape(TapeError::Missing { .. }))), "{up:?}");
     assert!(!exists(), "its parent was not asked once more");
     assert!(runtime.shutdown().await.is_empty());
@@ -75,7 +75,7 @@ async fn a_child_that_is_stuck_holds_up_no_other() {
     let [a, q] = ["a", "q"].map(|id| id.parse::<SessionId>().unwrap());
     let flight = stuck(&runtime, &a);
     let slot = runtime.session(&a).slot;
-    let waits = tokio::spawn(bring_up(runtime.inner.host.clone(), spawn_args(&a, &parent, Seq(1))));
+    let waits = tokio::spawn(bring_up(runtime.inner.shared.clone(), spawn_args(&a, &parent, Seq(1))));
     until("it is looked for", || slot.asked() == 1).await;
     let options = SessionOptions::new(folder.path()).profile(Profile::Auto).id(q);
     let child = timeout(SOON, parent.spawn_child(options, "hello", Link::default())).await;

@@ -30,7 +30,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Waits until the store's actor is up, and kills it.
 async fn kill_store(runtime: &Runtime) {
-    let orders = &runtime.inner.host.orders;
+    let orders = &runtime.inner.shared.orders;
     until("the tape store is up", || orders.is_taken()).await;
     let ended = orders.ended();
     assert!(orders.kill());
@@ -73,13 +73,13 @@ fn a_hundred_kills_of_the_tape_store_lose_no_session_and_hold_up_none() {
             if kill % 10 < 3 {
                 // Somebody has the tape, so that the claim takes as long as this test wants.
                 runtime.passivate(victim.id()).await.unwrap();
-                let host = runtime.inner.host.clone();
-                let held = host.store.load(victim.id(), &host.slot(victim.id()).notify(), Duration::ZERO).unwrap();
+                let shared = runtime.inner.shared.clone();
+                let held = shared.store.load(victim.id(), &shared.slot(victim.id()).notify(), Duration::ZERO).unwrap();
                 let (asker, asked) = (victim.clone(), answered + 1);
                 let asks = tokio::spawn(async move { assert_eq!(ask(&asker, "wake").await, asked.to_string()) });
-                until("its claim is being taken", || host.orders.is_opening(victim.id())).await;
+                until("its claim is being taken", || shared.orders.is_opening(victim.id())).await;
                 kill_store(&runtime).await;
-                assert!(host.orders.is_opening(victim.id()), "it is waited for still");
+                assert!(shared.orders.is_opening(victim.id()), "it is waited for still");
                 drop(held);
                 asks.await.unwrap();
                 answered += 1;
@@ -114,7 +114,7 @@ fn a_burst_of_crashes_of_the_tape_store_refuses_wakes_for_a_while_and_ends_nothi
         }
         until("it is kept stopped", || runtime.tree().find(TAPE_STORE).unwrap().status == Status::Parked).await;
         // There is nobody left for a fifth.
-        assert!(!runtime.inner.host.orders.kill());
+        assert!(!runtime.inner.shared.orders.kill());
         let burst = tokio::time::Instant::now();
 
         for number in 1..=3 {
@@ -171,8 +171,8 @@ fn what_is_asked_of_the_tape_store_between_two_lives_is_done_by_the_next() {
             let session = session.clone();
             async move { ask(&session, "one").await }
         });
-        let host = runtime.inner.host.clone();
-        until("it is asked for", || host.orders.is_opening(session.id())).await;
+        let shared = runtime.inner.shared.clone();
+        until("it is asked for", || shared.orders.is_opening(session.id())).await;
         runtime.operate().unpark(TAPE_STORE).await.unwrap();
         until("it is done", || waits.is_finished()).await;
         assert_eq!(waits.await.unwrap(), "1");
@@ -186,26 +186,26 @@ fn equal_orders_are_one_and_at_most_sixteen_tapes_are_opened_at_once() {
     virtually(async {
         let runtime = in_memory(counts()).await;
         let folder = tempfile::tempdir().unwrap();
-        let host = runtime.inner.host.clone();
+        let shared = runtime.inner.shared.clone();
         let mut held = Vec::new();
         let mut sessions = Vec::new();
         for _ in 0..20 {
             let session = create(&runtime, folder.path()).await;
             runtime.passivate(session.id()).await.unwrap();
-            held.push(host.store.load(session.id(), &session.slot.notify(), Duration::ZERO).unwrap());
+            held.push(shared.store.load(session.id(), &session.slot.notify(), Duration::ZERO).unwrap());
             sessions.push(session);
         }
         let asking: Vec<_> =
             sessions.iter().cloned().map(|session| tokio::spawn(async move { ask(&session, "one").await })).collect();
         let node = || runtime.tree().find(TAPE_STORE).unwrap().clone();
-        until("all are asked for", || sessions.iter().all(|session| host.orders.is_opening(session.id()))).await;
-        until("sixteen are being opened", || host.orders.room.available_permits() == 0).await;
+        until("all are asked for", || sessions.iter().all(|session| shared.orders.is_opening(session.id()))).await;
+        until("sixteen are being opened", || shared.orders.room.available_permits() == 0).await;
         // Shown while they wait, with what it is asked.
         assert_eq!(node().queue, 20);
         // Whoever wants one of them too waits for the same.
         let more = tokio::spawn({
-            let (host, slot) = (host.clone(), sessions[19].slot.clone());
-            async move { host.orders.open(&slot, Opening::Load).await }
+            let (shared, slot) = (shared.clone(), sessions[19].slot.clone());
+            async move { shared.orders.open(&slot, Opening::Load).await }
         });
         tokio::task::yield_now().await;
         assert_eq!(node().queue, 20);
@@ -214,7 +214,7 @@ fn equal_orders_are_one_and_at_most_sixteen_tapes_are_opened_at_once() {
             assert_eq!(asked.await.unwrap(), "1");
         }
         more.await.unwrap().unwrap();
-        assert_eq!((node().queue, host.orders.room.available_permits()), (0, 16));
+        assert_eq!((node().queue, shared.orders.room.available_permits()), (0, 16));
         assert!(runtime.shutdown().await.is_empty());
     });
 }
@@ -232,8 +232,8 @@ fn an_order_that_waits_when_the_runtime_ends_is_refused() {
             let session = session.clone();
             async move { session.prompt("one").await }
         });
-        let host = runtime.inner.host.clone();
-        until("it is asked for", || host.orders.is_opening(session.id())).await;
+        let shared = runtime.inner.shared.clone();
+        until("it is asked for", || shared.orders.is_opening(session.id())).await;
         assert!(runtime.shutdown().await.is_empty());
         assert!(matches!(waits.await.unwrap(), Err(SendError::Closed)));
     });

@@ -53,7 +53,11 @@ impl Session {
         let session = self.clone();
         // A task of its own: a caller that drops the future does not leave the work half done.
         let work = async move { session.put_back_and_record(back, summary, how).await };
-        self.host.tasks.spawn_on(work, &self.host.tokio).await.map_err(|_| BranchError::from(RestoreError::CutOff))?
+        self.shared
+            .tasks
+            .spawn_on(work, &self.shared.tokio)
+            .await
+            .map_err(|_| BranchError::from(RestoreError::CutOff))?
     }
 
     async fn put_back_and_record(
@@ -62,14 +66,14 @@ impl Session {
         summary: Option<Arc<BranchSummary>>,
         how: Restore,
     ) -> Result<Rollback, BranchError> {
-        let tools = self.host.toolbox.files().ok_or(RestoreError::NoFiles)?;
+        let tools = self.shared.toolbox.files().ok_or(RestoreError::NoFiles)?;
         let (done, bench) = self.put_back(back.to, tools, how).await?;
         if how == Restore::Whole && !done.refused.is_empty() {
             // A file failed on the way: the disk is full, or somebody wrote the file at that moment.
             let left = self.put_forth(&done, back.from, bench).await;
             return Err(RestoreError::Partly { files: done, left }.into());
         }
-        fault!(self.host.store.faults(), "back.files", self.id().as_str());
+        fault!(self.shared.store.faults(), "back.files", self.id().as_str());
         let from = back.from;
         let files = (!done.files.is_empty() || !done.refused.is_empty()).then(|| done.clone());
         match self.record_rollback(back, files, summary).await {

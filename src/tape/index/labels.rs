@@ -16,7 +16,7 @@ use crate::{
         labels::newest_labels,
         layout::Layout,
         lineage::{FORKS_OF_FORKS_MAX, origin},
-        store::place,
+        store::position,
     },
     words::{ids::SessionId, labels::Labels},
 };
@@ -74,8 +74,8 @@ pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[Entry]) -> 
 /// The labels at the entry that a fork goes on from; none where the other tape has another entry there.
 fn at_fork(layout: &Layout, mut from: Forked) -> Result<Labels, TapeError> {
     for _ in 0..=FORKS_OF_FORKS_MAX {
-        let Some(place) = place(layout, &from.parent, from.seq)?.filter(|place| place.sum == from.sum) else { break };
-        let part = read_range(layout, &from.parent, place.part.first, from.seq)?;
+        let Some(at) = position(layout, &from.parent, from.seq)?.filter(|at| at.sum == from.sum) else { break };
+        let part = read_range(layout, &from.parent, at.part.first, from.seq)?;
         if let Some(labels) = newest_labels(&part) {
             return Ok(labels);
         }

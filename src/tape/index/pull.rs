@@ -14,7 +14,7 @@ use super::{
     CaughtUp, Failed, labels,
     schema::{TIME_MAX, first_id_at, last_id_at, tag},
     session_rows::signed,
-    tail::{Piece, Place, Stale, Tail},
+    tail::{FileCursor, Piece, Stale, Tail},
     text::text_of,
     tokens::Searchable,
 };
@@ -90,9 +90,9 @@ pub(super) fn forget(change: &Transaction<'_>, session: &str) -> Result<(), Fail
 }
 
 /// How far the index has read a file.
-struct Mark {
+struct ReadFile {
     id: i64,
-    place: Place,
+    cursor: FileCursor,
     /// The length of the file at that time, in bytes.
     seen: u64,
 }
@@ -118,19 +118,19 @@ fn pull_session(
         change.query_row("select count(*) from files where session = ?1", [session.as_str()], |row| row.get(0))?;
     let (mut pulled, mut found) = (Pulled::default(), 0);
     for anchor in &anchors {
-        let mark = mark_of(change, session, anchor)?;
-        found += i64::from(mark.is_some());
+        let known_file = read_file(change, session, anchor)?;
+        found += i64::from(known_file.is_some());
         let Some(mut tail) = Tail::open(&layout.entries(session, anchor))? else { continue };
-        if mark.as_ref().is_some_and(|mark| mark.seen == tail.length) {
+        if known_file.as_ref().is_some_and(|known_file| known_file.seen == tail.length) {
             continue;
         }
-        let place = mark.as_ref().map(|mark| &mark.place);
-        let Some(piece) = tail.read(session, anchor, place)? else { return Ok(None) };
+        let cursor = known_file.as_ref().map(|known_file| &known_file.cursor);
+        let Some(piece) = tail.read(session, anchor, cursor)? else { return Ok(None) };
         let was_read = piece.offset > 0 && reading != Some(anchor.as_str());
         if was_read && piece.is_bad() {
             return Ok(None);
         }
-        pulled.added += add(change, layout, session, anchor, mark.as_ref(), &piece, tail.length)?;
+        pulled.added += add(change, layout, session, anchor, known_file.as_ref(), &piece, tail.length)?;
         if piece.is_last(tail.length).is_none() {
             pulled.more_in = Some(anchor.clone());
             // The files after it wait, so that a later entry is never there without an earlier one.
@@ -141,11 +141,11 @@ fn pull_session(
     Ok((found == known).then_some(pulled))
 }
 
-fn mark_of(change: &Transaction<'_>, session: &SessionId, anchor: &str) -> Result<Option<Mark>, Failed> {
+fn read_file(change: &Transaction<'_>, session: &SessionId, anchor: &str) -> Result<Option<ReadFile>, Failed> {
     let read = |row: &rusqlite::Row<'_>| {
         let number = |column: usize| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
-        let place = Place { offset: number(1)?, seq: Seq(number(2)?), sum: row.get(3)? };
-        Ok(Mark { id: row.get(0)?, place, seen: number(4)? })
+        let cursor = FileCursor { offset: number(1)?, seq: Seq(number(2)?), sum: row.get(3)? };
+        Ok(ReadFile { id: row.get(0)?, cursor, seen: number(4)? })
     };
     let sql = "select id, offset, seq, sum, seen from files where session = ?1 and anchor = ?2";
     Ok(change.query_row(sql, [session.as_str(), anchor], read).optional()?)
@@ -156,19 +156,19 @@ fn add(
     layout: &Layout,
     session: &SessionId,
     anchor: &str,
-    mark: Option<&Mark>,
+    known_file: Option<&ReadFile>,
     piece: &Piece,
     length: u64,
 ) -> Result<u64, Failed> {
-    let (base, read, Place { offset: end, seq, sum }) = (signed(piece.offset), &piece.decoded, piece.end());
+    let (base, read, FileCursor { offset: end, seq, sum }) = (signed(piece.offset), &piece.decoded, piece.end());
     let (end, seq) = (signed(end), signed(seq.0));
     // Where the file was not read to its end, it is looked at again.
     let length = piece.is_last(length).map_or(end, signed);
-    let file = match mark {
-        Some(mark) => {
+    let file = match known_file {
+        Some(known_file) => {
             let sql = "update files set offset = ?2, seq = ?3, sum = ?4, seen = ?5 where id = ?1";
-            change.execute(sql, params![mark.id, end, seq, sum, length])?;
-            mark.id
+            change.execute(sql, params![known_file.id, end, seq, sum, length])?;
+            known_file.id
         }
         None => {
             let path = layout.entries(session, anchor);

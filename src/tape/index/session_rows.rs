@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Failed, Index, labels,
-    tail::{Place, Stale, Tail},
+    tail::{FileCursor, Stale, Tail},
 };
 use crate::{
     tape::{Behind, Entry, ListCost, TapeError, layout::Layout, lineage::origin},
@@ -58,7 +58,8 @@ pub(crate) struct SessionRow<D: Fold> {
     files: u64,
     /// The newest file that was read, and how far.
     anchor: String,
-    place: Option<Place>,
+    #[serde(rename = "place")]
+    cursor: Option<FileCursor>,
 }
 
 impl Index {
@@ -254,10 +255,10 @@ fn read_on<D: Fold>(
             row.bytes += tail.length;
             continue;
         }
-        row.place.take_if(|_| begun != Some(n));
-        let mut goes_on = row.place.is_some();
+        row.cursor.take_if(|_| begun != Some(n));
+        let mut goes_on = row.cursor.is_some();
         row.bytes += loop {
-            let Some(piece) = tail.read(session, anchor, row.place.as_ref())? else { return Ok(None) };
+            let Some(piece) = tail.read(session, anchor, row.cursor.as_ref())? else { return Ok(None) };
             *bytes += piece.bytes;
             let entries = &piece.decoded.entries;
             if std::mem::take(&mut goes_on) && entries.is_empty() && piece.is_bad() {
@@ -273,7 +274,7 @@ fn read_on<D: Fold>(
                 row.parent = row.digest.parent();
                 row.labels = labels::after(layout, session, entries)?.unwrap_or(row.labels);
             }
-            row.place = Some(piece.end());
+            row.cursor = Some(piece.end());
             if let Some(read) = piece.is_last(tail.length) {
                 break read;
             }

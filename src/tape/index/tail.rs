@@ -34,7 +34,7 @@ const PIECE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How far a file was read: the offset in bytes, the last entry before it, and the checksum of that entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct FileCursor {
     pub(super) offset: u64,
     pub(super) seq: Seq,
     pub(super) sum: String,
@@ -62,9 +62,9 @@ pub(super) struct Piece {
 
 impl Piece {
     /// Up to where the file is read now.
-    pub(super) fn end(&self) -> Place {
+    pub(super) fn end(&self) -> FileCursor {
         let Decoded { chain, good_bytes, .. } = &self.decoded;
-        Place { offset: self.offset + *good_bytes as u64, seq: chain.seq, sum: chain.sum.as_str().to_owned() }
+        FileCursor { offset: self.offset + *good_bytes as u64, seq: chain.seq, sum: chain.sum.as_str().to_owned() }
     }
 
     /// A line that cannot be read, and is not the last one, comes next.
@@ -94,12 +94,12 @@ impl Tail {
         &mut self,
         session: &SessionId,
         anchor: &str,
-        from: Option<&Place>,
+        from: Option<&FileCursor>,
     ) -> Result<Option<Piece>, TapeError> {
         self.piece(session, anchor, from).map_err(TapeError::io("read", &*self.path))
     }
 
-    fn piece(&mut self, session: &SessionId, anchor: &str, from: Option<&Place>) -> io::Result<Option<Piece>> {
+    fn piece(&mut self, session: &SessionId, anchor: &str, from: Option<&FileCursor>) -> io::Result<Option<Piece>> {
         let from = from.filter(|from| from.offset > 0);
         let offset = from.map_or(0, |from| from.offset);
         // The line before the place must have the remembered checksum, which covers everything before it. Else it is another file.
@@ -143,10 +143,10 @@ impl Tail {
     }
 
     /// Whether the line before that place says that its checksum is this one.
-    fn ends_with_sum(&self, place: &Place) -> io::Result<bool> {
-        let tail = format!(",\"sum\":\"{}\"}}\n", place.sum);
+    fn ends_with_sum(&self, cursor: &FileCursor) -> io::Result<bool> {
+        let tail = format!(",\"sum\":\"{}\"}}\n", cursor.sum);
         let mut found = vec![0; tail.len()];
-        let Some(from) = place.offset.checked_sub(tail.len() as u64) else { return Ok(false) };
+        let Some(from) = cursor.offset.checked_sub(tail.len() as u64) else { return Ok(false) };
         match self.file.read_exact_at(&mut found, from) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             read => read.map(|()| found == tail.as_bytes()),

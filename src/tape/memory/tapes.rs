@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::MemoryLimits;
 use crate::{
     tape::{
-        Anchor, Entry, Forked, Holder, Mark, Place, SessionSummary, TapeError,
+        Anchor, Entry, Forked, Holder, Mark, Position, SessionSummary, TapeError,
         layout::plain_anchor_name,
         line::{Chain, Sum, encode_lines},
     },
@@ -46,7 +46,7 @@ pub(super) struct MemoryTape {
     first_part: (&'static str, u64),
     /// The size of its lines, as they would be in files, in bytes.
     pub(super) bytes: u64,
-    /// The place that the next line would go on from.
+    /// The position that the next line would go on from.
     chain: Chain,
     /// The handle that has the tape open.
     pub(super) holder: Option<u64>,
@@ -69,12 +69,12 @@ pub(super) fn copied(lines: Vec<Line>) -> Vec<Entry> {
 }
 
 impl MemoryTape {
-    pub(super) fn empty(session: &SessionId, after: Option<&Place>) -> MemoryTape {
+    pub(super) fn empty(session: &SessionId, after: Option<&Position>) -> MemoryTape {
         let (first_part, chain) = match after {
             None => (("session-start", 1), Chain::start(session, "memory")),
-            Some(place) => {
-                let sum = Sum::parse(&place.sum).unwrap_or_else(Sum::zero);
-                (("forked", place.part.number + 1), Chain::forked(session, "memory", place.seq, sum))
+            Some(position) => {
+                let sum = Sum::parse(&position.sum).unwrap_or_else(Sum::zero);
+                (("forked", position.part.number + 1), Chain::forked(session, "memory", position.seq, sum))
             }
         };
         MemoryTape { lines: Vec::new(), parts: Vec::new(), first_part, bytes: 0, chain, holder: None, open: None }
@@ -96,13 +96,13 @@ impl MemoryTape {
         self.parts.iter().rfind(|part| part.first <= seq)
     }
 
-    pub(super) fn place(&self, seq: Seq) -> Option<Place> {
+    pub(super) fn position(&self, seq: Seq) -> Option<Position> {
         let part = self.newest_part(seq)?.clone();
         let at = self.lines.binary_search_by_key(&seq, |line| line.entry.seq).ok()?;
         // An append has few entries.
         let more = self.lines[at..].iter().take_while(|line| line.end.is_none()).count() as u64;
         let sum = self.lines[at].end.map_or(String::new(), |sum| sum.as_str().to_owned());
-        Some(Place { seq, time: self.lines[at].entry.time, more, sum, part })
+        Some(Position { seq, time: self.lines[at].entry.time, more, sum, part })
     }
 
     pub(super) fn summary(&self, session: &SessionId) -> SessionSummary {
@@ -222,7 +222,7 @@ impl Memory {
                 }
             }
             Mark::Hidden => self.must_be_claimable(session)?,
-            Mark::Held => return Err(TapeError::engine("a mark that nobody sets")),
+            Mark::Claimed => return Err(TapeError::engine("a mark that nobody sets")),
             _ => drop(self.tape(session)?),
         }
         self.marks.insert(key(session, mark, about), about.to_owned());
@@ -246,7 +246,7 @@ impl Memory {
         };
         match mark {
             Mark::Open => with(|tape| tape.open.is_some()),
-            Mark::Held => with(|tape| tape.holder.is_some()),
+            Mark::Claimed => with(|tape| tape.holder.is_some()),
             _ => {
                 let noted = self.marks.iter().filter(|((of, session, _), _)| *of == mark && is_wanted(session));
                 noted.map(|((_, session, _), about)| (session.clone(), about.clone())).collect()

@@ -71,7 +71,7 @@ impl Store {
                 fault!(self.faults(), "tape.fork.marked", fork.as_str());
                 Ok(())
             }
-            Mark::Imported | Mark::Held => Err(not_by_hand()),
+            Mark::Imported | Mark::Claimed => Err(not_by_hand()),
         }
     }
 
@@ -90,7 +90,7 @@ impl Store {
                 remove_file(&layout.hidden().join(session.as_str()))
             }
             Mark::Fork => remove_file(&layout.fork_mark(session, &fork_of(about)?)),
-            Mark::Imported | Mark::Held => Err(not_by_hand()),
+            Mark::Imported | Mark::Claimed => Err(not_by_hand()),
         }
     }
 
@@ -101,7 +101,7 @@ impl Store {
             Mark::Parked => layout.parked(),
             Mark::Protected => layout.protected(),
             Mark::Hidden => layout.hidden(),
-            Mark::Fork | Mark::Imported | Mark::Held => layout.sessions(),
+            Mark::Fork | Mark::Imported | Mark::Claimed => layout.sessions(),
         };
         let sessions = of.map_or_else(|| ids_in(&folder), |session| Ok(vec![session.clone()]))?;
         let mut marked = Marked::new();
@@ -126,15 +126,15 @@ impl Store {
                     // An unreadable mark must not be passed over: a fork would get the powers that the import took away.
                     Err(error) => return Err(TapeError::io("read", layout.imported(&session))(error)),
                 },
-                Mark::Held if self.is_held(&session) => marked.push((session, String::new())),
-                Mark::Held => {}
+                Mark::Claimed if self.is_claimed(&session) => marked.push((session, String::new())),
+                Mark::Claimed => {}
             }
         }
         Ok(marked)
     }
 
     /// Whether a live owner has claimed the session. A claim that cannot be read counts as a live owner's.
-    fn is_held(&self, session: &SessionId) -> bool {
+    fn is_claimed(&self, session: &SessionId) -> bool {
         match Claim::owner_of(self.layout(), session) {
             Ok(None) => false,
             Err(_) => true,

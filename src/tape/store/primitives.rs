@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     tape::{
-        Anchor, Entry, LoadedTape, Mark, Notify, Place, SessionSummary, TapeError, TapeStore, TapeWriter,
+        Anchor, Entry, LoadedTape, Mark, Notify, Position, SessionSummary, TapeError, TapeStore, TapeWriter,
         appends::read_range,
         disk::LogFile,
         handle::make_first_anchor,
@@ -36,7 +36,7 @@ impl TapeStore for Store {
     fn begin(
         &self,
         session: &SessionId,
-        after: Option<&Place>,
+        after: Option<&Position>,
         notify: Notify,
     ) -> Result<Box<dyn TapeWriter>, TapeError> {
         let layout = self.layout();
@@ -65,10 +65,10 @@ impl TapeStore for Store {
         fault!(self.faults(), "tape.create.claimed", session.as_str());
         let (anchor, chain) = match after {
             None => (FIRST_ANCHOR.to_owned(), Chain::start(session, FIRST_ANCHOR)),
-            Some(place) => {
-                let sum = Sum::parse(&place.sum).ok_or_else(|| TapeError::engine("a place of another engine"))?;
-                let anchor = format!("{:03}_{FORKED}", place.part.number + 1);
-                let chain = Chain::forked(session, &anchor, place.seq, sum);
+            Some(position) => {
+                let sum = Sum::parse(&position.sum).ok_or_else(|| TapeError::engine("a place of another engine"))?;
+                let anchor = format!("{:03}_{FORKED}", position.part.number + 1);
+                let chain = Chain::forked(session, &anchor, position.seq, sum);
                 (anchor, chain)
             }
         };
@@ -109,9 +109,9 @@ impl TapeStore for Store {
         again_if_damaged(|| read_range(self.layout(), session, from, through))
     }
 
-    fn place(&self, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
+    fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
         self.must_be_there(session)?;
-        again_if_damaged(|| place(self.layout(), session, seq))
+        again_if_damaged(|| position(self.layout(), session, seq))
     }
 
     fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
@@ -182,13 +182,13 @@ impl Store {
     }
 }
 
-/// [`TapeStore::place`], for code that has no store.
-pub(in crate::tape) fn place(layout: &Layout, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
+/// [`TapeStore::position`], for code that has no store.
+pub(in crate::tape) fn position(layout: &Layout, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
     let folders = layout.anchor_names(session)?;
     let Some(newest) = newest_at(layout, session, &folders, seq)? else { return Ok(None) };
     let Some(found) = find(&layout.entries(session, &folders[newest]), seq)? else { return Ok(None) };
     let (sum, part) = (found.sum.as_str().to_owned(), part(layout, session, &folders[newest])?);
-    Ok(part.map(|part| Place { seq, time: found.time, more: found.more, sum, part }))
+    Ok(part.map(|part| Position { seq, time: found.time, more: found.more, sum, part }))
 }
 
 /// The part in a folder; `None` where its first entry is not on the tape yet.

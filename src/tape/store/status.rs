@@ -1,8 +1,8 @@
 //! The status of sessions, for lists: live, passive, parked or hidden, and whether a session is protected or in a turn; and
 //! [`Behind`], which says whether a list or search may miss something.
 //!
-//! Four kinds of marks are read once for any number of sessions; only [`Mark::Held`] is looked up for each session. A status is a
-//! look: it may be old when it is used, so a decision must look again under the session's claim.
+//! Four kinds of marks are read once for any number of sessions; only [`Mark::Claimed`] is looked up for each session. A status
+//! is a look: it may be old when it is used, so a decision must look again under the session's claim.
 //!
 //! No tape may be read here: a list must work for sessions whose tapes are damaged. May block on the disk.
 
@@ -90,7 +90,7 @@ impl<'s> SessionStatuses<'s> {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,
             () if self.has(Mark::Parked, session) => SessionStatus::Parked,
             // An engine that cannot tell counts as yes.
-            () if self.store.marks(Mark::Held, Some(session)).is_ok_and(|held| held.is_empty()) => {
+            () if self.store.marks(Mark::Claimed, Some(session)).is_ok_and(|claimed| claimed.is_empty()) => {
                 SessionStatus::Passive
             }
             () => SessionStatus::Live,

@@ -262,10 +262,10 @@ fn sessions_are_listed_marked_and_found_again() {
         assert_eq!((&listed.id, listed.seq), (&id("s"), Seq(14)), "{engine}");
         assert_eq!((listed.created, listed.last), (Some(times.0), Some(times.1)), "{engine}");
         assert!(listed.bytes > 14 * 100, "{engine}: {}", listed.bytes);
-        assert_eq!(store.held_sessions().unwrap(), [id("s")], "{engine}");
+        assert_eq!(store.claimed_sessions().unwrap(), [id("s")], "{engine}");
         drop(tape);
         assert!(store.settle(LONG));
-        assert_eq!(store.held_sessions().unwrap(), [], "{engine}");
+        assert_eq!(store.claimed_sessions().unwrap(), [], "{engine}");
         // Also of a session that is not there: it may be what made it go.
         store.park(&id("t"), NOW, "why not").unwrap();
         store.park(&id("s"), NOW, "boom").unwrap();
@@ -306,7 +306,7 @@ fn who_gives_a_session_back_is_told_when_others_can_have_it() {
         let (tell, told) = std::sync::mpsc::channel();
         talked(store, "s").tape.give_back(Box::new(move || tell.send(()).unwrap()));
         told.recv_timeout(LONG).unwrap();
-        assert_eq!(store.held_sessions().unwrap(), [], "{engine}");
+        assert_eq!(store.claimed_sessions().unwrap(), [], "{engine}");
         drop(Tape::load(store, "s"));
     });
 }

@@ -72,10 +72,10 @@ fn a_session_is_given_back_behind_what_the_disk_holds_up() {
         disk.wait_until_so_many_wait(2);
         leaves.give_back(Box::new(move || tell.send(()).unwrap()));
         assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
-        assert!(store.held_sessions().unwrap().contains(&id("leaves")));
+        assert!(store.claimed_sessions().unwrap().contains(&id("leaves")));
     });
     told.recv_timeout(LONG).unwrap();
-    assert_eq!(store.held_sessions().unwrap(), []);
+    assert_eq!(store.claimed_sessions().unwrap(), []);
 }
 
 /// Finding: it waited for the write, however long that took, and with it the end of a runtime.

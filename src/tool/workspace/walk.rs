@@ -69,9 +69,9 @@ pub(super) enum Missing {
     Refuse,
 }
 
-/// The place that a path leads to.
+/// What a path leads to.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Located {
     /// The root itself, or a directory that was reached by its `.` or `..`.
     Directory(OwnedFd),
     /// A name in a directory; `stat` is `None` where nothing has that name.
@@ -83,9 +83,9 @@ pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<OwnedF
     let flags = flags | OFlags::CLOEXEC;
     for _ in 0..TRIES {
         match locate(root, relative, LastLink::Follow, Missing::Refuse)? {
-            Place::Directory(handle) => return Ok(openat(&handle, ".", flags, Mode::empty())?),
-            Place::Entry { stat: None, .. } => return Err(Errno::NOENT.into()),
-            Place::Entry { parent, name, stat: Some(stat) } => {
+            Located::Directory(handle) => return Ok(openat(&handle, ".", flags, Mode::empty())?),
+            Located::Entry { stat: None, .. } => return Err(Errno::NOENT.into()),
+            Located::Entry { parent, name, stat: Some(stat) } => {
                 match openat(&parent, &name, flags | OFlags::NOFOLLOW, Mode::empty()) {
                     // A link took its place in between.
                     Err(Errno::LOOP) => {}
@@ -105,7 +105,7 @@ pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
     match walk.go(LastLink::Follow, Missing::Refuse) {
         Ok(place) => {
             real.extend(&walk.names);
-            if let Place::Entry { name, .. } = place {
+            if let Located::Entry { name, .. } = place {
                 real.push(name);
             }
         }
@@ -126,7 +126,7 @@ pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
 }
 
 /// Walks to the place that a path leads to.
-pub(super) fn locate(root: &Root, relative: &Path, last: LastLink, missing: Missing) -> Result<Place, Fault> {
+pub(super) fn locate(root: &Root, relative: &Path, last: LastLink, missing: Missing) -> Result<Located, Fault> {
     Walk::new(root, relative)?.go(last, missing)
 }
 
@@ -159,7 +159,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn go(&mut self, last: LastLink, missing: Missing) -> Result<Place, Fault> {
+    fn go(&mut self, last: LastLink, missing: Missing) -> Result<Located, Fault> {
         let walk = self;
         while let Some(step) = walk.ahead.pop() {
             match step {
@@ -177,16 +177,16 @@ impl Walk<'_> {
                 Step::Down(name) => walk.enter(&name, missing)?,
             }
         }
-        Ok(Place::Directory(walk.here().try_clone_to_owned().map_err(|error| os(&error))?))
+        Ok(Located::Directory(walk.here().try_clone_to_owned().map_err(|error| os(&error))?))
     }
 
     fn here(&self) -> BorrowedFd<'_> {
         self.held.back().unwrap_or(&self.root.handle).as_fd()
     }
 
-    fn entry(&self, name: OsString, stat: Option<Stat>) -> Result<Place, Fault> {
+    fn entry(&self, name: OsString, stat: Option<Stat>) -> Result<Located, Fault> {
         let parent = self.here().try_clone_to_owned().map_err(|error| os(&error))?;
-        Ok(Place::Entry { parent, name, stat })
+        Ok(Located::Entry { parent, name, stat })
     }
 
     fn hold(&mut self, handle: OwnedFd) {

@@ -22,7 +22,7 @@ use rustix::{
 
 use crate::tool::workspace::{
     FileInfo, FileKind, Version, Workspace, WorkspaceError, WorkspacePath,
-    walk::{Fault, LastLink, Missing, Place},
+    walk::{Fault, LastLink, Located, Missing},
 };
 
 /// How often a write starts again because the file was replaced between two looks at it.
@@ -82,8 +82,8 @@ pub(super) fn write(
     }
     for _ in 0..TRIES {
         let (parent, name, stat) = match workspace.locate(path, LastLink::Follow, missing)? {
-            Place::Directory(_) => return Err(WorkspaceError::IsDirectory { path: path.to_string() }),
-            Place::Entry { parent, name, stat } => (parent, name, stat),
+            Located::Directory(_) => return Err(WorkspaceError::IsDirectory { path: path.to_string() }),
+            Located::Entry { parent, name, stat } => (parent, name, stat),
         };
         let target = Target { path, parent: &parent, name: &name, options };
         match target.write(content, stat) {

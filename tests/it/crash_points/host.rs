@@ -104,7 +104,7 @@ async fn go_on(runtime: &Runtime, world: &World, workspace: &Path) -> Result<Sta
             // Where it is closed already, somebody was faster: an earlier life of this host.
             let _ = tokio::time::timeout(PATIENCE, session.answer(ask, Grant::Once)).await;
         }
-        if state.waits || state.held {
+        if state.waits || state.on_hold {
             session.go_on().await.map_err(|error| format!("it cannot be told to go on: {error}"))?;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -15,7 +15,7 @@ use std::{
 use tamtam::{
     Millis, Seq, SessionId,
     tape::{
-        Anchor, Appended, Deleted, Entry, GivenBack, Holder, LoadedTape, Mark, Notify, Place, SessionSummary,
+        Anchor, Appended, Deleted, Entry, GivenBack, Holder, LoadedTape, Mark, Notify, Position, SessionSummary,
         TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
     },
 };
@@ -244,7 +244,7 @@ impl TapeStore for Own {
     fn begin(
         &self,
         session: &SessionId,
-        after: Option<&Place>,
+        after: Option<&Position>,
         notify: Notify,
     ) -> Result<Box<dyn TapeWriter>, TapeError> {
         self.wait_until_given_back(session);
@@ -265,8 +265,8 @@ impl TapeStore for Own {
         self.plain.range(session, from, through)
     }
 
-    fn place(&self, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
-        self.plain.place(session, seq)
+    fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
+        self.plain.position(session, seq)
     }
 
     fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {

@@ -10,7 +10,7 @@ use std::{
 use tamtam::{
     Seq, SessionId,
     tape::{
-        Anchor, Appended, Entry, Forked, Holder, LINE_BYTES_MAX, LoadedTape, Mark, Notify, Place, SessionSummary,
+        Anchor, Appended, Entry, Forked, Holder, LINE_BYTES_MAX, LoadedTape, Mark, Notify, Position, SessionSummary,
         TapeError, TapeStore, TapeWriter,
     },
 };
@@ -92,7 +92,7 @@ impl Inner {
 
     fn marked(&self, mark: Mark, of: Option<&SessionId>) -> Vec<(SessionId, String)> {
         let is_wanted = |session: &&SessionId| of.is_none_or(|of| of == *session);
-        if mark == Mark::Held {
+        if mark == Mark::Claimed {
             let held = self.tapes.iter().filter(|(_, one)| one.holder.is_some()).map(|(session, _)| session);
             return held.filter(is_wanted).map(|session| (session.clone(), String::new())).collect();
         }
@@ -119,14 +119,19 @@ impl Plain {
 }
 
 impl TapeStore for Plain {
-    fn begin(&self, session: &SessionId, after: Option<&Place>, _: Notify) -> Result<Box<dyn TapeWriter>, TapeError> {
+    fn begin(
+        &self,
+        session: &SessionId,
+        after: Option<&Position>,
+        _: Notify,
+    ) -> Result<Box<dyn TapeWriter>, TapeError> {
         let mut inner = self.inner();
         if inner.tapes.get(session).is_some_and(|one| !one.rows.is_empty() || one.holder.is_some()) {
             return Err(TapeError::Exists { session: session.clone() });
         }
         inner.made += 1;
-        let first_part = after.map_or((1, "session-start"), |place| (place.part.number + 1, "forked"));
-        let before = after.map_or(Seq::ZERO, |place| place.seq);
+        let first_part = after.map_or((1, "session-start"), |position| (position.part.number + 1, "forked"));
+        let before = after.map_or(Seq::ZERO, |position| position.seq);
         let (made, parts, rows) = (inner.made, Vec::new(), Vec::new());
         inner.tapes.insert(session.clone(), One { made, first_part, before, parts, rows, holder: None });
         self.writer(&mut inner, session)
@@ -147,13 +152,13 @@ impl TapeStore for Plain {
         Ok(entries.filter(|entry| (from..=through).contains(&entry.seq)).cloned().collect())
     }
 
-    fn place(&self, session: &SessionId, seq: Seq) -> Result<Option<Place>, TapeError> {
+    fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
         let mut inner = self.inner();
         let one = inner.one(session)?;
         let part = one.parts.iter().rfind(|part| part.first <= seq).cloned();
         let row = one.rows.iter().find(|(entry, _)| entry.seq == seq);
         let sum = format!("{:08x}{:08x}", one.made, seq.0);
-        Ok(row.zip(part).map(|((entry, more), part)| Place { seq, time: entry.time, more: *more, sum, part }))
+        Ok(row.zip(part).map(|((entry, more), part)| Position { seq, time: entry.time, more: *more, sum, part }))
     }
 
     fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {

@@ -122,14 +122,14 @@ async fn what_a_child_held_back_at_its_crash_is_spent_out_of_its_grant() {
     let lab = lab([found]).await;
     let child = lab.spawn(GRANT).await;
     lab.model.barrier("child").reached().await;
-    let held = child.session().state().await.unwrap().request().unwrap().1.reserved.tokens();
-    assert!(held > 1_000);
+    let reserved = child.session().state().await.unwrap().request().unwrap().1.reserved.tokens();
+    assert!(reserved > 1_000);
     lab.runtime.restart(child.session().id()).await.unwrap();
     lab.model.barrier("child").release();
     assert_eq!(down(&child).await, DownReason::Done);
     let of_child = child.session().state().await.unwrap();
-    assert_eq!((of_child.spent.estimated, of_child.spent.usage.total()), (1, held + 1_000));
-    assert_eq!(left(&lab.parent).await, WHOLE - held - 1_000);
+    assert_eq!((of_child.spent.estimated, of_child.spent.usage.total()), (1, reserved + 1_000));
+    assert_eq!(left(&lab.parent).await, WHOLE - reserved - 1_000);
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 

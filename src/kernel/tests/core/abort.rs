@@ -124,9 +124,9 @@ fn messages_that_wait_are_held_after_an_abort() {
         play.abort("enough");
         play.cut_off("");
         assert_eq!(play.waiting().1, ["steered", "queued"]);
-        assert!(play.state.held && play.state.is_idle());
+        assert!(play.state.on_hold && play.state.is_idle());
         play.crash();
-        assert!(play.state.held && play.is_quiet());
+        assert!(play.state.on_hold && play.is_quiet());
         if release_by_send {
             assert_eq!(play.send("next").disposition, Disposition::Queued { before: 2 });
         } else {
@@ -163,7 +163,7 @@ fn a_message_sent_during_an_abort_is_not_held() {
             play.steer("do this instead", Steering::SkipRemaining);
         }
         play.returned(calls[0], "down");
-        assert!(!play.state.held);
+        assert!(!play.state.on_hold);
         let expected = if released_by_go_on { "user: before" } else { "user: do this instead" };
         assert_eq!(play.newest(1, 99), [expected]);
         assert_eq!(play.started(), [play.request()]);
@@ -178,7 +178,7 @@ fn a_failed_turn_holds_the_queue_and_a_finished_one_does_not() {
     play.send("queued");
     play.failed(ErrorKind::Auth);
     assert!(matches!(play.outcome(), Some(Outcome::Failed { .. })));
-    assert!(play.state.held && play.started().is_empty());
+    assert!(play.state.on_hold && play.started().is_empty());
 
     for finish in [Finish::Stop, Finish::Length, Finish::ContentFilter] {
         let mut play = Play::new();
@@ -196,5 +196,5 @@ fn nothing_is_held_where_nothing_waits() {
     play.send("go");
     play.abort("enough");
     play.cut_off("");
-    assert!(!play.state.held);
+    assert!(!play.state.on_hold);
 }

@@ -203,9 +203,9 @@ fn the_queue_stays_and_is_held() {
     play.send("c");
     play.send_as("later", Delivery::Queue).unwrap();
     play.failed(ErrorKind::Auth);
-    assert!(play.state.held);
+    assert!(play.state.on_hold);
     go(&mut play, to(MessageId::from("b")));
-    assert_eq!((play.state.held, play.waiting().1), (true, vec!["later".to_owned()]));
+    assert_eq!((play.state.on_hold, play.waiting().1), (true, vec!["later".to_owned()]));
     play.go_on();
     assert_eq!(play.history(), ["user: a", "model: re a", "user: later"]);
 }

@@ -151,7 +151,7 @@ fn a_person_is_asked_and_the_answer_raises_the_limit() {
     used(&mut play, 1_500, 600);
     play.send("b");
     let (ask, breach) = asked(&play);
-    assert_eq!((breach.max, breach.used, breach.held), (3_000, 2_100, 0));
+    assert_eq!((breach.max, breach.used, breach.reserved), (3_000, 2_100, 0));
     assert!(breach.needs > 900 && play.state.request().is_none(), "{breach:?}");
     play.grant(ask, Grant::Once).unwrap();
     assert_eq!(play.state.settings.budget.session.tokens, Some(6_000));
@@ -410,10 +410,10 @@ fn the_time_between_a_crash_and_the_next_start_does_not_count() {
 fn what_was_held_back_at_a_crash_is_spent() {
     let mut play = tokens(6_000, OnBreach::Stop);
     play.send("a");
-    let held = play.state.request().unwrap().1.reserved.tokens();
+    let reserved = play.state.request().unwrap().1.reserved.tokens();
     play.crash();
-    assert_eq!((play.state.spent.usage.total(), play.started().len()), (held, 1));
-    assert_eq!(left(&play), 6_000 - 2 * held, "spent once, and held back once more");
+    assert_eq!((play.state.spent.usage.total(), play.started().len()), (reserved, 1));
+    assert_eq!(left(&play), 6_000 - 2 * reserved, "spent once, and held back once more");
 }
 
 /// A request that the budget does not allow a second time is not made again after a crash.

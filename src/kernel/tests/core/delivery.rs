@@ -331,7 +331,7 @@ fn steering_after_an_abort_comes_before_the_held_queue() {
     let request = play.request();
     play.abort("enough");
     play.signal(Report::CutOff { partial: vec![], thrown_away: 0 }.of(request));
-    assert!(play.state.held);
+    assert!(play.state.on_hold);
     let receipt = play.steer("rather this", Steering::SkipRemaining);
     assert_eq!(receipt.disposition, Disposition::Started);
     assert_eq!(play.history(), ["user: go", "user: rather this"]);

@@ -162,7 +162,7 @@ fn a_rejection_without_words_halts_the_turn() {
         ]
     );
     assert_eq!(play.outcome(), Some(Outcome::Rejected { tool: "grep".into() }));
-    assert!(play.state.held && play.started().is_empty());
+    assert!(play.state.on_hold && play.started().is_empty());
 }
 
 /// Promise 8: where nobody listens a question is a no, at once.

@@ -51,7 +51,7 @@ pub(super) fn downs(play: &Play) -> Vec<(SessionId, Option<&'static str>)> {
 
 pub(super) fn told(play: &Play, ticket: Seq) -> Option<StopLevel> {
     match play.state.open.get(&ticket) {
-        Some(Open::Task(task)) => Some(task.told),
+        Some(Open::Task(task)) => Some(task.stop_level),
         _ => None,
     }
 }
@@ -167,9 +167,9 @@ fn a_down_lets_nothing_go_on_that_is_held() {
     play.send("later");
     play.abort("enough");
     play.cut_off("");
-    assert!(play.state.held);
+    assert!(play.state.on_hold);
     down(&mut play, ticket, DownReason::Done);
-    assert!(play.state.held && play.is_quiet() && play.state.queue.len() == 2);
+    assert!(play.state.on_hold && play.is_quiet() && play.state.queue.len() == 2);
     play.go_on();
     assert_eq!(play.newest(1, 9), ["user: lat"]);
 }

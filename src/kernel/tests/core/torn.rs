@@ -37,7 +37,7 @@ pub(super) fn assert_paired(play: &Play, cut: usize) {
 pub(super) fn play_out(play: &mut Play) {
     for _ in 0..50 {
         let call = play.state.calls().next().map(|(ticket, _)| ticket);
-        if play.state.held || play.state.waits {
+        if play.state.on_hold || play.state.waits {
             play.go_on();
         } else if let Some(ask) = play.asks().first() {
             play.grant(*ask, tamtam::kernel::Grant::Once).unwrap();

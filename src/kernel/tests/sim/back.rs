@@ -112,7 +112,7 @@ impl World {
         hold!(now.spent == spent, "going back costs what a summary that is given up may have taken, and nothing else");
         hold!(now.ended == before.ended, "turns forgot how they ended");
         hold!(now.tasks().eq(before.tasks()), "going back touched a task");
-        hold!(now.held || now.queue.is_empty(), "messages that wait are not held");
+        hold!(now.on_hold || now.queue.is_empty(), "messages that wait are not on hold");
         Ok(())
     }
 }

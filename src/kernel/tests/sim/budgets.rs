@@ -1,7 +1,7 @@
 //! Budgets: limits by chance, and the law that nothing new is begun beyond them.
 //!
-//! Providers and children are honest: they use no more than was held back for them. Then no decision, crash or torn write lets
-//! `spent + held` pass a limit; what was above one before (it was lowered, or a merge brought what was spent already) only
+//! Providers and children are honest: they use no more than was reserved for them. Then no decision, crash or torn write lets
+//! `spent + reserved` pass a limit; what was above one before (it was lowered, or a merge brought what was spent already) only
 //! becomes less.
 
 use tamtam::{
@@ -85,24 +85,24 @@ pub(super) fn with_account(rng: &mut Rng, mut down: Down, grant: &Limits) -> Dow
     down
 }
 
-/// What is spent and held of one thing, of the session and its tree: of its limits, and of its grant.
+/// What is spent and reserved of one thing, of the session and its tree: of its limits, and of its grant.
 fn taken(state: &State, resource: Resource) -> (u64, u64) {
     let own = state.spent.of(resource) + state.spent_by_tasks.of(resource);
     let used = own + state.account.written_off.of(resource).unwrap_or(0);
     let of_grant = used.saturating_sub(state.account.base_used.of(resource).unwrap_or(0));
-    let held: u64 = state.open.values().map(|open| held_for(open, resource)).sum();
-    (used + held, of_grant + held)
+    let reserved: u64 = state.open.values().map(|open| reserved_for(open, resource)).sum();
+    (used + reserved, of_grant + reserved)
 }
 
 /// The same, of the running turn.
 fn taken_by_turn(state: &State, resource: Resource) -> Option<(u64, u64)> {
     let turn = state.turn.as_ref()?;
     let own = state.open.values().filter(|open| matches!(open, Open::Request(_) | Open::Call(_)));
-    let held: u64 = own.map(|open| held_for(open, resource)).sum();
-    Some((turn.id.0, turn.spent.of(resource) + held))
+    let reserved: u64 = own.map(|open| reserved_for(open, resource)).sum();
+    Some((turn.id.0, turn.spent.of(resource) + reserved))
 }
 
-fn held_for(open: &Open, resource: Resource) -> u64 {
+fn reserved_for(open: &Open, resource: Resource) -> u64 {
     let of = |charge: Charge| match resource {
         Resource::Tokens => charge.usage.total(),
         Resource::Usd => charge.cost.known.0,
@@ -119,13 +119,13 @@ fn held_for(open: &Open, resource: Resource) -> u64 {
 }
 
 /// Promise 9: no decision takes more than a limit allows, of whichever thing. Time runs by itself, and is looked at elsewhere.
-pub(super) fn held(before: &State, entries: &[Entry], after: &State) -> Result<(), Broken> {
+pub(super) fn reserved(before: &State, entries: &[Entry], after: &State) -> Result<(), Broken> {
     let brings = |entry: &Entry| matches!(entry.record, Record::Merged(_) | Record::Adopted { .. } | Record::State(_));
-    // A turn that waits keeps its request, and what was held for it is spent: it is not made again before that fits.
+    // A turn that waits keeps its request, and what was reserved for it is spent: it is not made again before that fits.
     if after.waits || before.waits || entries.iter().any(brings) {
         return Ok(());
     }
-    // The same is so for a request that was made before there was a limit: nothing was held back for its answer.
+    // The same is so for a request that was made before there was a limit: nothing was reserved for its answer.
     let unlimited = before.open.values().any(|open| match open {
         Open::Request(open) => open.reserved.output == 0,
         Open::Compaction(open) => open.reserved.output == 0,
@@ -156,7 +156,7 @@ pub(super) fn held(before: &State, entries: &[Entry], after: &State) -> Result<(
         let limit = after.turn.as_ref().and_then(|turn| turn.limits.of(resource)).unwrap_or(u64::MAX);
         hold!(is <= limit || is <= was, "{is} {resource} are taken of the turn's {limit}, and were {was}");
     }
-    // What is held for children is what they may use: together no more than there is.
+    // What is reserved for children is what they may use: together no more than there is.
     let granted = |resource| after.tasks().filter_map(|(_, task)| task.grant.of(resource)).sum::<u64>();
     for resource in [Resource::Tokens, Resource::Usd, Resource::Calls] {
         let (limit, new) = (after.settings.budget.session.of(resource), after.open.len() > before.open.len());

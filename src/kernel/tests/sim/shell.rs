@@ -171,7 +171,7 @@ impl World {
             entries.iter().for_each(|entry| after.apply(entry));
             checks::decision(&before, entries, &after)?;
             checks::permitted(&before, entries, &after, &self.toolbox)?;
-            budgets::held(&before, entries, &after)?;
+            budgets::reserved(&before, entries, &after)?;
             tasks::within_the_width(&before, entries, &after)?;
             before = after;
         }

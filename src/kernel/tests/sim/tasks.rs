@@ -83,7 +83,7 @@ pub(super) fn within_the_width(before: &State, entries: &[Entry], after: &State)
     let overtook = after.tasks().find(|(ticket, task)| !task.queued && Some(*ticket) > waiting);
     hold!(waiting.is_none() || overtook.is_none(), "{overtook:?} overtook task {waiting:?}");
     for (ticket, task) in after.tasks().filter(|(_, task)| task.queued) {
-        hold!(task.told == StopLevel::Run, "task {ticket} waits and was told {:?}", task.told);
+        hold!(task.stop_level == StopLevel::Run, "task {ticket} waits and was told {:?}", task.stop_level);
         hold!(!before.open.contains_key(&ticket) || before.is_queued(ticket), "task {ticket} waits again");
     }
     Ok(())
@@ -180,21 +180,21 @@ impl World {
     /// The shell watches over a child, and makes it where it is not there.
     pub(super) fn see_to_task(&mut self, ticket: Seq) -> Result<(), Broken> {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return Ok(()) };
-        let (child, told) = (task.child.clone(), task.told);
+        let (child, stop_level) = (task.child.clone(), task.stop_level);
         hold!(!task.queued, "child {child} is started and its task waits for room");
         hold!(self.is_written(ticket), "child {child} is started and its parent's tape does not have it");
-        if told == StopLevel::Run {
+        if stop_level == StopLevel::Run {
             self.family.children.entry(child.clone()).or_default();
         }
-        self.family.watchers.insert(ticket, (child, told));
+        self.family.watchers.insert(ticket, (child, stop_level));
         Ok(())
     }
 
     /// Stops do not wait for the tape, and may come before the start: then there is nothing to stop.
     pub(super) fn stop_task(&mut self, ticket: Seq) {
         if let Some(Open::Task(task)) = self.state.open.get(&ticket) {
-            let (_, told) = self.family.watchers.entry(ticket).or_insert((task.child.clone(), StopLevel::Stop));
-            *told = (*told).max(StopLevel::Stop);
+            let (_, stop_level) = self.family.watchers.entry(ticket).or_insert((task.child.clone(), StopLevel::Stop));
+            *stop_level = (*stop_level).max(StopLevel::Stop);
         }
     }
 
@@ -203,8 +203,8 @@ impl World {
         let open = &self.state.open;
         self.family.watchers.retain(|ticket, _| open.contains_key(ticket));
         for (ticket, task) in self.state.tasks() {
-            if let Some((_, told)) = self.family.watchers.get_mut(&ticket) {
-                *told = (*told).max(task.told);
+            if let Some((_, stop_level)) = self.family.watchers.get_mut(&ticket) {
+                *stop_level = (*stop_level).max(task.stop_level);
             }
         }
     }
@@ -217,10 +217,10 @@ impl World {
                 hold!(!exists, "{} is there, and task {ticket} waits for room", task.child);
                 continue;
             }
-            let watched = self.family.watchers.get(&ticket).map(|(_, told)| *told);
+            let watched = self.family.watchers.get(&ticket).map(|(_, stop_level)| *stop_level);
             let reported = self.mailbox.has_report(ticket);
             hold!(watched.is_some() || reported, "nobody watches over {} of task {ticket}", task.child);
-            hold!(watched >= Some(task.told) || reported, "{} was not told {:?}", task.child, task.told);
+            hold!(watched >= Some(task.stop_level) || reported, "{} was not told {:?}", task.child, task.stop_level);
         }
         Ok(())
     }
@@ -232,14 +232,14 @@ impl World {
         if watchers.is_empty() {
             return Ok(());
         }
-        let (ticket, (child, told)) = self.rng.pick(&watchers);
+        let (ticket, (child, stop_level)) = self.rng.pick(&watchers);
         let grant = match self.state.open.get(&ticket) {
             Some(Open::Task(task)) => task.grant,
             _ => Default::default(),
         };
         let end = self.family.children.get_mut(&child);
         let why = "its parent".to_owned();
-        let down = match (end, told) {
+        let down = match (end, stop_level) {
             (Some(_), StopLevel::Leave) => None,
             (Some(Some(down)), _) => Some(down.clone()),
             (Some(None), StopLevel::Run) => return Ok(()),

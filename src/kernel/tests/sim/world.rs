@@ -306,7 +306,7 @@ impl World {
             if self.state.paused {
                 let reply = self.host.wish(Wish::Other);
                 self.at_once(&Resume.to(reply))?;
-            } else if self.state.held || self.state.waits {
+            } else if self.state.on_hold || self.state.waits {
                 let reply = self.host.wish(Wish::Other);
                 self.at_once(&GoOn.to(reply))?;
             } else if let Some((ticket, worker)) = worker {

@@ -139,7 +139,7 @@ async fn h02_a_program_whose_first_thread_has_ended_is_killed() {
     }
 }
 
-/// Promise 10: what took off its mark is still known by its parents, also once those are gone.
+/// Promise 10: what took off its tag is still known by its parents, also once those are gone.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn h02_what_hides_under_a_parent_that_is_asked_to_end_is_killed() {

@@ -1,11 +1,9 @@
-//! [`Host`]: the shared context of one runtime (tapes, tools, models, hooks, slots), built once at its start and passed on as a
+//! [`Shared`]: the shared context of one runtime (tapes, tools, models, hooks, slots), built once at its start and passed on as a
 //! value.
 //!
-//! Beware of the name: everywhere else, "the host" is the program that embeds the library.
-//!
 //! A change must keep this: none of it becomes global. A decision asks the embedding program about a model only through `impl
-//! Windows for Host`, which catches a panic, because missing facts about a model must not crash a session. No actor waits for a
-//! disk: work that may wait goes through [`Host::blocking`].
+//! Windows for Shared`, which catches a panic, because missing facts about a model must not crash a session. No actor waits for a
+//! disk: work that may wait goes through [`Shared::blocking`].
 
 use std::sync::{Arc, OnceLock};
 #[cfg(feature = "fault-injection")]
@@ -39,7 +37,7 @@ use crate::{
 };
 
 /// The shared context of one runtime. See the module.
-pub(crate) struct Host {
+pub(crate) struct Shared {
     pub(crate) store: Tapes,
     pub(crate) toolbox: Toolbox,
     pub(crate) toolbox_hash: String,
@@ -84,9 +82,9 @@ pub(crate) struct Host {
     pub(crate) hold_back_appends: Option<Duration>,
 }
 
-impl std::fmt::Debug for Host {
+impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host").finish_non_exhaustive()
+        f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
 
@@ -96,7 +94,7 @@ fn isolated<T>(ask: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).ok()
 }
 
-impl Windows for Host {
+impl Windows for Shared {
     fn window(&self, model: &ModelRef) -> Window {
         let limits = isolated(|| self.models.limits_of(model)).unwrap_or_default();
         Window::new(limits.context, limits.output)
@@ -107,7 +105,7 @@ impl Windows for Host {
     }
 }
 
-impl Host {
+impl Shared {
     /// Builds the context. Call it inside the tokio runtime that the tree will run on.
     pub(crate) fn new(
         store: Tapes,
@@ -116,9 +114,9 @@ impl Host {
         hooks: Hooks,
         registry: Registry,
         passivation: Passivation,
-    ) -> Host {
+    ) -> Shared {
         let (toolbox_hash, tools_tokens) = (toolbox.hash(), tools_tokens(&toolbox));
-        Host {
+        Shared {
             store,
             toolbox,
             toolbox_hash,
@@ -151,10 +149,10 @@ impl Host {
     /// Runs work that may wait for a disk on a thread of its own. Dropping the future does not cancel the work.
     pub(crate) async fn blocking<T: Send + 'static, E: From<OpenError> + Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Host) -> Result<T, E> + Send + 'static,
+        work: impl FnOnce(&Shared) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        let host = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&host)).await;
+        let shared = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
         done.unwrap_or_else(|_| Err(OpenError::Closed.into()))
     }
 
@@ -186,12 +184,12 @@ impl Host {
     /// Records in the store whether a session is parked. Writes are serialised, and each writes the state of that moment, so the
     /// last write is correct.
     pub(crate) async fn write_parked(self: &Arc<Self>, id: &SessionId) {
-        let (host, id) = (self.clone(), id.clone());
+        let (shared, id) = (self.clone(), id.clone());
         let written = self.tokio.spawn_blocking(move || {
-            let _one = host.writes_parked.lock();
-            match host.slots.why_parked(&id) {
-                Some(why) => host.store.park(&id, host.clock.now(), &why),
-                None => host.store.unpark(&id),
+            let _one = shared.writes_parked.lock();
+            match shared.slots.why_parked(&id) {
+                Some(why) => shared.store.park(&id, shared.clock.now(), &why),
+                None => shared.store.unpark(&id),
             }
         });
         if let Ok(Err(error)) = written.await {

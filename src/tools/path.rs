@@ -1,4 +1,4 @@
-//! Turns the path that a model wrote into a place in the workspace, and a place into the text that a model is shown.
+//! Turns the path that a model wrote into a path in the workspace, and such a path into the text that a model is shown.
 //!
 //! Before a call runs, [`access`] names every spelling that the path may be read as, and all of them are judged. While the call
 //! runs, a link that leads to a path about which the rules are stricter is refused.
@@ -25,45 +25,45 @@ use crate::{
 };
 
 impl Call<'_> {
-    /// The place of a file that is to be written.
+    /// The path of a file that is to be written.
     pub(super) fn resolve(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve_for_write(given)).map_err(failure)?)
     }
 
-    /// The place of a file that should be there, also where the model spelled its name a little differently.
+    /// The path of a file that should be there, also where the model spelled its name a little differently.
     pub(super) fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
-        if let Some(place) = self.quoted(given) {
-            return self.judged(place.map_err(unseen)?);
+        if let Some(path) = self.quoted(given) {
+            return self.judged(path.map_err(unseen)?);
         }
-        let place = self.workspace.resolve_existing(given).map_err(unseen)?;
-        if given.is_ascii() || self.workspace.link_info(&place).is_ok() {
-            return self.judged(place);
+        let path = self.workspace.resolve_existing(given).map_err(unseen)?;
+        if given.is_ascii() || self.workspace.link_info(&path).is_ok() {
+            return self.judged(path);
         }
         let mut found = unicode_forms(given).filter_map(|form| self.workspace.resolve_existing(&form).ok());
-        self.judged(found.find(|place| self.workspace.link_info(place).is_ok()).unwrap_or(place))
+        self.judged(found.find(|path| self.workspace.link_info(path).is_ok()).unwrap_or(path))
     }
 
-    /// The same place, or an error where links lead from it to a path about which the rules are stricter.
-    fn judged(&self, place: WorkspacePath) -> Result<WorkspacePath, ToolResult> {
+    /// The same path, or an error where links lead from it to a path about which the rules are stricter.
+    fn judged(&self, path: WorkspacePath) -> Result<WorkspacePath, ToolResult> {
         if self.context.may.is_anything() {
-            return Ok(place);
+            return Ok(path);
         }
-        let real = match self.workspace.real(&place) {
+        let real = match self.workspace.real(&path) {
             Ok(real) => real,
             // The end of the path is not known, for example because links change all the time. A later try of the operation may
             // get through, so the call is refused here.
             Err(error @ WorkspaceError::Io { .. }) => return Err(failure(error)),
-            // The operation that uses the place reports why it cannot be reached.
-            Err(_) => return Ok(place),
+            // The operation that uses the path reports why it cannot be reached.
+            Err(_) => return Ok(path),
         };
-        if real == place.relative() {
-            return Ok(place);
+        if real == path.relative() {
+            return Ok(path);
         }
-        let real = self.path_from(&self.workspace.absolute(&place.sibling(real)));
+        let real = self.path_from(&self.workspace.absolute(&path.sibling(real)));
         if self.may_touch(&real) {
-            return Ok(place);
+            return Ok(path);
         }
-        let (shown, real) = (self.shown(&place), names::shown(&real));
+        let (shown, real) = (self.shown(&path), names::shown(&real));
         let text = format!("{shown}: Permission denied: it is a link to {real}, about which the rules are stricter.");
         Err(ToolResult::failed(ErrorReason::Denied, text))
     }
@@ -74,41 +74,41 @@ impl Call<'_> {
         may.is_anything() || may.touch(&Access::new(self.permission, path.to_string_lossy()))
     }
 
-    /// The place that a quoted form stands for; `None` for a path without quotes. It is taken to the letter: no `..`, no home.
+    /// The path that a quoted form stands for; `None` for a path without quotes. It is taken to the letter: no `..`, no home.
     fn quoted(&self, given: &str) -> Option<Result<WorkspacePath, WorkspaceError>> {
         let path = names::given(given);
         if path == Path::new(given) {
             return None;
         }
         let why = "a quoted path must be relative, without `..`";
-        let place = self.workspace.beneath(&path);
-        Some(place.ok_or_else(|| WorkspaceError::BadPath { path: given.to_owned(), why }))
+        let beneath = self.workspace.beneath(&path);
+        Some(beneath.ok_or_else(|| WorkspaceError::BadPath { path: given.to_owned(), why }))
     }
 
-    /// A place as the model is shown it, and may give it back: relative to the workspace for a place inside.
-    pub(super) fn shown(&self, place: &WorkspacePath) -> String {
-        names::shown(&self.path_of(place))
+    /// A path as the model is shown it, and may give it back: relative to the workspace for a path inside.
+    pub(super) fn shown(&self, path: &WorkspacePath) -> String {
+        names::shown(&self.path_of(path))
     }
 
-    /// Remembers what the session has just seen at a place.
-    pub(super) fn remember(&self, place: &WorkspacePath, glimpse: Glimpse) {
-        self.shared.seen.remember(&self.context.session, self.real(place), glimpse);
+    /// Remembers what the session has just seen at a path.
+    pub(super) fn remember(&self, path: &WorkspacePath, glimpse: Glimpse) {
+        self.shared.seen.remember(&self.context.session, self.real(path), glimpse);
     }
 
-    /// The absolute path of a place, without links; the path as it was given where the walk to it fails.
-    pub(super) fn real(&self, place: &WorkspacePath) -> PathBuf {
-        let real = self.workspace.real(place).map(|real| place.sibling(real));
-        self.workspace.absolute(real.as_ref().unwrap_or(place))
+    /// The absolute path of a workspace path, without links; the path as it was given where the walk to it fails.
+    pub(super) fn real(&self, path: &WorkspacePath) -> PathBuf {
+        let real = self.workspace.real(path).map(|real| path.sibling(real));
+        self.workspace.absolute(real.as_ref().unwrap_or(path))
     }
 
-    /// The path of a place: relative to the workspace for a place inside, else absolute.
-    pub(super) fn path_of(&self, place: &WorkspacePath) -> PathBuf {
-        self.path_from(&self.workspace.absolute(place))
+    /// The path as it is shown and judged: relative to the workspace for a path inside, else absolute.
+    pub(super) fn path_of(&self, path: &WorkspacePath) -> PathBuf {
+        self.path_from(&self.workspace.absolute(path))
     }
 
-    /// The path of a file beneath a place, as rules and models write it.
-    pub(super) fn below(&self, place: &WorkspacePath, relative: &Path) -> PathBuf {
-        self.path_from(&self.workspace.absolute(place).join(relative))
+    /// The path of a file beneath a folder, as rules and models write it.
+    pub(super) fn below(&self, path: &WorkspacePath, relative: &Path) -> PathBuf {
+        self.path_from(&self.workspace.absolute(path).join(relative))
     }
 
     pub(super) fn path_from(&self, absolute: &Path) -> PathBuf {
@@ -126,7 +126,7 @@ fn unicode_forms(given: &str) -> impl Iterator<Item = String> {
     [given.nfc().collect(), given.nfd().collect()].into_iter()
 }
 
-/// The result for a place that cannot be looked at. A place outside counts as one that does not exist.
+/// The result for a path that cannot be looked at. A path outside counts as one that does not exist.
 fn unseen(error: WorkspaceError) -> ToolResult {
     let outside = matches!(error, WorkspaceError::Outside { .. });
     let mut result = failure(error);

@@ -1,8 +1,8 @@
-//! The mark that names the call of a process, and that every child process inherits.
+//! The tag that names the call of a process, and that every child process inherits.
 //!
-//! A mark stands in two places: in the variable [`CALL_VARIABLE`], and, where the host has no file size limit of its own, in a
-//! soft limit of the file size that spells the same mark (more than 2^60 bytes, which no file reaches). `fork` and `exec` pass
-//! both on, so a process with an emptied environment is still found by its limit. The limit has room for a part of the mark only,
+//! A tag stands in two places: in the variable [`CALL_VARIABLE`], and, where the host has no file size limit of its own, in a
+//! soft limit of the file size that spells the same tag (more than 2^60 bytes, which no file reaches). `fork` and `exec` pass
+//! both on, so a process with an emptied environment is still found by its limit. The limit has room for a part of the tag only,
 //! so it may match another call too.
 //!
 //! Both spellings are read by other versions of the program (a watcher, the next start of a host): a change of the layout leaves
@@ -25,7 +25,7 @@ pub struct Owner(Uuid);
 
 /// One call of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct Tag {
     owner: Owner,
     call: Uuid,
 }
@@ -46,15 +46,15 @@ impl Owner {
 
     pub(super) fn in_limit(&self, bytes: u64) -> bool {
         let high = |limit: u64| limit >> CALL_BITS;
-        Mark::limits(bytes).any(|limit| high(limit) == high(limit_of(self, 0)))
+        Tag::limits(bytes).any(|limit| high(limit) == high(limit_of(self, 0)))
     }
 }
 
-impl Mark {
-    /// A new mark for one call.
+impl Tag {
+    /// A new tag for one call.
     #[must_use]
-    pub fn new(owner: Owner) -> Mark {
-        Mark { owner, call: crate::words::ids::new_uuid() }
+    pub fn new(owner: Owner) -> Tag {
+        Tag { owner, call: crate::words::ids::new_uuid() }
     }
 
     /// The value of [`CALL_VARIABLE`] for this call, started by a process whose own value is `outer`.
@@ -66,7 +66,7 @@ impl Mark {
         }
     }
 
-    /// The soft limit of the file size that spells this mark, in units of 1,024 bytes as the shell's `ulimit -f` takes it.
+    /// The soft limit of the file size that spells this tag, in units of 1,024 bytes as the shell's `ulimit -f` takes it.
     ///
     /// `None` where this process has a file size limit of its own, because that limit must not be raised.
     #[must_use]
@@ -75,33 +75,33 @@ impl Mark {
         own.current.is_none().then(|| self.limit())
     }
 
-    /// Another mark that makes the same limit.
+    /// Another tag that makes the same limit.
     #[cfg(test)]
-    pub(super) fn twin(&self) -> Mark {
+    pub(super) fn twin(&self) -> Tag {
         let (high, low) = self.call.as_u64_pair();
-        Mark { owner: self.owner, call: Uuid::from_u64_pair(!high, low) }
+        Tag { owner: self.owner, call: Uuid::from_u64_pair(!high, low) }
     }
 
     pub(super) fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// The mark as a limit, in the units that `ulimit -f` takes.
+    /// The tag as a limit, in the units that `ulimit -f` takes.
     pub(super) fn limit(&self) -> u64 {
         limit_of(&self.owner, low_bits(self.call, CALL_BITS))
     }
 
-    /// The marks that the value of [`CALL_VARIABLE`] names.
-    pub(super) fn all_in(value: &str) -> impl Iterator<Item = Mark> {
+    /// The tags that the value of [`CALL_VARIABLE`] names.
+    pub(super) fn all_in(value: &str) -> impl Iterator<Item = Tag> {
         value.split(SEPARATOR).filter_map(|text| {
             let (owner, call) = text.split_once('.')?;
-            Some(Mark { owner: Owner::parse(owner)?, call: Uuid::try_parse(call).ok()? })
+            Some(Tag { owner: Owner::parse(owner)?, call: Uuid::try_parse(call).ok()? })
         })
     }
 
     /// Whether a file size limit in bytes, as the process table shows it, may belong to this call.
     pub(super) fn in_limit(&self, bytes: u64) -> bool {
-        Mark::limits(bytes).any(|limit| limit == self.limit())
+        Tag::limits(bytes).any(|limit| limit == self.limit())
     }
 
     /// The values of `ulimit -f` that give a limit of this many bytes. The unit is 1,024 bytes, and 512 in some shells.
@@ -116,7 +116,7 @@ impl fmt::Display for Owner {
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.owner, self.call.simple())
     }
