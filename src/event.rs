@@ -15,7 +15,7 @@ mod size;
 
 use serde::Serialize;
 
-pub use kind::{BudgetThen, EventKind};
+pub use kind::EventKind;
 pub(crate) use of_entry::events_of;
 pub(crate) use ring::Ring;
 pub use ring::{EventStream, Next};
@@ -24,6 +24,18 @@ use crate::{
     tape::Cause,
     words::ids::{Millis, Seq, SessionId},
 };
+
+/// What happens when a budget does not allow the next piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BudgetThen {
+    /// A person is asked for more.
+    Ask,
+    /// Another model is asked.
+    Model,
+    /// The turn ends.
+    Stop,
+}
 
 /// The version of the JSON form of events.
 pub const EVENT_VERSION: u32 = 1;

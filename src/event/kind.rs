@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    event::BudgetThen,
     kernel::{AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
     model::{ErrorKind, RetryClass},
     tool::Access,
@@ -20,18 +21,6 @@ use crate::{
     words::message::{ErrorReason, FilePart, Finish, Message, Part},
     words::usage::{ShownCost, Usage},
 };
-
-/// What happens when a budget does not allow the next piece of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BudgetThen {
-    /// A person is asked for more.
-    Ask,
-    /// Another model is asked.
-    Model,
-    /// The turn ends.
-    Stop,
-}
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -185,8 +174,7 @@ pub enum EventKind {
         /// Whether the ask stays open until then, also while nobody listens.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
-        /// Of a child's question, the way that it came: first the child, last the session that makes the call. Empty for a call of
-        /// this session.
+        /// Of a child's question, the sessions that it came through, the one that makes the call last; else empty.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         from: Vec<AskFrom>,
     },

@@ -6,7 +6,8 @@
 //! to before a pin removes the pin.
 //!
 //! There is a bound: a pin that does not fit is refused before anything is written. Pins that fitted a large window may not fit a
-//! smaller one. If they take more than half of a request, and room is needed, the turn ends with an error that says so.
+//! smaller one. If they take more than half of a request, and room is needed, a session that compacts by itself ends the turn with an
+//! error that says so.
 //!
 //! A change must never shorten or drop pinned words in silence. [`Pin`] is a stored format.
 

@@ -19,7 +19,8 @@ pub(super) struct Entry {
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
-    /// When it was started, in ticks since the machine was: together with `pid` it names a process for good.
+    /// When it was started, in ticks since the machine was: together with `pid` it names one process until the
+    /// machine restarts.
     pub(super) started: u64,
     /// Whether it has ended and stays in the table only until its parent waits for it (a zombie).
     pub(super) is_dead: bool,
@@ -33,7 +34,8 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// All processes that have not ended.
+/// All processes that have not ended. This is no snapshot: one that starts during the look may be missing, so a caller that wants all
+/// of them looks again.
 pub(super) fn live() -> Vec<Entry> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

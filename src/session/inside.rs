@@ -1,6 +1,7 @@
 //! The way from inside a call or a hook to the handle of its session.
 //!
 //! The contexts of calls and hooks refer to the slot of their session, which does not own the runtime (see `tool/context.rs`).
+//! A handle is made on each request; a change must not keep one in a context, because the handle owns the runtime.
 
 use crate::{
     actor::slot::Slot,

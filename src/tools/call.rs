@@ -5,7 +5,8 @@
 //! that of a hook): the body passes the gate before it changes anything, and a stop that comes first closes the gate. A stop that
 //! comes during a change waits until the change is made, and the call answers with its real result.
 //!
-//! A change must let a tool write through [`Call::change`] alone. The lock order is: first the lock of the file, then the gate.
+//! A change must let a tool write through [`Call::change`] alone, and at most once in a call: after a first change, "aborted" would
+//! be false. The lock order is: first the lock of the file, then the gate.
 
 use std::{path::PathBuf, sync::Arc};
 

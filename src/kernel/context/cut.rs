@@ -11,15 +11,16 @@ use crate::model::{History, Item};
 pub(crate) struct Cut {
     /// The position of the first item that stays.
     pub first_kept: usize,
-    /// The position at which the turn begins that the cut goes through; `None` for a cut between two turns.
+    /// The nearest user item before the cut, at or after `from`, if the cut stands before an answer; else `None`. A steering message
+    /// counts like the message that began the turn.
     pub split_turn: Option<usize>,
 }
 
 /// The cut that keeps about `keep` tokens at the end, as `tokens` counts them, or `None` if nothing would be cut off.
 ///
 /// `from` items at the front cannot be cut off by themselves: they stand for the part that an earlier cut took. The newest item
-/// always stays. The kept part may be larger than `keep` by the item that crosses the border, and by the results that belong
-/// to an answer.
+/// always stays. The kept part is larger than `keep` only if the newest item alone is, or if the border falls among the results of an
+/// answer: then that answer and all its results are kept.
 pub(crate) fn cut(history: &History, from: usize, keep: u64, tokens: impl Fn(&Item) -> u64) -> Option<Cut> {
     let items: Vec<_> = history.iter().collect();
     let mut kept = 0_u64;

@@ -1,4 +1,5 @@
-//! The check of a spec: [`BadSpec`] says which specs no supervisor can run by, and why.
+//! The checks of rules and of single children; [`BadSpec`] says why one is refused. Checks across children stand in `spec.rs`, those
+//! against the running supervisor in `planner/happened.rs`.
 //!
 //! Functions of values. A spec is checked before anything starts, a child when it is added, and new rules before any of them is
 //! taken. The planner relies on that, so a new setting that contradicts another must be refused here.

@@ -1,7 +1,7 @@
 //! Walks from an open folder to the place that a path means beneath it, without ever leaving the folder.
 //!
 //! A walk opens one component at a time, relative to the handle of the one before, and never lets the system follow a link. It
-//! reads a link and walks the link's text in turn. For `..` it goes back to a handle that it still holds, or down once more from
+//! reads a link and walks the link's text in turn; beneath a root that grants one path only, it refuses every link. For `..` it goes back to a handle that it still holds, or down once more from
 //! the root. It never names a path of more than one component to the system, so a link that is swapped in is either seen as a link
 //! or not there yet. A change must keep this: every guarantee of a workspace rests on it. A walk holds at most [`HELD_MAX`] handles
 //! and goes through at most [`LINKS_MAX`] links.
@@ -98,31 +98,36 @@ pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<OwnedF
     Err(Errno::AGAIN.into())
 }
 
-/// The path without links that a path leads to, relative to the root. The file need not exist yet.
+/// The path without links that a path leads to, relative to the root: the path that [`locate`] reaches where it makes the missing
+/// directories. The file need not exist yet. Permission rules judge this path, so a change must keep the two walks the same.
 pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
     let mut walk = Walk::new(root, relative)?;
-    let mut real = PathBuf::new();
-    match walk.go(LastLink::Follow, Missing::Refuse) {
-        Ok(place) => {
-            real.extend(&walk.names);
-            if let Located::Entry { name, .. } = place {
-                real.push(name);
-            }
-        }
-        // From here on nothing exists, so there are no links either.
-        Err(Fault::Os(Errno::NOENT)) => {
-            real.extend(&walk.names);
-            real.extend(&walk.missing);
-            for step in walk.ahead.iter().rev() {
-                match step {
-                    Step::Up => drop(real.pop()),
-                    Step::Down(name) => real.push(name),
+    loop {
+        let reached = walk.go(LastLink::Follow, Missing::Refuse);
+        // The directories that would be made: nothing is in them, so there are no links. A `..` may lead out of them again, and from
+        // there on links count.
+        let mut made = Vec::from_iter(walk.missing.take());
+        let name = match reached {
+            Ok(Located::Entry { name, .. }) => Some(name),
+            Ok(Located::Directory(_)) => None,
+            Err(Fault::Os(Errno::NOENT)) if !made.is_empty() => {
+                while !made.is_empty()
+                    && let Some(step) = walk.ahead.pop()
+                {
+                    match step {
+                        Step::Up => drop(made.pop()),
+                        Step::Down(name) => made.push(name),
+                    }
                 }
+                if made.is_empty() {
+                    continue;
+                }
+                None
             }
-        }
-        Err(fault) => return Err(fault),
+            Err(fault) => return Err(fault),
+        };
+        return Ok(walk.names.iter().chain(&made).chain(&name).collect());
     }
-    Ok(real)
 }
 
 /// Walks to the place that a path leads to.
@@ -160,14 +165,21 @@ impl<'a> Walk<'a> {
 
 impl Walk<'_> {
     fn go(&mut self, last: LastLink, missing: Missing) -> Result<Located, Fault> {
-        let walk = self;
+        let (walk, mut tries) = (self, 0);
         while let Some(step) = walk.ahead.pop() {
             match step {
                 Step::Up => walk.leave()?,
                 Step::Down(name) if walk.ahead.is_empty() => {
                     match statat(walk.here(), &name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(stat) if last == LastLink::Follow && FileType::from_raw_mode(stat.st_mode).is_symlink() => {
-                            walk.follow(&name)?;
+                            match walk.follow(&name) {
+                                // It was replaced, or is gone: look again.
+                                Err(Fault::Os(Errno::INVAL | Errno::NOENT)) if tries < TRIES => {
+                                    tries += 1;
+                                    walk.ahead.push(Step::Down(name));
+                                }
+                                followed => followed?,
+                            }
                         }
                         Ok(stat) => return walk.entry(name, Some(stat)),
                         Err(Errno::NOENT) => return walk.entry(name, None),
@@ -291,6 +303,35 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    /// A missing directory on the way is made by a write, which then goes on: a link behind it, out of it by `..`, counts. A checkout
+    /// could pass a file off as another one that way.
+    #[test]
+    fn a_path_out_of_a_missing_directory_leads_where_a_write_would() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path().join(at)).unwrap();
+        std::fs::create_dir(folder.path().join("secret")).unwrap();
+        link("secret", "b");
+        link("nope/../b/f", "a");
+        link("nope/../../out", "up");
+        let root = Root::open(folder.path(), false).unwrap();
+        let real = |path: &str| real(&root, Path::new(path)).map(|path| path.display().to_string());
+        for (path, leads) in [
+            ("a", "secret/f"),
+            ("nope/x/../../b/f", "secret/f"),
+            ("nope/x/../y/f", "nope/y/f"),
+            ("nope/..", ""),
+            ("nope/../b", "secret"),
+            ("b/nope/f", "secret/nope/f"),
+        ] {
+            assert_eq!(real(path), Ok(leads.to_owned()), "{path}");
+        }
+        assert_eq!(real("up"), Err(Fault::Escapes));
+        // What a write does.
+        locate(&root, Path::new("a"), LastLink::Follow, Missing::Create).unwrap();
+        assert!(folder.path().join("nope").is_dir());
+        assert_eq!(real("a"), Ok("secret/f".to_owned()));
+    }
 
     /// A path takes a few handles, however deep it is, and leads to the same place.
     #[test]

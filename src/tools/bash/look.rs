@@ -189,7 +189,7 @@ impl Comparison {
                 continue;
             }
             if listed.len() == LISTED_MAX {
-                let more = format!("{} more files were changed than are listed", paths.len() - LISTED_MAX);
+                let more = format!("up to {} more files were changed than are listed", paths.len() - LISTED_MAX);
                 unlisted = Some(unlisted.map_or(more.clone(), |other| format!("{other}; {more}")));
                 break;
             }

@@ -20,7 +20,7 @@ const LINES_MAX: usize = 50_000;
 pub(super) struct Candidate {
     /// Its number, from 1.
     pub(super) line: usize,
-    /// Its text, without the ending, cut to 200 characters.
+    /// Its first 200 characters, without blanks and line ending at the end.
     pub(super) text: String,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A result without this value comes from a call that reports nothing about files: it only reads, or its effects are not tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
-    /// The files, in the order in which they were changed.
+    /// The files: in the order of the changes for a tool that reports each change, by path for a comparison of two looks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
     /// Why more may have been changed than is listed; `None` where the list is whole.
@@ -22,8 +22,8 @@ pub struct Changes {
 /// One file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Its path without links: relative to the workspace for a file inside, else absolute. A name that is no plain text
-    /// is in quotes, with escapes.
+    /// Its path: relative to the workspace for a file inside, else absolute; without links for a file that this process changed,
+    /// and as the call named it for one that was changed elsewhere. A name that is no plain text is in quotes, with escapes.
     pub path: String,
     /// What was at the path before the change.
     pub before: FileState,
