@@ -291,7 +291,8 @@ impl Inbox {
 
     /// Whether nothing in the inbox needs an actor.
     pub(super) fn is_empty(&self) -> bool {
-        self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && self.waiting.is_empty()
+        let is_asked = self.waiting.iter().any(Question::is_waited_for);
+        self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && !is_asked
     }
 
     /// Begins an incarnation over a tape that ends at `last`. Returns the answers to commands that its predecessor had in hand.
