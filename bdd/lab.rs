@@ -268,12 +268,12 @@ impl Drop for Lab {
 
 /// Waits with patience until something is so that no event tells of: what a foreign process does, what a task let go of.
 pub(crate) async fn seen(what: &str, is_so: impl Fn() -> bool) {
-    let looked = async {
+    let seen = async {
         while !is_so() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    within(what, looked).await;
+    within(what, seen).await;
 }
 
 /// Waits with patience.

@@ -104,15 +104,15 @@ pub(super) async fn drain(shared: &Arc<Shared>, deadline: Duration) -> Vec<Sessi
     let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
     loop {
         // All at the same time, so that a session that does not answer takes no time from the others.
-        let looks = shared.slots.all_awake().into_iter().map(async |slot| {
+        let drains = shared.slots.all_awake().into_iter().map(async |slot| {
             let session = Session { shared: shared.clone(), slot };
             (drained(&session, until, answers_by).await, session.id().clone())
         });
-        let looked = futures_util::future::join_all(looks).await;
-        let waited = looked.iter().any(|(drained, _)| *drained == Drained::Later);
+        let sessions = futures_util::future::join_all(drains).await;
+        let waited = sessions.iter().any(|(drained, _)| *drained == Drained::Later);
         // A child's DOWN may wake a parent that was found at rest. So look again, until one look finds all at rest.
         if !waited || Instant::now() >= until {
-            let left = looked.into_iter().filter(|(drained, _)| *drained == Drained::No);
+            let left = sessions.into_iter().filter(|(drained, _)| *drained == Drained::No);
             return left.map(|(_, session)| session).collect();
         }
     }
@@ -164,8 +164,8 @@ async fn children_rest(session: &Session, state: &State) -> bool {
     true
 }
 
-/// What a look at a draining session shows.
-enum Looked {
+/// What a draining session does.
+enum Activity {
     AtRest,
     /// It moves: in a turn of its own, or in a child's.
     Moves {
@@ -173,12 +173,12 @@ enum Looked {
     },
 }
 
-async fn look(session: &Session) -> Looked {
+async fn look(session: &Session) -> Activity {
     // A session that cannot answer any more does not move.
-    let Ok(state) = session.state().await else { return Looked::AtRest };
+    let Ok(state) = session.state().await else { return Activity::AtRest };
     match is_at_rest(&state) && children_rest(session, &state).await {
-        true => Looked::AtRest,
-        false => Looked::Moves { in_turn: state.turn.is_some() },
+        true => Activity::AtRest,
+        false => Activity::Moves { in_turn: state.turn.is_some() },
     }
 }
 
@@ -192,9 +192,9 @@ async fn drained(session: &Session, until: Instant, answers_by: Instant) -> Drai
             return drained;
         }
         let in_turn = match timeout_at(look_until, look(session)).await {
-            Ok(Looked::AtRest) => return drained,
-            Ok(Looked::Moves { in_turn }) if Instant::now() < until => in_turn,
-            Ok(Looked::Moves { .. }) | Err(_) => return Drained::No,
+            Ok(Activity::AtRest) => return drained,
+            Ok(Activity::Moves { in_turn }) if Instant::now() < until => in_turn,
+            Ok(Activity::Moves { .. }) | Err(_) => return Drained::No,
         };
         drained = Drained::Later;
         tokio::select! {

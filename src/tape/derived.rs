@@ -68,8 +68,8 @@ pub trait TapeStoreExt: TapeStore {
     /// Whether there is a session of this name. A deleted session does not exist, not even while it has forks; its name stays
     /// taken until the last of them is gone. A session that cannot be read exists.
     fn exists(&self, session: &SessionId) -> bool {
-        let looked = whole::must_be_shown(self, session).and_then(|()| self.summary(session));
-        !matches!(looked, Err(TapeError::Missing { .. }))
+        let summary = whole::must_be_shown(self, session).and_then(|()| self.summary(session));
+        !matches!(summary, Err(TapeError::Missing { .. }))
     }
 
     /// The names of all sessions, sorted.

@@ -60,8 +60,8 @@ impl fmt::Display for Finding {
 
 /// Why a fork cannot be read before its own entries; `None` where it can.
 fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError> {
-    let looked = founded(store, forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
-    match looked {
+    let read = founded(store, forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
+    match read {
         Ok(_) => Ok(None),
         Err(error @ (TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::TooDeep { .. })) => {
             Ok(Some(format!("its parent session {}: {error}", forked.parent)))

@@ -2,7 +2,7 @@
 //!
 //! A tool that only looks has the effect `Read` and runs beside others; a tool that writes has the effect `Once` and runs alone.
 //! A change must keep effect, permission and parallelism tied to [`Touch`]: a tool that writes and is declared as
-//! [`Touch::Looks`] would run again after a crash, and without the permission to edit. Every path that a call names must come
+//! [`Touch::Reads`] would run again after a crash, and without the permission to edit. Every path that a call names must come
 //! under one of [`FileWork::PATH_NAMES`], because no other argument is judged.
 
 use std::marker::PhantomData;
@@ -24,8 +24,8 @@ use crate::{
 /// What a tool does to files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// The tool only looks: a call may run again after a crash, and beside others.
-    Looks,
+    /// The tool only reads: a call may run again after a crash, and beside others.
+    Reads,
     /// The tool writes: a call never runs again after a crash, and runs alone.
     Writes,
 }
@@ -34,7 +34,7 @@ impl Touch {
     /// The permission that a call needs for the path that it names.
     fn permission(self) -> &'static str {
         match self {
-            Touch::Looks => "read",
+            Touch::Reads => "read",
             Touch::Writes => "edit",
         }
     }
@@ -84,13 +84,13 @@ impl<W: FileWork> Tool for FileTool<W> {
 
     fn effect(&self) -> Effect {
         match W::TOUCH {
-            Touch::Looks => Effect::Read,
+            Touch::Reads => Effect::Read,
             Touch::Writes => Effect::Once,
         }
     }
 
     fn parallel(&self) -> bool {
-        W::TOUCH == Touch::Looks
+        W::TOUCH == Touch::Reads
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {

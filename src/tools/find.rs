@@ -58,7 +58,7 @@ impl FileWork for Find {
         Finds files and folders of the workspace by a glob pattern; the most recently changed come first. Folders end in `/`; \
         symlinks are listed and not followed. .gitignore is obeyed, and .git, node_modules, _build, deps and target are left \
         out unless the pattern or path names them or include_ignored is true.";
-    const TOUCH: Touch = Touch::Looks;
+    const TOUCH: Touch = Touch::Reads;
     const PATH_NAMES: &'static [&'static str] = &["path", "directory", "dir"];
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
@@ -74,11 +74,11 @@ impl FileWork for Find {
             asked_for: &|folder: &OsStr| pattern.names(folder),
             left_out: &|path, is_directory| exclude.as_ref().is_some_and(|exclude| exclude.matches(path, is_directory)),
         };
-        let mut looked_at = 0_usize;
+        let mut visited = 0_usize;
         let missed = walk(&call.workspace, &start, &rules, &|| call.context.is_cancelled(), |entry| {
-            looked_at += 1;
-            if looked_at.is_multiple_of(PROGRESS_EVERY) {
-                call.context.progress.metadata(json!({ "entries": looked_at, "found": total }));
+            visited += 1;
+            if visited.is_multiple_of(PROGRESS_EVERY) {
+                call.context.progress.metadata(json!({ "entries": visited, "found": total }));
             }
             let is_directory = entry.kind == FileKind::Directory;
             if !pattern.matches(entry.path, is_directory) {

@@ -92,7 +92,7 @@ impl FileWork for Grep {
         Searches files of the workspace for a regular expression, line by line. Shows `file:line: text`, or `file-line- text` \
         for lines around a match. Binary files are skipped, and so is what find leaves out: .gitignore is obeyed. At most 100 \
         matches are shown unless limit says otherwise, and lines are cut at 500 characters.";
-    const TOUCH: Touch = Touch::Looks;
+    const TOUCH: Touch = Touch::Reads;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "directory", "dir"];
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
@@ -118,7 +118,7 @@ impl FileWork for Grep {
             matcher,
             searcher: searcher.build(),
             output,
-            looked_at: 0,
+            visited: 0,
             withheld: 0,
             unreadable: 0,
             binary: 0,
@@ -162,7 +162,7 @@ struct Search<'a> {
     searcher: Searcher,
     output: Output,
     /// Files that were looked at.
-    looked_at: usize,
+    visited: usize,
     /// Files about which the rules are stricter than about the call.
     withheld: usize,
     /// Files that could not be read.
@@ -198,9 +198,9 @@ impl Search<'_> {
     }
 
     fn file(&mut self, file: File, path: &Path) {
-        self.looked_at += 1;
-        if self.looked_at.is_multiple_of(PROGRESS_EVERY) {
-            let so_far = json!({ "files": self.looked_at, "matches": self.output.total });
+        self.visited += 1;
+        if self.visited.is_multiple_of(PROGRESS_EVERY) {
+            let so_far = json!({ "files": self.visited, "matches": self.output.total });
             self.call.context.progress.metadata(so_far);
         }
         let Ok(opened) = text::look(file) else {

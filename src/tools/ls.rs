@@ -44,7 +44,7 @@ impl FileWork for Ls {
     const DESCRIPTION: &'static str = "\
         Lists what is in one folder of the workspace, hidden files too: size and name, directories first. A name ends in `/` \
         for a directory and in `@` for a symlink. At most 1000 entries are shown.";
-    const TOUCH: Touch = Touch::Looks;
+    const TOUCH: Touch = Touch::Reads;
     const PATH_NAMES: &'static [&'static str] = &["path", "directory", "dir", "file_path"];
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {

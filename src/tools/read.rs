@@ -60,7 +60,7 @@ impl FileWork for Read {
         of the file. At most 2000 lines or 50KB are shown at once, and lines are cut at 2000 characters; to read a whole \
         larger file, call again with the `offset` that the last line of the output names. PNG, JPEG, GIF and WebP images are \
         shown as images.";
-    const TOUCH: Touch = Touch::Looks;
+    const TOUCH: Touch = Touch::Reads;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {

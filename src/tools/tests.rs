@@ -221,10 +221,10 @@ fn only_tools_that_look_may_run_again() {
     for name in super::full().names().filter(|name| *name != "bash") {
         let tools = super::full();
         let tool = tools.find(name).unwrap();
-        let looks = !matches!(name, "write" | "edit");
-        assert_eq!(tool.effect(), if looks { Effect::Read } else { Effect::Once }, "{name}");
-        assert_eq!(tool.parallel(), looks, "{name}");
-        let permission = if looks { "read" } else { "edit" };
+        let reads = !matches!(name, "write" | "edit");
+        assert_eq!(tool.effect(), if reads { Effect::Read } else { Effect::Once }, "{name}");
+        assert_eq!(tool.parallel(), reads, "{name}");
+        let permission = if reads { "read" } else { "edit" };
         assert_eq!(tool.access(&json!({"path": "a/b"}))[0].permission, permission);
         let schema = tool.schema();
         assert_eq!(schema["type"], "object");

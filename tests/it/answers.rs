@@ -177,12 +177,12 @@ impl Hook for Slow {
 async fn a_send_that_is_dropped_in_an_input_hook_is_not_sent() {
     let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::text("one")]));
-    let (looks, goes_on) = (Arc::<tokio::sync::Notify>::default(), Arc::<tokio::sync::Notify>::default());
-    let (runtime, session, _) = start(folder.path(), &model, Slow(looks.clone(), goes_on.clone())).await;
+    let (shown, goes_on) = (Arc::<tokio::sync::Notify>::default(), Arc::<tokio::sync::Notify>::default());
+    let (runtime, session, _) = start(folder.path(), &model, Slow(shown.clone(), goes_on.clone())).await;
     let message = || Message::user("hello").with_id("mine".into());
     tokio::select! {
         sent = session.prompt(message()) => panic!("{sent:?}"),
-        () = looks.notified() => {}
+        () = shown.notified() => {}
     }
     goes_on.notify_one();
     let state = session.state().await.unwrap();

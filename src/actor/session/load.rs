@@ -37,15 +37,15 @@ impl SessionActor {
     /// Has the tape and the state put into the slot, unless they are there. Tries again while the tape cannot be read, so that open
     /// work goes on by itself; callers wait a few seconds only.
     pub(super) async fn load(&self, node: &NodeState) -> Result<(), OpenError> {
-        let (until, mut wait, mut looks) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
+        let (until, mut wait, mut tries) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
         while !self.slot.is_prepared() {
             let error = match self.shared.orders.open(&self.slot, Opening::Load).await {
                 Err(error) if error.may_pass() && Instant::now() < until => error,
                 opened => return opened,
             };
-            looks += 1;
-            if looks.is_power_of_two() {
-                tracing::warn!(session = %self.slot.id, %error, looks, "its tape cannot be read just now; it is looked at again");
+            tries += 1;
+            if tries.is_power_of_two() {
+                tracing::warn!(session = %self.slot.id, %error, looks = tries, "its tape cannot be read just now; it is looked at again");
             }
             node.doing(format!("its tape cannot be read just now: {error}"));
             if wait >= LOAD_AGAIN_MAX {

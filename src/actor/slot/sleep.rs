@@ -187,8 +187,8 @@ impl Slot {
         let Some(shared) = self.shared.upgrade().filter(|_| !unsettled.is_empty()) else { return };
         let (tapes, id, tokio) = (shared.store.clone(), self.id.clone(), shared.tokio.clone());
         let settling = async move {
-            let looked = tokio.spawn_blocking(move || tapes.last_once_given_back(&id));
-            let last = match tokio::time::timeout(SETTLE_WAIT, looked).await {
+            let last = tokio.spawn_blocking(move || tapes.last_once_given_back(&id));
+            let last = match tokio::time::timeout(SETTLE_WAIT, last).await {
                 Ok(Ok(Ok(last))) => Some(last),
                 // The tape is damaged, or claimed again by now, or the disk does not answer.
                 _ => None,

@@ -78,9 +78,9 @@ async fn invariant_08_inspection_answers_during_a_start_a_storm_and_a_shutdown()
 }
 
 /// The start of a child; when that is given up, it looks whether the child is in the tree.
-struct Looks(Registry, std::sync::mpsc::Sender<bool>);
+struct Reader(Registry, std::sync::mpsc::Sender<bool>);
 
-impl Drop for Looks {
+impl Drop for Reader {
     fn drop(&mut self) {
         self.1.send(self.0.snapshot()[0].find("leaves").is_some()).unwrap();
     }
@@ -91,9 +91,9 @@ impl Drop for Looks {
 async fn who_hears_that_a_place_was_given_up_finds_its_child_in_the_tree_no_more() {
     let lab = Lab::start(park_after(0)).await;
     let (tell, found) = std::sync::mpsc::channel();
-    let looks = Looks(lab.registry.clone(), tell);
+    let reader = Reader(lab.registry.clone(), tell);
     let leaves = ChildSpec::new("leaves", move |_| {
-        let _ = &looks;
+        let _ = &reader;
         async { Ok(()) }
     });
     lab.sup.start_child(leaves.restart(Restart::Transient)).await.unwrap();

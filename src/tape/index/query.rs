@@ -225,7 +225,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
-    fn looked_for(words: &str) -> String {
+    fn expression_of(words: &str) -> String {
         let query = Query::new(words);
         terms(words).and_then(|terms| expression(&query, &terms)).unwrap_or_else(|error| error.to_string())
     }
@@ -243,28 +243,28 @@ mod tests {
             ("a\"b c", "words : \"a\" AND words : \"b c\""),
             ("twice twice", "words : \"twice\""),
         ] {
-            assert_eq!(looked_for(words), expected, "{words}");
+            assert_eq!(expression_of(words), expected, "{words}");
         }
     }
 
     #[test]
     fn what_means_something_to_the_database_means_nothing_here() {
         assert_eq!(
-            looked_for("a AND NOT (b OR c) NEAR/2 tags:x ^d {e}"),
+            expression_of("a AND NOT (b OR c) NEAR/2 tags:x ^d {e}"),
             "words : \"a\" AND words : \"and\" AND words : \"not\" AND words : \"b\" AND words : \"or\" AND words : \"c\" \
              AND words : \"near 2\" AND words : \"tags x\" AND words : \"d\" AND words : \"e\""
         );
         for empty in ["", "  ", "\"", "\"\"", "* - ( ) ; --", "'"] {
-            assert!(looked_for(empty).contains("there is no word in it"), "{empty}");
+            assert!(expression_of(empty).contains("there is no word in it"), "{empty}");
         }
     }
 
     #[test]
     fn what_is_too_much_is_refused() {
-        assert!(looked_for("a*").contains("at least 2 letters"));
-        assert!(looked_for(&"x".repeat(WORDS_BYTES_MAX + 1)).contains("the limit is 1024"));
+        assert!(expression_of("a*").contains("at least 2 letters"));
+        assert!(expression_of(&"x".repeat(WORDS_BYTES_MAX + 1)).contains("the limit is 1024"));
         let many: Vec<String> = (0..40).map(|n| n.to_string()).collect();
-        assert!(looked_for(&many.join(" ")).contains("the limit is 32"));
+        assert!(expression_of(&many.join(" ")).contains("the limit is 32"));
         let query = Query { kinds: vec!["x".into(); 40], ..Query::new("") };
         assert!(expression(&query, &[]).is_err());
     }

@@ -221,8 +221,8 @@ fn files_of(layout: &Layout, session: &SessionId) -> Result<(u64, u64), TapeErro
         let path = layout.entries(session, &anchor);
         match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            looked => {
-                bytes += looked.map_err(TapeError::io("look at", path))?.len();
+            metadata => {
+                bytes += metadata.map_err(TapeError::io("look at", path))?.len();
                 files += 1;
             }
         }

@@ -125,17 +125,17 @@ fn reading_at_an_entry_beside_a_writer_gives_what_was_acknowledged() {
     let mut tape = Waiting::create(&store, &id("s"));
     let acknowledged = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let looks = scope.spawn(|| {
-            let mut looked = 0;
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
             loop {
                 let seq = acknowledged.load(std::sync::atomic::Ordering::SeqCst);
                 for seq in [seq, seq.div_ceil(2)].into_iter().filter(|seq| *seq > 0) {
                     let read = reader.read_to(&id("s"), Seq(seq)).unwrap();
                     assert_eq!(read.entries, entries(read.anchor.first.0..=seq));
-                    looked += 1;
+                    reads += 1;
                 }
                 if seq == 400 {
-                    return looked;
+                    return reads;
                 }
             }
         });
@@ -149,7 +149,7 @@ fn reading_at_an_entry_beside_a_writer_gives_what_was_acknowledged() {
             }
             acknowledged.store(seq + 1, std::sync::atomic::Ordering::SeqCst);
         }
-        assert!(looks.join().unwrap() > 0);
+        assert!(reader.join().unwrap() > 0);
     });
     assert_eq!(reader.anchors(&id("s")).unwrap().len(), 6);
 }

@@ -84,7 +84,7 @@ pub(super) async fn before(limits: Option<LookLimits>, context: &ToolContext) ->
     let limits = limits.ok_or("bash was set not to look at what commands change")?;
     let (root, cancel) = (context.workspace.clone(), context.cancel.clone());
     tokio::select! {
-        looked = on_a_thread(limits.time_max, move || look(&root, limits, &|| cancel.is_cancelled())) => looked,
+        files = on_a_thread(limits.time_max, move || look(&root, limits, &|| cancel.is_cancelled())) => files,
         () = context.cancelled() => Err(STOPPED.to_owned()),
     }
 }
@@ -183,8 +183,8 @@ impl Comparison {
             let Some(place) = self.after.workspace.beneath(path) else { continue };
             let was = self.before.files.get(path).copied();
             // A file that the second look did not show is ignored by git now, or gone.
-            let looked_at = self.after.files.get(path).copied();
-            let now = looked_at.or_else(|| self.after.workspace.link_info(&place).ok());
+            let listed_at_end = self.after.files.get(path).copied();
+            let now = listed_at_end.or_else(|| self.after.workspace.link_info(&place).ok());
             if was.zip(now).is_some_and(|(was, now)| !differs(&was, &now)) {
                 continue;
             }

@@ -137,7 +137,7 @@ pub(super) struct Live {
     stdout: Option<BufReader<ChildStdout>>,
     seen: String,
     /// Up to here a test has looked for texts.
-    looked_at: usize,
+    read_up_to: usize,
     alive: Option<mpsc::Sender<()>>,
 }
 
@@ -163,7 +163,7 @@ impl Live {
                 let _ = Command::new("kill").args(["-9", &pid]).status();
             }
         });
-        Live { child, stdin, stdout, seen: String::new(), looked_at: 0, alive: Some(alive) }
+        Live { child, stdin, stdout, seen: String::new(), read_up_to: 0, alive: Some(alive) }
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -234,8 +234,8 @@ impl Live {
     /// Reads on until a text is shown behind the one that was waited for before. Of ASCII, for characters may come in halves.
     pub(super) fn until_text(&mut self, text: &str) {
         loop {
-            if let Some(at) = self.seen[self.looked_at..].find(text) {
-                self.looked_at += at + text.len();
+            if let Some(at) = self.seen[self.read_up_to..].find(text) {
+                self.read_up_to += at + text.len();
                 return;
             }
             let stdout = self.stdout.as_mut().unwrap();

@@ -36,11 +36,11 @@ pub(super) struct Own {
     /// The most bytes of one entry; 0 for no such bound.
     pub(super) row_max: Arc<AtomicUsize>,
     /// How often somebody tried to load the session that cannot be read.
-    pub(super) looked: Arc<AtomicUsize>,
+    pub(super) reads: Arc<AtomicUsize>,
     /// A fork that is made just before the mark of one is taken away, once.
     made_late: Arc<Mutex<Option<SessionId>>>,
-    /// Somebody looks at this session when it is next to be erased, once.
-    looked_at: Arc<Mutex<Option<SessionId>>>,
+    /// Another process has claimed this session when it is next to be erased, once.
+    claimed_once: Arc<Mutex<Option<SessionId>>>,
     standing: Arc<SessionStatus>,
     is_late: Arc<AtomicBool>,
     /// What keeps the threads of handles that are gone from giving their sessions back.
@@ -72,9 +72,9 @@ impl Own {
             panics_at: Arc::default(),
             outstanding: Arc::default(),
             row_max: Arc::default(),
-            looked: Arc::default(),
+            reads: Arc::default(),
             made_late: Arc::default(),
-            looked_at: Arc::default(),
+            claimed_once: Arc::default(),
             standing: Arc::default(),
             is_late: Arc::default(),
             leaving: Arc::default(),
@@ -253,7 +253,7 @@ impl TapeStore for Own {
 
     fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
         if self.standing.inner.lock().unwrap().away.as_ref() == Some(session) {
-            self.looked.fetch_add(1, Ordering::SeqCst);
+            self.reads.fetch_add(1, Ordering::SeqCst);
             return Err(TapeError::engine("the database is away"));
         }
         self.wait_until_given_back(session);
@@ -283,7 +283,7 @@ impl TapeStore for Own {
 
     fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
         self.wait_until_given_back(session);
-        match self.looked_at.lock().unwrap().take_if(|looked_at| looked_at == session) {
+        match self.claimed_once.lock().unwrap().take_if(|claimed_once| claimed_once == session) {
             Some(session) => {
                 Err(TapeError::Claimed { session, by: Holder { owner: "another".into(), pid: 1, host: "here".into() } })
             }
@@ -353,7 +353,7 @@ fn a_hidden_session_that_somebody_looks_at_goes_with_its_last_fork() {
     let (own, parent, fork) = with_a_parent();
     own.fork(&parent, None, &fork, Millis(2)).unwrap();
     assert_eq!(own.delete(&parent).unwrap(), Deleted::Hidden);
-    *own.looked_at.lock().unwrap() = Some(parent);
+    *own.claimed_once.lock().unwrap() = Some(parent);
 
     assert_eq!(own.delete(&fork).unwrap(), Deleted::Gone);
     assert_eq!(own.names().unwrap(), []);

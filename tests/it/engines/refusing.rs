@@ -139,7 +139,7 @@ async fn a_child_that_an_engine_cannot_read_just_now_is_not_lost() {
     let (second, _) = engine.start().await;
     let parent = second.open(&"s".parse().unwrap()).await.unwrap();
     // The start looks once, and then the parent's watch.
-    until("it was looked at", || own.looked.load(Ordering::SeqCst) > 3).await;
+    until("it was looked at", || own.reads.load(Ordering::SeqCst) > 3).await;
     let is_down = |record: &Record| matches!(record, Record::TaskFinished { .. });
     assert_eq!(count(&parent, is_down).await, 0);
     own.keep_away(None);
@@ -165,7 +165,7 @@ async fn a_session_that_crashes_while_its_tape_cannot_be_read_waits_for_it() {
     say(&session, "before").await;
     own.keep_away(Some("s"));
     runtime.operate().crash("s", "on purpose").unwrap();
-    until("it was looked at", || own.looked.load(Ordering::SeqCst) > 3).await;
+    until("it was looked at", || own.reads.load(Ordering::SeqCst) > 3).await;
     own.keep_away(None);
     assert_eq!(say(&session, "after").await, "re after");
     assert_eq!(seen(&session).await, ["before", "re before", "after", "re after"]);
@@ -185,7 +185,7 @@ async fn who_waits_for_a_session_that_cannot_be_read_after_a_crash_is_told_so() 
     tools.gate.is_running().await;
     own.keep_away(Some("s"));
     runtime.operate().crash("s", "on purpose").unwrap();
-    until("it was looked at", || own.looked.load(Ordering::SeqCst) > 0).await;
+    until("it was looked at", || own.reads.load(Ordering::SeqCst) > 0).await;
     let told = async { tokio::join!(session.prompt("lost"), session.state(), turn.wait()) };
     let (sent, state, end) = tokio::time::timeout(Duration::from_secs(30), told).await.expect("all three are told");
     let errors = [sent.unwrap_err(), state.unwrap_err(), end.unwrap_err()];

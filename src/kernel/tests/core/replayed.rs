@@ -48,7 +48,7 @@ fn another_incarnation(play: &mut Play) {
 }
 
 /// What the tape says of its models and tools at the end, one line each input that said something.
-fn looks(play: &Play) -> Vec<EnvSeen> {
+fn env_seen(play: &Play) -> Vec<EnvSeen> {
     let said = play.tape().into_iter().filter_map(|entry| Some(entry.input?.env));
     said.filter(|env| !env.models.is_empty() || env.tools.is_some()).collect()
 }
@@ -59,7 +59,7 @@ fn a_request_that_a_person_is_asked_about_is_decided_again_by_what_was_seen() {
     let mut play = with(|settings| settings.budget.session.tokens = Some(1_500));
     play.send("go");
     let (ask, _) = play.state.budget_ask().expect("it is too much");
-    let seen = &looks(&play)[0];
+    let seen = &env_seen(&play)[0];
     assert_eq!(seen.models["fake/model"], ModelSeen { window: play.window, price: Some(DEAR) });
     assert_eq!(seen.tools.as_ref().unwrap().tokens, 900);
     play.grant(ask, Grant::Reject(None)).unwrap();
@@ -77,7 +77,7 @@ fn a_turn_that_ends_at_its_budget_before_its_request_is_decided_again_by_what_wa
         play.heard = heard;
         play.send("go");
         assert!(matches!(play.outcome(), Some(Outcome::Budget { .. })));
-        assert_eq!(looks(&play).len(), 1);
+        assert_eq!(env_seen(&play).len(), 1);
         another_incarnation(&mut play);
     }
 }
@@ -91,7 +91,7 @@ fn a_turn_that_ended_for_want_of_a_price_is_decided_again_without_one() {
     });
     play.send("go");
     assert!(matches!(play.outcome(), Some(Outcome::Failed { .. })));
-    assert_eq!(looks(&play)[0].models["fake/other"].price, None);
+    assert_eq!(env_seen(&play)[0].models["fake/other"].price, None);
     another_incarnation(&mut play);
 }
 
@@ -110,7 +110,7 @@ fn the_second_model_is_chosen_again_by_what_was_seen_of_the_first() {
     play.send("and the rest");
     play.answer_using(vec![text("all of it")], Finish::Stop, usage(15_000));
     play.send("and more");
-    let models: Vec<_> = looks(&play).iter().map(|seen| seen.models.len()).collect();
+    let models: Vec<_> = env_seen(&play).iter().map(|seen| seen.models.len()).collect();
     assert_eq!(models, [2], "both were seen once, and stayed what they were");
     another_incarnation(&mut play);
 }
@@ -126,7 +126,7 @@ fn a_compaction_is_opened_again_by_the_windows_that_were_seen() {
     play.window = Window::new(9_000, 700);
     let reply = play.reply_to();
     play.signal(Compact.to(reply));
-    assert_eq!(looks(&play).len(), 2, "{:?}", play.reply);
+    assert_eq!(env_seen(&play).len(), 2, "{:?}", play.reply);
     another_incarnation(&mut play);
 }
 
