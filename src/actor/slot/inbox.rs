@@ -444,6 +444,17 @@ mod tests {
         assert!(waits.len() > 200 && waits.len() < 2_000, "those who wait have a bound: {}", waits.len());
     }
 
+    /// A kept question keeps its session awake only while somebody waits for the answer: nothing wakes the actor to throw it away.
+    #[test]
+    fn a_kept_question_that_nobody_waits_for_needs_no_actor() {
+        let mut inbox = Inbox::default();
+        let (reply, answer) = oneshot::channel();
+        inbox.waiting.push(Question::Idle(reply));
+        assert!(!inbox.is_empty());
+        drop(answer);
+        assert!(inbox.is_empty());
+    }
+
     /// A stuck actor takes no questions, and those who ask it again and again stop waiting.
     #[test]
     fn questions_that_nobody_waits_for_take_no_place() {
