@@ -276,17 +276,19 @@ impl Watch {
                 return self.gone(&error);
             }
             let known = open.as_ref().map(|open| open.iter().map(|asked| asked.ask).collect());
+            // The DOWN first: a child that is over may sleep, and then it takes no further question.
             tokio::select! {
-                asks = child.ask_state(|reply| Question::Asks(known.clone(), reply)) => match asks {
-                    Ok(asks) => open = Some(asks),
-                    Err(error) => return self.gone(&error),
-                },
+                biased;
                 down = ended(child, &self.spawn.tie) => return match down {
                     Ok(Some(down)) => {
                         Look::Over(Box::new(Report::TaskDown { down: (*down).clone() }))
                     }
                     Ok(None) => self.down(DownReason::Lost { error: "it is not the child of this task".to_owned() }),
                     Err(error) => self.gone(&error),
+                },
+                asks = child.ask_state(|reply| Question::Asks(known.clone(), reply)) => match asks {
+                    Ok(asks) => open = Some(asks),
+                    Err(error) => return self.gone(&error),
                 },
                 changed = self.newest.changed() => if changed.is_err() {
                     return Look::Closing;

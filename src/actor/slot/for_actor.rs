@@ -62,9 +62,9 @@ impl Slot {
         self.in_inbox(|inbox| std::mem::take(&mut inbox.waiting)).unwrap_or_default()
     }
 
-    /// Whether a question is kept.
+    /// Whether somebody waits for the answer to a kept question.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.in_inbox(|inbox| !inbox.waiting.is_empty()).unwrap_or_default()
+        self.in_inbox(|inbox| inbox.is_waited_for()).unwrap_or_default()
     }
 
     /// The node of the actor, once it has had one.

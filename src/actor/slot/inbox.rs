@@ -291,8 +291,13 @@ impl Inbox {
 
     /// Whether nothing in the inbox needs an actor.
     pub(super) fn is_empty(&self) -> bool {
-        let is_asked = self.waiting.iter().any(Question::is_waited_for);
-        self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && !is_asked
+        self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && !self.is_waited_for()
+    }
+
+    /// Whether a kept question needs the actor: somebody waits for its answer. A parent's question about asks does not count: a session
+    /// with an open ask does not sleep, and without one there is nothing to tell.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.waiting.iter().any(|question| !matches!(question, Question::Asks(..)) && question.is_waited_for())
     }
 
     /// Begins an incarnation over a tape that ends at `last`. Returns the answers to commands that its predecessor had in hand.
@@ -453,6 +458,9 @@ mod tests {
         assert!(!inbox.is_empty());
         drop(answer);
         assert!(inbox.is_empty());
+        let (reply, _answer) = oneshot::channel();
+        inbox.waiting.push(Question::Asks(Some(Vec::new()), reply));
+        assert!(inbox.is_empty(), "a parent that waits for asks");
     }
 
     /// A stuck actor takes no questions, and those who ask it again and again stop waiting.
