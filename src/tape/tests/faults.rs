@@ -201,6 +201,8 @@ fn a_panic_of_the_thread_loses_and_doubles_nothing() {
             for tape in &tapes {
                 assert_eq!(tape.told.recv_timeout(LONG).unwrap().unwrap(), Seq(2), "operation {nth}");
             }
+            // What is told is taken out of the queue a moment later, and the tape is given back then.
+            assert!(store.settle(LONG));
             drop(tapes);
             for n in 0..12 {
                 assert_eq!(load_entries(&store, &id(&format!("s{n}"))), entries(1..=2));
