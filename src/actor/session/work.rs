@@ -5,7 +5,7 @@
 //! record of a stop or of the recovery; a stop never waits for the tape. A worker that was told to stop stays in `workers` until
 //! it has reported: otherwise the state would settle its ticket as gone while the worker still runs.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     actor::{
@@ -32,10 +32,11 @@ impl Live {
     pub(super) fn begin_what_is_due(&mut self) {
         let open = &self.state.open;
         self.workers.retain(|ticket, _| open.contains_key(ticket));
+        let mut asks = self.known_asks();
         for (ticket, task) in self.state.tasks() {
             if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {
                 watcher.tell(task.stop_level, self.state.closed.clone().unwrap_or_default());
-                watcher.know(self.known_asks(ticket));
+                watcher.know(asks.remove(&ticket).unwrap_or_default());
             }
         }
         if self.state.origin.is_some() {
@@ -149,16 +150,17 @@ impl Live {
         let above = std::sync::Arc::new(self.state.settings.above_children());
         let why = self.state.closed.clone().unwrap_or_default();
         let watcher = Watcher::start(self.post(ticket), task, stop_level.unwrap_or(task.stop_level), above, why);
-        watcher.know(self.known_asks(ticket));
+        watcher.know(self.known_asks().remove(&ticket).unwrap_or_default());
         self.workers.insert(ticket, Worker::Child(watcher));
     }
 
-    /// The questions of a child that this session has, and the answers that people gave.
-    fn known_asks(&self, task: Seq) -> Vec<KnownAsk> {
-        let of_task = self.state.task_asks().filter(|(_, open)| open.task == task);
-        let known =
-            |(ask, open): (Seq, &OpenTaskAsk)| KnownAsk { ask, below: open.asked.ask, answer: open.answer.clone() };
-        of_task.map(known).collect()
+    /// The questions of children that this session has, by the ticket of the task, and the answers that people gave.
+    fn known_asks(&self) -> BTreeMap<Seq, Vec<KnownAsk>> {
+        let mut asks = BTreeMap::<Seq, Vec<KnownAsk>>::new();
+        for (ask, OpenTaskAsk { task, asked, answer }) in self.state.task_asks() {
+            asks.entry(*task).or_default().push(KnownAsk { ask, below: asked.ask, answer: answer.clone() });
+        }
+        asks
     }
 
     /// After a change of settings, sends every child the rules of this session, because no child may do more than its parent.

@@ -265,7 +265,7 @@ async fn an_attached_child_ends_with_its_parent_and_says_nothing() {
 /// How a child of that policy ends whose actor crashes so many times.
 async fn ends(restart: RestartPolicy, crashes: usize) -> (DownReason, bool) {
     let folder = taped::folder();
-    let replies = [Reply::call("bomb", json!({})).when_answers(0), Reply::text("done")];
+    let replies = [Reply::call("bomb", json!({})).when_answers(0).at_barrier("spawned"), Reply::text("done")];
     let (model, bomb) = (Arc::new(Scripted::new(replies)), Bomb::default());
     bomb.goes_off(crashes);
     let runtime = start_with(folder.path(), &model, bomb.clone()).await;
@@ -274,6 +274,8 @@ async fn ends(restart: RestartPolicy, crashes: usize) -> (DownReason, bool) {
     let mut options = options(folder.path());
     options.restart = restart;
     let child = parent.spawn_child(options, "work", Link::DETACHED).await.unwrap();
+    // Not before: a child that is parked by then is no child to hand out.
+    model.barrier("spawned").release();
     let reason = down(&child).await;
     let parked = matches!(child.session().state().await, Err(SendError::Parked));
     assert_eq!(count(&parent, is_down).await, 1);
