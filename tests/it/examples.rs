@@ -3,6 +3,7 @@
 use std::{
     path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use tamtam::{
@@ -49,9 +50,13 @@ impl Bot {
 
     /// Waits until the bot has shown this.
     async fn shows(&self, text: &str) {
-        while !self.shown.0.lock().unwrap().contains(text) {
-            self.shown.1.notified().await;
-        }
+        let seen = async {
+            while !self.shown.0.lock().unwrap().contains(text) {
+                self.shown.1.notified().await;
+            }
+        };
+        let seen = tokio::time::timeout(Duration::from_secs(20), seen).await;
+        assert!(seen.is_ok(), "{text:?} is not shown: {}", self.shown.0.lock().unwrap());
     }
 
     /// Ends the lines, and gives all that was shown.
