@@ -10,8 +10,9 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Shared with tests/hosts/run.sh: most crates are built once for both.
+# The folder and the settings of tests/hosts/run.sh: the two share what they build. Nobody debugs it.
 export CARGO_TARGET_DIR=$root/target/hosts
+export CARGO_PROFILE_DEV_DEBUG=false CARGO_INCREMENTAL=0
 section="Your first session"
 passed=0
 failed=0
