@@ -44,6 +44,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for message in session.messages().await? {
         println!("{}", serde_json::to_string(&message)?);
     }
-    runtime.shutdown().await;
+    assert!(runtime.shutdown().await.is_empty());
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A test of your own agent by a recorded tape: record a conversation once, keep the file beside your tests, and check in CI that this
-//! version of your agent, and of tamtam, would decide the same again. No model is asked.
+//! A test of your own agent by a recorded tape. Record a conversation once and keep it beside your tests. From then on the tests make
+//! every decision of the conversation again, with the agent of today. They ask no model and run no tool.
 //!
 //! `cargo run --example recorded`: no key, no network.
 
@@ -11,14 +11,16 @@ use serde_json::json;
 use tamtam::{
     Runtime, SessionId, SessionOptions,
     model::{Reply, Scripted},
-    ops::replay::{Checked, Replay, check, write_test},
+    ops::replay::{Checked, Difference, Replay, check, write_test},
     permission::Profile,
     tape::{Access, Store, StoreOptions},
-    tool,
+    tool::{self, Tool, Toolbox},
 };
 
-/// The prompt of the agent under test.
-const PROMPT: &str = "You answer for the shop. Look up each order before you speak of it.";
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// The prompt of the agent under test. Your program has it already.
+pub const PROMPT: &str = "You answer for the shop. Look up each order before you speak of it.";
 
 #[derive(Deserialize, JsonSchema)]
 struct Order {
@@ -26,52 +28,62 @@ struct Order {
     number: u32,
 }
 
-/// Once: the conversation, with the real model in place of the scripted one.
-async fn record(store: &Path, session: &SessionId) -> Result<(), Box<dyn std::error::Error>> {
+/// Its tools.
+pub fn tools() -> Toolbox {
     let look_up = tool::typed("look_up", "Looks up an order.", |Order { number }, _cx| async move {
         format!("order {number}: two gongs, sent on Monday")
     });
+    Toolbox::new([Arc::new(look_up) as Arc<dyn Tool>])
+}
+
+/// Once, by hand: has the conversation and keeps its tape. A real model may stand in the place of the scripted one. The `tapes` are
+/// the recording; the `file` is a copy in one piece, which needs nothing but itself.
+pub async fn record(tapes: &Path, session: &SessionId, file: &Path) -> Result<(), Failed> {
     let replies = [Reply::call("look_up", json!({ "number": 7 })), Reply::text("Your gongs were sent on Monday.")];
     let model = Arc::new(Scripted::new(replies));
-    let runtime = Runtime::builder().store(store).model(model).tool(look_up).start().await?;
-    let mut options = SessionOptions::new(".").id(session.clone()).profile(Profile::Auto);
-    options.system = Some(PROMPT.to_owned());
+    let runtime = Runtime::builder().store(tapes).model(model).tools(tools()).start().await?;
+    let options = SessionOptions::new(".").id(session.clone()).profile(Profile::Auto).system(PROMPT);
     runtime.create(options).await?.prompt("Where is order 7?").await?.wait().await?;
-    runtime.shutdown().await;
+    assert!(runtime.shutdown().await.is_empty());
+    write_test(&reading(tapes)?, session, file)?;
     Ok(())
 }
 
-/// The file for your repository. It needs nothing but itself.
-fn keep(store: &Path, session: &SessionId, file: &Path) -> Result<Checked, Box<dyn std::error::Error>> {
-    let store = Store::open(store, StoreOptions { access: Access::Read, ..StoreOptions::default() })?;
-    Ok(write_test(&store, session, file)?)
+fn reading(tapes: &Path) -> Result<Store, Failed> {
+    Ok(Store::open(tapes, StoreOptions { access: Access::Read, ..StoreOptions::default() })?)
 }
 
-/// What a changed prompt reaches: the first decision that would be another one.
-fn changed(store: &Path, session: &SessionId, prompt: &str) -> Result<Option<String>, Box<dyn std::error::Error>> {
-    let store = Store::open(store, StoreOptions { access: Access::Read, ..StoreOptions::default() })?;
-    let difference = Replay::open(&store, session)?.prompt(prompt).first_difference();
-    Ok(difference.map(|difference| difference.to_string()))
+/// A test of the version of tamtam: it decides the same as the one that recorded the file. A difference is an error.
+pub fn tamtam_decides_the_same(file: &Path) -> Result<Checked, Failed> {
+    Ok(check(file)?)
 }
 
-/// The whole of it, in a folder: what was checked, and what an equal and another prompt come to.
-pub async fn recorded(folder: &Path) -> Result<(Checked, [Option<String>; 2]), Box<dyn std::error::Error>> {
-    let (store, session, file) = (folder.join("tapes"), "order-7".parse()?, folder.join("order-7.jsonl"));
-    record(&store, &session).await?;
-    keep(&store, &session, &file)?;
-    // This line is your test.
-    let checked = check(&file)?;
-    let prompts = [PROMPT, "You answer for the shop, in one word."];
-    let [same, other] = prompts.map(|prompt| changed(&store, &session, prompt));
-    Ok((checked, [same?, other?]))
+/// A test of the agent: the first decision that would be another one with this prompt and these tools, or `None`.
+pub fn first_difference(
+    tapes: &Path,
+    session: &SessionId,
+    prompt: &str,
+    tools: Toolbox,
+) -> Result<Option<Difference>, Failed> {
+    Ok(Replay::open(&reading(tapes)?, session)?.prompt(prompt).toolbox(tools).first_difference())
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let (checked, [same, other]) = recorded(folder.path()).await?;
+    let (tapes, file, session) =
+        (folder.path().join("tapes"), folder.path().join("order-7.replay"), "order-7".parse()?);
+    record(&tapes, &session, &file).await?;
+
+    let checked = tamtam_decides_the_same(&file)?;
     println!("{} entries and {} decisions are as they were", checked.entries, checked.decisions);
-    println!("with the same prompt: {}", same.unwrap_or_else(|| "no difference".to_owned()));
-    println!("with another prompt: {}", other.unwrap_or_else(|| "no difference".to_owned()));
+    for (what, prompt, tools) in [
+        ("the agent as it is", PROMPT, tools()),
+        ("another prompt", "You answer for the shop, in one word.", tools()),
+        ("no tools", PROMPT, Toolbox::default()),
+    ] {
+        let difference = first_difference(&tapes, &session, prompt, tools)?;
+        println!("{what}: {}", difference.map_or("no difference".to_owned(), |difference| difference.to_string()));
+    }
     Ok(())
 }

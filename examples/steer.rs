@@ -46,6 +46,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let made = ["two", "three", "four"].iter().filter(|name| folder.path().join(name).exists()).count();
     println!("files made: {made}");
-    runtime.shutdown().await;
+    assert!(runtime.shutdown().await.is_empty());
     Ok(())
 }

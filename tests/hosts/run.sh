@@ -5,7 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/embedding"
 
+# With the same settings as tests/first_hour.sh: the two share what they build. Nobody debugs it.
 export CARGO_TARGET_DIR=../../../target/hosts
+export CARGO_PROFILE_DEV_DEBUG=false CARGO_INCREMENTAL=0
 store=$(mktemp -d)
 trap 'rm -rf "$store"' EXIT
 cargo build --quiet --locked

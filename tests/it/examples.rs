@@ -1,6 +1,17 @@
 //! The examples that a host would copy from do what they say.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tamtam::{
+    SessionId,
+    model::{Reply, Request, Scripted, transcript},
+    tool::Toolbox,
+};
+use tokio::sync::{Notify, mpsc};
 
 use crate::support::taped;
 
@@ -11,34 +22,128 @@ mod chat;
 #[allow(dead_code, unreachable_pub, reason = "an example is a program")]
 mod recorded;
 
-/// A conversation for each name, kept in the folder; what the hook takes out is on no tape; a line that is none changes nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_chat_bot_answers_each_name_and_keeps_no_password() {
-    let folder = taped::folder();
-    let chats = folder.path().join("store");
-    for round in 1..=2 {
-        let said: Arc<Mutex<Vec<String>>> = Arc::default();
-        let out = said.clone();
-        let lines = "ada: hello\nben: my key is pw:hunter2\nno colon\n";
-        chat::chat(&chats, lines.as_bytes(), Arc::new(move |words| out.lock().unwrap().push(words.to_owned())))
-            .await
-            .unwrap();
-        let said = said.lock().unwrap().join("\n");
-        assert!(said.contains("[ada] You said: hello.") && said.contains("write `name: words`"), "{said}");
-        assert!(said.contains("[ben] You said: my key is [password]."), "{said}");
-        let tape =
-            std::fs::read_to_string(chats.join("sessions/chat-ben/anchors/001_session-start/entries.jsonl")).unwrap();
-        assert!(!tape.contains("hunter2"));
-        assert_eq!(tape.matches("\"kind\":\"turn_finished\"").count(), round, "the second run continues the first");
+/// A bot that runs, its model, and what it has shown.
+struct Bot {
+    model: Arc<Scripted>,
+    lines: mpsc::Sender<String>,
+    shown: Arc<(Mutex<String>, Notify)>,
+    ends: tokio::task::JoinHandle<()>,
+}
+
+impl Bot {
+    fn start(chats: &Path) -> Bot {
+        let model = Arc::new(Scripted::from_fn(reply));
+        let (lines, taken) = mpsc::channel(1);
+        let shown: Arc<(Mutex<String>, Notify)> = Arc::default();
+        let (chats, playing, to) = (chats.to_owned(), model.clone(), shown.clone());
+        let show: chat::Show = Arc::new(move |name, text| {
+            to.0.lock().unwrap().push_str(&format!("[{name}]{text}\n"));
+            to.1.notify_one();
+        });
+        let ends = tokio::spawn(async move { chat::chat(&chats, playing, taken, show).await.unwrap() });
+        Bot { model, lines, shown, ends }
+    }
+
+    async fn write(&self, line: &str) {
+        self.lines.send(line.to_owned()).await.unwrap();
+    }
+
+    /// Waits until the bot has shown this.
+    async fn shows(&self, text: &str) {
+        let seen = async {
+            while !self.shown.0.lock().unwrap().contains(text) {
+                self.shown.1.notified().await;
+            }
+        };
+        let seen = tokio::time::timeout(Duration::from_secs(20), seen).await;
+        assert!(seen.is_ok(), "{text:?} is not shown: {}", self.shown.0.lock().unwrap());
+    }
+
+    /// Ends the lines, and gives all that was shown.
+    async fn end(self) -> String {
+        drop(self.lines);
+        self.ends.await.unwrap();
+        std::mem::take(&mut *self.shown.0.lock().unwrap())
     }
 }
 
-/// The recorded tape passes as a test, the same prompt decides the same, and another one is noticed at the first request.
+/// The echo of the example, and two words more: `wait` stands until the test lets it go, `hang` never ends.
+fn reply(request: &Request) -> Reply {
+    let said = transcript(request);
+    match said.lines().next_back() {
+        Some("user: wait") => Reply::text("I wait.").at_barrier("wait"),
+        Some("user: hang") => Reply::text("I think").hanging(),
+        _ => chat::echo(request),
+    }
+}
+
+fn tape(chats: &Path, name: &str) -> String {
+    let file = format!("sessions/{name}/anchors/001_session-start/entries.jsonl");
+    std::fs::read_to_string(chats.join(file)).unwrap()
+}
+
+fn turns(chats: &Path, name: &str) -> usize {
+    tape(chats, name).matches("\"kind\":\"turn_finished\"").count()
+}
+
+/// Two conversations beside each other: one is steered, one is stopped, and the next start of the bot goes on with both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_chat_bot_steers_and_stops_the_conversation_that_is_named_and_continues_it_later() {
+    let folder = taped::folder();
+    let chats = folder.path().join("store");
+    let bot = Bot::start(&chats);
+    bot.write("ada: wait").await;
+    bot.shows("[ada]I wait.").await;
+    bot.write("ben: hang").await;
+    bot.shows("[ben]I think").await;
+    bot.write("ada: /steer hello").await;
+    bot.shows("[ada](steered)").await;
+    bot.write("ben: /stop").await;
+    bot.shows("[ben](stopped)").await;
+    bot.model.barrier("wait").release();
+    bot.shows("[ada]You said: \n[ada]hello\n[ada](done)").await;
+    bot.end().await;
+    // The words that steered were read by the turn that ran.
+    assert_eq!([turns(&chats, "ada"), turns(&chats, "ben")], [1, 1]);
+
+    let bot = Bot::start(&chats);
+    bot.write("ada: and again").await;
+    // The end of the lines waits for the answer.
+    assert_eq!(bot.end().await, "[ada]You said: \n[ada]and \n[ada]again\n[ada](done)\n");
+    assert_eq!([turns(&chats, "ada"), turns(&chats, "ben")], [2, 1]);
+}
+
+/// What the hook takes out reaches neither the model nor the tape; a line that is none ends nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_chat_bot_keeps_no_password_and_says_what_is_wrong_with_a_line() {
+    let folder = taped::folder();
+    let chats = folder.path().join("store");
+    let bot = Bot::start(&chats);
+    bot.write("no colon").await;
+    bot.write("a/b: hello").await;
+    bot.write("ben: pw:hunter2").await;
+    let model = bot.model.clone();
+    let shown = bot.end().await;
+    assert!(shown.starts_with("[bot]write `name: words`\n[bot]"), "{shown}");
+    assert!(shown.ends_with("[ben]You said: \n[ben][password]\n[ben](done)\n"), "{shown}");
+    let asked: String = model.requests().iter().map(transcript).collect();
+    assert!(asked.contains("[password]") && !asked.contains("hunter2"), "{asked}");
+    assert!(!tape(&chats, "ben").contains("hunter2"));
+}
+
+/// The recorded tape passes as a test. With the same agent every decision is the same; another prompt and other tools are noticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recorded_tape_is_a_test_of_the_agent() {
     let folder = tempfile::tempdir().unwrap();
-    let (checked, [same, other]) = recorded::recorded(folder.path()).await.unwrap();
+    let (tapes, file) = (folder.path().join("tapes"), folder.path().join("order-7.replay"));
+    let session: SessionId = "order-7".parse().unwrap();
+    recorded::record(&tapes, &session, &file).await.unwrap();
+    let checked = recorded::tamtam_decides_the_same(&file).unwrap();
     assert!(checked.decisions > 2 && checked.entries > checked.decisions, "{checked:?}");
-    assert_eq!(same, None);
-    assert!(other.is_some());
+
+    let difference = |prompt, tools| recorded::first_difference(&tapes, &session, prompt, tools).unwrap();
+    assert_eq!(difference(recorded::PROMPT, recorded::tools()), None);
+    let other_prompt = difference("In one word, please.", recorded::tools()).unwrap();
+    assert_eq!(other_prompt.path, "data.system");
+    assert!(difference(recorded::PROMPT, Toolbox::default()).is_some());
 }
