@@ -337,6 +337,7 @@ impl CallContext {
             changes,
             #[cfg(all(unix, feature = "tools"))]
             processes: post.host.processes.clone(),
+            filters: post.host.hooks.filters(),
             session_ref: post.session_ref(),
         }
     }
@@ -346,9 +347,11 @@ impl CallContext {
 fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
     let WorkerContext { incarnation, ticket, turn, step, .. } = *post;
     let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
+    let filters = post.host.hooks.filters();
     Progress::new(move |title: Option<String>, metadata: Value| {
         // The node goes with the end of the call.
         let (Some(node), Some(host)) = (node.upgrade(), slot.host()) else { return };
+        let (title, metadata) = (title.map(|title| filters.text(title)), filters.json(metadata));
         let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if let Some(title) = &title {
             node.doing(title.clone());
