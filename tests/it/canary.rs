@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Runtime, Seq, SessionOptions,
+    EventKind, Runtime, Seq, SessionOptions,
     hook::Redact,
     model::{Api, Endpoint, HttpModel, HttpOptions, Reply, Scripted, Secret},
     permission::Profile,
@@ -239,14 +239,18 @@ async fn a_canary_is_in_nothing_that_a_host_sees() {
     let session = runtime.create(options).await.unwrap();
     let mut events = session.events();
     session.prompt("go").await.unwrap().wait().await.unwrap();
-    let mut seen = Vec::new();
+    let (mut seen, mut streamed) = (Vec::new(), String::new());
     while let Some(Next::Event(event)) = events.next().await {
+        if let EventKind::CallProgress { metadata, .. } = &event.kind {
+            streamed.extend(metadata["piece"].as_str());
+        }
         seen.extend(serde_json::to_vec(&*event).unwrap());
         if seen.windows(15).any(|window| window == b"\"turn_finished\"") {
             break;
         }
     }
     assert_eq!(holds_canary(&seen), None);
+    assert_eq!(streamed, "[redacted: Anthropic key]\n[redacted: secret]", "a key that came in pieces");
     let shown = String::from_utf8(seen).unwrap();
     assert!(shown.contains("using [redacted: Anthropic key]") && shown.contains("[redacted: secret]"), "{shown}");
     let state = format!("{:?}", session.state().await.unwrap());
