@@ -117,6 +117,19 @@ fn a_key_that_is_cut_at_any_byte_is_found() {
     }
 }
 
+/// What looks like one key may swallow the beginning of another: the rest of that one goes too.
+#[test]
+fn a_key_right_behind_another_goes_too() {
+    for (first, one) in ROWS.iter().zip(200..).filter(|(row, _)| row.5.is_empty()) {
+        for (second, two) in ROWS.iter().zip(300..) {
+            let (first, second) = (key(first, one), key(second, two));
+            let text = format!("{}{}{}{}{}", first.before, first.key, second.before, second.key, second.after);
+            let redacted = Redact::new().text(&text);
+            assert!(is_gone(&redacted, &first.key) && is_gone(&redacted, &second.key), "{text}\n{redacted}");
+        }
+    }
+}
+
 /// The forms in which tools show keys: numbered lines, matches, JSON in JSON, colours, the environment.
 #[test]
 fn keys_are_found_in_the_forms_that_tools_show() {
