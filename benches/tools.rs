@@ -15,6 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
+    hook::Redact,
     tool::{ToolContext, ToolResult, Toolbox},
     tools,
 };
@@ -93,7 +94,8 @@ fn forget_peak() {
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
-    let figures: [(&str, fn()); 4] = [("tree", tree), ("gib", near_the_end), ("line", one_line), ("edit", edit)];
+    let figures: [(&str, fn()); 5] =
+        [("tree", tree), ("gib", near_the_end), ("line", one_line), ("edit", edit), ("redact", redact)];
     for (name, figure) in figures {
         if name.contains(&wanted) {
             figure();
@@ -189,5 +191,18 @@ fn edit() {
             start.elapsed()
         });
         println!("{name}: {:.1?}", times.min().unwrap());
+    }
+}
+
+/// 50 KiB of output through the redaction: source code without a key, and the same with a key on each tenth line.
+fn redact() {
+    let redact = Redact::new().value("a-value-of-the-host-0123456789");
+    let plain = include_str!("tools.rs").repeat(16);
+    let plain = &plain[..plain.floor_char_boundary(50 * 1024)];
+    let key = "\nexport GITHUB_TOKEN=ghp_0123456789abcdefghijklmnopqrstuvwxyz\n";
+    let keys: String = plain.lines().collect::<Vec<_>>().chunks(10).map(|lines| lines.join("\n") + key).collect();
+    for (what, text) in [("without a key", plain), ("with many keys", keys.as_str())] {
+        let time = quickest(|| drop(std::hint::black_box(redact.text(text))));
+        println!("redact: {} KiB {what}: {time:.1?}", text.len() / 1024);
     }
 }

@@ -6,15 +6,20 @@
 //! | [`Hook::on_answer`] | pipe | the answer is withheld; where the hook does not guard it goes on as it was |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed |
 //! | [`Hook::on_result`] | pipe | the result is withheld; where the hook does not guard it goes on as it was |
+//! | [`Hook::output_filter`] | pipe | the call fails |
 //! | [`Hook::on_event`] | observer | a panic is reported; there is no time limit: a slow observer falls behind, and is told how many events it missed |
 //!
 //! Hooks run in the order they were added. A pipe's output is the next pipe's input. The first gate that refuses decides, and the
 //! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
 //! its next `await`; one that blocks its thread without awaiting cannot be cut off.
 //!
+//! [`Redact`] is a hook of ours: it takes keys out of what tools give.
+//!
 //! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in the worker
 //! of their request, gates and result pipes in the worker of their call, and each observer on a thread of its own. So a hook that
 //! hangs holds up its own call, or itself, and nothing else.
+
+mod redact;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -24,10 +29,12 @@ use serde_json::Value;
 use crate::{
     event::Event,
     model::{Answer, AnswerPart, BoxFuture},
-    tool::{SessionRef, ToolResult},
+    tool::{Filters, OutputFilter, SessionRef, ToolResult},
     words::ids::{CallId, SessionId},
     words::message::{Finish, Message},
 };
+
+pub use redact::Redact;
 
 /// How long one callback of a gate or a pipe may take, and how long observers may take at the end of the runtime.
 pub const HOOK_LIMIT: Duration = Duration::from_secs(5);
@@ -190,11 +197,25 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async move { result })
     }
 
+    /// Makes a filter for one stream of a call's output. [`Hook::on_result`] sees a result when the call is over; what a call writes to
+    /// a disk or shows while it runs passes a filter first: the output of `bash`, the pieces of
+    /// [`typed_streaming`](crate::tool::typed_streaming), the titles and texts of progress. A hook that must see all output has both.
+    /// A filter must not wait.
+    fn output_filter(&self) -> Option<Box<dyn OutputFilter>> {
+        None
+    }
+
     /// Sees every event of every session, one at a time, in the order in which they were made, some time after. The callback may
     /// block: that holds up nobody, and up to 4,096 events or 32 MiB wait meanwhile. Events beyond that are lost to this hook;
     /// those that are on a tape can be read again ([`Session::events_after`](crate::Session::events_after)). At the end of the
     /// runtime the hook is shown the waiting events, for at most five seconds.
     fn on_event(&self, _event: &Event) {}
+
+    /// Whether the hook sees events: [`Hook::on_event`] is called only where this is `true`. A hook that says `false` has no thread and
+    /// no queue.
+    fn sees_events(&self) -> bool {
+        true
+    }
 
     /// Called when the hook was too slow: `missed` events are missing before the next event that it is shown.
     fn on_missed(&self, _missed: u64) {}
@@ -234,6 +255,13 @@ impl Hooks {
             }
         }
         Ok(Some(message))
+    }
+
+    /// What makes the filters of output: nothing where no hook has one.
+    pub(crate) fn filters(&self) -> Filters {
+        let hooks = self.clone();
+        let make = move || hooks.0.iter().filter_map(|hook| hook.output_filter()).collect::<Vec<_>>();
+        Filters((!make().is_empty()).then(|| Arc::new(make) as _))
     }
 
     /// Whether some hook sees answers.

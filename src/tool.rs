@@ -33,8 +33,8 @@ use serde_json::Value;
 pub(crate) use arguments::schema_of;
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
 pub use changes::ChangeLog;
-pub(crate) use context::SessionRef;
-pub use context::{May, Progress, ToolContext, blocking};
+pub(crate) use context::{Filters, SessionRef};
+pub use context::{May, OutputFilter, Progress, ToolContext, blocking};
 pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]

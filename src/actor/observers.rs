@@ -77,7 +77,7 @@ impl Observers {
         let tokio = tokio::runtime::Handle::current();
         let observer =
             |hook: &Arc<dyn Hook>| Observer { hook: hook.clone(), queue: Arc::default(), tokio: tokio.clone() };
-        Observers(hooks.0.iter().map(observer).collect())
+        Observers(hooks.0.iter().filter(|hook| hook.sees_events()).map(observer).collect())
     }
 
     /// Whether there is any observer.

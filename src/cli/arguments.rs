@@ -120,6 +120,10 @@ pub(super) struct TurnArguments {
     /// One event a line on stdout, one command a line on stdin (see docs/FORMATS.md)
     #[arg(long)]
     pub(super) json: bool,
+    /// Leave keys in the output of tools as they are. By default what is shaped like a key, and the values of variables such as
+    /// MY_TOKEN, are replaced by [redacted: kind] before the model, the tape and you see them
+    #[arg(long)]
+    pub(super) no_redact: bool,
     /// What is on the tape survives the end of the process, or also a power cut, at one sync of the disk for each step
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Survives::Process)]
     pub(super) durability: Survives,

@@ -11,6 +11,7 @@ use std::{
 };
 
 use tamtam::{
+    hook::Redact,
     tool::Toolbox,
     tools::{
         Setup,
@@ -20,8 +21,12 @@ use tamtam::{
 
 use super::failure::{Exit, Failure};
 
+/// The endings of the names of variables whose values are taken out of the output of tools.
+const SECRET_ENDINGS: [&str; 8] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "_PAT"];
+
 /// The variables and the current folder of the process, read once at its start.
-#[derive(Clone, Debug, Default)]
+// No `Debug`: it would print keys.
+#[derive(Clone, Default)]
 pub(super) struct Environment {
     variables: BTreeMap<String, String>,
     current_dir: Option<PathBuf>,
@@ -60,14 +65,24 @@ impl Environment {
             .ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
     }
 
-    /// All built-in tools. Their commands get the user's variables; the tools leave out those that look secret.
+    /// All built-in tools. Their commands get the user's variables; the tools leave out those whose name looks secret. Those whose value
+    /// is a key are left out here.
     pub(super) fn tools(&self) -> Toolbox {
-        let variables = self.variables.iter().map(|(name, value)| (name.into(), value.into()));
+        let redact = self.redact();
+        let is_plain = |(_, value): &(&String, &String)| redact.text(value) == **value;
+        let variables = self.variables.iter().filter(is_plain).map(|(name, value)| (name.into(), value.into()));
         let setup = Setup::new().environment(variables);
         match self.get("HOME") {
             Some(home) => setup.home(home.into()).full(),
             None => setup.full(),
         }
+    }
+
+    /// The hook that takes keys out of the output of tools: those with a known shape, and the values of secret variables.
+    pub(super) fn redact(&self) -> Redact {
+        let is_named_so = |name: &str| SECRET_ENDINGS.iter().any(|ending| name.to_uppercase().ends_with(ending));
+        let secrets = self.variables.iter().filter(|(name, value)| is_named_so(name) && is_secret(value.trim()));
+        Redact::new().values(secrets.map(|(_, value)| value))
     }
 
     /// The watcher, which ends the processes of calls if this process is killed: this program again, by `/proc/self/exe`, so that a
@@ -100,6 +115,15 @@ impl Environment {
     }
 }
 
+/// Whether a value is a secret, and no word, path or switch: it is long, or has letters and digits.
+fn is_secret(value: &str) -> bool {
+    let any = |is: fn(char) -> bool| value.chars().any(is);
+    let is_mixed = any(char::is_alphabetic) && any(|c| c.is_ascii_digit());
+    !value.starts_with(['/', '~', '.'])
+        && !any(char::is_whitespace)
+        && (value.len() >= 20 || value.len() >= 8 && is_mixed)
+}
+
 /// Runs as the watcher of another `tamtam` process: see [`Environment::watch`].
 pub(super) fn keep_watch(owner: &str) -> Result<Exit, Failure> {
     match watch(owner) {
@@ -123,6 +147,18 @@ mod tests {
         let home = Environment::of(&[("XDG_DATA_HOME", "relative"), ("HOME", "/home/u")]);
         assert_eq!(home.store(None).unwrap(), Path::new("/home/u/.local/share/tamtam"));
         assert_eq!(Environment::default().store(None).unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn the_values_of_secret_variables_are_redacted() {
+        let environment = Environment::of(&[
+            ("MY_SERVICE_KEY", " hunter2hunter2\n"),
+            ("DB_PASSWORD", "production"),
+            ("SSH_KEY", "/home/u/.ssh/id_ed25519"),
+            ("EDITOR", "vim4vim4vim4"),
+        ]);
+        let text = "hunter2hunter2 in production, /home/u/.ssh/id_ed25519, vim4vim4vim4";
+        assert_eq!(environment.redact().text(text), text.replace("hunter2hunter2", "[redacted: secret]"));
     }
 
     #[test]

@@ -116,3 +116,33 @@ fn what_is_one_providers_own_is_sent_to_no_other() {
     }
     assert!(told("openai", &items).to_string().contains("CANARY"), "to its own it is sent");
 }
+
+/// Results go as results of tools. What goes in the user's place and is not the user's says so, on both wires, in the same text.
+#[test]
+fn what_the_user_did_not_write_is_marked_as_data() {
+    let of = |id: &str, text: &str| {
+        Item::User(super::UserItem { id: id.into(), parts: vec![Part::text(text)], fragment: Default::default() })
+    };
+    let stray = Item::Result(result("gone", "stray words"));
+    let made = [of("compaction-7", "a summary"), of("branch-9", "a branch"), of("task-12", "news"), stray];
+    for provider in ["openai", "anthropic", "gemini"] {
+        for item in &made {
+            let messages = told(provider, std::slice::from_ref(item)).to_string();
+            assert!(messages.contains("is data: "), "{provider}: {messages}");
+        }
+        let own = told(
+            provider,
+            &[
+                user("task"),
+                of("compaction-x", "mine"),
+                answer(vec![call("c1", "read")]),
+                Item::Result(result("c1", "found")),
+            ],
+        )
+        .to_string();
+        assert!(!own.contains("is data"), "{provider}: {own}");
+    }
+    let both = told("anthropic", &[made[2].clone(), user("and now?")]);
+    let texts: Vec<_> = both[0]["content"].as_array().unwrap().iter().map(|block| block["text"].clone()).collect();
+    assert_eq!(texts, [json!(format!("{}\nnews", super::pieces::NOT_THE_USER)), json!("and now?")]);
+}

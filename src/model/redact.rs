@@ -9,8 +9,24 @@ use super::Secret;
 const MASK: &str = "[redacted]";
 
 /// How the keys of the known providers and forges begin.
-const KEY_PREFIXES: &[&str] =
-    &["sk-", "sk_", "pk-", "gsk_", "xai-", "AIza", "hf_", "ghp_", "github_pat_", "AKIA", "eyJ"];
+const KEY_PREFIXES: &[&str] = &[
+    "sk-",
+    "sk_",
+    "pk-",
+    "gsk_",
+    "xai-",
+    "AIza",
+    "hf_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xox",
+    "AKIA",
+    "ASIA",
+    "eyJ",
+];
 
 /// Words that a key follows: in a repeated header, in a URL, in JSON.
 const KEY_NAMES: &[&str] =

@@ -1,7 +1,7 @@
 //! Ready-made rulesets: what each profile allows, asks and denies.
 //!
-//! A test reads the table in the documentation of [`Profile`] and judges one call of each kind, so the table is what the profiles
-//! do. A session stores the rules of its profile on its tape, so a change here is for new sessions only. The names are part of
+//! A test reads the tables of `docs/SECURITY.md` and judges one call of each kind, so the tables are what the profiles do.
+//! A session stores the rules of its profile on its tape, so a change here is for new sessions only. The names are part of
 //! the command line, and stand on tapes as names of rulesets (`profile ask`). A change must not give a read-only command a
 //! wildcard: `git log *` would let a second command through.
 
@@ -11,21 +11,7 @@ use crate::permission::{Action, Rule, Ruleset};
 
 /// A ready-made ruleset.
 ///
-/// | profile | read | edit | command | harmless command | outside | doom loop | protected | others |
-/// |---|---|---|---|---|---|---|---|---|
-/// | strict | ask | ask | ask | ask | ask | ask | ask | ask |
-/// | ask | allow | ask | ask | ask | ask | ask | ask | ask |
-/// | edits | allow | allow | ask | allow | ask | ask | ask | ask |
-/// | auto | allow | allow | allow | allow | ask | ask | ask | allow |
-/// | readonly | allow | deny | deny | allow | deny | deny | deny | deny |
-/// | headless | allow | deny | deny | deny | deny | deny | deny | deny |
-/// | opencode | allow | allow | allow | allow | ask | ask | allow | allow |
-///
-/// A *harmless command* is one of which is known that it only reports: the permission `harmless_bash`, see
-/// [`ShellCommand`](crate::permission::ShellCommand). No session asks for it yet. *Outside* is a path that leaves the workspace.
-/// *Doom loop* is the permission `doom_loop`: to make the same call again and again. Nothing asks for it yet. *Protected* is an
-/// edit of a file that decides what runs later (`.git`, `.tamtam`, `.envrc`, `.vscode`, agent and tool configuration). Under
-/// `readonly` the listed read-only commands are allowed.
+/// `docs/SECURITY.md` has the table of what each profile allows, asks about and denies, for one call of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -150,31 +136,35 @@ mod tests {
         tool::Access,
     };
 
-    /// H-19: Reads the table in the documentation and judges one call of each kind under each profile.
+    /// The rows of the table of a page that begins with these cells, without its head.
+    fn table<'a>(page: &'a str, begins: &str) -> (Vec<&'a str>, Vec<Vec<&'a str>>) {
+        let cells =
+            |line: &'a str| line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        let mut lines = page.lines().skip_while(|line| !line.starts_with(begins));
+        let head = cells(lines.next().unwrap());
+        (head, lines.skip(1).take_while(|line| line.starts_with('|')).map(cells).collect())
+    }
+
+    /// H-19: reads the tables of `docs/SECURITY.md`, and judges one call of each kind under each profile.
     #[test]
     fn the_documented_table_is_what_the_profiles_do() {
-        let source = include_str!("profile.rs");
-        let mut rows = 0;
-        for line in source.lines().filter(|line| line.starts_with("/// | ")) {
-            let cells: Vec<_> = line.trim_start_matches("/// ").split('|').map(str::trim).collect();
-            let Ok(profile) = cells[1].parse::<Profile>() else { continue };
-            let kinds = [
-                ("read", "src/lib.rs"),
-                ("edit", "src/lib.rs"),
-                ("bash", "cargo test"),
-                ("harmless_bash", "cat a"),
-                ("external_directory", "/etc"),
-                ("doom_loop", "bash"),
-                ("edit", "a/.git/config"),
-                ("my_tool", "*"),
-            ];
-            for ((permission, pattern), expected) in kinds.iter().zip(&cells[2..]) {
-                let judged = judge([&profile.ruleset()], &Access::new(*permission, *pattern), &Globs::default()).action;
-                assert_eq!(format!("{judged:?}").to_lowercase(), *expected, "{profile:?} {permission} {pattern}");
-            }
-            rows += 1;
+        let page = include_str!("../../docs/SECURITY.md");
+        let (_, kinds) = table(page, "| kind | permission |");
+        let (head, rows) = table(page, "| profile | read |");
+        let names: Vec<_> = kinds.iter().map(|kind| kind[0]).collect();
+        assert_eq!(head[1..], names, "each kind has a column");
+        for kind in ["network", "task", "MCP", "harmless bash", "doom_loop", "external_directory"] {
+            assert!(names.contains(&kind), "{kind}");
         }
-        assert_eq!(rows, ALL.len());
+        for row in &rows {
+            let rules = row[0].parse::<Profile>().unwrap().ruleset();
+            for (kind, expected) in kinds.iter().zip(&row[1..]) {
+                let judged = judge([&rules], &Access::new(kind[1], kind[2]), &Globs::default()).action;
+                assert_eq!(format!("{judged:?}").to_lowercase(), **expected, "{row:?} {kind:?}");
+            }
+        }
+        let profiles: Vec<_> = rows.iter().map(|row| row[0]).collect();
+        assert_eq!(profiles, ALL.map(Profile::name));
     }
 
     /// Reliability P01: a listed command with something chained behind it is not the listed command.

@@ -35,7 +35,6 @@ const READ_BYTES: usize = 32 * 1024;
 const SETSID: &str = "/usr/bin/setsid";
 
 /// What to start.
-#[derive(Debug)]
 pub struct Spec {
     /// The program, by an absolute path.
     pub program: PathBuf,

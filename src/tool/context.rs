@@ -60,6 +60,8 @@ pub struct ToolContext {
     /// Starts OS processes for the call, so that none of them outlives the call or the host.
     #[cfg(all(unix, feature = "tools"))]
     pub processes: Processes,
+    /// What makes the filters of the call's output.
+    pub(crate) filters: Filters,
     /// What `ToolContext::session` makes a handle of.
     pub(crate) session_ref: SessionRef,
 }
@@ -82,8 +84,17 @@ impl ToolContext {
             changes: ChangeLog::detached(),
             #[cfg(all(unix, feature = "tools"))]
             processes: Processes::unwatched(),
+            filters: Filters::default(),
             session_ref: SessionRef::default(),
         }
+    }
+
+    /// A filter for one stream of the call's output, of all hooks that have one
+    /// ([`Hook::output_filter`](crate::hook::Hook::output_filter)). A tool that writes its output to a disk or shows it while it runs
+    /// puts each stream through a filter of its own, because hooks see the result only at the end.
+    #[must_use]
+    pub fn filter(&self) -> Box<dyn OutputFilter> {
+        self.filters.one()
     }
 
     /// Resolves when the call must stop: an abort, a steering message that aborts, a limit, a shutdown.
@@ -95,6 +106,69 @@ impl ToolContext {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
+    }
+}
+
+/// Changes a stream of output on its way: takes secrets out of it.
+///
+/// A filter may keep bytes back until it has seen enough, so what it gives is behind what it takes. It must not part a character that
+/// came in one piece.
+pub trait OutputFilter: Send {
+    /// Takes the next bytes, and gives those that can go on.
+    fn push(&mut self, bytes: &[u8]) -> Vec<u8>;
+
+    /// Gives what was kept back: no more bytes come.
+    fn finish(&mut self) -> Vec<u8>;
+}
+
+/// Makes one filter of each hook that has one.
+type MakeFilters = dyn Fn() -> Vec<Box<dyn OutputFilter>> + Send + Sync;
+
+/// Makes the filters of one runtime: one for each stream. `None` where no hook has a filter.
+#[derive(Clone, Default)]
+pub(crate) struct Filters(pub(crate) Option<Arc<MakeFilters>>);
+
+impl Filters {
+    fn one(&self) -> Box<dyn OutputFilter> {
+        Box::new(Chain(self.0.as_ref().map(|make| make()).unwrap_or_default()))
+    }
+
+    /// A whole text, filtered.
+    pub(crate) fn text(&self, text: String) -> String {
+        if self.0.is_none() {
+            return text;
+        }
+        let mut filter = self.one();
+        let mut passed = filter.push(text.as_bytes());
+        passed.extend(filter.finish());
+        String::from_utf8_lossy(&passed).into_owned()
+    }
+
+    /// A JSON value with every text in it filtered, but for the names of fields.
+    pub(crate) fn json(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.into_iter().map(|item| self.json(item)).collect(),
+            Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, self.json(value))).collect(),
+            other => other,
+        }
+    }
+}
+
+/// Filters one after the other; without any, bytes pass as they are.
+struct Chain(Vec<Box<dyn OutputFilter>>);
+
+impl OutputFilter for Chain {
+    fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.0.iter_mut().fold(bytes.to_vec(), |bytes, filter| filter.push(&bytes))
+    }
+
+    fn finish(&mut self) -> Vec<u8> {
+        self.0.iter_mut().fold(Vec::new(), |bytes, filter| {
+            let mut passed = filter.push(&bytes);
+            passed.extend(filter.finish());
+            passed
+        })
     }
 }
 

@@ -182,7 +182,7 @@ where
     W::Output: IntoToolResult,
 {
     TypedTool::new(name.into(), description.into(), move |arguments, context| {
-        let sink = TextSink::new(context.progress.clone());
+        let sink = TextSink::new(context.progress.clone(), context.filter());
         let work = run(arguments, context.clone(), sink.clone());
         Box::pin(async move {
             let overdue = async {

@@ -25,6 +25,7 @@ mod tests;
 
 use std::{
     ffi::OsString,
+    fmt,
     os::fd::AsFd as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -82,7 +83,7 @@ exec "$0" -c -- "$4" bash
 "#;
 
 /// How the tool runs commands.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct BashOptions {
     /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no environment
     /// by itself: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
@@ -131,7 +132,7 @@ impl BashOptions {
 }
 
 /// The `bash` tool.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Bash {
     options: BashOptions,
     /// The contents of files that the tools of the toolbox share.
@@ -381,6 +382,24 @@ impl Tool for Bash {
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(self.call(arguments, context))
+    }
+}
+
+/// Without the values of the environment, which may be secrets.
+impl fmt::Debug for BashOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BashOptions")
+            .field("variables", &self.environment.len())
+            .field("allow", &self.allow)
+            .field("shell", &self.shell)
+            .field("streams", &self.streams)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Bash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bash").field("options", &self.options).field("shell", &self.shell).finish_non_exhaustive()
     }
 }
 

@@ -194,6 +194,11 @@ impl MessageId {
         self.is_of_task() || self.is_of_branch()
     }
 
+    /// Whether the runtime wrote the message: news of a child, or a summary. A sender may choose an id like that of a summary.
+    pub(crate) fn is_of_runtime(&self) -> bool {
+        self.is_reserved() || is_numbered(&self.0, "compaction-")
+    }
+
     /// The id of the message with the news of a child, by the task's ticket.
     pub(crate) fn of_task(ticket: Seq) -> MessageId {
         MessageId(format!("{TASK}{ticket}").into())

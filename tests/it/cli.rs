@@ -11,7 +11,7 @@ mod edges;
 mod errors;
 mod faults;
 mod files;
-mod lab;
+pub(crate) mod lab;
 mod replay;
 mod rescue;
 mod search;

@@ -10,6 +10,8 @@ mod back;
 mod branch;
 mod call_input;
 #[cfg(feature = "cli")]
+mod canary;
+#[cfg(feature = "cli")]
 mod cancel;
 #[cfg(feature = "cli")]
 mod cli;

@@ -256,6 +256,7 @@ async fn start(
         .models(models, model)
         .tools(environment.tools())
         .watch(Environment::watch());
+    let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());
     let runtime = builder.without_auto_resume().start().await?;

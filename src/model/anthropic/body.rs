@@ -18,7 +18,7 @@ use crate::{
         assembly::calls,
         body::begin,
         pairs::{NO_RESULT, Said, paired, stray_text},
-        pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, pieces, plain_id, plain_name, write_json},
+        pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_id, plain_name, said_by_user, write_json},
         schema::in_dialect,
     },
     words::{ids::CallId, message::FilePart},
@@ -103,7 +103,7 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
     for said in paired(&request.history) {
         let (role, blocks) = match said {
             Said::User(item, user) => {
-                ("user", item.fragment(wire, || blocks(pieces(&user.parts, takes).iter().map(block))))
+                ("user", item.fragment(wire, || blocks(said_by_user(user, takes).iter().map(block))))
             }
             Said::Answer(item, answer) => ("assistant", item.fragment(wire, || answer_blocks(endpoint, answer))),
             Said::Result(item, result) => ("user", item.fragment(wire, || result_fragment(result, takes))),

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     lock::Lock,
-    tool::{Progress, ToolResult},
+    tool::{OutputFilter, Progress, ToolResult},
 };
 
 /// How many bytes of text one streaming call keeps for its result. The runtime cuts what the model is given of it further
@@ -26,35 +26,45 @@ pub struct TextSink {
     progress: Progress,
 }
 
-#[derive(Default)]
 struct Text {
     kept: String,
     left_out_bytes: usize,
+    /// What the pieces pass before they are kept and shown.
+    filter: Box<dyn OutputFilter>,
 }
 
 impl TextSink {
-    pub(super) fn new(progress: Progress) -> TextSink {
-        TextSink { text: Arc::new(Lock::new(Some(Text::default()))), progress }
+    pub(super) fn new(progress: Progress, filter: Box<dyn OutputFilter>) -> TextSink {
+        let text = Text { kept: String::new(), left_out_bytes: 0, filter };
+        TextSink { text: Arc::new(Lock::new(Some(text))), progress }
     }
 
     /// Adds a piece of text to the result, and shows it as progress of the call: metadata `{"piece": …, "total_bytes": …}`, where
     /// the total counts this piece too. Nothing is added between two pieces.
     ///
     /// Of all pieces together the first 1 MiB ([`STREAM_BYTES_MAX`]) is kept, and the result says how much is missing. Of one piece
-    /// listeners are shown the first 8 KiB.
+    /// listeners are shown the first 8 KiB. The pieces pass the filters of the hooks ([`ToolContext::filter`](crate::tool::ToolContext::filter))
+    /// first, which may keep a few bytes back until the next piece.
     pub fn write(&self, piece: impl AsRef<str>) {
-        let piece = piece.as_ref();
         // Locked until the piece is shown, so that pieces are shown in the order in which they are kept.
         let mut text = self.text.lock();
-        let Some(text) = text.as_mut().filter(|_| !piece.is_empty()) else { return };
-        text.add(piece);
+        let Some(text) = text.as_mut() else { return };
+        let piece = text.filter.push(piece.as_ref().as_bytes());
+        let piece = String::from_utf8_lossy(&piece);
+        if piece.is_empty() {
+            return;
+        }
+        text.add(&piece);
         let shown = &piece[..piece.floor_char_boundary(PIECE_BYTES_MAX)];
         self.progress.metadata(json!({ "piece": shown, "total_bytes": text.kept.len() + text.left_out_bytes }));
     }
 
     /// Ends the text, and adds the closure's own result to it.
     pub(super) fn end(&self, mut result: ToolResult) -> ToolResult {
-        let Text { kept: mut content, left_out_bytes } = self.text.lock().take().unwrap_or_default();
+        let Some(mut text) = self.text.lock().take() else { return result };
+        let rest = text.filter.finish();
+        text.add(&String::from_utf8_lossy(&rest));
+        let Text { kept: mut content, left_out_bytes, .. } = text;
         if left_out_bytes > 0 {
             let max = STREAM_BYTES_MAX;
             add_line(&mut content, &format!("[{left_out_bytes} more bytes are left out: {max} bytes are kept]"));

@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     process::{Event, Output, Process, Stream},
     tool::{
-        Progress, ToolContext,
+        OutputFilter, Progress, ToolContext,
         truncate::{Limits, NO_FOLDER, Spill, SpillFile, Truncation, tail},
     },
     tools::bash::BashOptions,
@@ -36,6 +36,8 @@ const PROGRESS: Limits = Limits::new(20, 2_000);
 /// The output of a command so far.
 pub(super) struct Capture {
     output: Output,
+    /// What the bytes of each stream pass before anything of them is kept, shown or written.
+    filters: Vec<(Stream, Box<dyn OutputFilter>)>,
     /// How many bytes of output begin a spill file.
     spill_from: usize,
     /// The cap of the spill file, in bytes.
@@ -74,6 +76,7 @@ impl Capture {
     pub(super) fn new(options: &BashOptions, context: &ToolContext) -> Capture {
         Capture {
             output: Output::new(ROLLING_BYTES.max(options.limits.max_bytes.min(1024 * 1024)), APART_BYTES),
+            filters: [Stream::Stdout, Stream::Stderr, Stream::Both].map(|stream| (stream, context.filter())).into(),
             spill_from: options.limits.max_bytes.min(ROLLING_BYTES / 2),
             spill_bytes_max: options.spill_bytes_max,
             folder: context.spill.clone(),
@@ -87,6 +90,12 @@ impl Capture {
 
     /// Takes some output. Waits until the writer has taken the output before it. Dropping the future loses nothing.
     pub(super) async fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let filter = self.filters.iter_mut().find(|(of, _)| *of == stream);
+        let bytes = filter.map_or_else(|| bytes.to_vec(), |(_, filter)| filter.push(bytes));
+        self.keep(stream, &bytes).await;
+    }
+
+    async fn keep(&mut self, stream: Stream, bytes: &[u8]) {
         // The file begins long before memory is full, so the beginning of the output is still in memory then.
         let reaches = self.output.merged().total_bytes() + bytes.len() + HELD_BYTES_MAX > self.spill_from;
         let beginning = (reaches && self.writer.is_none()).then(|| self.output.merged().bytes().to_vec());
@@ -131,6 +140,11 @@ impl Capture {
     }
 
     pub(super) async fn finish(mut self) -> Captured {
+        for (stream, mut filter) in std::mem::take(&mut self.filters) {
+            let rest = filter.finish();
+            // What the disk does not take in time stays in memory.
+            let _ = timeout(DISK_PATIENCE, self.keep(stream, &rest)).await;
+        }
         let rest = self.output.finish();
         if self.writer.is_some() {
             self.unwritten.extend_from_slice(&rest);

@@ -15,26 +15,26 @@ use crate::support::taped;
 /// How long one process may take; only one that hangs does.
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(super) struct Lab {
+pub(crate) struct Lab {
     folder: taped::Folder,
 }
 
 /// How a process ended.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) code: i32,
-    pub(super) stdout: String,
-    pub(super) stderr: String,
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ended {
     /// The lines of stdout as JSON.
-    pub(super) fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// The one line of stderr that begins with `error: `.
-    pub(super) fn error(&self) -> &str {
+    pub(crate) fn error(&self) -> &str {
         let errors: Vec<_> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         assert_eq!(errors.len(), 1, "{}", self.stderr);
         errors[0]
@@ -42,7 +42,7 @@ impl Ended {
 }
 
 impl Lab {
-    pub(super) fn new() -> Lab {
+    pub(crate) fn new() -> Lab {
         let folder = taped::folder();
         for name in ["work", "home", "tmp"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -51,31 +51,31 @@ impl Lab {
     }
 
     /// What the test does to a tape is the reason that it is not replayed.
-    pub(super) fn may_leave_out(&self, why: taped::LeftOut) {
+    pub(crate) fn may_leave_out(&self, why: taped::LeftOut) {
         self.folder.may_leave_out(why);
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(super) fn work(&self, name: &str) -> PathBuf {
+    pub(crate) fn work(&self, name: &str) -> PathBuf {
         self.path("work").join(name)
     }
 
     /// Writes a script and gives what `--model` takes.
-    pub(super) fn script(&self, replies: Value) -> String {
+    pub(crate) fn script(&self, replies: Value) -> String {
         self.script_with(serde_json::json!({"replies": replies}))
     }
 
     /// The same with all that a script may say.
-    pub(super) fn script_with(&self, script: Value) -> String {
+    pub(crate) fn script_with(&self, script: Value) -> String {
         let file = self.path("script.json");
         std::fs::write(&file, script.to_string()).unwrap();
         format!("scripted:{}", file.display())
     }
 
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tamtam"));
         command.args(arguments).current_dir(self.path("work")).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.path("home"));
@@ -87,12 +87,12 @@ impl Lab {
 
     /// How many processes of this lab run this command line: those of others on the machine, and of another run of the same test,
     /// have another home.
-    pub(super) fn processes(&self, command: &str) -> usize {
+    pub(crate) fn processes(&self, command: &str) -> usize {
         self.processes_that(|line| line.trim() == command)
     }
 
     /// How many processes of this lab have a command line with this property.
-    pub(super) fn processes_that(&self, is_so: impl Fn(&str) -> bool) -> usize {
+    pub(crate) fn processes_that(&self, is_so: impl Fn(&str) -> bool) -> usize {
         let home = self.path("home").display().to_string();
         let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|entry| entry.path());
         let read = |path: PathBuf| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).replace('\0', " ");
@@ -100,18 +100,18 @@ impl Lab {
         all.filter(runs).filter(|process| read(process.join("environ")).contains(&home)).count()
     }
 
-    pub(super) fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         Live::start(self.command(arguments)).end()
     }
 
-    pub(super) fn start(&self, arguments: &[&str]) -> Live {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Live {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped());
         Live::start(command)
     }
 
     /// Starts it on a terminal of its own: what is shown, on stdout and on stderr, is read from there, and keys are typed.
-    pub(super) fn on_terminal(&self, arguments: &[&str]) -> Live {
+    pub(crate) fn on_terminal(&self, arguments: &[&str]) -> Live {
         const PTY: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
         let tamtam = self.command(arguments);
         let mut command = Command::new("python3");
@@ -123,7 +123,7 @@ impl Lab {
     }
 
     /// The entries of a session's tape, by kind.
-    pub(super) fn tape(&self, session: &str) -> Vec<Value> {
+    pub(crate) fn tape(&self, session: &str) -> Vec<Value> {
         let shown = self.run(&["tape", "show", session, "--json"]);
         assert_eq!(shown.code, 0, "{}", shown.stderr);
         shown.lines()
@@ -131,7 +131,7 @@ impl Lab {
 }
 
 /// A running process. Killed when it is dropped, or hangs.
-pub(super) struct Live {
+pub(crate) struct Live {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
@@ -143,7 +143,7 @@ pub(super) struct Live {
 
 /// What becomes of an output of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Output {
+pub(crate) enum Output {
     /// Somebody reads it.
     Read,
     /// Nobody reads it, and it fills up.
@@ -153,7 +153,7 @@ pub(super) enum Output {
 }
 
 impl Live {
-    pub(super) fn start(mut command: Command) -> Live {
+    pub(crate) fn start(mut command: Command) -> Live {
         let mut child = command.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
         let (alive, ended) = mpsc::channel();
@@ -166,43 +166,43 @@ impl Live {
         Live { child, stdin, stdout, seen: String::new(), read_up_to: 0, alive: Some(alive) }
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn say(&mut self, line: &str) {
+    pub(crate) fn say(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{line}").unwrap();
         stdin.flush().unwrap();
     }
 
     /// Says a line; whether it went out.
-    pub(super) fn try_say(&mut self, line: &str) -> bool {
+    pub(crate) fn try_say(&mut self, line: &str) -> bool {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{line}").and_then(|()| stdin.flush()).is_ok()
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         Path::new(&format!("/proc/{}", self.child.id())).join("exe").read_link().is_ok()
     }
 
     /// Waits for the end, and reads nothing of the output. `None` where it hung and was killed.
-    pub(super) fn end_unread(mut self) -> Option<i32> {
+    pub(crate) fn end_unread(mut self) -> Option<i32> {
         let status = self.child.wait().unwrap();
         self.alive = None;
         status.code()
     }
 
-    pub(super) fn close_stdin(&mut self) {
+    pub(crate) fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
-    pub(super) fn close_stdout(&mut self) {
+    pub(crate) fn close_stdout(&mut self) {
         self.stdout = None;
     }
 
     /// Lets the outputs be read by somebody, or closes them; the others stay unread.
-    pub(super) fn settle_outputs(&mut self, stdout: Output, stderr: Output) {
+    pub(crate) fn settle_outputs(&mut self, stdout: Output, stderr: Output) {
         fn settle(pipe: &mut Option<impl Read + Send + 'static>, output: Output) {
             match output {
                 Output::Full => {}
@@ -218,7 +218,7 @@ impl Live {
     }
 
     /// Reads on until a line of JSON is what is waited for.
-    pub(super) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
             let read = self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
@@ -232,7 +232,7 @@ impl Live {
     }
 
     /// Reads on until a text is shown behind the one that was waited for before. Of ASCII, for characters may come in halves.
-    pub(super) fn until_text(&mut self, text: &str) {
+    pub(crate) fn until_text(&mut self, text: &str) {
         loop {
             if let Some(at) = self.seen[self.read_up_to..].find(text) {
                 self.read_up_to += at + text.len();
@@ -248,22 +248,22 @@ impl Live {
     }
 
     /// Types, as on a terminal.
-    pub(super) fn type_keys(&mut self, keys: &str) {
+    pub(crate) fn type_keys(&mut self, keys: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(keys.as_bytes()).and_then(|()| stdin.flush()).unwrap();
     }
 
-    pub(super) fn until_event(&mut self, name: &str) -> Value {
+    pub(crate) fn until_event(&mut self, name: &str) -> Value {
         self.until(|line| line["event"] == name)
     }
 
-    pub(super) fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
     /// Waits for the end; `stdout` is all of it.
-    pub(super) fn end(mut self) -> Ended {
+    pub(crate) fn end(mut self) -> Ended {
         let mut stdout = std::mem::take(&mut self.seen);
         let mut errors = self.child.stderr.take().unwrap();
         let stderr = std::thread::spawn(move || {
@@ -290,6 +290,6 @@ impl Drop for Live {
 }
 
 /// Whether a text is in a file.
-pub(super) fn has(path: &Path, text: &str) -> bool {
+pub(crate) fn has(path: &Path, text: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|content| content.contains(text))
 }

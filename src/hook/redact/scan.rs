@@ -1,0 +1,195 @@
+//! Takes keys out of a text that comes in pieces.
+//!
+//! Every place of the text is asked for the keys that begin there, whether or not it lies within another key; what any of them covers
+//! is replaced. A place whose answer needs text that has not come yet waits, and all behind it: a few bytes as a rule, at most a few
+//! KiB or the longest value that the host named. The result is the same however the text is cut.
+//!
+//! The time is linear in the length of the text: each place is looked at a bounded number of bytes ahead.
+
+use std::sync::Arc;
+
+use super::shapes::{Border, Class, Found, Key, LOOKBACK, PRIVATE_KEY, Place, beginnings, border, key_line, keys_at};
+
+/// How far behind the border of a private key its first line may begin: headers stand between.
+const PEM_HEADERS_BYTES_MAX: usize = 512;
+/// How far apart two lines of a private key may be: a name of a file and a number stand between.
+const PEM_GAP_BYTES_MAX: usize = 160;
+
+/// What is looked for, beside the shapes that are always known.
+pub(super) struct Wanted {
+    values: Vec<Box<[u8]>>,
+    /// One bit for each two bytes that something begins with.
+    pairs: Box<[u64; 1024]>,
+    /// Whether something begins with the byte.
+    firsts: [bool; 256],
+}
+
+impl Wanted {
+    pub(super) fn new(values: &[Box<str>]) -> Wanted {
+        let values: Vec<Box<[u8]>> = values.iter().map(|value| value.as_bytes().into()).collect();
+        let mut wanted = Wanted { values: Vec::new(), pairs: Box::new([0; 1024]), firsts: [false; 256] };
+        for [first, second] in values.iter().map(|value| [value[0], value[1]]).chain(beginnings()) {
+            let pair = usize::from(first) << 8 | usize::from(second);
+            wanted.pairs[pair / 64] |= 1 << (pair % 64);
+            wanted.firsts[usize::from(first)] = true;
+        }
+        wanted.values = values;
+        wanted
+    }
+
+    /// Whether something may begin with these bytes.
+    fn may_begin(&self, text: &[u8]) -> bool {
+        match text {
+            [first, second, ..] => {
+                let pair = usize::from(*first) << 8 | usize::from(*second);
+                self.pairs[pair / 64] >> (pair % 64) & 1 == 1
+            }
+            [first] => self.firsts[usize::from(*first)],
+            [] => false,
+        }
+    }
+
+    /// The named values that begin at a place. `None` where more text is needed.
+    fn values_at(&self, place: &Place<'_>, keys: &mut Vec<Key>) -> Option<()> {
+        let text = &place.text[place.at..];
+        for value in &self.values {
+            if text.starts_with(value) {
+                keys.push(Key { skip: 0, len: value.len(), rest: Class::Nothing, kind: "secret" });
+            } else if !place.is_end && value.starts_with(text) {
+                return None;
+            }
+        }
+        Some(())
+    }
+}
+
+/// A key in the text, by places in the whole of it.
+struct Span {
+    from: usize,
+    to: usize,
+    rest: Class,
+    kind: &'static str,
+}
+
+/// The state between two pieces of a text.
+pub(super) struct Scanner {
+    wanted: Arc<Wanted>,
+    /// Up to [`LOOKBACK`] bytes that are decided, and all that are not.
+    text: Vec<u8>,
+    /// How many bytes of `text` are decided.
+    decided: usize,
+    /// Where `text` begins in the whole.
+    base: usize,
+    /// The keys that the next byte may belong to, or a byte behind it.
+    spans: Vec<Span>,
+    /// Whether the byte before is part of a key.
+    is_inside: bool,
+    /// Up to where in the whole a line of a private key may begin.
+    pem_until: usize,
+    /// Whether the private key had no line yet.
+    pem_is_new: bool,
+}
+
+impl Scanner {
+    pub(super) fn new(wanted: Arc<Wanted>) -> Scanner {
+        let (text, spans) = (Vec::new(), Vec::new());
+        Scanner { wanted, text, decided: 0, base: 0, spans, is_inside: false, pem_until: 0, pem_is_new: true }
+    }
+
+    /// Takes a piece, and gives the part of the text that is decided now.
+    pub(super) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+        self.text.extend_from_slice(piece);
+        self.advance(false, out);
+    }
+
+    /// Gives the rest of the text.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+        self.advance(true, out);
+    }
+
+    fn advance(&mut self, is_end: bool, out: &mut Vec<u8>) {
+        let text = std::mem::take(&mut self.text);
+        let (mut at, mut run_end, mut keys) = (self.decided, 0, Vec::new());
+        while at < text.len() {
+            let calm = if self.is_calm(at) { self.calm_bytes(&text[at..]) } else { 0 };
+            if calm > 0 {
+                out.extend_from_slice(&text[at..at + calm]);
+                (at, self.is_inside) = (at + calm, false);
+                continue;
+            }
+            let place = Place { text: &text, at, is_end, is_inside: self.is_inside };
+            if self.look(&place, &mut run_end, &mut keys).is_none() {
+                break;
+            }
+            self.put(text[at], at, out);
+            at += 1;
+        }
+        let kept_from = at.saturating_sub(LOOKBACK);
+        self.base += kept_from;
+        self.decided = at - kept_from;
+        self.text = text;
+        self.text.drain(..kept_from);
+    }
+
+    /// Whether no key covers a place, and none of its bytes is looked at for a private key.
+    fn is_calm(&self, at: usize) -> bool {
+        self.spans.is_empty() && self.pem_until <= self.base + at
+    }
+
+    /// How many bytes pass before the next at which something may begin.
+    fn calm_bytes(&self, text: &[u8]) -> usize {
+        (0..text.len()).find(|from| self.wanted.may_begin(&text[*from..])).unwrap_or(text.len())
+    }
+
+    /// Finds the keys that begin at a place. `None` where more text is needed; nothing is changed then.
+    fn look(&mut self, place: &Place<'_>, run_end: &mut usize, keys: &mut Vec<Key>) -> Option<()> {
+        let here = self.base + place.at;
+        keys.clear();
+        let mut pem = None;
+        if self.wanted.may_begin(&place.text[place.at..]) {
+            self.wanted.values_at(place, keys)?;
+            keys_at(place, run_end, keys)?;
+            match border(place) {
+                Border::No => {}
+                Border::More => return None,
+                Border::Begin => pem = Some((here + PEM_HEADERS_BYTES_MAX, true)),
+                Border::End => pem = Some((here, true)),
+            }
+        }
+        if here < self.pem_until && pem.is_none() {
+            match key_line(place, self.pem_is_new) {
+                Found::Nothing => {}
+                Found::More => return None,
+                Found::Key(key) => keys.push(key),
+            }
+        }
+        if let Some((until, is_new)) = pem {
+            (self.pem_until, self.pem_is_new) = (until, is_new);
+        }
+        self.spans.extend(keys.drain(..).map(|Key { skip, len, rest, kind }| Span {
+            from: here + skip,
+            to: here + skip + len,
+            rest,
+            kind,
+        }));
+        Some(())
+    }
+
+    /// Writes one byte, or what stands for the key that it begins, or nothing within a key.
+    fn put(&mut self, byte: u8, at: usize, out: &mut Vec<u8>) {
+        let here = self.base + at;
+        self.spans.retain(|span| here < span.to || span.rest.has(byte));
+        let Some(span) = self.spans.iter().find(|span| span.from <= here) else {
+            self.is_inside = false;
+            return out.push(byte);
+        };
+        if span.kind == PRIVATE_KEY && here < self.pem_until {
+            // Each byte of a line moves on the place where the next line must begin.
+            (self.pem_until, self.pem_is_new) = (here + PEM_GAP_BYTES_MAX, false);
+        }
+        if !self.is_inside {
+            out.extend_from_slice(format!("[redacted: {}]", span.kind).as_bytes());
+        }
+        self.is_inside = true;
+    }
+}
