@@ -336,12 +336,8 @@ impl CallContext {
             progress: progress(post, node),
             changes,
             #[cfg(all(unix, feature = "tools"))]
-<<<<<<< HEAD
             processes: post.shared.processes.clone(),
-=======
-            processes: post.host.processes.clone(),
-            filters: post.host.hooks.filters(),
->>>>>>> wt-secrets
+            filters: post.shared.hooks.filters(),
             session_ref: post.session_ref(),
         }
     }
@@ -351,15 +347,11 @@ impl CallContext {
 fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
     let WorkerContext { incarnation, ticket, turn, step, .. } = *post;
     let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
-    let filters = post.host.hooks.filters();
+    let filters = post.shared.hooks.filters();
     Progress::new(move |title: Option<String>, metadata: Value| {
         // The node goes with the end of the call.
-<<<<<<< HEAD
         let (Some(node), Some(shared)) = (node.upgrade(), slot.shared()) else { return };
-=======
-        let (Some(node), Some(host)) = (node.upgrade(), slot.host()) else { return };
         let (title, metadata) = (title.map(|title| filters.text(title)), filters.json(metadata));
->>>>>>> wt-secrets
         let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if let Some(title) = &title {
             node.doing(title.clone());
