@@ -1,6 +1,6 @@
 //! The figure of shell judgement in `docs/PERFORMANCE.md`: reading and judging a command of 1 KiB.
 //!
-//! `cargo bench --features cli,shell-policy --bench shell` prints one line.
+//! `cargo bench --features cli --bench shell` prints one line.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{hint::black_box, time::Instant};

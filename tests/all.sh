@@ -39,8 +39,6 @@ run() {
 run tests cargo test --no-fail-fast --features cli --lib --bins --test it
 run bdd cargo test --features cli --test bdd
 run doc cargo test --features cli --doc
-# The rules of permission with the parser of shell commands.
-run shell-policy cargo test --features cli,shell-policy --lib permission::
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
 # A new program that follows the README.
@@ -52,7 +50,7 @@ run weight python3 tests/weight.py
 run bench-step cargo test --features cli --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
 run bench-figures cargo test --features cli --bench figures -- --short
 run bench-tools cargo test --features cli --bench tools -- --short
-run bench-shell cargo test --features cli,shell-policy --bench shell
+run bench-shell cargo test --features cli --bench shell
 run bench-cycles cargo test --features cli --bench cycles -- 1000
 if [ "${1:-}" != "--quick" ]; then
   # A build of its own, in which a test may end an actor, a thread or the process at each crash point by name: all modules that
