@@ -5,7 +5,10 @@
 
 use std::{hint::black_box, time::Instant};
 
-use tamtam::permission::{Action, Globs, Profile, ShellCommand};
+use tamtam::{
+    permission::{Action, Globs, Profile, decide, seen_from, with_parts},
+    tool::Access,
+};
 
 /// Runs of the measurement; the quickest counts, because other work disturbs and never helps.
 const RUNS: usize = 200;
@@ -20,8 +23,10 @@ fn main() {
     let (command, rules, globs) = (command(), Profile::Readonly.ruleset(), Globs::default());
     let quickest = (0..RUNS).map(|_| {
         let start = Instant::now();
-        let judged = ShellCommand::read(black_box(&command)).judge(&[&rules], "/work", &[], &globs);
-        assert_eq!(judged.judgement.action, Action::Allow, "{}", judged.why);
+        let parts = with_parts(vec![Access::new("bash", black_box(&command))]);
+        let parts = seen_from("/work", &[], parts);
+        let verdict = decide(&[&rules], &parts, &globs);
+        assert_eq!(verdict.judgement.action, Action::Allow, "{}", verdict.why(&parts));
         start.elapsed()
     });
     println!("shell command of {} bytes, read and judged: {:.1?}", command.len(), quickest.min().unwrap());
