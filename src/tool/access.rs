@@ -111,12 +111,12 @@ impl fmt::Display for Access {
         let Some(part) = &self.part else { return write!(f, "{} {}", self.permission, self.pattern) };
         write!(f, "{} {}", self.permission, one_line(&self.pattern))?;
         match part {
-            ShellPart::Read => f.write_str(", which the command reads"),
-            ShellPart::Write => f.write_str(", which the command writes"),
-            ShellPart::Unread { why } => write!(f, ", which cannot be judged by its parts: {}", one_line(why)),
+            ShellPart::Read => f.write_str(" (read by the command)"),
+            ShellPart::Write => f.write_str(" (written by the command)"),
+            ShellPart::Unread { why } => write!(f, " (cannot be judged by its parts: {})", one_line(why)),
             ShellPart::Command { reads, .. } => {
                 let outside = reads.iter().flatten().find(|read| read.outside);
-                outside.map_or(Ok(()), |read| write!(f, ", which reads {}", one_line(&read.path)))
+                outside.map_or(Ok(()), |read| write!(f, " (reads {})", one_line(&read.path)))
             }
             ShellPart::Also { .. } | ShellPart::Whole => Ok(()),
         }
@@ -160,15 +160,15 @@ mod tests {
         let outside = vec![ReadPath::new("a".into(), false), ReadPath::new("/etc/x".into(), true)];
         for (part, shown) in [
             (command(None), "bash a b"),
-            (command(Some(outside)), "bash a b, which reads /etc/x"),
+            (command(Some(outside)), "bash a b (reads /etc/x)"),
             (ShellPart::Also { unknown: Some(UnknownWords::new("a\u{1}b".into(), "x".into())) }, "bash a b"),
             (ShellPart::Whole, "bash a b"),
             (
                 ShellPart::Unread { why: "it has a\nnewline".into() },
-                "bash a b, which cannot be judged by its parts: it has a newline",
+                "bash a b (cannot be judged by its parts: it has a newline)",
             ),
-            (ShellPart::Read, "bash a b, which the command reads"),
-            (ShellPart::Write, "bash a b, which the command writes"),
+            (ShellPart::Read, "bash a b (read by the command)"),
+            (ShellPart::Write, "bash a b (written by the command)"),
         ] {
             let access = Access::new("bash", "a\nb").as_part(part);
             assert_eq!(access.to_string(), shown);
