@@ -227,7 +227,7 @@ fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
 enum Ruling {
     /// The call may run.
     Run,
-    /// A person must be asked about this access.
+    /// A person must be asked about these accesses.
     Ask(Vec<Access>),
     /// The call does not run; this is the verdict and the text of its result.
     Refuse(CallVerdict, String),
