@@ -1,11 +1,17 @@
 //! The figure of shell judgement in `docs/PERFORMANCE.md`: reading and judging a command of 1 KiB.
 //!
-//! `cargo bench --features cli --bench shell` prints one line.
+//! `cargo bench --features cli --bench shell` prints it, and what a short command and a call without one pay.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::{hint::black_box, time::Instant};
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
 
-use tamtam::permission::{Action, Globs, Profile, ShellCommand};
+use tamtam::{
+    permission::{Action, Globs, Profile, decide, seen_from, with_parts},
+    tool::Access,
+};
 
 /// Runs of the measurement; the quickest counts, because other work disturbs and never helps.
 const RUNS: usize = 200;
@@ -16,13 +22,23 @@ fn command() -> String {
     part.repeat(1_024_usize.div_ceil(part.len()))
 }
 
-fn main() {
-    let (command, rules, globs) = (command(), Profile::Readonly.ruleset(), Globs::default());
-    let quickest = (0..RUNS).map(|_| {
+/// How long it takes to read a command and to judge it by the rules of a session.
+fn quickest(access: &Access) -> Duration {
+    let (rules, globs) = (Profile::Readonly.ruleset(), Globs::default());
+    let times = (0..RUNS).map(|_| {
+        let wanted = vec![black_box(access).clone()];
         let start = Instant::now();
-        let judged = ShellCommand::read(black_box(&command)).judge(&[&rules], "/work", &[], &globs);
-        assert_eq!(judged.judgement.action, Action::Allow, "{}", judged.why);
+        let parts = seen_from("/work", &[], with_parts(wanted));
+        let verdict = decide(&[&rules], &parts, &globs);
+        assert_eq!(verdict.judgement.action, Action::Allow, "{}", verdict.why(&parts));
         start.elapsed()
     });
-    println!("shell command of {} bytes, read and judged: {:.1?}", command.len(), quickest.min().unwrap());
+    times.min().unwrap()
+}
+
+fn main() {
+    let long = command();
+    println!("shell command of {} bytes, read and judged: {:.1?}", long.len(), quickest(&Access::new("bash", &long)));
+    println!("`ls -la src`, read and judged: {:.1?}", quickest(&Access::new("bash", "ls -la src")));
+    println!("a call without a command, judged: {:.1?}", quickest(&Access::new("read", "src/lib.rs")));
 }

@@ -6,6 +6,9 @@
 //! their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask`, and a session
 //! without rules runs under the profile `strict`.
 //!
+//! A pattern over the text of a shell command guards nothing, so a command is judged by its parts: [`with_parts`] puts one access for
+//! each part in its place, and the strictest answer about them stands. Sessions do that when they ask a tool what a call wants.
+//!
 //! The core calls this code and replay calls it again, so it must stay pure: no disk, no clock, no wait. Rules and judgements are
 //! stored on tapes. A change of how rules match makes old tapes replay to another decision.
 
@@ -14,6 +17,7 @@ mod path;
 mod pattern;
 mod profile;
 mod shell;
+mod verdict;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,11 +25,12 @@ pub use chain::Chain;
 pub use path::seen_from;
 pub use pattern::Globs;
 pub use profile::Profile;
-pub use shell::{ShellCommand, ShellJudgement};
+pub use shell::with_parts;
+pub use verdict::{Verdict, decide};
 
 pub(crate) use pattern::simple as matches_simply;
 
-use crate::tool::Access;
+use crate::tool::{Access, CallFacts};
 
 /// What a rule says to do. Ordered by strictness: the greater action is the stricter one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -100,17 +105,27 @@ pub struct Judgement {
 
 /// Judges one access by layers, from the most to the least powerful.
 ///
+/// An access that wants a shell command is matched as text, as old tapes have it: put [`with_parts`] before it.
+///
 /// ```
 /// use tamtam::permission::{judge, Action, Globs, Rule, Ruleset};
 /// use tamtam::tool::Access;
-/// let host = Ruleset { name: "host".into(), rules: vec![Rule::new("bash", "rm *", Action::Deny)] };
-/// let session = Ruleset { name: "session".into(), rules: vec![Rule::new("bash", "*", Action::Allow)] };
+/// let host = Ruleset { name: "host".into(), rules: vec![Rule::new("edit", "**/.git/**", Action::Deny)] };
+/// let session = Ruleset { name: "session".into(), rules: vec![Rule::new("edit", "**", Action::Allow)] };
 /// let globs = Globs::default();
-/// let judge = |command: &str| judge([&host, &session], &Access::new("bash", command), &globs).action;
-/// assert_eq!(judge("ls"), Action::Allow);
-/// assert_eq!(judge("rm -r ."), Action::Deny);
+/// let judge = |path: &str| judge([&host, &session], &Access::new("edit", path), &globs).action;
+/// assert_eq!(judge("src/lib.rs"), Action::Allow);
+/// assert_eq!(judge(".git/config"), Action::Deny);
 /// ```
 pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access, globs: &Globs) -> Judgement {
+    if let Some(part) = &access.part {
+        return shell::judge(&layers.into_iter().collect::<Vec<_>>(), access, part, globs);
+    }
+    by_text(layers, access, globs)
+}
+
+/// Judges one access by its permission and its pattern alone.
+fn by_text<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access, globs: &Globs) -> Judgement {
     let mut stands = unruled();
     for layer in layers {
         let Some(rule) = layer.rules.iter().rev().find(|rule| rule.matches(access, globs)) else { continue };
@@ -122,10 +137,15 @@ pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access,
     stands
 }
 
-/// Judges all accesses of a call; the strictest decision stands.
+/// Judges all accesses of a call; the strictest decision stands. [`decide`] also says which access decided.
 pub fn judge_all(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Judgement {
-    let judged = accesses.iter().map(|access| judge(layers.iter().copied(), access, globs));
-    judged.max_by_key(|judgement| judgement.action).unwrap_or_else(unruled)
+    decide(layers, accesses, globs).judgement
+}
+
+/// The facts of a call, with shell commands in parts.
+pub(crate) fn judged_by_parts(mut facts: CallFacts) -> CallFacts {
+    facts.access = with_parts(facts.access);
+    facts
 }
 
 /// The judgement where no rule matches.

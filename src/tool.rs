@@ -11,6 +11,7 @@
 //! This room knows no actor and no runtime. [`Effect`], [`Access`], [`CallFacts`], [`ToolResult`] and [`Changes`] stand on tapes,
 //! so a change must read what older versions wrote.
 
+mod access;
 mod arguments;
 mod changes;
 mod context;
@@ -29,6 +30,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use access::one_line;
+pub use access::{Access, ReadPath, ShellPart, UnknownWords};
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) use arguments::schema_of;
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
@@ -70,23 +73,6 @@ pub enum Effect {
 
 /// How long a call may take where its tool names no limit of its own.
 pub const CALL_LIMIT: Duration = Duration::from_secs(600);
-
-/// One thing that a call wants to do, for the permission rules to judge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Access {
-    /// The permission that is needed: `read`, `edit`, `bash`, `external_directory`, or the tool's name.
-    pub permission: String,
-    /// What the permission is needed for: a path relative to the workspace, a command, or `*`.
-    pub pattern: String,
-}
-
-impl Access {
-    /// An access.
-    #[must_use]
-    pub fn new(permission: impl Into<String>, pattern: impl Into<String>) -> Access {
-        Access { permission: permission.into(), pattern: pattern.into() }
-    }
-}
 
 /// Something that a model can call.
 ///

@@ -2,7 +2,7 @@
 //! crash.
 //!
 //! The code of a tool may panic or hang. So each call is asked about on a thread of its own, with a time limit, and a tool that
-//! fails costs its own call only. A hanging tool keeps its thread.
+//! fails costs its own call only. A hanging tool keeps its thread. Shell commands are read into their parts on the same thread.
 //!
 //! A change must never call a tool in a session's handler or in the core: the facts come with a report, or with the recovery.
 
@@ -10,7 +10,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 
-use crate::tool::{CallFacts, Toolbox};
+use crate::{
+    permission::judged_by_parts,
+    tool::{CallFacts, Toolbox},
+};
 
 /// How long a tool may take to say what a call wants. A tool only looks at the arguments for this.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -20,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(crate) async fn ask(toolbox: &Toolbox, calls: impl IntoIterator<Item = (String, Arc<str>)>) -> Vec<CallFacts> {
     let asked = calls.into_iter().map(|(name, input)| {
         let (toolbox, tool) = (toolbox.clone(), name.clone());
-        let said = tokio::task::spawn_blocking(move || toolbox.facts(&name, &input));
+        let said = tokio::task::spawn_blocking(move || judged_by_parts(toolbox.facts(&name, &input)));
         async move {
             match tokio::time::timeout(LIMIT, said).await {
                 Ok(Ok(facts)) => facts,

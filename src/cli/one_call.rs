@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Value, json};
 use tamtam::{
     SessionId,
-    permission::{Action, Globs, Judgement, judge, seen_from},
+    permission::{Action, Globs, Judgement, Verdict, decide, seen_from, with_parts},
     tool::{Access, Tool, ToolContext, Workspace},
     tools::process::Processes,
 };
@@ -54,33 +54,26 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
     let root = environment.workspace(given.workspace.as_deref())?;
     let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
     let globs = Globs::default();
-    let judged = |access: Access| (judge([&ruleset], &access, &globs), access);
-    let seen = |accesses| seen_from(&root.to_string_lossy(), &[], accesses);
-    let accesses = seen(tool.access(&arguments));
+    let accesses = seen_from(&root.to_string_lossy(), &[], with_parts(tool.access(&arguments)));
     // The strictest judgement wins, as in a session.
-    let named = accesses.iter().cloned().map(judged).max_by_key(|(judgement, _)| judgement.action);
-    let action = named.as_ref().map_or(Action::Ask, |(judgement, _)| judgement.action);
+    let verdict = decide(&[&ruleset], &accesses, &globs);
     let workspace = Workspace::open(&root).map_err(|error| Failure::usage(error.to_string()))?;
-    let linked = accesses.iter().filter_map(|access| end_of_links(&workspace, access));
-    let linked = linked.flat_map(|access| seen(vec![access])).map(judged);
+    let linked: Vec<_> = accesses.iter().filter_map(|access| end_of_links(&workspace, access)).collect();
+    let at_ends = decide(&[&ruleset], &linked, &globs);
     // A session asks nobody about the target of a link: it denies the call if the rules are stricter about the target than about
     // the name.
-    let stricter = linked.filter(|(judgement, _)| judgement.action > action).max_by_key(|(one, _)| one.action);
-    let is_stopped = stricter.is_some();
-    let (judgement, access) = stricter.or(named).unzip();
-    let shown = json!({
-        "decision": if is_stopped { Action::Deny } else { action },
-        "rule": judgement.as_ref().and_then(|judgement| judgement.rule.as_ref()),
-        "layer": judgement.as_ref().map_or("default", |judgement| judgement.layer.as_str()),
-        "why": why(judgement.as_ref(), access.as_ref(), is_stopped),
-    });
-    print(&format!("{shown}\n"))
+    let is_stopped = !linked.is_empty() && at_ends.judgement.action > verdict.judgement.action;
+    let why = if is_stopped { why(&at_ends, &linked, true) } else { why(&verdict, &accesses, false) };
+    let Judgement { action, rule, layer } = if is_stopped { at_ends.judgement } else { verdict.judgement };
+    let decision = if is_stopped { Action::Deny } else { action };
+    print(&format!("{}\n", json!({"decision": decision, "rule": rule, "layer": layer, "why": why})))
 }
 
 /// The access to the real path, if the path goes through links that stay inside the workspace. The tool refuses a link that leads
 /// out.
 fn end_of_links(workspace: &Workspace, access: &Access) -> Option<Access> {
-    let is_path = matches!(access.permission.as_str(), "read" | "edit");
+    // What a command does behind its redirects is not looked at again when it runs.
+    let is_path = matches!(access.permission.as_str(), "read" | "edit") && access.part.is_none();
     let mut place = workspace.resolve(".").ok().filter(|_| is_path)?;
     for component in Path::new(&access.pattern).components() {
         match component {
@@ -94,14 +87,17 @@ fn end_of_links(workspace: &Workspace, access: &Access) -> Option<Access> {
     (real != Path::new(&access.pattern)).then(|| Access::new(&access.permission, real.to_string_lossy()))
 }
 
-fn why(judgement: Option<&Judgement>, access: Option<&Access>, is_linked: bool) -> String {
-    let (Some(judgement), Some(access)) = (judgement, access) else {
+fn why(verdict: &Verdict, accesses: &[Access], is_linked: bool) -> String {
+    let Some(access) = verdict.decided.and_then(|at| accesses.get(at)) else {
         return "no rule can match this call, so a person is asked".to_owned();
     };
+    if access.part.is_some() {
+        return verdict.why(accesses);
+    }
     let verb = if is_linked { "goes through a link, which the rules treat more strictly, and needs" } else { "needs" };
-    let wants = format!("the call {verb} {} {}", access.permission, access.pattern);
-    match &judgement.rule {
-        Some(rule) => format!("{wants}; the last rule that matches is \"{rule}\" of {}", judgement.layer),
+    let wants = format!("the call {verb} {access}");
+    match &verdict.judgement.rule {
+        Some(rule) => format!("{wants}; the last rule that matches is \"{rule}\" of {}", verdict.judgement.layer),
         None => format!("{wants}; no rule matches, so a person is asked"),
     }
 }

@@ -214,8 +214,8 @@ fn call(name: &str, input: &str) -> String {
     format!("→ {} {}", escape::line(name), escape::short(input, ARGUMENTS_MAX))
 }
 
-/// The question about a call. It shows the whole call, because a person cannot judge what is not shown.
-/// The question about a call; of a child's call, with the agents that it came through: `explore / plan / bash`.
+/// The question about a call. It shows the whole call, because a person cannot judge what is not shown, and of a shell command the
+/// parts that need the answer. A child's call is shown with the agents that it came through: `explore / plan / bash`.
 fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access]) -> String {
     let way: String = from.iter().map(|from| escape::line(&from.agent) + " / ").collect();
     let mut lines = format!("? run {way}{}?\n", escape::line(name));
@@ -232,7 +232,7 @@ fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access]) -> Str
         }
     }
     for access in access {
-        let _ = writeln!(lines, "  wants: {} {}", escape::line(&access.permission), escape::line(&access.pattern));
+        let _ = writeln!(lines, "  wants: {}", escape::line(&access.to_string()));
     }
     lines + "  " + CALL_ANSWERS
 }

@@ -167,7 +167,7 @@ pub enum EventKind {
         name: String,
         /// Its arguments as received.
         input: Arc<str>,
-        /// The access that the call wants.
+        /// What is asked about: all that the call wants, and of a shell command the parts that need an answer.
         access: Vec<Access>,
         /// When the ask expires and the call is denied.
         expires: Millis,

@@ -18,7 +18,7 @@ use crate::{
         toolset,
     },
     model::{AnswerPart, Item},
-    permission::{Action, seen_from},
+    permission::{Action, Verdict, seen_from},
     tape::Cause,
     tool::{Access, CallFacts, ToolResult, Unusable, arguments},
     words::ids::Seq,
@@ -227,7 +227,7 @@ fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
 enum Ruling {
     /// The call may run.
     Run,
-    /// A person must be asked about this access.
+    /// A person must be asked about these accesses.
     Ask(Vec<Access>),
     /// The call does not run; this is the verdict and the text of its result.
     Refuse(CallVerdict, String),
@@ -270,23 +270,40 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     }
     let settings = &draft.state.settings;
     let access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
-    let judgement = settings.judge(&access, draft.env.globs());
-    // A call that names no access has nothing that could have been granted.
-    let granted = || call.granted || (!access.is_empty() && access.iter().all(|access| is_granted(draft, access)));
-    match judgement.action {
+    let verdict = settings.decide(&access, draft.env.globs());
+    match verdict.judgement.action {
         Action::Allow => Ruling::Run,
-        Action::Ask if call.state == CallState::Allowed || granted() => Ruling::Run,
-        Action::Ask if !reaches_someone(draft) => {
-            let wanted = shown(&access);
-            let text = format!("Permission denied: {wanted} must be asked for, and nobody listens who could answer.");
-            Ruling::Refuse(CallVerdict::Unheard, text)
-        }
-        Action::Ask => Ruling::Ask(access),
+        Action::Ask if call.state == CallState::Allowed || call.granted => Ruling::Run,
+        Action::Ask => to_ask(draft, access, &verdict),
         Action::Deny => {
-            let by = judgement.rule.map_or(judgement.layer.clone(), |rule| format!("{} ({rule})", judgement.layer));
-            Ruling::Refuse(CallVerdict::Denied, format!("Permission denied: {} by {by}.", shown(&access)))
+            let by = verdict.judgement.rule.map(|rule| format!(" ({rule})")).unwrap_or_default();
+            // Of a shell command the part that is denied; else all that the call wants.
+            let part = verdict.decided.and_then(|at| access.get(at)).filter(|access| access.part.is_some());
+            let wanted = part.map_or_else(|| shown(&access), Access::to_string);
+            let text = format!("Permission denied: {wanted} by {}{by}.", verdict.judgement.layer);
+            Ruling::Refuse(CallVerdict::Denied, text)
         }
     }
+}
+
+/// Asks about what the rules ask about and nobody has granted: of a shell command the parts, else all that the call wants.
+fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
+    let is_wanted = |at: usize, access: &Access| match access.part {
+        Some(_) => verdict.asked.contains(&at) && !is_granted(draft, access),
+        None => true,
+    };
+    let wanted = access.into_iter().enumerate().filter(|(at, access)| is_wanted(*at, access)).map(|(_, access)| access);
+    let wanted: Vec<_> = wanted.collect();
+    // A call that names no access has nothing that could have been granted.
+    if !verdict.asked.is_empty() && wanted.iter().all(|access| is_granted(draft, access)) {
+        return Ruling::Run;
+    }
+    if !reaches_someone(draft) {
+        let wanted = shown(&wanted);
+        let text = format!("Permission denied: {wanted} must be asked for, and nobody listens who could answer.");
+        return Ruling::Refuse(CallVerdict::Unheard, text);
+    }
+    Ruling::Ask(wanted)
 }
 
 fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
@@ -296,8 +313,7 @@ fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
 }
 
 fn shown(access: &[Access]) -> String {
-    let all: Vec<_> = access.iter().map(|access| format!("{} {}", access.permission, access.pattern)).collect();
-    all.join(", ")
+    access.iter().map(Access::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>) {

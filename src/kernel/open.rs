@@ -137,7 +137,7 @@ pub enum CallState {
 pub struct OpenAsk {
     /// The call it is about.
     pub call: Seq,
-    /// What the call wants to do.
+    /// What is asked about: all that the call wants, and of a shell command the parts that need an answer.
     pub access: Vec<Access>,
     /// When the ask expires and the call is denied.
     pub expires: Millis,

@@ -128,7 +128,7 @@ pub enum Record {
     Ask {
         /// The ticket of the call.
         call: Seq,
-        /// The access that the call wants.
+        /// What is asked about: all that the call wants, and of a shell command the parts that need an answer.
         access: Vec<Access>,
         /// When the ask expires and the call is denied.
         expires: Millis,

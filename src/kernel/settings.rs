@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{Budget, toolset},
     model::Params,
-    permission::{Chain, Globs, Judgement, Profile, Ruleset, judge_all},
+    permission::{Chain, Globs, Judgement, Profile, Ruleset, Verdict, decide},
     tool::Access,
     words::is_default,
     words::labels::Labels,
@@ -180,11 +180,17 @@ impl Settings {
     /// rules.
     #[must_use]
     pub fn judge(&self, accesses: &[Access], globs: &Globs) -> Judgement {
+        self.decide(accesses, globs).judgement
+    }
+
+    /// The same decision, with the access that it follows from.
+    #[must_use]
+    pub fn decide(&self, accesses: &[Access], globs: &Globs) -> Verdict {
         let here = (self.workspace.as_str(), &self.read_roots[..]);
-        let above = self.above.iter().map(|chain| chain.judge(self.host.as_ref(), here, accesses, globs));
-        let own = judge_all(&self.host.iter().chain(&self.rules).collect::<Vec<_>>(), accesses, globs);
+        let above = self.above.iter().map(|chain| chain.decide(self.host.as_ref(), here, accesses, globs));
+        let own = decide(&self.host.iter().chain(&self.rules).collect::<Vec<_>>(), accesses, globs);
         // Of two equally strict decisions the session's own is named.
-        above.chain([own.clone()]).max_by_key(|judgement| judgement.action).unwrap_or(own)
+        above.rev().fold(own, |below, above| above.and(below))
     }
 
     /// The chains of rules that no child may go beyond: one for each ancestor, and one for the session itself. The host's rules are

@@ -50,7 +50,7 @@ pub struct TaskAsk {
     pub name: String,
     /// Its arguments, as received.
     pub input: Arc<str>,
-    /// What the call wants to do.
+    /// What is asked about.
     pub access: Vec<Access>,
     /// When the question expires and the call is denied.
     pub expires: Millis,

@@ -12,7 +12,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    permission::{Globs, Judgement, Ruleset, judge_all, path::absolute, seen_from},
+    permission::{
+        Globs, Ruleset, Verdict, decide,
+        path::{absolute, seen},
+    },
     tool::Access,
 };
 
@@ -87,21 +90,22 @@ impl Chain {
         &self.layers
     }
 
-    /// Judges the accesses of a call, with the host's rules above those of the chain. The paths of the accesses start at the
-    /// folder `from`.
-    pub(crate) fn judge(
+    /// Decides about the accesses of a call, with the host's rules above those of the chain. The paths of the accesses start at
+    /// the folder `from`.
+    pub(crate) fn decide(
         &self,
         host: Option<&Ruleset>,
         (from, read_roots): (&str, &[String]),
         accesses: &[Access],
         globs: &Globs,
-    ) -> Judgement {
+    ) -> Verdict {
         let layers: Vec<_> = host.into_iter().chain(&self.layers).collect();
         match self.workspace.as_deref().filter(|workspace| *workspace != from) {
-            None => judge_all(&layers, accesses, globs),
+            None => decide(&layers, accesses, globs),
             Some(workspace) => {
-                let seen = seen_from(workspace, read_roots, absolute(from, accesses));
-                judge_all(&layers, &seen, globs)
+                let whole = absolute(from, accesses.iter().cloned().enumerate().collect());
+                let (places, seen): (Vec<_>, Vec<_>) = seen(workspace, read_roots, whole).into_iter().unzip();
+                decide(&layers, &seen, globs).about(&places)
             }
         }
     }
@@ -122,7 +126,7 @@ mod tests {
     fn judged(chain: &Chain, from: &str, accesses: &[(&str, &str)]) -> Action {
         let accesses: Vec<_> =
             accesses.iter().map(|(permission, pattern)| Access::new(*permission, *pattern)).collect();
-        chain.judge(None, (from, &["/tapes/spill".to_owned()]), &accesses, &Globs::default()).action
+        chain.decide(None, (from, &["/tapes/spill".to_owned()]), &accesses, &Globs::default()).judgement.action
     }
 
     /// Promise 8: a path means the same to the one who wrote the rule, from wherever below it is named.

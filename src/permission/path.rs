@@ -6,51 +6,94 @@
 //! again. This is no protection against links. Where a path really leads is found when it is opened beneath the handle of the
 //! workspace, which nothing leaves.
 
-use crate::tool::Access;
+use crate::tool::{Access, ReadPath, ShellPart};
 
 /// The accesses of one call as the rules should judge them.
 ///
 /// A path that climbs out of the workspace (`../x`) becomes the absolute path, so that there is one spelling to allow or to deny.
 /// An absolute path inside the workspace becomes the relative path. A path in one of the `read_roots` may be read without the
-/// permission `external_directory`.
+/// permission `external_directory`. The same holds for the paths that a part of a shell command reads.
 pub fn seen_from(workspace: &str, read_roots: &[String], accesses: Vec<Access>) -> Vec<Access> {
-    let accesses: Vec<_> = accesses.into_iter().map(|access| climbed(workspace, access)).collect();
+    unplaced(seen(workspace, read_roots, accesses.into_iter().enumerate().collect()))
+}
+
+/// The same for accesses with their places, which the accesses that they become keep.
+pub(super) fn seen(workspace: &str, read_roots: &[String], accesses: Vec<(usize, Access)>) -> Vec<(usize, Access)> {
+    let accesses: Vec<_> = accesses.into_iter().map(|(at, access)| (at, climbed(workspace, access))).collect();
     let readable = |pattern: &str| {
         let only_read = accesses
             .iter()
-            .filter(|access| access.pattern == pattern)
-            .all(|access| matches!(access.permission.as_str(), "read" | "external_directory"));
+            .filter(|(_, access)| access.pattern == pattern)
+            .all(|(_, access)| matches!(access.permission.as_str(), "read" | "external_directory"));
         only_read && read_roots.iter().any(|root| beneath(root, pattern).is_some())
     };
-    let seen = accesses.iter().filter_map(|access| {
+    let seen = accesses.iter().filter_map(|(at, access)| {
         let inside = beneath(workspace, &access.pattern);
-        match (access.permission.as_str(), inside) {
-            ("external_directory", Some(_)) => None,
-            ("external_directory", None) if readable(&access.pattern) => None,
-            ("read" | "edit", Some(inside)) => Some(Access::new(&access.permission, inside)),
-            _ => Some(access.clone()),
-        }
+        let access = match (access.permission.as_str(), inside) {
+            ("external_directory", Some(_)) => return None,
+            ("external_directory", None) if readable(&access.pattern) => return None,
+            ("read" | "edit", Some(inside)) => Access { pattern: inside.to_owned(), ..access.clone() },
+            _ => with_reads(access.clone(), |reads| seen(workspace, read_roots, reads)),
+        };
+        Some((*at, access))
     });
     seen.collect()
 }
 
 /// The same accesses with absolute paths, so that they can be seen from another folder. Relative paths start at `workspace`.
-pub(super) fn absolute(workspace: &str, accesses: &[Access]) -> Vec<Access> {
-    let whole = accesses.iter().flat_map(|access| {
-        let is_path = matches!(access.permission.as_str(), "read" | "edit");
-        if !is_path || access.pattern.starts_with('/') {
-            return vec![access.clone()];
-        }
-        let workspace = workspace.trim_end_matches('/');
-        let pattern = match access.pattern.as_str() {
-            "." if workspace.is_empty() => "/".to_owned(),
-            "." => workspace.to_owned(),
-            inside => format!("{workspace}/{inside}"),
+pub(super) fn absolute(workspace: &str, accesses: Vec<(usize, Access)>) -> Vec<(usize, Access)> {
+    let whole = accesses.into_iter().flat_map(|(at, access)| {
+        let Some(pattern) = path_from(workspace, &access) else {
+            return vec![(at, with_reads(access, |reads| absolute(workspace, reads)))];
         };
         // A path inside this folder may be outside the other one. Where it is inside both, `seen_from` drops this access again.
-        vec![Access::new("external_directory", pattern.clone()), Access::new(&access.permission, pattern)]
+        let outside = Access { permission: "external_directory".into(), pattern, part: access.part };
+        vec![(at, outside.clone()), (at, Access { permission: access.permission, ..outside })]
     });
     whole.collect()
+}
+
+fn unplaced(accesses: Vec<(usize, Access)>) -> Vec<Access> {
+    accesses.into_iter().map(|(_, access)| access).collect()
+}
+
+/// The absolute path of an access to a relative path.
+fn path_from(workspace: &str, access: &Access) -> Option<String> {
+    let is_path = matches!(access.permission.as_str(), "read" | "edit");
+    if !is_path || access.pattern.starts_with('/') {
+        return None;
+    }
+    let workspace = workspace.trim_end_matches('/');
+    Some(match access.pattern.as_str() {
+        "." if workspace.is_empty() => "/".to_owned(),
+        "." => workspace.to_owned(),
+        inside => format!("{workspace}/{inside}"),
+    })
+}
+
+/// An access with the paths that a command reads as `seen` gives them. It is given each path as the accesses of a read.
+fn with_reads(mut access: Access, seen: impl Fn(Vec<(usize, Access)>) -> Vec<(usize, Access)>) -> Access {
+    if let Some(ShellPart::Command { reads: Some(reads), .. }) = &mut access.part {
+        for read in reads {
+            let seen = unplaced(seen(read_accesses(read).into_iter().enumerate().collect()));
+            let outside = seen.iter().any(|access| access.permission == "external_directory");
+            if let Some(path) = seen.into_iter().find(|access| access.permission == "read") {
+                *read = ReadPath::new(path.pattern, outside);
+            }
+        }
+    }
+    access
+}
+
+/// The accesses of a file that a command reads by name.
+pub(super) fn read_accesses(read: &ReadPath) -> Vec<Access> {
+    let outside = read.outside.then(|| Access::new("external_directory", &read.path));
+    outside.into_iter().chain([Access::new("read", &read.path)]).collect()
+}
+
+/// Whether a path, as it is written, may lead out of the workspace.
+pub(super) fn leads_out(path: &str) -> bool {
+    path.starts_with('/') || path == ".." || path.starts_with("../")
 }
 
 /// The same access; a path that begins with `..` is made absolute.
@@ -68,7 +111,7 @@ fn climbed(workspace: &str, access: Access) -> Access {
         }
     }
     let pattern = format!("/{}", kept.join("/"));
-    Access { permission: access.permission, pattern }
+    Access { pattern, ..access }
 }
 
 /// The rest of a path that lies beneath a folder, both absolute and free of `.` and `..`.
@@ -115,8 +158,12 @@ mod tests {
         assert_eq!(seen("/etc/shadow"), [pair("read", "etc/shadow")]);
         assert_eq!(seen("/"), [pair("read", ".")]);
         assert_eq!(seen("../x"), [pair("read", "x")]);
-        assert_eq!(absolute("/", &[Access::new("read", ".")])[1].pattern, "/");
-        assert_eq!(absolute("/", &[Access::new("read", "x")])[1].pattern, "/x");
+        let whole = |path: &str| {
+            let whole = absolute("/", vec![(0, Access::new("read", path))]);
+            unplaced(whole).into_iter().map(|one| one.pattern).collect::<Vec<_>>()
+        };
+        assert_eq!(whole("."), ["/", "/"]);
+        assert_eq!(whole("x"), ["/x", "/x"]);
     }
 
     /// F02: a sibling that only begins alike is outside, and so is everything else.

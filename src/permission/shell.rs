@@ -2,8 +2,9 @@
 //!
 //! A pattern over the text of a command guards nothing: `cargo *` matches `cargo test; rm -rf /`, and `rm *` does not match
 //! `/bin/rm x`. So a command is read ([`analyse`]) into the simple commands in it, wherever they stand, and the files that its
-//! redirects open. Each is judged by the rules for itself, and the strictest answer stands ([`judge`]). A command that cannot be
-//! read with certainty is unclear: it is never allowed by a pattern, only by a rule that has exactly its text.
+//! redirects open. Each becomes an access of its own ([`with_parts`]), is judged by the rules for itself ([`judge`]), and the
+//! strictest answer stands. A command that cannot be read with certainty is unclear: it is never allowed by a pattern, only by a
+//! rule that has exactly its text, or by one about `unclear_bash`.
 //!
 //! What the code relies on: a kind of syntax, an option or a variable that is not known makes a command unclear or takes it out of
 //! the commands that only report. A change must keep it so; a list here says what is harmless, and no list says what is harmful.
@@ -11,6 +12,7 @@
 //!
 //! Without the feature `shell-policy` every command is unclear.
 
+mod parts;
 mod rules;
 
 #[cfg(feature = "shell-policy")]
@@ -35,9 +37,12 @@ mod wrappers;
 #[cfg(all(test, feature = "shell-policy"))]
 mod tests;
 
-use crate::permission::Action;
+#[cfg(feature = "shell-policy")]
+use crate::tool::one_line;
 
-pub use rules::{ShellCommand, ShellJudgement};
+pub use parts::with_parts;
+
+pub(super) use rules::judge;
 
 /// A longer command is unclear.
 #[cfg(feature = "shell-policy")]
@@ -146,27 +151,9 @@ impl Arg {
     }
 
     fn shown(&self) -> String {
-        shown(&self.text)
+        one_line(&self.text)
     }
 }
-
-/// A text for people, with one sign for each part that is not known.
-fn shown(text: &str) -> String {
-    shortened(text).replace([ANY, GLOB], "…")
-}
-
-/// The first characters of a text, on one line.
-fn shortened(text: &str) -> String {
-    let line: String = text
-        .chars()
-        .take(SHOWN_CHARS_MAX)
-        .map(|c| if c.is_control() && c != ANY && c != GLOB { ' ' } else { c })
-        .collect();
-    if text.chars().nth(SHOWN_CHARS_MAX).is_some() { format!("{line}…") } else { line }
-}
-
-/// How many characters of a part are shown to people.
-const SHOWN_CHARS_MAX: usize = 120;
 
 /// Why a command cannot be read.
 #[cfg(feature = "shell-policy")]
@@ -191,69 +178,4 @@ fn analyse(command: &str) -> Analysis {
 #[cfg(not(feature = "shell-policy"))]
 fn analyse(_command: &str) -> Analysis {
     Analysis::Unclear { why: "this build does not read shell commands".to_owned() }
-}
-
-/// A part of a command, for the rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part<'a> {
-    /// A command; with the paths that it reads, where it only reports.
-    Command { text: &'a str, reads: Option<&'a [String]> },
-    /// A command that counts only where a rule is about it.
-    Also(&'a str),
-    /// A file that is read.
-    Read(&'a str),
-    /// A file that is written.
-    Write(&'a str),
-    /// The whole command as it is written, which counts only where a rule is about it.
-    Whole(&'a str),
-    /// The whole command, which cannot be read.
-    Unread(&'a str),
-}
-
-/// Judges a command by its parts: the strictest verdict stands. Calls `verdict_of` for each part in turn, at least once; ends at
-/// the first part that is denied. The second value says in one line which part decided.
-fn judge(command: &str, analysis: &Analysis, mut verdict_of: impl FnMut(Part<'_>) -> Action) -> (Action, String) {
-    let mut stands = (Action::Allow, String::new());
-    let mut count = |part: Part<'_>, says: &dyn Fn() -> String| {
-        let action = verdict_of(part);
-        if action > stands.0 || stands.1.is_empty() {
-            stands = (action, says());
-        }
-        stands.0 == Action::Deny
-    };
-    let whole = command.trim_matches([' ', '\t', '\n']);
-    let found = match analysis {
-        Analysis::Unclear { why } => {
-            count(Part::Unread(whole), &|| format!("the command cannot be judged by its parts: {why}"));
-            return stands;
-        }
-        Analysis::Found(found) => found,
-    };
-    let part = |text: &str| format!("`{}`", shown(text));
-    for simple in &found.commands {
-        let text = simple.text();
-        let this = match simple.role {
-            Role::Command => Part::Command { text: &text, reads: simple.reads.as_deref() },
-            Role::Also => Part::Also(&text),
-        };
-        if count(this, &|| part(&text)) {
-            return stands;
-        }
-    }
-    let nothing = found.commands.is_empty() && found.writes.is_empty();
-    if nothing && count(Part::Command { text: whole, reads: Some(&[]) }, &|| part(whole)) {
-        return stands;
-    }
-    for path in &found.writes {
-        if count(Part::Write(path), &|| format!("it writes {}", part(path))) {
-            return stands;
-        }
-    }
-    for path in &found.reads {
-        if count(Part::Read(path), &|| format!("it reads {}", part(path))) {
-            return stands;
-        }
-    }
-    count(Part::Whole(whole), &|| part(whole));
-    stands
 }

@@ -16,6 +16,7 @@ mod replay;
 mod rescue;
 mod search;
 mod sessions;
+mod shell;
 mod steering;
 mod stop;
 mod terminal;

@@ -28,6 +28,24 @@ fn session() -> SessionId {
     "ticket-1".parse().unwrap()
 }
 
+/// One access of each kind of part of a shell command.
+fn parts_of_a_command() -> Vec<Access> {
+    let unknown = json!({"text": "rm \u{1}", "whole": "0123456789abcdef"});
+    let parts = json!([
+        {"permission": "bash", "pattern": "cargo test", "part": {"command": {}}},
+        {"permission": "bash", "pattern": "cat a /b", "part": {"command": {
+            "reads": [{"path": "a"}, {"path": "/b", "outside": true}],
+        }}},
+        {"permission": "bash", "pattern": "rm …", "part": {"command": {"unknown": unknown}}},
+        {"permission": "bash", "pattern": "nice rm …", "part": {"also": {"unknown": unknown}}},
+        {"permission": "bash", "pattern": "eval x", "part": {"unread": {"why": "it has the command `eval`"}}},
+        {"permission": "read", "pattern": "c", "part": "read"},
+        {"permission": "edit", "pattern": "d", "part": "write"},
+        {"permission": "bash", "pattern": "cargo test > d", "part": "whole"},
+    ]);
+    serde_json::from_value(parts).unwrap()
+}
+
 /// One of each kind of record.
 fn records() -> Vec<Record> {
     let settings = Settings::new("/srv/app", model());
@@ -90,6 +108,7 @@ fn records() -> Vec<Record> {
         Record::Call(opened),
         Record::CallFacts { index: 0, facts },
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
+        Record::Ask { call: Seq(6), access: parts_of_a_command(), expires: Millis(600_000) },
         Record::Granted { grant: Grant::Always(Scope::Session), who: Some("ada".into()) },
         Record::AskClosed { why: AskClosedWhy::Expired },
         Record::TaskAsk(Arc::new(

@@ -81,7 +81,11 @@ impl Host {
         ]});
         fs::write(home.join("script.json"), script.to_string()).unwrap();
         let mark = Mark::new();
-        let run = ["run", "--json", "--session", SESSION, "--permission", "auto", "--workspace", "work"];
+        // Such commands are not understood, so a person would be asked.
+        let rule = json!({"permission": "unclear_bash", "pattern": "*", "action": "allow"});
+        fs::write(home.join("rules"), rule.to_string()).unwrap();
+        let run = ["run", "--json", "--session", SESSION, "--permission", "auto", "--rules", "rules"];
+        let run = [&run[..], &["--workspace", "work"]].concat();
         let run = [&run[..], &["--store", "store", "--model", "scripted:script.json", "go"]].concat();
         let mut host = Tamtam::start(&run, home, &mark, &[]);
         host.until("the call", |line| event(line) == "call_started");

@@ -5,6 +5,8 @@ mod host;
 mod import;
 #[cfg(feature = "tools")]
 mod paths;
+#[cfg(all(feature = "tools", feature = "shell-policy"))]
+mod shell;
 
 use std::{
     path::Path,

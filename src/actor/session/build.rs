@@ -15,7 +15,7 @@ use crate::{
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
-    permission::{Globs, seen_from},
+    permission::{Globs, seen_from, with_parts},
     tape::{TapeError, TapeStoreExt as _},
     tool::{Access, May, Tool, ToolResult, arguments},
     words::ids::{Seq, SessionId},
@@ -91,7 +91,8 @@ fn may(state: &State, accesses: &[Access]) -> May {
     let (settings, globs) = (state.settings.clone(), Globs::default());
     let named = settings.judge(accesses, &globs).action;
     May::new(move |access| {
-        let seen = seen_from(&settings.workspace, &settings.read_roots, vec![access.clone()]);
+        let wanted = with_parts(vec![access.clone()]);
+        let seen = seen_from(&settings.workspace, &settings.read_roots, wanted);
         settings.judge(&seen, &globs).action <= named
     })
 }

@@ -23,6 +23,7 @@ mod recorded;
 mod recover;
 mod replayed;
 mod retry;
+mod shell;
 mod spending;
 mod task_ask;
 mod task_queue;

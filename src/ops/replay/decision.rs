@@ -11,7 +11,7 @@ use crate::{
     kernel::context::{RESERVE_MIN, Window},
     kernel::{Decision, Entry, Env, EnvSeen, Input, Record, Report, State, Windows, decide, jitter_of, read_back},
     model::Price,
-    permission::Globs,
+    permission::{Globs, judged_by_parts},
     tape::Append,
     tool::Toolbox,
     words::ids::Millis,
@@ -109,14 +109,15 @@ fn inputs(append: &Append, entries: &[Entry]) -> Result<Vec<Input>, ReplayError>
 
 /// The same input, with the facts that other tools state about its calls.
 fn asked_anew(input: &Input, state: &State, toolbox: &Toolbox) -> Input {
+    let facts = |name: &str, input: &str| judged_by_parts(toolbox.facts(name, input));
     match input {
         Input::Report { ticket, report: Report::Answered { answer, .. } } => {
-            let calls = answer.calls().map(|(name, input)| toolbox.facts(name, input)).collect();
+            let calls = answer.calls().map(|(name, input)| facts(name, input)).collect();
             Report::Answered { answer: answer.clone(), calls }.of(*ticket)
         }
         Input::Recover { .. } => {
             let asked = state.calls_to_ask().into_iter();
-            Input::Recover { calls: asked.map(|(index, name, input)| (index, toolbox.facts(&name, &input))).collect() }
+            Input::Recover { calls: asked.map(|(index, name, input)| (index, facts(&name, &input))).collect() }
         }
         other => other.clone(),
     }

@@ -5,134 +5,70 @@
 //! where some value of it would; a stricter rule that perhaps matches makes a person be asked.
 //!
 //! A command that only reports has two permissions, `bash` and `harmless_bash`: a rule about either of them is about it. Where a
-//! rule about `harmless_bash` allows it, the paths that it reads are judged as reads.
+//! rule about `harmless_bash` allows it, the paths that it reads are judged as reads. A command that cannot be read has the
+//! permissions `bash` and `unclear_bash`; only a rule that names the second one allows it by a pattern.
 //!
 //! A change must not let a rule allow a part that it would not allow for every value.
 
 use crate::{
     permission::{
-        Action, Globs, Judgement, Rule, Ruleset, judge_all,
+        Action, Globs, Judgement, Rule, Ruleset, by_text, judge_all,
+        path::read_accesses,
         pattern::simple,
-        seen_from,
-        shell::{ANY, Analysis, GLOB, Part, analyse, judge},
+        shell::{ANY, GLOB},
         unruled,
     },
-    tool::Access,
+    tool::{Access, ReadPath, ShellPart, UnknownWords},
 };
 
-/// A shell command that was read, to be judged by rules.
-///
-/// ```
-/// use tamtam::permission::{Action, Globs, Rule, Ruleset, ShellCommand};
-/// let rules = Ruleset { name: "session".into(), rules: vec![Rule::new("bash", "cargo test*", Action::Allow)] };
-/// let judged = |command: &str| ShellCommand::read(command).judge(&[&rules], "/work", &[], &Globs::default());
-/// assert_eq!(judged("cargo test").judgement.action, if cfg!(feature = "shell-policy") { Action::Allow } else { Action::Ask });
-/// // The rule is about `cargo test`, and not about what stands behind it.
-/// assert_eq!(judged("cargo test; rm -rf /").judgement.action, Action::Ask);
-/// ```
-#[derive(Clone, Debug)]
-pub struct ShellCommand {
-    text: String,
-    analysis: Analysis,
-}
-
-/// The decision about a shell command, and the part of it that decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShellJudgement {
-    /// What to do, and the rule that it follows from.
-    pub judgement: Judgement,
-    /// The part of the command that decided, in one line for people.
-    pub why: String,
-}
-
-impl ShellCommand {
-    /// Reads a command. Never fails and never panics: a command that is not understood is judged as a whole. Takes up to some
-    /// hundred microseconds for each KiB, so it is not for the core. Without the feature `shell-policy` no command is understood.
-    #[must_use]
-    pub fn read(command: &str) -> ShellCommand {
-        ShellCommand { text: command.to_owned(), analysis: analyse(command) }
-    }
-
-    /// Judges the command by layers of rules, from the most to the least powerful. Relative paths start at `workspace`; paths
-    /// below one of the `read_roots` may be read as well.
-    ///
-    /// The strictest verdict about its parts stands: each simple command, each file that a redirect reads or writes, and the
-    /// whole text, where a rule denies that. A command that cannot be read is allowed only by a rule that has exactly its text,
-    /// of plain characters.
-    #[must_use]
-    pub fn judge(&self, layers: &[&Ruleset], workspace: &str, read_roots: &[String], globs: &Globs) -> ShellJudgement {
-        let judges = Judges { layers, workspace, read_roots, globs };
-        let mut decided: Option<Judgement> = None;
-        let (action, part) = judge(&self.text, &self.analysis, |part| {
-            let judgement = judges.of(part);
-            let action = judgement.action;
-            if decided.as_ref().is_none_or(|decided| action > decided.action) {
-                decided = Some(judgement);
-            }
-            action
-        });
-        let judgement = Judgement { action, ..decided.unwrap_or_else(unruled) };
-        let by = match &judgement.rule {
-            Some(rule) => format!("by the rule `{rule}`"),
-            None => "because no rule is about it".to_owned(),
-        };
-        let verb = match judgement.action {
-            Action::Allow => "allowed",
-            Action::Ask => "asked about",
-            Action::Deny => "denied",
-        };
-        ShellJudgement { why: format!("{part}: {verb} {by}"), judgement }
+/// Judges one part of a shell command by layers, from the most to the least powerful.
+pub(in crate::permission) fn judge(layers: &[&Ruleset], access: &Access, part: &ShellPart, globs: &Globs) -> Judgement {
+    let judges = Judges { layers, globs };
+    let text = |unknown: &'_ Option<UnknownWords>| match unknown {
+        Some(unknown) => unknown.text.clone(),
+        None => access.pattern.clone(),
+    };
+    match part {
+        ShellPart::Read | ShellPart::Write => by_text(layers.iter().copied(), access, globs),
+        ShellPart::Command { unknown, reads } => judges.command(&text(unknown), reads.as_deref()),
+        ShellPart::Also { unknown } => only_about_it(judges.text(&text(unknown), &[]), Action::Ask),
+        ShellPart::Whole => only_about_it(judges.text(&access.pattern, &[]), Action::Deny),
+        ShellPart::Unread { .. } => judges.unread(&access.pattern),
     }
 }
 
-/// The rules, and the folder that paths start from.
+/// The rules.
 struct Judges<'a> {
     layers: &'a [&'a Ruleset],
-    workspace: &'a str,
-    read_roots: &'a [String],
     globs: &'a Globs,
 }
 
 impl Judges<'_> {
-    fn of(&self, part: Part<'_>) -> Judgement {
-        match part {
-            Part::Read(path) => self.path("read", path),
-            Part::Write(path) => self.path("edit", path),
-            Part::Command { text, reads } => {
-                let judged = self.text(text, reads.is_some());
-                let as_report = judged.rule.as_ref().is_some_and(|rule| rule.permission == HARMLESS);
-                match reads {
-                    Some(paths) if as_report && judged.action == Action::Allow => {
-                        let read = paths.iter().map(|path| self.path("read", path));
-                        read.filter(|read| read.action > Action::Allow).max_by_key(|read| read.action).unwrap_or(judged)
-                    }
-                    _ => judged,
-                }
+    fn command(&self, text: &str, reads: Option<&[ReadPath]>) -> Judgement {
+        let Some(reads) = reads else { return self.text(text, &[]) };
+        let judged = self.text(text, &[HARMLESS]);
+        let as_report = judged.rule.as_ref().is_some_and(|rule| rule.permission == HARMLESS);
+        if !as_report || judged.action != Action::Allow {
+            return judged;
+        }
+        let read = reads.iter().map(|read| judge_all(self.layers, &read_accesses(read), self.globs));
+        read.filter(|read| read.action > Action::Allow).max_by_key(|read| read.action).unwrap_or(judged)
+    }
+
+    fn unread(&self, text: &str) -> Judgement {
+        let judged = self.text(text, &[UNCLEAR]);
+        let exact = |rule: &Rule| rule.pattern == text && text.chars().all(is_plain);
+        let allows = |rule: &Rule| rule.permission == UNCLEAR || exact(rule);
+        match judged.action {
+            Action::Allow if !judged.rule.as_ref().is_some_and(allows) => {
+                Judgement { action: Action::Ask, ..unruled() }
             }
-            Part::Also(text) => only_about_it(self.text(text, false), Action::Ask),
-            Part::Whole(text) => only_about_it(self.text(text, false), Action::Deny),
-            Part::Unread(text) => {
-                let judged = self.text(text, false);
-                let exact = judged.rule.as_ref().is_some_and(|rule| rule.pattern == text) && text.chars().all(is_plain);
-                match judged.action {
-                    Action::Allow if !exact => Judgement { action: Action::Ask, ..unruled() },
-                    _ => judged,
-                }
-            }
+            _ => judged,
         }
     }
 
-    fn path(&self, permission: &str, path: &str) -> Judgement {
-        let mut accesses = vec![Access::new(permission, path)];
-        if path.starts_with('/') || path == ".." || path.starts_with("../") {
-            accesses.insert(0, Access::new("external_directory", path));
-        }
-        judge_all(self.layers, &seen_from(self.workspace, self.read_roots, accesses), self.globs)
-    }
-
-    /// Judges the text of a command, in which some parts may be unknown.
-    fn text(&self, text: &str, harmless: bool) -> Judgement {
+    /// Judges the text of a command, in which some parts may be unknown. Rules about the permissions `also` are about it too.
+    fn text(&self, text: &str, also: &[&str]) -> Judgement {
         let mut stands = unruled();
         // A deny that matches for some values: no later layer can undo it.
         let mut perhaps_denied: Option<Judgement> = None;
@@ -141,7 +77,7 @@ impl Judges<'_> {
                 |rule: &Rule, action| Judgement { action, rule: Some(rule.clone()), layer: layer.name.clone() };
             let mut perhaps_asked = None;
             for rule in layer.rules.iter().rev() {
-                match matches(rule, text, harmless) {
+                match matches(rule, text, also) {
                     Match::Yes => {
                         stands = judgement(rule, rule.action);
                         break;
@@ -170,6 +106,9 @@ impl Judges<'_> {
 /// The permission of commands that only report.
 const HARMLESS: &str = "harmless_bash";
 
+/// The permission of commands that cannot be judged by their parts.
+const UNCLEAR: &str = "unclear_bash";
+
 /// The judgement, where a rule that is not about every command is at least as strict as `least`; else an allow.
 fn only_about_it(judged: Judgement, least: Action) -> Judgement {
     let about_it = judged.rule.as_ref().is_some_and(|rule| !rule.pattern.chars().all(|c| c == '*'));
@@ -190,8 +129,8 @@ enum Match {
     No,
 }
 
-fn matches(rule: &Rule, text: &str, harmless: bool) -> Match {
-    let about = simple(&rule.permission, "bash") || (harmless && rule.permission == HARMLESS);
+fn matches(rule: &Rule, text: &str, also: &[&str]) -> Match {
+    let about = simple(&rule.permission, "bash") || also.contains(&rule.permission.as_str());
     if !about {
         return Match::No;
     }
@@ -239,6 +178,7 @@ pub(super) fn meet(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permission::judge;
 
     #[test]
     fn a_pattern_meets_a_text_where_some_value_would_match() {
@@ -267,12 +207,11 @@ mod tests {
             rules: rules.iter().map(|(pattern, action)| Rule::new("bash", *pattern, *action)).collect(),
         };
         let judged = |rules: &Ruleset, text: &str| {
-            let analysis = Analysis::Unclear { why: "it is a test".into() };
-            let command = ShellCommand { text: text.into(), analysis };
-            command.judge(&[rules], "/w", &[], &Globs::default()).judgement.action
+            let part = ShellPart::Unread { why: "it is a test".into() };
+            judge([rules], &Access::new("bash", text).as_part(part), &Globs::default()).action
         };
         let exact = set(&[("cargo test --lib", Action::Allow), ("ls; rm x", Action::Allow), ("a *", Action::Allow)]);
-        assert_eq!(judged(&exact, " cargo test --lib\n"), Action::Allow);
+        assert_eq!(judged(&exact, "cargo test --lib"), Action::Allow);
         assert_eq!(judged(&exact, "cargo test"), Action::Ask);
         assert_eq!(judged(&exact, "ls; rm x"), Action::Ask);
         assert_eq!(judged(&exact, "a b"), Action::Ask);
@@ -280,5 +219,13 @@ mod tests {
         assert_eq!(judged(&set(&[("*", Action::Allow)]), "ls"), Action::Ask);
         let denied = set(&[("*", Action::Allow), ("*rm *", Action::Deny)]);
         assert_eq!(judged(&denied, "ls; rm x"), Action::Deny);
+        // Who names such commands allows them, as far as nothing denies them.
+        let named = |permission: &str, denied: &str| Ruleset {
+            name: "s".into(),
+            rules: vec![Rule::new(permission, "*", Action::Allow), Rule::new("bash", denied, Action::Deny)],
+        };
+        assert_eq!(judged(&named("unclear_bash", "curl *"), "eval rm x"), Action::Allow);
+        assert_eq!(judged(&named("unclear_bash", "eval *"), "eval rm x"), Action::Deny);
+        assert_eq!(judged(&named("unclear*", "curl *"), "eval rm x"), Action::Ask);
     }
 }

@@ -9,7 +9,7 @@
 use tree_sitter::Node;
 
 use crate::permission::shell::{
-    Arg, Found, Role, Simple, Unclear, commands, paths, shortened,
+    Arg, Found, Role, Simple, Unclear, commands, one_line, paths,
     tree::{Gap, Source, gap, parse},
     unclear, variables,
     words::apart,
@@ -369,5 +369,5 @@ impl<'s> Reader<'s> {
 
 /// A line break in a test is a blank for one reader and an end for the other.
 fn same_line_or_blank(text: &str) -> Result<(), Unclear> {
-    if text.contains('\n') { unclear(format!("it has a line break in the test `{}`", shortened(text))) } else { Ok(()) }
+    if text.contains('\n') { unclear(format!("it has a line break in the test `{}`", one_line(text))) } else { Ok(()) }
 }

@@ -7,7 +7,10 @@ mod corpus;
 use proptest::prelude::*;
 
 use super::*;
-use crate::permission::{Globs, Profile, Rule, Ruleset};
+use crate::{
+    permission::{Action, Globs, Profile, Rule, Ruleset, decide, seen_from},
+    tool::{Access, one_line},
+};
 use against_bash::{Random, script};
 
 fn ruleset(rules: &[(&str, &str, Action)]) -> Ruleset {
@@ -15,8 +18,21 @@ fn ruleset(rules: &[(&str, &str, Action)]) -> Ruleset {
     Ruleset { name: "session".into(), rules: rules.collect() }
 }
 
-fn judged(rules: &Ruleset, command: &str) -> ShellJudgement {
-    ShellCommand::read(command).judge(&[rules], "/work", &["/spill".to_owned()], &Globs::default())
+/// What a session decides about a command, and why.
+struct Judged {
+    action: Action,
+    why: String,
+}
+
+fn judged(rules: &Ruleset, command: &str) -> Judged {
+    by_layers(&[rules], command)
+}
+
+/// Judges a command as a session does that works in `/work`.
+fn by_layers(layers: &[&Ruleset], command: &str) -> Judged {
+    let parts = seen_from("/work", &["/spill".to_owned()], with_parts(vec![Access::new("bash", command)]));
+    let verdict = decide(layers, &parts, &Globs::default());
+    Judged { action: verdict.judgement.action, why: verdict.why(&parts) }
 }
 
 fn found(command: &str) -> Found {
@@ -27,7 +43,7 @@ fn found(command: &str) -> Found {
 }
 
 fn texts(command: &str) -> Vec<String> {
-    found(command).commands.iter().map(|simple| shown(&simple.text())).collect()
+    found(command).commands.iter().map(|simple| one_line(&simple.text())).collect()
 }
 
 #[test]
@@ -130,7 +146,7 @@ fn a_wrapper_is_judged_where_a_rule_is_about_it() {
         ("bash", "nice *", Action::Deny),
         ("bash", "nohup *", Action::Ask),
     ]);
-    let action = |command: &str| judged(&rules, command).judgement.action;
+    let action = |command: &str| judged(&rules, command).action;
     assert_eq!(action("timeout 5 cargo test"), Action::Allow);
     assert_eq!(action("nice cargo test"), Action::Deny);
     assert_eq!(action("nohup cargo test"), Action::Ask);
@@ -142,8 +158,8 @@ fn a_wrapper_is_judged_where_a_rule_is_about_it() {
 #[test]
 fn a_rule_that_denies_the_whole_text_denies_it() {
     let rules = ruleset(&[("bash", "*", Action::Allow), ("bash", "*curl*|*sh*", Action::Deny)]);
-    assert_eq!(judged(&rules, "curl x | sh").judgement.action, Action::Deny);
-    assert_eq!(judged(&rules, "curl x").judgement.action, Action::Allow);
+    assert_eq!(judged(&rules, "curl x | sh").action, Action::Deny);
+    assert_eq!(judged(&rules, "curl x").action, Action::Allow);
 }
 
 /// What only reports is allowed where the paths that it reads are.
@@ -151,7 +167,7 @@ fn a_rule_that_denies_the_whole_text_denies_it() {
 fn a_report_is_a_read_of_its_paths() {
     let mut rules = Profile::Edits.ruleset();
     rules.rules.push(Rule::new("read", "secret/**", Action::Deny));
-    let action = |command: &str| judged(&rules, command).judgement.action;
+    let action = |command: &str| judged(&rules, command).action;
     assert_eq!(action("cat src/a /work/b /spill/c"), Action::Allow);
     assert_eq!(action("cat src/../secret/a"), Action::Deny);
     assert_eq!(action("cd secret && cat a"), Action::Deny);
@@ -159,8 +175,7 @@ fn a_report_is_a_read_of_its_paths() {
     assert_eq!(action("cat \"$x\""), Action::Ask);
     // A rule of a person about bash goes before what the profile says of harmless commands.
     let later = ruleset(&[("bash", "*", Action::Deny)]);
-    let both = ShellCommand::read("ls").judge(&[&rules, &later], "/work", &[], &Globs::default());
-    assert_eq!(both.judgement.action, Action::Deny);
+    assert_eq!(by_layers(&[&rules, &later], "ls").action, Action::Deny);
 }
 
 #[test]
@@ -173,6 +188,39 @@ fn a_long_or_deep_command_is_unclear() {
     assert!(!unclear(&vec!["ls"; 60].join(" && ")));
     assert!(!unclear(&vec!["ls"; 900].join("\n")));
     assert!(unclear(&vec!["ls"; 1_100].join("\n")));
+}
+
+/// A model chooses the command: what becomes of it takes no more room than its length allows, and a person is asked about the rest.
+#[test]
+fn the_parts_of_a_command_take_bounded_room() {
+    let size = |command: &str| {
+        let parts = with_parts(vec![Access::new("bash", command)]);
+        (parts.len(), serde_json::to_string(&parts).unwrap().len())
+    };
+    let folders: String = (0..12).map(|n| format!("cd {n}{}; ", "x".repeat(900))).collect();
+    let opened = format!(
+        "{folders}{}",
+        "a > b; ".repeat(1).to_owned() + &(0..400).map(|n| format!("> f{n}; ")).collect::<String>()
+    );
+    for command in [opened, "env ".repeat(80) + &"y".repeat(60_000), (0..900).map(|n| format!("ls {n}\n")).collect()] {
+        let (many, bytes) = size(&command);
+        assert!(bytes < 40 * 1024 + 17 * command.len(), "{many} parts in {bytes} bytes, of {} bytes", command.len());
+    }
+    assert_eq!(size("ls; ls; ls").0, 2);
+    assert_eq!(size("cargo test").0, 1);
+}
+
+/// What a person allowed for always holds for equal accesses: those of another command are not equal where a value is not known.
+#[test]
+fn accesses_with_unknown_parts_are_equal_in_equal_commands_only() {
+    let parts = |command: &str| with_parts(vec![Access::new("bash", command)]);
+    let both = |one: &str, other: &str| parts(one).iter().any(|access| parts(other).contains(access));
+    assert!(both("cargo test; ls", "cargo  test | cat"));
+    assert!(both("rm $x; ls", "rm $x; ls"));
+    assert!(!both("rm $x; ls", "rm $y; pwd"));
+    assert!(!both("x=a; rm \"$x\"; ls", "x=/; rm \"$x\"; pwd"));
+    assert!(!both("eval a", "eval b"));
+    assert!(!both("cat a", "cd c; cat a"));
 }
 
 /// Frames around a command in which it stays a command.
@@ -234,7 +282,7 @@ proptest! {
             command = format!("{}{command}{}", FRAMES[frame].0, FRAMES[frame].1);
         }
         let rules = ruleset(&[("*", "*", Action::Allow), ("bash", "rm *", Action::Deny), ("bash", "rm", Action::Deny)]);
-        prop_assert_ne!(judged(&rules, &command).judgement.action, Action::Allow, "{}", command);
+        prop_assert_ne!(judged(&rules, &command).action, Action::Allow, "{}", command);
     }
 
     #[test]
@@ -256,7 +304,7 @@ fn random_commands_are_judged_without_a_panic() {
         for text in [text.as_str(), &text[..cut], &text[cut..]] {
             let judged = judged(&rules, text);
             if matches!(analyse(text), Analysis::Unclear { .. }) {
-                assert_eq!(judged.judgement.action, Action::Ask, "{text}");
+                assert_eq!(judged.action, Action::Ask, "{text}");
             }
         }
     }

@@ -10,7 +10,7 @@
 
 use tree_sitter::Node;
 
-use crate::permission::shell::{ANY, Arg, GLOB, Unclear, shortened, statements::Reader, tree::Gap, unclear};
+use crate::permission::shell::{ANY, Arg, GLOB, Unclear, one_line, statements::Reader, tree::Gap, unclear};
 
 /// The path of a process substitution, as the program that gets it is told. The number may be another one.
 pub(super) const SUBSTITUTED: &str = "/dev/fd/63";
@@ -192,7 +192,7 @@ fn parameter(text: &str) -> Result<(), Unclear> {
     let simple = simple && !name.is_empty();
     match simple {
         true => Ok(()),
-        false => unclear(format!("it has the expansion `{}`", shortened(text))),
+        false => unclear(format!("it has the expansion `{}`", one_line(text))),
     }
 }
 

@@ -187,7 +187,7 @@ fn cut_off_by_a_full_disk(lab: &Lab) -> Option<(SmallDisk, String, String)> {
     let (work, store) = (at.join("work"), at.join("store"));
     std::fs::create_dir(&work).unwrap();
     let (work_dir, store_dir) = (work.to_str().unwrap(), store.to_str().unwrap());
-    let fill = "cat /dev/zero > filler; echo full";
+    let fill = "dd if=/dev/zero of=filler bs=4k; echo full";
     let model = lab.script(json!([
         {"text": "x".repeat(4_000), "calls": [{"name": "bash", "input": {"command": fill}}]},
         {"text": "y".repeat(100_000), "calls": [{"name": "ls", "input": {"path": "."}}]},

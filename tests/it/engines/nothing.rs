@@ -109,7 +109,7 @@ mod alone {
                 _ => false,
             });
             let command =
-                "for n in 1 2 3 4 5 6 7 8 9; do echo $n; done; sleep 600 & head -c 300000 /dev/zero | tr '\\0' x";
+                "for n in 1 2 3 4 5 6 7 8 9; do echo $n; done; sleep 600 & yes x | head -c 600000 | tr -d '\\n'";
             if bash { Reply::call("bash", serde_json::json!({ "command": command })) } else { reply(request) }
         });
         let builder = Runtime::builder().in_memory().model(Arc::new(model));

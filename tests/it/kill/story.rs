@@ -31,7 +31,7 @@ use crate::support::{
 /// What the slow command says; no other call says it.
 pub(super) const SLOW: &str = "sleep 0.6";
 /// What is written in the command that has to be asked for, and in no other.
-pub(super) const ASKED: &str = "# may I";
+pub(super) const ASKED: &str = "may I";
 /// Between two pieces of an answer.
 const PIECE: Duration = Duration::from_millis(15);
 
@@ -174,7 +174,7 @@ fn calls(seed: u64, answers: usize) -> Vec<(&'static str, Value)> {
             // Its token is written before it is slow: to run it again would write it again.
             vec![bash(format!("{}; {SLOW}; echo slow", token('S'))), bash(token('B')), write]
         }
-        3 => vec![bash(format!("{} {ASKED}", token('C')))],
+        3 => vec![bash(format!("{}; echo {ASKED}", token('C')))],
         4 => vec![bash(token('D'))],
         _ => vec![],
     }

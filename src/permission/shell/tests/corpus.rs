@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use crate::permission::{
-    Action, Globs, Profile, Rule, Ruleset,
-    shell::{ShellCommand, ShellJudgement},
+    Action, Profile, Rule, Ruleset,
+    shell::tests::{Judged, by_layers},
 };
 
 #[derive(Deserialize)]
@@ -26,8 +26,8 @@ fn read<T: serde::de::DeserializeOwned>(lines: &str) -> Vec<T> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"))).collect()
 }
 
-fn judged(command: &str, layers: &[&Ruleset]) -> ShellJudgement {
-    ShellCommand::read(command).judge(layers, "/work", &[], &Globs::default())
+fn judged(command: &str, layers: &[&Ruleset]) -> Judged {
+    by_layers(layers, command)
 }
 
 /// Must show 1 of the issue: no attempt is allowed under `readonly` and `edits`, and each verdict is explained in one line.
@@ -40,7 +40,7 @@ fn no_attempt_of_the_corpus_gets_past_the_rules() {
         let rules = attempt.rules.iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, *action));
         let session = Ruleset { name: "session".into(), rules: rules.collect() };
         let judged = judged(&attempt.command, &[&attempt.profile.ruleset(), &session]);
-        if judged.judgement.action != attempt.expected || judged.why.is_empty() || judged.why.contains('\n') {
+        if judged.action != attempt.expected || judged.why.is_empty() || judged.why.contains('\n') {
             wrong.push(format!("{:?} under {}: {}", attempt.command, attempt.profile.name(), judged.why));
         }
         if attempt.expected != Action::Allow {
@@ -62,7 +62,7 @@ fn harmless_commands_are_allowed() {
         let rules = profile.ruleset();
         let verdicts = commands.iter().map(|harmless| (&harmless.command, judged(&harmless.command, &[&rules])));
         let asked: Vec<_> = verdicts
-            .filter(|(_, judged)| judged.judgement.action != Action::Allow)
+            .filter(|(_, judged)| judged.action != Action::Allow)
             .map(|(command, judged)| format!("{command}: {}", judged.why))
             .collect();
         println!("{}: {} of {} not allowed", profile.name(), asked.len(), commands.len());

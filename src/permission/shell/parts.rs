@@ -1,0 +1,116 @@
+//! Puts the parts of a shell command in the place of the command, as accesses that rules judge one by one.
+//!
+//! Workers do this when they ask a tool what a call wants, and never the core: reading takes time. The accesses are on the tape, so
+//! replay needs no parser. A change must keep that the accesses of a command stay within a bound that its length gives, because a
+//! model chooses the command.
+
+use std::collections::HashSet;
+
+use crate::{
+    permission::{
+        path::leads_out,
+        shell::{ANY, Analysis, Found, GLOB, Role, Simple, analyse},
+    },
+    tool::{Access, ReadPath, ShellPart, UnknownWords},
+};
+
+/// The permission of shell commands.
+const BASH: &str = "bash";
+
+/// The same accesses, with one access for each part of a shell command in the place of each access to `bash`: for each simple
+/// command in it, wherever it stands, for each file that a redirect opens, and for the whole text. A command that cannot be read
+/// with certainty becomes one access, which only a rule with exactly its text allows.
+///
+/// Sessions do this with what tools say. Takes up to some hundred microseconds for each KiB of a command, and nothing where there is
+/// none. Never panics. Without the feature `shell-policy` no command can be read.
+///
+/// ```
+/// use tamtam::{permission::with_parts, tool::Access};
+/// # if cfg!(feature = "shell-policy") {
+/// let parts = with_parts(vec![Access::new("bash", "cargo test && /bin/rm -r x > log")]);
+/// let parts: Vec<_> = parts.iter().map(|part| part.to_string()).collect();
+/// assert_eq!(parts[..3], ["bash cargo test", "bash /bin/rm -r x", "bash rm -r x"]);
+/// # }
+/// ```
+#[must_use]
+pub fn with_parts(accesses: Vec<Access>) -> Vec<Access> {
+    let is_command = |access: &Access| access.permission == BASH && access.part.is_none();
+    if !accesses.iter().any(is_command) {
+        return accesses;
+    }
+    let parts =
+        accesses.into_iter().flat_map(|access| if is_command(&access) { of(&access.pattern) } else { vec![access] });
+    parts.collect()
+}
+
+/// The accesses of one command.
+fn of(command: &str) -> Vec<Access> {
+    let whole = command.trim_matches([' ', '\t', '\n']);
+    let unread = |why: String| vec![Access::new(BASH, whole).as_part(ShellPart::Unread { why })];
+    let parts = match analyse(command) {
+        Analysis::Found(found) => parts(&found, whole),
+        Analysis::Unclear { why } => return unread(why),
+    };
+    match parts.iter().map(bytes).sum::<usize>() > PARTS_BYTES + PARTS_FACTOR * command.len() {
+        true => unread("it has too many parts".to_owned()),
+        false => parts,
+    }
+}
+
+/// The parts of any command may take so many bytes, and so many more for each byte of it.
+const PARTS_BYTES: usize = 16 * 1024;
+const PARTS_FACTOR: usize = 16;
+
+/// About how many bytes an access takes on a tape.
+fn bytes(access: &Access) -> usize {
+    const NAMES: usize = 64;
+    let part = match &access.part {
+        Some(ShellPart::Command { unknown, reads }) => {
+            let reads = reads.iter().flatten().map(|read| read.path.len() + NAMES / 2).sum::<usize>();
+            reads + unknown.as_ref().map_or(0, |unknown| unknown.text.len() + NAMES)
+        }
+        Some(ShellPart::Also { unknown: Some(unknown) }) => unknown.text.len() + NAMES,
+        _ => 0,
+    };
+    NAMES + access.pattern.len() + part
+}
+
+/// The parts of a command, each once.
+fn parts(found: &Found, whole: &str) -> Vec<Access> {
+    let mut parts: Vec<_> = found.commands.iter().map(|simple| command(simple, whole)).collect();
+    if found.commands.is_empty() && found.writes.is_empty() {
+        let nothing = ShellPart::Command { unknown: None, reads: Some(Vec::new()) };
+        parts.push(Access::new(BASH, whole).as_part(nothing));
+    }
+    let file = |permission: &'static str, path: &str, part: ShellPart| {
+        let outside = leads_out(path).then(|| Access::new("external_directory", path));
+        let both: Vec<_> = outside.into_iter().chain([Access::new(permission, path)]).collect();
+        both.into_iter().map(move |access| access.as_part(part.clone()))
+    };
+    parts.extend(found.writes.iter().flat_map(|path| file("edit", path, ShellPart::Write)));
+    parts.extend(found.reads.iter().flat_map(|path| file("read", path, ShellPart::Read)));
+    // A rule that denies the whole text denies a command that is the whole text anyway.
+    let one = Access::new(BASH, whole).as_part(ShellPart::Command { unknown: None, reads: None });
+    if !parts.contains(&one) {
+        parts.push(Access::new(BASH, whole).as_part(ShellPart::Whole));
+    }
+    let mut seen = HashSet::new();
+    parts.retain(|part| seen.insert(part.clone()));
+    parts
+}
+
+/// The access of a simple command.
+fn command(simple: &Simple, whole: &str) -> Access {
+    let text = simple.text();
+    let pattern = text.replace([ANY, GLOB], "…");
+    let hash = || blake3::hash(whole.as_bytes()).to_hex()[..16].to_owned();
+    let unknown = text.contains([ANY, GLOB]).then(|| UnknownWords::new(text, hash()));
+    let read = |path: &String| ReadPath::new(path.clone(), leads_out(path));
+    let part = match simple.role {
+        Role::Command => {
+            ShellPart::Command { unknown, reads: simple.reads.as_ref().map(|paths| paths.iter().map(read).collect()) }
+        }
+        Role::Also => ShellPart::Also { unknown },
+    };
+    Access::new(BASH, pattern).as_part(part)
+}

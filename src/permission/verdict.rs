@@ -1,0 +1,111 @@
+//! The decision about all accesses of a call, and which of them it follows from.
+//!
+//! The core writes the words of a denial from it, and replay compares them: for accesses that are no part of a shell command a
+//! change must keep which of several equally strict ones is named.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    permission::{Action, Globs, Judgement, Ruleset, judge, unruled},
+    tool::{Access, ShellPart, one_line},
+};
+
+/// The decision about all accesses of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// The strictest judgement of an access.
+    pub judgement: Judgement,
+    /// The place of the access that it is about; `None` for a call that wants nothing.
+    pub decided: Option<usize>,
+    /// The places of the accesses that a person must be asked about.
+    pub asked: BTreeSet<usize>,
+}
+
+/// Decides about all accesses of a call, by layers from the most to the least powerful: the strictest judgement stands.
+///
+/// ```
+/// use tamtam::permission::{Action, Globs, Rule, Ruleset, decide, with_parts};
+/// use tamtam::tool::Access;
+/// let rules = vec![Rule::new("bash", "cargo *", Action::Allow), Rule::new("bash", "rm *", Action::Deny)];
+/// let rules = Ruleset { name: "session".into(), rules };
+/// let accesses = with_parts(vec![Access::new("bash", "cargo test; /bin/rm -r .")]);
+/// let verdict = decide(&[&rules], &accesses, &Globs::default());
+/// # if cfg!(feature = "shell-policy") {
+/// assert_eq!(verdict.judgement.action, Action::Deny);
+/// assert_eq!(verdict.why(&accesses), "`rm -r .`: denied by the rule `deny bash rm *`");
+/// # }
+/// ```
+#[must_use]
+pub fn decide(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Verdict {
+    let mut stands = Verdict { judgement: unruled(), decided: None, asked: BTreeSet::new() };
+    for (at, access) in accesses.iter().enumerate() {
+        let judgement = judge(layers.iter().copied(), access, globs);
+        if judgement.action == Action::Ask {
+            stands.asked.insert(at);
+        }
+        // Of equally strict parts of a command the first is named; of other accesses the last.
+        let names_it = match judgement.action.cmp(&stands.judgement.action) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => access.part.is_none(),
+            std::cmp::Ordering::Greater => true,
+        };
+        if names_it || stands.decided.is_none() {
+            (stands.judgement, stands.decided) = (judgement, Some(at));
+        }
+    }
+    stands
+}
+
+impl Verdict {
+    /// The stricter one of two decisions about the same accesses; of equally strict ones the later.
+    pub(crate) fn and(self, mut later: Verdict) -> Verdict {
+        later.asked.extend(&self.asked);
+        if self.judgement.action > later.judgement.action {
+            (later.judgement, later.decided) = (self.judgement, self.decided);
+        }
+        later
+    }
+
+    /// The same decision about the accesses that these were made from: `places` has the place of each.
+    pub(super) fn about(self, places: &[usize]) -> Verdict {
+        let place = |at: usize| places.get(at).copied();
+        Verdict {
+            decided: self.decided.and_then(place),
+            asked: self.asked.into_iter().filter_map(place).collect(),
+            judgement: self.judgement,
+        }
+    }
+
+    /// Which access decided, and by which rule, in one line for people. `accesses` are those that were decided about.
+    #[must_use]
+    pub fn why(&self, accesses: &[Access]) -> String {
+        let by = match &self.judgement.rule {
+            Some(rule) => format!("by the rule `{rule}`"),
+            None => "because no rule is about it".to_owned(),
+        };
+        let verb = match self.judgement.action {
+            Action::Allow => "allowed",
+            Action::Ask => "asked about",
+            Action::Deny => "denied",
+        };
+        match self.decided.and_then(|at| accesses.get(at)) {
+            Some(access) => format!("{}: {verb} {by}", named(access)),
+            None => "no rule can match a call that wants nothing, so a person is asked".to_owned(),
+        }
+    }
+}
+
+/// What an access is, in a sentence about its call.
+fn named(access: &Access) -> String {
+    let pattern = one_line(&access.pattern);
+    match &access.part {
+        None => format!("`{} {pattern}`", access.permission),
+        Some(ShellPart::Command { .. } | ShellPart::Also { .. } | ShellPart::Whole) => format!("`{pattern}`"),
+        Some(ShellPart::Read) => format!("it reads `{pattern}`"),
+        Some(ShellPart::Write) => format!("it writes `{pattern}`"),
+        Some(ShellPart::Unread { why }) => {
+            format!("the command cannot be judged by its parts: {}", one_line(why))
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a call wants to do, as the rules judge it.
+//!
+//! A tool says what a call wants ([`Access`]). A shell command wants many things at once, so the worker that asks the tool puts one
+//! access for each part of the command in its place (`permission/shell.rs`), and [`ShellPart`] says how a part is judged.
+//!
+//! Both stand on tapes, and replay judges again from them without a parser. A change must read what older versions wrote: an access
+//! without a part is matched as text.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that a call wants to do, for the permission rules to judge.
+///
+/// Equal accesses want the same: what a person allowed for always holds for equal accesses.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Access {
+    /// The permission that is needed: `read`, `edit`, `bash`, `external_directory`, or the tool's name.
+    pub permission: String,
+    /// What the permission is needed for: a path relative to the workspace, a command, or `*`.
+    pub pattern: String,
+    /// Which part of a shell command it is; `None` for everything else, and on tapes that are older than this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<ShellPart>,
+}
+
+/// How a part of a shell command is judged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ShellPart {
+    /// A simple command, which a rule must allow.
+    Command {
+        /// The command with its unknown parts, where it has any: the pattern of the access shows `…` for them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unknown: Option<UnknownWords>,
+        /// The files that it reads by name, where it is known to only report; `None` for every other command.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reads: Option<Vec<ReadPath>>,
+    },
+    /// A wrapper, or another name of a command: it counts only where a rule is about it.
+    Also {
+        /// The command with its unknown parts, where it has any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unknown: Option<UnknownWords>,
+    },
+    /// The whole text of the command, which counts only where a rule denies it.
+    Whole,
+    /// The whole text of a command that cannot be judged by its parts.
+    Unread {
+        /// Why not: a sentence about the command.
+        why: String,
+    },
+    /// A file that the shell reads for the command.
+    Read,
+    /// A file that the shell, or a program whose only effect it is, writes.
+    Write,
+}
+
+/// The words of a command of which some are known only when it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UnknownWords {
+    /// The command, with U+0001 for an unknown part, and U+0002 for names of files.
+    pub text: String,
+    /// The hash of the whole command: what is unknown depends on it, so that parts of two commands are never equal.
+    pub whole: String,
+}
+
+/// A file that a command reads by name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReadPath {
+    /// The path.
+    pub path: String,
+    /// Whether it leads out of the workspace, so that the permission `external_directory` is needed too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
+}
+
+impl Access {
+    /// An access.
+    #[must_use]
+    pub fn new(permission: impl Into<String>, pattern: impl Into<String>) -> Access {
+        Access { permission: permission.into(), pattern: pattern.into(), part: None }
+    }
+
+    /// The same access as a part of a shell command.
+    pub(crate) fn as_part(self, part: ShellPart) -> Access {
+        Access { part: Some(part), ..self }
+    }
+}
+
+impl UnknownWords {
+    pub(crate) fn new(text: String, whole: String) -> UnknownWords {
+        UnknownWords { text, whole }
+    }
+}
+
+impl ReadPath {
+    pub(crate) fn new(path: String, outside: bool) -> ReadPath {
+        ReadPath { path, outside }
+    }
+}
+
+/// Permission and pattern, as a person reads them. A part of a command is one line of at most some hundred characters, with what a
+/// person must know of it.
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(part) = &self.part else { return write!(f, "{} {}", self.permission, self.pattern) };
+        write!(f, "{} {}", self.permission, one_line(&self.pattern))?;
+        match part {
+            ShellPart::Read => f.write_str(" (read by the command)"),
+            ShellPart::Write => f.write_str(" (written by the command)"),
+            ShellPart::Unread { why } => write!(f, " (cannot be judged by its parts: {})", one_line(why)),
+            ShellPart::Command { reads, .. } => {
+                let outside = reads.iter().flatten().find(|read| read.outside);
+                outside.map_or(Ok(()), |read| write!(f, " (reads {})", one_line(&read.path)))
+            }
+            ShellPart::Also { .. } | ShellPart::Whole => Ok(()),
+        }
+    }
+}
+
+/// How many characters of a part are shown to people.
+const SHOWN_CHARS_MAX: usize = 120;
+
+/// The first characters of a text on one line, with one sign for each unknown part.
+pub(crate) fn one_line(text: &str) -> String {
+    let sign = |c: char| match c {
+        '\u{1}' | '\u{2}' => '…',
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    let mut line: String = text.chars().take(SHOWN_CHARS_MAX).map(sign).collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// An access of an old tape has no part, and is written as it was.
+    #[test]
+    fn an_access_without_a_part_is_what_old_tapes_have() {
+        let old = r#"{"permission":"bash","pattern":"ls"}"#;
+        let access: Access = serde_json::from_str(old).unwrap();
+        assert_eq!(access, Access::new("bash", "ls"));
+        assert_eq!(serde_json::to_string(&access).unwrap(), old);
+    }
+
+    #[test]
+    fn a_part_comes_back_from_the_tape_and_is_one_line() {
+        let command = |reads| ShellPart::Command { unknown: None, reads };
+        let outside = vec![ReadPath::new("a".into(), false), ReadPath::new("/etc/x".into(), true)];
+        for (part, shown) in [
+            (command(None), "bash a b"),
+            (command(Some(outside)), "bash a b (reads /etc/x)"),
+            (ShellPart::Also { unknown: Some(UnknownWords::new("a\u{1}b".into(), "x".into())) }, "bash a b"),
+            (ShellPart::Whole, "bash a b"),
+            (
+                ShellPart::Unread { why: "it has a\nnewline".into() },
+                "bash a b (cannot be judged by its parts: it has a newline)",
+            ),
+            (ShellPart::Read, "bash a b (read by the command)"),
+            (ShellPart::Write, "bash a b (written by the command)"),
+        ] {
+            let access = Access::new("bash", "a\nb").as_part(part);
+            assert_eq!(access.to_string(), shown);
+            let text = serde_json::to_string(&access).unwrap();
+            assert_eq!(serde_json::from_str::<Access>(&text).unwrap(), access, "{text}");
+        }
+    }
+}
