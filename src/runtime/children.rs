@@ -83,10 +83,13 @@ impl Child {
     /// The DOWN as the parent's tape has it; `None` where there is none.
     async fn down_on_tape(&self) -> Result<Option<Arc<Down>>, SendError> {
         let (id, ticket) = (self.parent.id().clone(), self.ticket);
-        let read = move |shared: &Shared| taped::entries(&id, &shared.store.read(&id, ticket)?);
+        let read = move |shared: &Shared| {
+            let entries = shared.store.read(&id, ticket)?;
+            taped::entries(&id, entries.iter().filter(|entry| entry.ticket == Some(ticket)))
+        };
         let entries = self.parent.shared.blocking(read).await?;
         Ok(entries.into_iter().find_map(|entry| match entry.record {
-            Record::TaskFinished { down, .. } if entry.ticket == Some(ticket) => Some(down),
+            Record::TaskFinished { down, .. } => Some(down),
             _ => None,
         }))
     }
