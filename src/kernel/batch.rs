@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Granted, Held, Open, OpenAsk, OpenCall, Outcome,
-        Record, Refusal, Steering, Stop, advance, decide::Draft, input::Decide, spending, state::Next, task_ask,
+        AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record,
+        Refusal, Steering, Stop, advance, decide::Draft, grants, input::Decide, spending, state::Next, task_ask,
         toolset,
     },
     model::{AnswerPart, Item},
-    permission::{Action, seen_from},
+    permission::{Action, Rule, seen_from},
     tape::Cause,
     tool::{Access, CallFacts, ToolResult, Unusable, arguments},
     words::ids::Seq,
@@ -34,6 +34,8 @@ pub(crate) struct AnswerAsk {
     pub grant: Grant,
     /// Who the person is, as the host says.
     pub who: Option<String>,
+    /// The rules of a standing grant, where they were chosen before: on the parent's tape, or on this one. `None` for a host.
+    pub rules: Option<Vec<Rule>>,
 }
 
 impl Decide for AnswerAsk {
@@ -43,17 +45,18 @@ impl Decide for AnswerAsk {
         if let Some(Open::TaskAsk(open)) = draft.state.open.get(&ask).cloned() {
             return task_ask::answer(draft, self, &open);
         }
-        let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
+        let Some(Open::Ask(OpenAsk { call, access, .. })) = draft.state.open.get(&ask) else {
             return spending::answer(draft, ask, grant, who);
         };
         if matches!(grant, Grant::Raise(_)) {
             return Err(Refusal::NotABudget { ask });
         }
+        let (grant, rules) = grants::chosen(self, access, draft.state.grants.len() >= grants::GRANTS_MAX)?;
         let call = *call;
-        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who });
+        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules });
         match grant {
             Grant::Once | Grant::Raise(_) => {}
-            Grant::Always(_) => release_granted(draft),
+            Grant::Always(_) | Grant::Offered { .. } => release_granted(draft),
             Grant::Reject(Some(message)) => {
                 fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
             }
@@ -270,12 +273,10 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     }
     let settings = &draft.state.settings;
     let access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
-    let judgement = settings.judge(&access, draft.env.globs());
-    // A call that names no access has nothing that could have been granted.
-    let granted = || call.granted || (!access.is_empty() && access.iter().all(|access| is_granted(draft, access)));
+    let judgement = draft.state.judge(&access, draft.env.globs());
     match judgement.action {
         Action::Allow => Ruling::Run,
-        Action::Ask if call.state == CallState::Allowed || granted() => Ruling::Run,
+        Action::Ask if call.state == CallState::Allowed || call.granted => Ruling::Run,
         Action::Ask if !reaches_someone(draft) => {
             let wanted = shown(&access);
             let text = format!("Permission denied: {wanted} must be asked for, and nobody listens who could answer.");
@@ -287,12 +288,6 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
             Ruling::Refuse(CallVerdict::Denied, format!("Permission denied: {} by {by}.", shown(&access)))
         }
     }
-}
-
-fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
-    let turn = draft.state.turn.as_ref().map(|turn| turn.id);
-    let holds = |granted: &Granted| granted.turn.is_none() || granted.turn == turn;
-    draft.state.grants.iter().any(|granted| granted.access == *access && holds(granted))
 }
 
 fn shown(access: &[Access]) -> String {
@@ -366,9 +361,7 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
 /// Closes the asks that a standing grant has also answered, so that nobody is asked the same thing twice.
 fn release_granted(draft: &mut Draft<'_>) {
     let granted = draft.state.open.iter().filter_map(|(ticket, open)| match open {
-        Open::Ask(ask) if !ask.access.is_empty() => {
-            ask.access.iter().all(|access| is_granted(draft, access)).then_some(*ticket)
-        }
+        Open::Ask(ask) => draft.state.is_granted(&ask.access, draft.env.globs()).then_some(*ticket),
         _ => None,
     });
     for ask in granted.collect::<Vec<_>>() {

@@ -37,6 +37,7 @@ mod tests;
 
 use crate::permission::Action;
 
+pub(super) use rules::is_plain;
 pub use rules::{ShellCommand, ShellJudgement};
 
 /// A longer command is unclear.
@@ -44,10 +45,10 @@ pub use rules::{ShellCommand, ShellJudgement};
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
 /// Stands in the text of a word for a part that is known only when the command runs. No command that is read has this character.
-const ANY: char = '\u{1}';
+pub(super) const ANY: char = '\u{1}';
 
 /// The same for a part that becomes names of files.
-const GLOB: char = '\u{2}';
+pub(super) const GLOB: char = '\u{2}';
 
 /// What a command would do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -177,7 +177,7 @@ fn only_about_it(judged: Judgement, least: Action) -> Judgement {
 }
 
 /// A character that means itself wherever it stands in a command.
-fn is_plain(c: char) -> bool {
+pub(in crate::permission) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || " _./:=@%+,-".contains(c)
 }
 
@@ -192,7 +192,7 @@ enum Match {
 
 fn matches(rule: &Rule, text: &str, harmless: bool) -> Match {
     let about = simple(&rule.permission, "bash") || (harmless && rule.permission == HARMLESS);
-    if !about {
+    if !about || (rule.exact && rule.pattern != text) {
         return Match::No;
     }
     if !text.contains([ANY, GLOB]) {

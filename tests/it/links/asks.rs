@@ -92,7 +92,7 @@ async fn question(events: &mut EventStream) -> (Seq, Vec<SessionId>) {
 async fn granted(session: &Session) -> Vec<(Grant, Option<String>)> {
     let entries = session.entries().await.unwrap();
     let granted = entries.into_iter().filter_map(|entry| match entry.record {
-        Record::Granted { grant, who } => Some((grant, who)),
+        Record::Granted { grant, who, .. } => Some((grant, who)),
         _ => None,
     });
     granted.collect()
