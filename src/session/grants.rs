@@ -5,9 +5,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Session,
     kernel::RevokeGrant,
-    session::{Granted, SendError, Seq},
+    session::{Granted, SendError, Seq, Session},
 };
 
 impl Session {
