@@ -18,7 +18,7 @@ impl Session {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, permission::Profile, session::{EventKind, Grant, Scope}};
+    /// # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, permission::Profile, session::{EventKind, Grant, Next, Scope}};
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;
     /// let read = r#"{"path":"notes.txt"}"#;
@@ -29,9 +29,10 @@ impl Session {
     /// let session = runtime.create(options).await?;
     /// let mut events = session.events();
     /// let receipt = session.prompt("Read my notes.").await?;
-    /// while let Some(event) = events.recv().await {
-    ///     match &event.kind {
-    ///         EventKind::Ask { ask, .. } => session.answer(*ask, Grant::Always(Scope::Session)).await?,
+    /// while let Some(next) = events.next().await {
+    ///     let Next::Event(event) = next else { continue };
+    ///     match event.kind {
+    ///         EventKind::Ask { ask, .. } => session.answer(ask, Grant::Always(Scope::Session)).await?,
     ///         EventKind::TurnFinished { .. } => break,
     ///         _ => {}
     ///     }
