@@ -1,7 +1,7 @@
 Feature: An operator says how far a yes reaches
   An ask offers what may be allowed for more than one call, from narrow to wide, each with what it means.
 
-  @BDD-GRANT-001 @H-13 @C-05
+  @H-13 @C-05
   Scenario: An ask says what each answer would allow
     Given the profile ask
     And the model calls bash with {"command": "touch one.txt"}
@@ -14,7 +14,7 @@ Feature: An operator says how far a yes reaches
     And the answer arrives
     Then there are no standing grants
 
-  @BDD-GRANT-002 @H-13 @C-05
+  @H-13 @C-05
   Scenario: A command with any arguments is allowed for the session
     Given the profile ask
     And the model calls bash with {"command": "touch one.txt"}
@@ -33,7 +33,7 @@ Feature: An operator says how far a yes reaches
     And the standing grants are:
       | session | Allows `touch` with any arguments. |
 
-  @BDD-GRANT-003 @H-13 @C-05
+  @H-13 @C-05
   Scenario: What is allowed for the turn is asked about in the next one
     Given the profile ask
     And the model calls bash with {"command": "touch one.txt"}
@@ -53,7 +53,7 @@ Feature: An operator says how far a yes reaches
     And 2 asks were on the tape
 
   # What runs its arguments is offered exactly: any arguments would be any command.
-  @BDD-GRANT-004 @H-13
+  @H-13
   Scenario: An interpreter is offered exactly
     Given the profile ask
     And the model calls bash with {"command": "python3 one.py"}
@@ -66,7 +66,7 @@ Feature: An operator says how far a yes reaches
     Then the answer is "Then not"
     And there are no standing grants
 
-  @BDD-GRANT-005 @C-05
+  @C-05
   Scenario: A grant is taken back
     Given the profile ask
     And the model calls write with {"path": "src/a.txt", "content": "a"}
@@ -86,7 +86,7 @@ Feature: An operator says how far a yes reaches
     And the file "src/a.txt" holds "a"
     And the file "src/b.txt" does not exist
 
-  @BDD-GRANT-006 @H-16 @C-06
+  @H-16 @C-06
   Scenario: A rejection without a word ends the turn, and one with a word does not
     Given the profile ask
     And the model calls bash with {"command": "touch one.txt"}

@@ -19,6 +19,7 @@ impl Session {
     /// ```
     /// # use std::sync::Arc;
     /// # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, permission::Profile, session::{EventKind, Grant, Next, Scope}};
+    /// # #[cfg(all(unix, feature = "tools"))]
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;
     /// let read = r#"{"path":"notes.txt"}"#;
