@@ -18,6 +18,7 @@ mod demo;
 mod environment;
 mod escape;
 mod failure;
+mod grants;
 mod local_server;
 mod models;
 mod named_file;
@@ -107,6 +108,7 @@ async fn tape(command: TapeCommand, store: &Path, environment: &Environment) -> 
         TapeCommand::Import(given) => transfer::import(&given, store, environment),
         TapeCommand::Merge(given) => branch::merge(given, store, environment).await,
         TapeCommand::Rollback(given) => branch::rollback(&given, store, environment).await,
+        TapeCommand::Grants(given) => grants::grants(&given, store, environment).await,
         TapeCommand::Verify { id } => tapes::verify(store, id.as_ref()),
         TapeCommand::Changes(given) => restore::changes(&given, store),
         TapeCommand::Restore(given) => restore::restore(&given, store, environment),

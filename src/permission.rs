@@ -1,8 +1,8 @@
 //! Decides whether a call may be made: rules in layers, and the judgement that follows from them.
 //!
 //! A rule says what to do about one permission and the patterns that it is wanted for. Inside a layer the last matching rule
-//! stands. Layers are ordered from the most to the least powerful: host, then session, then grants of people. A later layer may
-//! loosen an earlier `ask`, but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains of
+//! stands. Layers are ordered from the most to the least powerful: host, then session, then grants of people ([`offers`] says
+//! what they may grant). A later layer may loosen an earlier `ask`, but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains of
 //! their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask`, and a session
 //! without rules runs under the profile `strict`.
 //!
@@ -13,6 +13,7 @@
 //! stored on tapes. A change of how rules match makes old tapes replay to another decision.
 
 mod chain;
+mod offer;
 mod path;
 mod pattern;
 mod profile;
@@ -22,12 +23,14 @@ mod verdict;
 use serde::{Deserialize, Serialize};
 
 pub use chain::Chain;
+pub use offer::{Offer, offers};
 pub use path::seen_from;
 pub use pattern::Globs;
 pub use profile::Profile;
 pub use shell::with_parts;
 pub use verdict::{Verdict, decide};
 
+pub(crate) use offer::{allows, grants};
 pub(crate) use pattern::simple as matches_simply;
 
 use crate::tool::{Access, CallFacts};
@@ -54,18 +57,22 @@ pub struct Rule {
     pub pattern: String,
     /// What to do.
     pub action: Action,
+    /// Whether the pattern is a text that only equals itself, although it has characters that are wildcards otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
 }
 
 impl Rule {
     /// A rule.
     #[must_use]
     pub fn new(permission: impl Into<String>, pattern: impl Into<String>, action: Action) -> Rule {
-        Rule { permission: permission.into(), pattern: pattern.into(), action }
+        Rule { permission: permission.into(), pattern: pattern.into(), action, exact: false }
     }
 
     fn matches(&self, access: &Access, globs: &Globs) -> bool {
         pattern::simple(&self.permission, &access.permission)
             && match access.permission.as_str() {
+                _ if self.exact => self.pattern == access.pattern,
                 "read" | "edit" => globs.path(&self.pattern, &access.pattern),
                 _ => pattern::simple(&self.pattern, &access.pattern),
             }
@@ -79,7 +86,8 @@ impl std::fmt::Display for Rule {
             Action::Ask => "ask",
             Action::Deny => "deny",
         };
-        write!(f, "{action} {} {}", self.permission, self.pattern)
+        let exactly = if self.exact { ", exactly" } else { "" };
+        write!(f, "{action} {} {}{exactly}", self.permission, self.pattern)
     }
 }
 

@@ -16,6 +16,7 @@ mod error;
 #[cfg(all(unix, feature = "tools"))]
 mod files;
 mod fork;
+mod grants;
 mod inside;
 mod messages;
 mod room;
@@ -211,10 +212,13 @@ impl Session {
 
     /// Answers an ask, also one of a child. Returns when the answer is on the tape; a child is told until it has it.
     ///
+    /// An answer that stands for more than the call ([`Grant::Always`], [`Grant::Offered`]) is listed by [`Session::grants`].
+    ///
     /// # Errors
-    /// [`Refusal::AskClosed`] where the ask was answered, expired or withdrawn before.
+    /// [`Refusal::AskClosed`] where the ask was answered, expired or withdrawn before; [`Refusal::NoSuchOffer`] and
+    /// [`Refusal::TooManyGrants`] for an answer that was to stand.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
-        self.ask(AnswerAsk { ask, grant, who: None }).await.map(drop)
+        self.ask(AnswerAsk { ask, grant, who: None, rules: None }).await.map(drop)
     }
 
     /// As [`Session::answer`], and says who answered. The name (at most 256 bytes are kept) is on the tape, and in the event
@@ -223,7 +227,7 @@ impl Session {
     /// # Errors
     /// As [`Session::answer`].
     pub async fn answer_as(&self, ask: Seq, grant: Grant, who: impl Into<String>) -> Result<(), SendError> {
-        self.ask(AnswerAsk { ask, grant, who: Some(who.into()) }).await.map(drop)
+        self.ask(AnswerAsk { ask, grant, who: Some(who.into()), rules: None }).await.map(drop)
     }
 
     /// Replaces the waiting message that has the same id.

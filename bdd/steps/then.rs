@@ -6,7 +6,7 @@ use cucumber::{gherkin, then};
 use tamtam::{
     Outcome,
     model::{AnswerPart, Item, Request},
-    session::{Event, EventKind, Part},
+    session::{Event, EventKind, Granted, Part, Record},
 };
 
 use crate::{
@@ -49,6 +49,54 @@ async fn works(lab: &mut Lab) {
     let receipt = within("a receipt", session.prompt("Are you there?")).await.unwrap();
     let answer = within("an answer", receipt.wait()).await.unwrap();
     assert_eq!((answer.outcome, answer.text.as_str()), (Outcome::Done, "still here"));
+}
+
+/// Each row: the number of an offer, and what it allows.
+#[then("the ask offers:")]
+async fn ask_offers(lab: &mut Lab, step: &gherkin::Step) {
+    let newest = |events: &[Arc<Event>]| {
+        events.iter().rev().find_map(|event| match &event.kind {
+            EventKind::Ask { offers, .. } => Some(offers.clone()),
+            _ => None,
+        })
+    };
+    lab.until("an ask", |events| newest(events).is_some()).await;
+    let offers = newest(&lab.events()).unwrap();
+    let offered: Vec<_> = offers.into_iter().map(|offer| vec![offer.offer.to_string(), offer.allows]).collect();
+    assert_eq!(offered, step.table().expect("a table of offers").rows);
+}
+
+/// Each row: the scope of a grant, and what it allows.
+#[then("the standing grants are:")]
+async fn standing_grants(lab: &mut Lab, step: &gherkin::Step) {
+    let grants = lab.session().await.grants().await.unwrap();
+    let scope = |grant: &Granted| serde_json::to_value(grant.scope).unwrap().as_str().unwrap().to_owned();
+    let listed: Vec<_> = grants.iter().map(|grant| vec![scope(grant), grant.allows()]).collect();
+    assert_eq!(listed, step.table().expect("a table of grants").rows);
+}
+
+#[then("there are no standing grants")]
+async fn no_standing_grants(lab: &mut Lab) {
+    assert_eq!(lab.session().await.grants().await.unwrap(), []);
+}
+
+#[then(expr = "the files {string} are there")]
+fn files_are_there(lab: &mut Lab, names: String) {
+    for name in names.split(' ') {
+        assert!(lab.path(name).exists(), "{name} does not exist");
+    }
+}
+
+#[then(regex = r"^(\d+) asks? (?:was|were) on the tape$")]
+async fn asks_on_the_tape(lab: &mut Lab, times: usize) {
+    let entries = lab.session().await.entries().await.unwrap();
+    assert_eq!(entries.iter().filter(|entry| matches!(entry.record, Record::Ask { .. })).count(), times);
+}
+
+#[then("the turn was rejected")]
+fn was_rejected(lab: &mut Lab) {
+    let answer = lab.answer.as_ref().expect("no answer arrived");
+    assert!(matches!(answer.outcome, Outcome::Rejected { .. }), "{:?}", answer.outcome);
 }
 
 #[then(expr = "the message was refused with {string}")]

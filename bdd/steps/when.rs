@@ -3,7 +3,7 @@
 use cucumber::when;
 use tamtam::{
     Delivery, Receipt, Seq, Steering,
-    session::{EventKind, Grant, Message, Waiting},
+    session::{EventKind, Grant, Message, Scope, Waiting},
 };
 
 use crate::{
@@ -176,7 +176,7 @@ async fn answers_the_ask(lab: &mut Lab, grant: String) {
     let ask = open_ask(lab).await;
     let grant = match grant.as_str() {
         "once" => Grant::Once,
-        "always" => Grant::Always(tamtam::session::Scope::Session),
+        "always" => Grant::Always(Scope::Session),
         _ => Grant::Reject(None),
     };
     lab.session().await.answer(ask, grant).await.unwrap();
@@ -186,6 +186,46 @@ async fn answers_the_ask(lab: &mut Lab, grant: String) {
 async fn rejects_the_ask(lab: &mut Lab, words: String) {
     let ask = open_ask(lab).await;
     lab.session().await.answer(ask, Grant::Reject(Some(words))).await.unwrap();
+}
+
+#[when(expr = "the operator rejects the next ask with {string}")]
+async fn rejects_the_next_ask(lab: &mut Lab, words: String) {
+    let ask = next_ask(lab).await;
+    lab.session().await.answer(ask, Grant::Reject(Some(words))).await.unwrap();
+}
+
+#[when("the operator rejects the next ask without a word")]
+async fn rejects_without_a_word(lab: &mut Lab) {
+    let ask = next_ask(lab).await;
+    lab.session().await.answer(ask, Grant::Reject(None)).await.unwrap();
+}
+
+#[when(regex = r"^the operator grants offer (\d) for the (turn|session)$")]
+async fn grants_an_offer(lab: &mut Lab, offer: u32, scope: String) {
+    let ask = open_ask(lab).await;
+    let scope = if scope == "turn" { Scope::Turn } else { Scope::Session };
+    lab.session().await.answer(ask, Grant::Offered { scope, offer }).await.unwrap();
+}
+
+#[when("the operator revokes the grant")]
+async fn revokes(lab: &mut Lab) {
+    let session = lab.session().await;
+    let [grant] = &session.grants().await.unwrap()[..] else { panic!("there is not one grant") };
+    session.revoke(grant.id).await.unwrap();
+}
+
+/// The newest ask, when as many were asked as the tape has answers to, and one more.
+async fn next_ask(lab: &Lab) -> Seq {
+    let count = |events: &[std::sync::Arc<tamtam::Event>], closed: bool| {
+        let is_it = |kind: &EventKind| match kind {
+            EventKind::Ask { .. } => !closed,
+            EventKind::AskClosed { .. } => closed,
+            _ => false,
+        };
+        events.iter().filter(|event| is_it(&event.kind)).count()
+    };
+    lab.until("an ask", |events| count(events, false) > count(events, true)).await;
+    open_ask(lab).await
 }
 
 async fn open_ask(lab: &Lab) -> Seq {

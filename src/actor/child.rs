@@ -309,8 +309,10 @@ impl Watch {
                 _ if open.iter().all(|asked| asked.ask != *below) => {
                     parent.ask(TaskAskOver { ask: *ask }).await?;
                 }
-                Some(AskAnswer { grant, who }) => {
-                    let answer = AnswerAsk { ask: *below, grant: grant.clone(), who: who.clone() };
+                Some(AskAnswer { grant, who, rules }) => {
+                    // An older version has put no rules on the parent's tape.
+                    let rules = Some(rules.clone()).filter(|rules| !rules.is_empty());
+                    let answer = AnswerAsk { ask: *below, grant: grant.clone(), who: who.clone(), rules };
                     match child.ask(answer).await {
                         // It is over there: the child says so next.
                         Ok(_) | Err(SendError::Refused(Refusal::AskClosed { .. })) => {}

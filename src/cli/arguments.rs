@@ -20,8 +20,8 @@ use super::{
 };
 
 pub(super) use tape::{
-    BeforeArguments, ChangesArguments, ExportArguments, ForkArguments, ImportArguments, MergeArguments,
-    RestoreArguments, RollbackArguments, SearchArguments, SweepArguments, TapeCommand,
+    BeforeArguments, ChangesArguments, ExportArguments, ForkArguments, GrantsArguments, ImportArguments,
+    MergeArguments, RestoreArguments, RollbackArguments, SearchArguments, SweepArguments, TapeCommand,
 };
 
 /// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection or

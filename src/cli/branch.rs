@@ -239,7 +239,7 @@ fn messages(what: &str, ids: &[MessageId]) -> String {
 
 /// The state of a session at rest, by its tape. A failure if a turn is open, a message is about to begin one, or a child is at
 /// work.
-fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
+pub(super) fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
     let missing = || TapeError::Missing { session: id.clone() };
     let state = tapes::state(store, id)?.ok_or_else(missing)?;
     if state.turn.is_some() || !state.is_idle() {

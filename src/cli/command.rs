@@ -11,6 +11,8 @@ use tamtam::{
     session::{Grant, Limits, Refusal, Scope},
 };
 
+use super::grants::{listed, standing, unstored};
+
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
@@ -19,6 +21,8 @@ pub(super) enum Command {
     Queue,
     Withdraw { message: MessageId },
     Answer { ask: Seq, grant: Grant, who: Option<String> },
+    Grants,
+    Revoke { grant: Seq },
     Pin { message: MessageId },
     Unpin { message: MessageId },
     Tree,
@@ -55,6 +59,8 @@ struct PlainLine {
     withdraw: Option<Value>,
     pin: Option<Value>,
     unpin: Option<Value>,
+    grants: Option<Value>,
+    revoke: Option<Value>,
     tree: Option<Value>,
 }
 
@@ -70,6 +76,7 @@ struct AnswerFields {
     ask: AskId,
     grant: GrantWord,
     scope: Option<Scope>,
+    offer: Option<u32>,
     who: Option<String>,
     message: Option<String>,
     by: Option<RaiseFields>,
@@ -119,6 +126,15 @@ enum AskId {
     Text(String),
 }
 
+impl AskId {
+    fn seq(self, what: &str) -> Result<Seq, String> {
+        match self {
+            AskId::Number(number) => Ok(Seq(number)),
+            AskId::Text(text) => text.trim().parse().map(Seq).map_err(|_| format!("{what}: {text:?}")),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum GrantWord {
@@ -128,7 +144,8 @@ enum GrantWord {
     Reject,
 }
 
-const COMMANDS: [&str; 8] = ["send", "abort", "queue", "withdraw", "answer", "pin", "unpin", "tree"];
+const COMMANDS: [&str; 10] =
+    ["send", "abort", "queue", "withdraw", "answer", "grants", "revoke", "pin", "unpin", "tree"];
 
 impl Command {
     /// Reads one line, or says what is wrong with the line.
@@ -143,10 +160,17 @@ impl Command {
             (Some(one), Some(two)) => Err(format!("two commands in one line: {one} and {two}")),
             (Some("send"), None) => send(line),
             (Some("answer"), None) => answer(line),
-            (Some(name @ ("queue" | "tree")), None) => match only(line, fields, name)? {
-                Value::Bool(true) => Ok(if name == "queue" { Command::Queue } else { Command::Tree }),
+            (Some(name @ ("queue" | "tree" | "grants")), None) => match (only(line, fields, name)?, name) {
+                (Value::Bool(true), "queue") => Ok(Command::Queue),
+                (Value::Bool(true), "grants") => Ok(Command::Grants),
+                (Value::Bool(true), _) => Ok(Command::Tree),
                 _ => Err(format!("`{name}` must be true")),
             },
+            (Some("revoke"), None) => {
+                let id = AskId::deserialize(only(line, fields, "revoke")?);
+                let id = id.map_err(|_| "`revoke` must be the id of a grant".to_owned())?;
+                Ok(Command::Revoke { grant: id.seq("`revoke` names no grant")? })
+            }
             (Some(name), None) => match only(line, fields, name)? {
                 Value::String(text) if name == "abort" => Ok(Command::Abort { reason: text.clone() }),
                 Value::String(text) if name == "pin" => Ok(Command::Pin { message: text.as_str().into() }),
@@ -164,6 +188,8 @@ impl Command {
             Command::Queue => "queue",
             Command::Withdraw { .. } => "withdraw",
             Command::Answer { .. } => "answer",
+            Command::Grants => "grants",
+            Command::Revoke { .. } => "revoke",
             Command::Pin { .. } => "pin",
             Command::Unpin { .. } => "unpin",
             Command::Tree => "tree",
@@ -196,6 +222,15 @@ impl Command {
             Command::Abort { reason } => session.abort(reason).await.map(|_| json!({})),
             Command::Queue => session.queue().await.map(|queue| json!({"queue": queue})),
             Command::Withdraw { message } => session.withdraw(message).await.map(|()| json!({})),
+            Command::Answer { grant, .. } if unstored(&grant).is_some() => {
+                let message = unstored(&grant).unwrap_or_default();
+                return json!({"command": name, "error": {"kind": "no_project_store", "message": message}});
+            }
+            Command::Grants => {
+                let grants = session.grants().await;
+                grants.map(|grants| json!({"grants": grants.iter().map(listed).collect::<Vec<_>>()}))
+            }
+            Command::Revoke { grant } => session.revoke(grant).await.map(|()| json!({})),
             Command::Answer { ask, grant, who: None } => session.answer(ask, grant).await.map(|()| json!({})),
             Command::Answer { ask, grant, who: Some(who) } => {
                 session.answer_as(ask, grant, who).await.map(|()| json!({}))
@@ -244,6 +279,9 @@ fn kind(error: &SendError) -> &'static str {
         SendError::Refused(Refusal::TurnMismatch { .. }) => "turn_mismatch",
         SendError::Refused(Refusal::InboxFull { .. }) => "inbox_full",
         SendError::Refused(Refusal::AskClosed { .. }) => "ask_closed",
+        SendError::Refused(Refusal::NoSuchOffer { .. }) => "no_such_offer",
+        SendError::Refused(Refusal::NoSuchGrant { .. }) => "no_such_grant",
+        SendError::Refused(Refusal::TooManyGrants { .. }) => "too_many_grants",
         SendError::Refused(Refusal::NotWaiting { .. }) => "not_waiting",
         SendError::Refused(Refusal::Empty) => "empty",
         SendError::Parked => "parked",
@@ -277,13 +315,16 @@ fn send(line: &str) -> Result<Command, String> {
 
 fn answer(line: &str) -> Result<Command, String> {
     let fields = typed::<AnswerLine>(line)?.answer;
-    let ask = match fields.ask {
-        AskId::Number(number) => number,
-        AskId::Text(text) => text.trim().parse().map_err(|_| format!("`ask` names no ask: {text:?}"))?,
-    };
+    let ask = fields.ask.seq("`ask` names no ask")?;
+    let always = fields.grant == GrantWord::Always;
+    match fields.offer {
+        Some(_) if !always => return Err("`offer` needs \"grant\":\"always\"".to_owned()),
+        Some(0) => return Err("`offer` is a number from 1".to_owned()),
+        _ => {}
+    }
     let grant = match (fields.grant, fields.scope, fields.message, fields.by) {
         (GrantWord::Once, None, None, None) => Grant::Once,
-        (GrantWord::Always, scope, None, None) => Grant::Always(scope.unwrap_or_default()),
+        (GrantWord::Always, scope, None, None) => standing(scope.unwrap_or_default(), fields.offer.unwrap_or(1)),
         (GrantWord::Raise, None, None, Some(by)) => Grant::Raise(by.limits()?),
         (GrantWord::Raise, None, None, None) => {
             return Err("\"grant\":\"raise\" needs `by`, such as {\"tokens\":5000}".to_owned());
@@ -293,7 +334,7 @@ fn answer(line: &str) -> Result<Command, String> {
         (_, _, Some(_), _) => return Err("`message` needs \"grant\":\"reject\"".to_owned()),
         (.., Some(_)) => return Err("`by` needs \"grant\":\"raise\"".to_owned()),
     };
-    Ok(Command::Answer { ask: Seq(ask), grant, who: fields.who })
+    Ok(Command::Answer { ask, grant, who: fields.who })
 }
 
 /// Reads the text of the line and not its parsed value, because only the text shows a key that is there twice. Which of two such
@@ -367,6 +408,15 @@ mod tests {
             ),
             (r#"{"answer":{"ask":"9","grant":"always"}}"#, answer(Grant::Always(Scope::Session))),
             (r#"{"answer":{"ask":9,"grant":"always","scope":"turn"}}"#, answer(Grant::Always(Scope::Turn))),
+            (
+                r#"{"answer":{"ask":9,"grant":"always","scope":"turn","offer":2}}"#,
+                answer(Grant::Offered { scope: Scope::Turn, offer: 2 }),
+            ),
+            (r#"{"answer":{"ask":9,"grant":"always","offer":1}}"#, answer(Grant::Always(Scope::Session))),
+            (r#"{"answer":{"ask":9,"grant":"always","scope":"project"}}"#, answer(Grant::Always(Scope::Project))),
+            (r#"{"grants":true}"#, Command::Grants),
+            (r#"{"revoke":"7"}"#, Command::Revoke { grant: Seq(7) }),
+            (r#"{"revoke":7}"#, Command::Revoke { grant: Seq(7) }),
             (r#"{"answer":{"ask":9,"grant":"reject"}}"#, answer(Grant::Reject(None))),
             (r#"{"answer":{"ask":9,"grant":"reject","message":"no"}}"#, answer(Grant::Reject(Some("no".to_owned())))),
             (
@@ -406,7 +456,13 @@ mod tests {
             (r#"{"answer":{"ask":"x","grant":"once"}}"#, "names no ask"),
             (r#"{"answer":{"ask":9,"grant":"maybe"}}"#, "unknown variant `maybe`"),
             (r#"{"answer":{"ask":9,"grant":"once","scope":"turn"}}"#, "`scope` needs"),
-            (r#"{"answer":{"ask":9,"grant":"always","scope":"project"}}"#, "unknown variant `project`"),
+            (r#"{"answer":{"ask":9,"grant":"always","scope":"world"}}"#, "unknown variant `world`"),
+            (r#"{"answer":{"ask":9,"grant":"once","offer":1}}"#, "`offer` needs"),
+            (r#"{"answer":{"ask":9,"grant":"always","offer":0}}"#, "a number from 1"),
+            (r#"{"answer":{"ask":9,"grant":"always","offer":"2"}}"#, "`answer.offer`"),
+            (r#"{"revoke":"x"}"#, "names no grant"),
+            (r#"{"revoke":true}"#, "must be the id"),
+            (r#"{"grants":false}"#, "`grants` must be true"),
             (r#"{"answer":{"ask":9,"grant":"raise"}}"#, "needs `by`"),
             (r#"{"answer":{"ask":9,"grant":"raise","by":{}}}"#, "raises nothing"),
             (r#"{"answer":{"ask":9,"grant":"once","by":{"tokens":1}}}"#, "`by` needs"),

@@ -11,13 +11,14 @@ use std::fmt::Write as _;
 
 use tamtam::{
     EventKind, Millis, Part,
+    permission::Offer,
     session::{AskClosedWhy, AskFrom, ErrorReason, Grant},
     tool::Access,
 };
 
 use super::{
     escape,
-    typed::{CALL_ANSWERS, more_answers},
+    typed::{call_answers, more_answers},
 };
 
 /// Most characters of a call's arguments in the note about its start.
@@ -135,7 +136,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             };
             escape::short(&line, RESULT_MAX)
         }
-        EventKind::Ask { name, input, access, from, .. } => question(from, name, input, access),
+        EventKind::Ask { name, input, access, from, offers, .. } => question(from, name, input, access, offers),
         EventKind::Budget { ask: Some(_), breach, text, .. } => {
             format!("? {text}\n  {}", more_answers(breach.resource))
         }
@@ -146,6 +147,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             let by = who.as_ref().map_or_else(String::new, |who| format!(" by {}", escape::line(who)));
             closed(grant.as_ref(), *why).to_owned() + &by
         }
+        EventKind::GrantRevoked { grant } => format!("! grant {grant} is revoked"),
         EventKind::Retry { attempt, until, server } => {
             let by = if *server { ", as the server asks" } else { "" };
             format!("! retry {attempt} in {:.1} s{by}", until.since(time).as_secs_f32())
@@ -214,9 +216,10 @@ fn call(name: &str, input: &str) -> String {
     format!("→ {} {}", escape::line(name), escape::short(input, ARGUMENTS_MAX))
 }
 
-/// The question about a call. It shows the whole call, because a person cannot judge what is not shown, and of a shell command the
-/// parts that need the answer. A child's call is shown with the agents that it came through: `explore / plan / bash`.
-fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access]) -> String {
+/// The question about a call; of a child's call, with the agents that it came through: `explore / plan / bash`. It shows the
+/// whole call, because a person cannot judge what is not shown, of a shell command the parts that need the answer, and what each
+/// answer for more than once would allow.
+fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access], offers: &[Offer]) -> String {
     let way: String = from.iter().map(|from| escape::line(&from.agent) + " / ").collect();
     let mut lines = format!("? run {way}{}?\n", escape::line(name));
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) {
@@ -234,13 +237,16 @@ fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access]) -> Str
     for access in access {
         let _ = writeln!(lines, "  wants: {}", escape::line(&access.to_string()));
     }
-    lines + "  " + CALL_ANSWERS
+    for Offer { offer, allows, .. } in offers {
+        let _ = writeln!(lines, "  a{offer}: {}", escape::line(allows));
+    }
+    lines + "  " + &call_answers(offers.len())
 }
 
 fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>) -> &'static str {
     match (grant, why) {
         (Some(Grant::Once), _) => "? allowed once",
-        (Some(Grant::Always(_)), _) => "? always allowed",
+        (Some(Grant::Always(_) | Grant::Offered { .. }), _) => "? always allowed",
         (Some(Grant::Raise(_)), _) => "? raised",
         (Some(Grant::Reject(_)), _) => "? rejected",
         (None, Some(AskClosedWhy::Expired)) => "? nobody answered in time: denied",

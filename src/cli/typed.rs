@@ -9,6 +9,8 @@ use tamtam::{
     session::{Grant, Limits, Resource, Scope},
 };
 
+use super::grants::standing;
+
 /// The meaning of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Typed {
@@ -29,21 +31,45 @@ pub(super) struct Question {
     pub(super) ask: Seq,
     /// The resource that a question about a budget wants more of; `None` for a question about a call.
     pub(super) more: Option<Resource>,
+    /// How many offers a question about a call has.
+    pub(super) offers: usize,
 }
 
 impl Question {
     /// The possible answers, in words.
     pub(super) fn answers(&self) -> String {
         match self.more {
-            None => CALL_ANSWERS.to_owned(),
+            None => call_answers(self.offers),
             Some(resource) => more_answers(resource),
         }
     }
 }
 
-/// The possible answers to a question about a call, in words.
-pub(super) const CALL_ANSWERS: &str =
-    "y: once, a: always in this session, n: no and stop, n MESSAGE: no, and tell the model why";
+/// The possible answers to a question about a call with so many offers, in words.
+pub(super) fn call_answers(offers: usize) -> String {
+    let always = match offers {
+        0 => String::new(),
+        1 => "a1: always in this session, a1 turn: only in this turn, ".to_owned(),
+        last => format!("a1 to a{last}: always in this session, a1 turn: only in this turn, "),
+    };
+    format!("y: once, {always}n: no and stop, n MESSAGE: no, and tell the model why")
+}
+
+/// The answer `a`, `a2` or `a2 turn` to a question about a call with so many offers; `None` for any other line.
+fn always(word: &str, scope: &str, offers: usize) -> Option<Grant> {
+    let offer: u32 = match word {
+        "a" | "always" => 1,
+        word => word.strip_prefix('a')?.parse().ok()?,
+    };
+    let scope = match scope {
+        "" | "session" => Scope::Session,
+        "turn" => Scope::Turn,
+        "project" => Scope::Project,
+        _ => return None,
+    };
+    let is_there = (1..=offers).contains(&(offer as usize));
+    is_there.then(|| standing(scope, offer))
+}
 
 /// The possible answers to a question for more of a budget, in words.
 pub(super) fn more_answers(resource: Resource) -> String {
@@ -74,7 +100,7 @@ fn by(line: &str, resource: Resource) -> Option<Limits> {
 /// Reads a line. While a question is open, a line that does not answer it is [`Typed::NoAnswer`].
 pub(super) fn read(line: &str, asked: Option<Question>) -> Typed {
     let line = line.trim();
-    let Some(Question { ask, more }) = asked else {
+    let Some(Question { ask, more, offers }) = asked else {
         return if line.is_empty() { Typed::Nothing } else { Typed::Steer(line.to_owned()) };
     };
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -82,13 +108,16 @@ pub(super) fn read(line: &str, asked: Option<Question>) -> Typed {
     let answer = |grant| Typed::Answer(ask, grant);
     match (word.to_lowercase().as_str(), rest) {
         ("y" | "yes", "") => answer(Grant::Once),
-        ("a" | "always", "") => answer(Grant::Always(Scope::Session)),
+        ("a" | "always", "") if more.is_some() => answer(Grant::Always(Scope::Session)),
         ("n" | "no", "") => answer(Grant::Reject(None)),
         ("n" | "no", message) if more.is_none() => answer(Grant::Reject(Some(message.to_owned()))),
-        _ => match more.and_then(|resource| by(line, resource)) {
-            Some(more) => answer(Grant::Raise(more)),
-            None => Typed::NoAnswer,
-        },
+        (word, rest) => {
+            let given = match more {
+                Some(resource) => by(line, resource).map(Grant::Raise),
+                None => always(word, rest, offers),
+            };
+            given.map_or(Typed::NoAnswer, answer)
+        }
     }
 }
 
@@ -99,7 +128,8 @@ mod tests {
     #[test]
     fn a_line_steers_unless_a_question_is_open() {
         let answer = |grant| Typed::Answer(Seq(7), grant);
-        let ask = Question { ask: Seq(7), more: None };
+        let ask = Question { ask: Seq(7), more: None, offers: 2 };
+        let none = Question { offers: 0, ..ask };
         let cases = [
             (" use tabs \n", None, Typed::Steer("use tabs".to_owned())),
             ("y", None, Typed::Steer("y".to_owned())),
@@ -107,6 +137,15 @@ mod tests {
             ("y", Some(ask), answer(Grant::Once)),
             ("YES", Some(ask), answer(Grant::Once)),
             ("a", Some(ask), answer(Grant::Always(Scope::Session))),
+            ("a1", Some(ask), answer(Grant::Always(Scope::Session))),
+            ("A2", Some(ask), answer(Grant::Offered { scope: Scope::Session, offer: 2 })),
+            ("a2 turn", Some(ask), answer(Grant::Offered { scope: Scope::Turn, offer: 2 })),
+            ("a project", Some(ask), answer(Grant::Always(Scope::Project))),
+            ("a3", Some(ask), Typed::NoAnswer),
+            ("a0", Some(ask), Typed::NoAnswer),
+            ("a2 please", Some(ask), Typed::NoAnswer),
+            ("a+1", Some(none), Typed::NoAnswer),
+            ("a", Some(none), Typed::NoAnswer),
             ("n", Some(ask), answer(Grant::Reject(None))),
             ("n  not there", Some(ask), answer(Grant::Reject(Some("not there".to_owned())))),
             ("yes please", Some(ask), Typed::NoAnswer),
@@ -121,7 +160,7 @@ mod tests {
     /// A typed amount raises a limit, in the unit that people use; it does not answer a question about a call.
     #[test]
     fn a_question_for_more_is_answered_by_an_amount() {
-        let about = |resource| Some(Question { ask: Seq(7), more: Some(resource) });
+        let about = |resource| Some(Question { ask: Seq(7), more: Some(resource), offers: 0 });
         let raised = |resource, amount| {
             let mut more = Limits::default();
             more.set(resource, Some(amount));
@@ -143,7 +182,7 @@ mod tests {
         for (line, resource, expected) in cases {
             assert_eq!(read(line, about(resource)), expected, "{line:?}");
         }
-        assert_eq!(read("5000", Some(Question { ask: Seq(7), more: None })), Typed::NoAnswer);
+        assert_eq!(read("5000", Some(Question { ask: Seq(7), more: None, offers: 1 })), Typed::NoAnswer);
         for resource in Resource::ALL {
             let answers = more_answers(resource);
             let example =

@@ -90,10 +90,14 @@ impl Refusal {
             | Refusal::Moved { .. }
             | Refusal::Reconfigured
             | Refusal::NothingToUndo => Kind::Stale,
-            Refusal::NotInContext { .. } | Refusal::NotPinned { .. } => Kind::NotFound,
+            Refusal::NotInContext { .. }
+            | Refusal::NotPinned { .. }
+            | Refusal::NoSuchOffer { .. }
+            | Refusal::NoSuchGrant { .. } => Kind::NotFound,
             Refusal::SummaryOverBudget
             | Refusal::WouldNotFit { .. }
             | Refusal::PinsFull { .. }
+            | Refusal::TooManyGrants { .. }
             | Refusal::OverBudget { .. }
             | Refusal::TooDeep { .. }
             | Refusal::TooManyTasks { .. } => Kind::Limit,

@@ -15,6 +15,7 @@ use crate::{
     event::BudgetThen,
     kernel::{AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
     model::{ErrorKind, RetryClass},
+    permission::{Offer, Rule},
     tool::Access,
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
     words::is_default,
@@ -177,6 +178,10 @@ pub enum EventKind {
         /// Of a child's question, the sessions that it came through, the one that makes the call last; else empty.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         from: Vec<AskFrom>,
+        /// What may be allowed for more than this call, from narrow to wide. An answer names one by its number
+        /// ([`Grant::Offered`]); the first one is [`Grant::Always`].
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        offers: Vec<Offer>,
     },
     /// An ask is closed.
     AskClosed {
@@ -191,6 +196,14 @@ pub enum EventKind {
         /// Who answered, as the host says.
         #[serde(skip_serializing_if = "Option::is_none")]
         who: Option<String>,
+        /// The rules that stand from here on, within the scope of the answer. With the scope `project`, the host stores them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<Rule>,
+    },
+    /// A standing grant was taken back: what it allowed is asked about again.
+    GrantRevoked {
+        /// The grant: the seq of the entry that gave it, and of its `ask_closed`.
+        grant: Seq,
     },
     /// A model request failed.
     RequestFailed {

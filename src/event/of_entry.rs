@@ -14,6 +14,7 @@ use crate::{
         RequestOpened, State, TaskAsk,
     },
     model::Answer,
+    permission::offers,
     tool::ToolResult,
     words::ids::{Millis, Seq, SessionId},
     words::message::Finish,
@@ -133,18 +134,24 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
                 expires: *expires,
                 waits: before.settings.asks_wait,
                 from: Vec::new(),
+                offers: offers(access),
             }
         }
         Record::TaskAsk(asked) => {
             let TaskAsk { from, call, name, input, access, expires, waits, .. } = (**asked).clone();
-            EventKind::Ask { ask: entry.seq, call, name, input, access, expires, waits, from }
+            let offers = offers(&access);
+            EventKind::Ask { ask: entry.seq, call, name, input, access, expires, waits, from, offers }
         }
-        Record::Granted { grant, who } => {
-            EventKind::AskClosed { ask: ticket, grant: Some(grant.clone()), why: None, who: who.clone() }
+        Record::Granted { grant, who, rules } => {
+            let (grant, who, rules) = (Some(grant.clone()), who.clone(), rules.clone());
+            EventKind::AskClosed { ask: ticket, grant, why: None, who, rules }
         }
+        Record::Revoked { grant } => EventKind::GrantRevoked { grant: *grant },
         // Its answer was shown as its end.
         Record::AskClosed { .. } if is_answered(before, ticket) => return None,
-        Record::AskClosed { why } => EventKind::AskClosed { ask: ticket, grant: None, why: Some(*why), who: None },
+        Record::AskClosed { why } => {
+            EventKind::AskClosed { ask: ticket, grant: None, why: Some(*why), who: None, rules: Vec::new() }
+        }
         Record::CallStarted { attempt, .. } => {
             let call = before.call(ticket)?;
             let (name, input) = (call.facts.tool.clone(), call.input.clone());

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     event::{Event, EventKind},
+    permission::Rule,
     words::message::{Part, ToolState},
 };
 
@@ -24,7 +25,12 @@ impl Event {
             | EventKind::Budget { text, .. } => text.len(),
             EventKind::PartUpdated { part: Part::Tool(call) } => of_call(&call.state),
             EventKind::PartUpdated { part } => part.bytes(),
-            EventKind::CallStarted { input, .. } | EventKind::Ask { input, .. } => input.len(),
+            EventKind::CallStarted { input, .. } => input.len(),
+            EventKind::Ask { input, access, offers, .. } => {
+                let offered = offers.iter().map(|offer| offer.allows.len() + of_rules(&offer.rules));
+                input.len() + access.iter().map(|access| access.pattern.len()).sum::<usize>() + offered.sum::<usize>()
+            }
+            EventKind::AskClosed { rules, .. } => of_rules(rules),
             EventKind::CallProgress { metadata, .. } => of_value(metadata),
             EventKind::CallFinished { content, details, attachments, .. } => {
                 content.len() + of_value(details) + attachments.iter().map(|file| file.url.len()).sum::<usize>()
@@ -55,6 +61,10 @@ fn of_call(state: &ToolState) -> usize {
         | ToolState::Completed { input, .. }
         | ToolState::Error { input, .. } => input.len(),
     }
+}
+
+fn of_rules(rules: &[Rule]) -> usize {
+    rules.iter().map(|rule| size_of::<Rule>() + rule.permission.len() + rule.pattern.len()).sum()
 }
 
 fn of_value(value: &Value) -> usize {

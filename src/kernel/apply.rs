@@ -13,9 +13,9 @@ use std::{borrow::Borrow, sync::Arc};
 use crate::{
     kernel::context::of_item,
     kernel::{
-        AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Granted, Mode,
-        Open, OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Scope, Seen, Spent, State,
-        StopLevel, Turn, Waiting,
+        AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Mode, Open,
+        OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn,
+        Waiting,
         state::{BatchItem, SEEN_MAX},
     },
     model::{Item, ToolResultItem},
@@ -128,12 +128,13 @@ impl State {
                 let open = OpenTaskAsk { task: ticket, asked: asked.clone(), answer: None };
                 self.put_open(entry.seq, Open::TaskAsk(open));
             }
-            Record::Granted { grant, who } => {
-                let answer = AskAnswer { grant: grant.clone(), who: who.clone() };
-                if !self.answer_task_ask(ticket, answer) {
-                    self.grant(ticket, grant);
+            Record::Granted { grant, who, rules } => {
+                let answer = AskAnswer { grant: grant.clone(), who: who.clone(), rules: rules.clone() };
+                if !self.answer_task_ask(ticket, &answer) {
+                    self.grant(ticket, &answer);
                 }
             }
+            Record::Revoked { grant } => self.revoke(*grant),
             Record::AskClosed { .. } => {
                 if let Some(Open::Ask(ask)) = self.open.remove(&ticket) {
                     self.in_call(ask.call, |call| call.state = CallState::Pending);
@@ -332,22 +333,18 @@ impl State {
         }
     }
 
-    fn grant(&mut self, ticket: Seq, grant: &Grant) {
+    fn grant(&mut self, ticket: Seq, answer: &AskAnswer) {
+        let grant = &answer.grant;
         let ask = match self.open.remove(&ticket) {
             Some(Open::Ask(ask)) => ask,
             Some(Open::BudgetAsk(ask)) => return self.grant_more(&ask.breach, grant),
             _ => return,
         };
-        if let Grant::Always(scope) = grant {
-            let turn = match scope {
-                Scope::Turn => self.turn.as_ref().map(|turn| turn.id),
-                Scope::Session => None,
-            };
-            let granted = ask.access.iter().map(|access| Granted { access: access.clone(), turn });
-            Arc::make_mut(&mut self.grants).extend(granted);
-        }
+        self.stand(answer, &ask.access);
         self.in_call(ask.call, |call| match grant {
-            Grant::Once | Grant::Always(_) => (call.state, call.granted) = (CallState::Allowed, true),
+            Grant::Once | Grant::Always(_) | Grant::Offered { .. } => {
+                (call.state, call.granted) = (CallState::Allowed, true)
+            }
             // The result of the call follows in the same decision.
             Grant::Reject(_) | Grant::Raise(_) => call.state = CallState::Pending,
         });

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Granted, Held, Open, OpenAsk, OpenCall, Outcome,
-        Record, Refusal, Steering, Stop, advance, decide::Draft, input::Decide, spending, state::Next, task_ask,
+        AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record,
+        Refusal, Steering, Stop, advance, decide::Draft, grants, input::Decide, spending, state::Next, task_ask,
         toolset,
     },
     model::{AnswerPart, Item},
-    permission::{Action, Verdict, seen_from},
+    permission::{Action, Rule, Verdict, seen_from},
     tape::Cause,
     tool::{Access, CallFacts, ToolResult, Unusable, arguments},
     words::ids::Seq,
@@ -34,6 +34,8 @@ pub(crate) struct AnswerAsk {
     pub grant: Grant,
     /// Who the person is, as the host says.
     pub who: Option<String>,
+    /// The rules of a standing grant, where they were chosen before: on the parent's tape, or on this one. `None` for a host.
+    pub rules: Option<Vec<Rule>>,
 }
 
 impl Decide for AnswerAsk {
@@ -43,17 +45,18 @@ impl Decide for AnswerAsk {
         if let Some(Open::TaskAsk(open)) = draft.state.open.get(&ask).cloned() {
             return task_ask::answer(draft, self, &open);
         }
-        let Some(Open::Ask(OpenAsk { call, .. })) = draft.state.open.get(&ask) else {
+        let Some(Open::Ask(OpenAsk { call, access, .. })) = draft.state.open.get(&ask) else {
             return spending::answer(draft, ask, grant, who);
         };
         if matches!(grant, Grant::Raise(_)) {
             return Err(Refusal::NotABudget { ask });
         }
+        let (grant, rules) = grants::chosen(self, access, draft.state.grants.len() >= grants::GRANTS_MAX)?;
         let call = *call;
-        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who });
+        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules });
         match grant {
             Grant::Once | Grant::Raise(_) => {}
-            Grant::Always(_) => release_granted(draft),
+            Grant::Always(_) | Grant::Offered { .. } => release_granted(draft),
             Grant::Reject(Some(message)) => {
                 fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
             }
@@ -288,14 +291,16 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
 
 /// Asks about what the rules ask about and nobody has granted: of a shell command the parts, else all that the call wants.
 fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
+    let is_granted = |access: &[Access]| draft.state.is_granted(access, draft.env.globs());
     let is_wanted = |at: usize, access: &Access| match access.part {
-        Some(_) => verdict.asked.contains(&at) && !is_granted(draft, access),
+        Some(_) => verdict.asked.contains(&at) && !is_granted(std::slice::from_ref(access)),
         None => true,
     };
     let wanted = access.into_iter().enumerate().filter(|(at, access)| is_wanted(*at, access)).map(|(_, access)| access);
     let wanted: Vec<_> = wanted.collect();
     // A call that names no access has nothing that could have been granted.
-    if !verdict.asked.is_empty() && wanted.iter().all(|access| is_granted(draft, access)) {
+    let all_granted = wanted.is_empty() && !verdict.asked.is_empty();
+    if all_granted || is_granted(&wanted) {
         return Ruling::Run;
     }
     if !reaches_someone(draft) {
@@ -304,12 +309,6 @@ fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
         return Ruling::Refuse(CallVerdict::Unheard, text);
     }
     Ruling::Ask(wanted)
-}
-
-fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
-    let turn = draft.state.turn.as_ref().map(|turn| turn.id);
-    let holds = |granted: &Granted| granted.turn.is_none() || granted.turn == turn;
-    draft.state.grants.iter().any(|granted| granted.access == *access && holds(granted))
 }
 
 fn shown(access: &[Access]) -> String {
@@ -382,9 +381,7 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
 /// Closes the asks that a standing grant has also answered, so that nobody is asked the same thing twice.
 fn release_granted(draft: &mut Draft<'_>) {
     let granted = draft.state.open.iter().filter_map(|(ticket, open)| match open {
-        Open::Ask(ask) if !ask.access.is_empty() => {
-            ask.access.iter().all(|access| is_granted(draft, access)).then_some(*ticket)
-        }
+        Open::Ask(ask) => draft.state.is_granted(&ask.access, draft.env.globs()).then_some(*ticket),
         _ => None,
     });
     for ask in granted.collect::<Vec<_>>() {

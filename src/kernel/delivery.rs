@@ -35,18 +35,38 @@ pub enum Steering {
 }
 
 /// A person's answer to an ask. For a budget ask, `Once` raises the limit by its own size, or by what is missing if that is more;
-/// `Always` lifts the limit, whatever the scope; `Raise` says by how much; `Reject` ends the turn.
+/// `Always` and `Offered` lift the limit, whatever the scope; `Raise` says by how much; `Reject` ends the turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grant {
     /// This call may run.
     Once,
-    /// This call may run, and so may all that ask for the same again within the scope.
+    /// This call may run, and so may all that ask for the same again within the scope: the first of the ask's offers. Counts as
+    /// `Once` where the ask has no offers ([`offers`](crate::permission::offers)).
     Always(Scope),
+    /// This call may run, and so may all that one of the ask's offers allows, within the scope.
+    Offered {
+        /// How far it reaches.
+        scope: Scope,
+        /// The number of the offer, from 1.
+        offer: u32,
+    },
     /// Only for a budget ask: the limits are raised by these amounts. For a call it is refused.
     Raise(Limits),
     /// This call may not run. With a message the model is told and goes on; without one the turn ends.
     Reject(Option<String>),
+}
+
+impl Grant {
+    /// The scope and the number of the offer of an answer that stands for more than one call.
+    #[must_use]
+    pub fn standing(&self) -> Option<(Scope, u32)> {
+        match self {
+            Grant::Always(scope) => Some((*scope, 1)),
+            Grant::Offered { scope, offer } => Some((*scope, *offer)),
+            Grant::Once | Grant::Raise(_) | Grant::Reject(_) => None,
+        }
+    }
 }
 
 /// How far a standing grant reaches.
@@ -58,4 +78,7 @@ pub enum Scope {
     /// The session.
     #[default]
     Session,
+    /// The project: the session itself, and every later one of the project. The session treats it as its own scope and stores
+    /// nothing beyond its tape; the event [`AskClosed`](crate::EventKind::AskClosed) has the rules, for the host to store.
+    Project,
 }

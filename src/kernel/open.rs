@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Reserve, State},
     model::{Item, Params, Price},
+    permission::{Offer, offers},
     tool::{Access, CallFacts},
     words::ids::{CallId, Millis, Seq},
     words::message::ModelRef,
@@ -141,6 +142,14 @@ pub struct OpenAsk {
     pub access: Vec<Access>,
     /// When the ask expires and the call is denied.
     pub expires: Millis,
+}
+
+impl OpenAsk {
+    /// What a person may allow for more than this call, from narrow to wide.
+    #[must_use]
+    pub fn offers(&self) -> Vec<Offer> {
+        offers(&self.access)
+    }
 }
 
 /// An open wait before a retry.

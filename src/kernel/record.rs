@@ -16,7 +16,7 @@ use crate::{
         TaskOrder, Tie, Undone,
     },
     model::{Answer, ModelError, Params, Price},
-    permission::{Chain, Ruleset},
+    permission::{Chain, Rule, Ruleset},
     tape::{Cause, Forked, ImportedFrom},
     tool::{Access, CallFacts, ToolResult},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
@@ -142,6 +142,14 @@ pub enum Record {
         /// Who gave it, as the host says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         who: Option<String>,
+        /// The rules that stand from here on: those of the offer that the person chose. Empty in an answer about one call.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<Rule>,
+    },
+    /// A standing grant was taken back.
+    Revoked {
+        /// The grant: the entry that gave it.
+        grant: Seq,
     },
     /// An ask was closed without an answer. Closes its ticket.
     AskClosed {

@@ -171,9 +171,10 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("edit", Some(Record::Edited { message })) => EditMessage { message: (**message).clone() }.into(),
         ("withdraw", Some(Record::Withdrawn { id })) => WithdrawMessage { id: id.clone() }.into(),
         ("clear_queue", Some(Record::Withdrawn { .. })) => ClearQueue.into(),
-        ("answer_ask", Some(Record::Granted { grant, who })) => {
-            AnswerAsk { ask: ticket?, grant: grant.clone(), who: who.clone() }.into()
+        ("answer_ask", Some(Record::Granted { grant, who, rules })) => {
+            AnswerAsk { ask: ticket?, grant: grant.clone(), who: who.clone(), rules: Some(rules.clone()) }.into()
         }
+        ("revoke", Some(Record::Revoked { grant })) => RevokeGrant { grant: *grant }.into(),
         ("task_asked", Some(Record::TaskAsk(asked))) => TaskAsked { task: ticket?, asked: asked.clone() }.into(),
         ("task_ask_over", Some(Record::AskClosed { .. })) => TaskAskOver { ask: ticket? }.into(),
         ("abort", _) => Abort { reason: why_aborted(wrote) }.into(),

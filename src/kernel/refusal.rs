@@ -138,6 +138,33 @@ pub enum Refusal {
         /// The ask.
         ask: Seq,
     },
+    /// The ask has no offer of this number. The ask stays open.
+    #[error("ask {ask} has no offer {offer}: {}", match last {
+        0 => "it can be allowed once".to_owned(),
+        last => format!("choose one from 1 to {last}"),
+    })]
+    NoSuchOffer {
+        /// Which ask.
+        ask: Seq,
+        /// The number that the answer named.
+        offer: u32,
+        /// The number of its last offer; 0 where it has none.
+        last: usize,
+    },
+    /// The session has as many standing grants as it may. The ask stays open.
+    #[error("the session has {max} standing grants, and may have no more: revoke one, or allow this call once")]
+    TooManyGrants {
+        /// How many it may have.
+        max: usize,
+    },
+    /// No standing grant has this id: it was revoked, its turn is over, or there was none.
+    #[error(
+        "no standing grant has the id {grant}: it was revoked, its turn is over, or there was none; look at the grants"
+    )]
+    NoSuchGrant {
+        /// The id.
+        grant: Seq,
+    },
     /// The ask is about a call, and only a budget ask can be answered with higher limits.
     #[error("ask {ask} is about a call: answer once, always or reject")]
     NotABudget {

@@ -214,7 +214,7 @@ pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant, who: Option
     {
         return Err(Refusal::RaisesNothing { ask, resource: breach.resource });
     }
-    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who });
+    let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules: Vec::new() });
     if matches!(grant, Grant::Reject(_)) {
         stop(draft, breach);
     }

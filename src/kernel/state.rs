@@ -18,12 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, Open, OpenAsk, OpenBudgetAsk,
-        OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded, Refusal, SeenMessages,
-        Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
+        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Granted, Limits, MergedLast, Open, OpenAsk,
+        OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded, Refusal,
+        SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
-    tool::Access,
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
     words::is_default,
     words::message::{Finish, Message, ModelRef},
@@ -390,15 +389,6 @@ pub struct BatchItem {
     pub ticket: Seq,
     /// The result of the call; `None` while the call is open.
     pub result: Option<ToolResultItem>,
-}
-
-/// A standing grant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Granted {
-    /// The access that is granted.
-    pub access: Access,
-    /// The turn that the grant is limited to; `None` for the whole session.
-    pub turn: Option<Seq>,
 }
 
 /// A turn that ended.

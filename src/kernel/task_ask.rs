@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskClosedWhy, Grant, Held, Open, OpenAsk, Record, Refusal, State, batch::AnswerAsk, decide::Draft,
+        AskClosedWhy, Grant, Held, Open, OpenAsk, Record, Refusal, State, batch::AnswerAsk, decide::Draft, grants,
         input::Decide,
     },
+    permission::{Offer, Rule, offers},
     tool::Access,
     words::ids::{CallId, Millis, Seq, SessionId},
 };
@@ -59,6 +60,14 @@ pub struct TaskAsk {
     pub waits: bool,
 }
 
+impl TaskAsk {
+    /// What a person may allow for more than this call, from narrow to wide.
+    #[must_use]
+    pub fn offers(&self) -> Vec<Offer> {
+        offers(&self.access)
+    }
+}
+
 /// An open question of a child. Part of the stored form of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -81,6 +90,9 @@ pub struct AskAnswer {
     /// Who gave it, as the host says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
+    /// The rules of the offer that the person chose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
 }
 
 /// The longest name of a person who answers, in bytes.
@@ -140,12 +152,13 @@ pub(super) fn close_of(draft: &mut Draft<'_>, task: Seq) {
 
 /// Takes a person's answer to a child's question. The child is told until it has it.
 pub(super) fn answer(draft: &mut Draft<'_>, given: &AnswerAsk, open: &OpenTaskAsk) -> Result<Held, Refusal> {
-    let AnswerAsk { ask, grant, who } = given;
+    let AnswerAsk { ask, grant, who, .. } = given;
     match grant {
         _ if open.answer.is_some() => Err(Refusal::AskClosed { ask: *ask }),
         Grant::Raise(_) => Err(Refusal::NotABudget { ask: *ask }),
-        grant => {
-            let answered = Record::Granted { grant: grant.clone(), who: named(who.as_ref()) };
+        _ => {
+            let (grant, rules) = grants::chosen(given, &open.asked.access, false)?;
+            let answered = Record::Granted { grant, who: named(who.as_ref()), rules };
             Ok(Held::Done(draft.write(Some(*ask), answered)))
         }
     }
@@ -198,10 +211,10 @@ impl State {
     }
 
     /// Notes a person's answer to a child's question; says whether the ticket is one.
-    pub(super) fn answer_task_ask(&mut self, ask: Seq, answer: AskAnswer) -> bool {
+    pub(super) fn answer_task_ask(&mut self, ask: Seq, answer: &AskAnswer) -> bool {
         match self.open.get_mut(&ask) {
             Some(Open::TaskAsk(open)) => {
-                open.answer = Some(answer);
+                open.answer = Some(answer.clone());
                 true
             }
             _ => false,

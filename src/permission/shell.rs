@@ -41,18 +41,17 @@ mod tests;
 use crate::tool::one_line;
 
 pub use parts::with_parts;
-
-pub(super) use rules::judge;
+pub(super) use rules::{is_plain, judge};
 
 /// A longer command is unclear.
 #[cfg(feature = "shell-policy")]
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
 /// Stands in the text of a word for a part that is known only when the command runs. No command that is read has this character.
-const ANY: char = '\u{1}';
+pub(super) const ANY: char = '\u{1}';
 
 /// The same for a part that becomes names of files.
-const GLOB: char = '\u{2}';
+pub(super) const GLOB: char = '\u{2}';
 
 /// What a command would do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -86,6 +86,11 @@ impl Access {
         Access { permission: permission.into(), pattern: pattern.into(), part: None }
     }
 
+    /// Whether all of it is known before the call runs.
+    pub(crate) fn is_known(&self) -> bool {
+        !matches!(self.part, Some(ShellPart::Command { unknown: Some(_), .. } | ShellPart::Also { unknown: Some(_) }))
+    }
+
     /// The same access as a part of a shell command.
     pub(crate) fn as_part(self, part: ShellPart) -> Access {
         Access { part: Some(part), ..self }

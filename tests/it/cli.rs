@@ -11,6 +11,7 @@ mod edges;
 mod errors;
 mod faults;
 mod files;
+mod grants;
 pub(crate) mod lab;
 mod replay;
 mod rescue;

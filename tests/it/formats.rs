@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tamtam::{
     Delivery, Message, Millis, Outcome, Seq, SessionId, Steering,
     model::{Answer, AnswerPart, ErrorKind, Item, MicroUsd, ModelError, PicoUsd, Price, Usage, UserItem},
-    permission::{Chain, Ruleset},
+    permission::{Action, Chain, Rule, Ruleset},
     session::{
         AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, CallVerdict, Compacted, CompactionReason, Down,
         DownReason, Entry, Extent, Finish, ForkMade, Grant, Limits, Link, Merged, OpenBranch, OpenCompaction, Record,
@@ -109,7 +109,12 @@ fn records() -> Vec<Record> {
         Record::CallFacts { index: 0, facts },
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
         Record::Ask { call: Seq(6), access: parts_of_a_command(), expires: Millis(600_000) },
-        Record::Granted { grant: Grant::Always(Scope::Session), who: Some("ada".into()) },
+        Record::Granted {
+            grant: Grant::Offered { scope: Scope::Session, offer: 2 },
+            who: Some("ada".into()),
+            rules: vec![Rule::new("bash", "ls", Action::Allow), Rule::new("bash", "ls *", Action::Allow)],
+        },
+        Record::Revoked { grant: Seq(7) },
         Record::AskClosed { why: AskClosedWhy::Expired },
         Record::TaskAsk(Arc::new(
             serde_json::from_value(json!({

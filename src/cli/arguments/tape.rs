@@ -26,6 +26,8 @@ pub(in crate::cli) enum TapeCommand {
     Merge(MergeArguments),
     /// Return a conversation to an earlier point; nothing leaves the tape, so a rollback can be undone
     Rollback(RollbackArguments),
+    /// List what people allowed a session for more than one call, or revoke it
+    Grants(GrantsArguments),
     /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
     Verify {
         /// The session [default: all]
@@ -103,6 +105,18 @@ pub(in crate::cli) struct RollbackArguments {
     /// With --files: also restore files that somebody else changed since; their version is kept
     #[arg(long, requires = "files", conflicts_with = "rest")]
     pub(in crate::cli) over: bool,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct GrantsArguments {
+    /// The session
+    pub(in crate::cli) id: SessionId,
+    /// Revoke the grant with this id: what it allowed is asked about again
+    #[arg(long, value_name = "GRANT", conflicts_with = "json")]
+    pub(in crate::cli) revoke: Option<u64>,
+    /// One grant a line, as JSON
+    #[arg(long)]
+    pub(in crate::cli) json: bool,
 }
 
 #[derive(Args, Debug)]

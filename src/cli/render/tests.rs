@@ -153,6 +153,7 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
         expires: Millis(0),
         waits: false,
         from: Vec::new(),
+        offers: tamtam::permission::offers(&[Access::new("bash", "cargo test")]),
     };
     let pieces = show(true, &[ask]);
     let question = notes(&pieces)[0];
@@ -160,7 +161,10 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
     assert!(question.contains(&"a".repeat(400)));
     assert!(question.contains("\n      \\u{1b}[2Krm -rf \\u{202e}x\n    timeout: 5\n  wants: bash echo"), "{question}");
     assert!(!question.contains(['\u{1b}', '\u{202e}']));
-    let closed = EventKind::AskClosed { ask: Seq(9), grant: None, why: Some(AskClosedWhy::Expired), who: None };
+    let offered = "\n  a1: Allows the command `cargo test`, exactly.\n  a2: Allows `cargo test` with any arguments.\n  y: once, a1 to a2: ";
+    assert!(question.contains(offered), "{question}");
+    let closed =
+        EventKind::AskClosed { ask: Seq(9), grant: None, why: Some(AskClosedWhy::Expired), who: None, rules: vec![] };
     assert_eq!(notes(&show(true, &[closed])), ["? nobody answered in time: denied"]);
 }
 

@@ -24,6 +24,7 @@ use crate::cli::{
     command::{Command, bad_line, overtaken, reply},
     escape,
     failure::{Exit, Failure},
+    grants::unstored,
     stdin::{self, Line},
     typed::{self, Typed},
 };
@@ -301,6 +302,9 @@ impl Lines {
                 return self.view.note(format!("? {answers}"));
             }
             Typed::Steer(text) => self.session.send(text, Delivery::Steer(Steering::default())).await.map(drop),
+            Typed::Answer(_, grant) if unstored(&grant).is_some() => {
+                return self.view.note(format!("! {}", unstored(&grant).unwrap_or_default()));
+            }
             Typed::Answer(ask, grant) => self.session.answer(ask, grant).await,
         };
         if let Err(error) = done {

@@ -122,11 +122,12 @@ impl View {
                 if shown.asked.is_empty() {
                     show.clone_from(&lines);
                 }
-                let more = match &event.kind {
-                    EventKind::Budget { breach, .. } => Some(breach.resource),
-                    _ => None,
+                let (more, offers) = match &event.kind {
+                    EventKind::Budget { breach, .. } => (Some(breach.resource), 0),
+                    EventKind::Ask { offers, .. } => (None, offers.len()),
+                    _ => (None, 0),
                 };
-                shown.asked.push_back((Question { ask: *ask, more }, lines));
+                shown.asked.push_back((Question { ask: *ask, more, offers }, lines));
             }
             EventKind::AskClosed { ask, .. } => {
                 let was_first = shown.asked.front().is_some_and(|(first, _)| first.ask == *ask);

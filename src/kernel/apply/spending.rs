@@ -46,7 +46,7 @@ impl State {
         let (extent, resource) = (breach.extent, breach.resource);
         match grant {
             Grant::Once => self.raise(extent, resource, Some(breach.max.max(breach.missing()))),
-            Grant::Always(_) => self.raise(extent, resource, None),
+            Grant::Always(_) | Grant::Offered { .. } => self.raise(extent, resource, None),
             Grant::Raise(more) => {
                 for resource in Resource::ALL {
                     if let Some(by) = more.of(resource) {

@@ -9,6 +9,7 @@ mod compact;
 mod delivery;
 mod finish;
 mod fork;
+mod grants;
 mod handoff;
 mod imported;
 mod inbox;

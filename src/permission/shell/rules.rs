@@ -116,7 +116,7 @@ fn only_about_it(judged: Judgement, least: Action) -> Judgement {
 }
 
 /// A character that means itself wherever it stands in a command.
-fn is_plain(c: char) -> bool {
+pub(in crate::permission) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || " _./:=@%+,-".contains(c)
 }
 
@@ -133,6 +133,11 @@ fn matches(rule: &Rule, text: &str, also: &[&str]) -> Match {
     let about = simple(&rule.permission, "bash") || also.contains(&rule.permission.as_str());
     if !about {
         return Match::No;
+    }
+    if rule.exact {
+        // What is not known may turn out to be this text.
+        let unknown = if text.contains([ANY, GLOB]) { Match::Perhaps } else { Match::No };
+        return if rule.pattern == text { Match::Yes } else { unknown };
     }
     if !text.contains([ANY, GLOB]) {
         return if simple(&rule.pattern, text) { Match::Yes } else { Match::No };

@@ -6,7 +6,7 @@ use tamtam::{
     hook::{Hook, HookContext, Input},
     model::BoxFuture,
     permission::Profile,
-    session::{Grant, Labels, Link, Message, Open, Steering, TurnStream},
+    session::{Grant, Granted, Labels, Link, Message, Open, Scope, Steering, TurnStream},
     tape::TapeStoreExt as _,
 };
 
@@ -130,6 +130,24 @@ fn turns() -> Vec<Driver> {
         )
         .given(go!(w, w.ask().await))
         .effect(go!(w, w.count("granted")))
+        .once()
+        .then(go!(w, w.allow_all().await)),
+        Driver::new(
+            "Session::revoke",
+            go!(w, {
+                let grant = w.kept::<Granted>().id;
+                drop(w.session.revoke(grant).await);
+            }),
+        )
+        .given(go!(w, {
+            w.ask().await;
+            let ask = *w.kept::<Seq>();
+            w.session.answer(ask, Grant::Always(Scope::Session)).await.unwrap();
+            w.session.wait().await.unwrap();
+            let grant = w.session.grants().await.unwrap().remove(0);
+            w.keep(grant);
+        }))
+        .effect(go!(w, w.count("revoked")))
         .once()
         .then(go!(w, w.allow_all().await)),
         Driver::new("Session::go_on", go!(w, w.session.go_on().await.unwrap()))

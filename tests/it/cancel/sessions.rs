@@ -20,6 +20,7 @@ fn reads() -> Vec<Driver> {
     vec![
         Driver::new("Session::state", go!(w, drop(w.session.state().await.unwrap()))),
         Driver::new("Session::queue", go!(w, drop(w.session.queue().await.unwrap()))),
+        Driver::new("Session::grants", go!(w, drop(w.session.grants().await.unwrap()))),
         Driver::new("Session::pins", go!(w, drop(w.session.pins().await.unwrap()))),
         Driver::new("Session::messages", go!(w, drop(w.session.messages().await.unwrap()))),
         Driver::new("Session::bill", go!(w, drop(w.session.bill().await.unwrap()))),

@@ -5,7 +5,7 @@ use std::{
     sync::Mutex,
 };
 
-use tamtam::session::{AskClosedWhy, EventStream, Grant, Scope, Seq, SessionId};
+use tamtam::session::{AskClosedWhy, EventStream, Grant, Granted, Scope, Seq, SessionId};
 
 use super::*;
 
@@ -92,7 +92,7 @@ async fn question(events: &mut EventStream) -> (Seq, Vec<SessionId>) {
 async fn granted(session: &Session) -> Vec<(Grant, Option<String>)> {
     let entries = session.entries().await.unwrap();
     let granted = entries.into_iter().filter_map(|entry| match entry.record {
-        Record::Granted { grant, who } => Some((grant, who)),
+        Record::Granted { grant, who, .. } => Some((grant, who)),
         _ => None,
     });
     granted.collect()
@@ -118,8 +118,24 @@ async fn a_childs_question_is_asked_and_answered_at_its_parent() {
         let end = child.session().state().await.unwrap().ended.back().unwrap().text.clone();
         assert_eq!(end.contains("it was allowed"), allowed, "{end}");
         assert_eq!(careful.runs().values().sum::<u32>(), u32::from(allowed));
-        let expected = [(grant, Some("ada".to_owned()))];
+        let expected = [(grant.clone(), Some("ada".to_owned()))];
         assert_eq!((granted(&root).await, granted(child.session()).await), (expected.to_vec(), expected.to_vec()));
+        // The grant is the child's: it stands there, and is revoked there.
+        let (above, below) = (root.grants().await.unwrap(), child.session().grants().await.unwrap());
+        assert_eq!(above, []);
+        let stands = grant.standing().is_some();
+        assert_eq!(
+            below.iter().map(Granted::allows).collect::<Vec<_>>(),
+            vec!["Allows every use of careful."; usize::from(stands)]
+        );
+        if let [grant] = &below[..] {
+            assert_eq!(
+                (grant.who.as_deref(), &grant.rules[..]),
+                (Some("ada"), &[Rule::new("careful", "*", Action::Allow)][..])
+            );
+            child.session().revoke(grant.id).await.unwrap();
+            assert_eq!(child.session().grants().await.unwrap(), []);
+        }
         // Answered once: the second answer is told so.
         let again = root.answer(ask, Grant::Once).await;
         assert!(matches!(again, Err(SendError::Refused(Refusal::AskClosed { .. }))), "{again:?}");

@@ -6,7 +6,7 @@ use tamtam::{
     Seq,
     kernel::{CallState, Entry, Mode, Open, Record, State, Steering, Transcript},
     model::{AnswerPart, History, Item},
-    permission::{Action, Globs, judge_all},
+    permission::{Action, Globs, grants, judge_all},
     session::{ErrorReason, Part, ToolState},
     tool::{Effect, Toolbox},
 };
@@ -140,8 +140,12 @@ pub(super) fn permitted(before: &State, entries: &[Entry], after: &State, toolbo
             before.open.get(&ticket),
             Some(Open::Call(call)) if matches!(call.state, CallState::Asking(_) | CallState::Allowed)
         );
-        let stands =
-            !access.is_empty() && access.iter().all(|access| after.grants.iter().any(|grant| grant.access == *access));
+        let globs = Globs::default();
+        let stands = !access.is_empty()
+            && access.iter().all(|access| {
+                let is_granted = after.grants.iter().any(|granted| grants(&granted.rules, access, &globs));
+                is_granted || judge_all(&layers, std::slice::from_ref(access), &globs).action == Action::Allow
+            });
         hold!(action == Action::Allow || was_asked || stands, "call {ticket} started and nobody was asked");
     }
     Ok(())

@@ -1,0 +1,134 @@
+//! Standing grants: the rules that people gave to a session with their answers, for the running turn or for longer.
+//!
+//! A grant loosens an ask and never a deny. It is judged after all rules, and by the accesses as the session itself sees them, so
+//! it also answers an ask that a rule of an ancestor makes: the ask has reached the people of the topmost session. The rules are
+//! those of the offer that the person chose ([`offers`]). They stand on the tape with the answer, so an offer that a later version
+//! words or cuts differently changes nothing that was granted.
+//!
+//! A change must keep that old tapes replay. Their answers name no rules: such a grant is the access itself, and answers an ask
+//! only where every access of the call is granted so. [`Granted`] is a stored format.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{AskAnswer, Grant, Held, Record, Refusal, Scope, State, batch::AnswerAsk, decide::Draft, input::Decide},
+    permission::{Action, Globs, Rule, allows, grants, offers},
+    tool::Access,
+    words::ids::{Millis, Seq},
+};
+
+/// The most standing grants of a session. With so many, a further one is refused.
+pub(super) const GRANTS_MAX: usize = 200;
+
+/// A standing grant. Part of the stored form of a state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Granted {
+    /// The entry that gave it: [`Session::revoke`](crate::Session::revoke) takes it. 0 where an older version gave it.
+    pub id: Seq,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// The turn that it is limited to; `None` for the whole session.
+    pub turn: Option<Seq>,
+    /// What it allows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
+    /// Who gave it, as the host says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// When it was given.
+    pub time: Millis,
+    /// What it allows where an older version gave it: this access, and no rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
+}
+
+impl Granted {
+    /// What it allows, in one sentence for a person.
+    #[must_use]
+    pub fn allows(&self) -> String {
+        match &self.access {
+            Some(Access { permission, pattern, .. }) => format!("Allows {permission} {pattern}, exactly."),
+            None => allows(&self.rules),
+        }
+    }
+}
+
+/// A host takes a standing grant back.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RevokeGrant {
+    /// Its id.
+    pub grant: Seq,
+}
+
+impl Decide for RevokeGrant {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+        let RevokeGrant { grant } = *self;
+        match draft.state.grants.iter().any(|granted| granted.id == grant) {
+            true => Ok(Held::Done(draft.write(None, Record::Revoked { grant }))),
+            false => Err(Refusal::NoSuchGrant { grant }),
+        }
+    }
+}
+
+/// What the tape gets for an answer about these accesses: the answer, and the rules that stand from then on. `is_full` says
+/// whether the session has as many standing grants as it may.
+///
+/// # Errors
+/// Where there is no such offer, and where a host's answer is one grant too many. Rules that come with the answer were chosen
+/// before, on the parent's tape or on this one: such an answer is never refused, and counts as `Once` if there is no room.
+pub(super) fn chosen(given: &AnswerAsk, accesses: &[Access], is_full: bool) -> Result<(Grant, Vec<Rule>), Refusal> {
+    let AnswerAsk { ask, grant, rules, .. } = given;
+    let Some((_, number)) = grant.standing() else { return Ok((grant.clone(), Vec::new())) };
+    if let Some(rules) = rules {
+        let has_room = !is_full || rules.is_empty();
+        return Ok(if has_room { (grant.clone(), rules.clone()) } else { (Grant::Once, Vec::new()) });
+    }
+    let mut offers = offers(accesses);
+    if offers.is_empty() && number == 1 {
+        return Ok((Grant::Once, Vec::new()));
+    }
+    let last = offers.len();
+    match offers.iter_mut().find(|offer| offer.offer == number) {
+        Some(_) if is_full => Err(Refusal::TooManyGrants { max: GRANTS_MAX }),
+        Some(offer) => Ok((grant.clone(), std::mem::take(&mut offer.rules))),
+        None => Err(Refusal::NoSuchOffer { ask: *ask, offer: number, last }),
+    }
+}
+
+impl State {
+    /// Whether standing grants answer what would be asked about these accesses. A call that names no access has nothing that could
+    /// have been granted.
+    pub(super) fn is_granted(&self, accesses: &[Access], globs: &Globs) -> bool {
+        if accesses.is_empty() || self.grants.is_empty() {
+            return false;
+        }
+        let turn = self.turn.as_ref().map(|turn| turn.id);
+        let standing = || self.grants.iter().filter(|granted| granted.turn.is_none() || granted.turn == turn);
+        let by_rule = |access: &Access| grants(standing().flat_map(|granted| &granted.rules), access, globs);
+        let left: Vec<_> = accesses.iter().filter(|access| !by_rule(access)).cloned().collect();
+        let as_before = |access| standing().any(|granted| granted.access.as_ref() == Some(access));
+        left.iter().all(as_before)
+            || (left.len() < accesses.len() && self.settings.judge(&left, globs).action == Action::Allow)
+    }
+
+    /// A person's answer stands from here on. `asked` is what the call wanted.
+    pub(super) fn stand(&mut self, answer: &AskAnswer, asked: &[Access]) {
+        let Some((scope, _)) = answer.grant.standing() else { return };
+        let turn = self.turn.as_ref().map(|turn| turn.id).filter(|_| scope == Scope::Turn);
+        let given =
+            Granted { id: self.seq, scope, turn, who: answer.who.clone(), time: self.time, ..Granted::default() };
+        let all = std::sync::Arc::make_mut(&mut self.grants);
+        if answer.rules.is_empty() {
+            all.extend(asked.iter().map(|access| Granted { access: Some(access.clone()), ..given.clone() }));
+        } else {
+            all.push(Granted { rules: answer.rules.clone(), ..given });
+        }
+    }
+
+    /// A standing grant is taken back.
+    pub(super) fn revoke(&mut self, grant: Seq) {
+        std::sync::Arc::make_mut(&mut self.grants).retain(|granted| granted.id != grant);
+    }
+}

@@ -1,0 +1,63 @@
+//! The standing grants of a conversation: what people allowed for more than one call, and taking that back.
+//!
+//! The list is read from a snapshot of the state; what is granted and revoked is decided in the kernel (`kernel/grants.rs`).
+
+use std::sync::Arc;
+
+use crate::{
+    kernel::RevokeGrant,
+    session::{Granted, SendError, Seq, Session},
+};
+
+impl Session {
+    /// The standing grants, oldest first: what people allowed in answers to asks, for the running turn or for longer
+    /// ([`Granted::allows`] says it in words). Those of its children stand on the tapes of the children.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, permission::Profile, session::{EventKind, Grant, Next, Scope}};
+    /// # #[cfg(all(unix, feature = "tools"))]
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let read = r#"{"path":"notes.txt"}"#;
+    /// let model = Scripted::new([Reply::empty().with_raw_call("", "read", read), Reply::text("Read.")]);
+    /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(model)).tools(tamtam::tools::full()).start().await?;
+    /// let mut options = SessionOptions::new(folder.path());
+    /// options.rules = Some(Profile::Strict.ruleset());
+    /// let session = runtime.create(options).await?;
+    /// let mut events = session.events();
+    /// let receipt = session.prompt("Read my notes.").await?;
+    /// while let Some(next) = events.next().await {
+    ///     let Next::Event(event) = next else { continue };
+    ///     match event.kind {
+    ///         EventKind::Ask { ask, .. } => session.answer(ask, Grant::Always(Scope::Session)).await?,
+    ///         EventKind::TurnFinished { .. } => break,
+    ///         _ => {}
+    ///     }
+    /// }
+    /// receipt.wait().await?;
+    /// let grants = session.grants().await?;
+    /// assert_eq!(grants[0].allows(), "Allows reading `notes.txt`.");
+    /// session.revoke(grants[0].id).await?;
+    /// assert!(session.grants().await?.is_empty());
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn grants(&self) -> Result<Vec<Granted>, SendError> {
+        Ok(Arc::unwrap_or_clone(self.state().await?.grants))
+    }
+
+    /// Takes a standing grant back, by its id. From the next decision on, what it allowed is asked about again, also calls of the
+    /// running turn that have not started. A call that runs goes on, and so does the call that the answer was about.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchGrant`](crate::session::Refusal::NoSuchGrant) where there is no such grant, or no more: a second revoke of
+    /// the same grant changes nothing. Others as [`Session::answer`].
+    pub async fn revoke(&self, grant: Seq) -> Result<(), SendError> {
+        self.record(RevokeGrant { grant }).await.map(drop)
+    }
+}
