@@ -37,6 +37,7 @@ mod facts;
 pub(crate) mod figures;
 pub(crate) mod limits;
 pub(crate) mod observers;
+mod questions;
 pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod slot;

@@ -26,7 +26,7 @@ use std::{sync::Arc, time::Duration};
 pub use crate::kernel::context::{Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Window};
 pub use crate::kernel::{
     Account, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind, BillLine, Branch, BranchRequest,
-    BranchSummary, Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted, CompactionReason,
+    BranchSummary, Breach, Budget, CallAnswer, CallOpened, CallState, CallVerdict, Charge, Compacted, CompactionReason,
     CompactionSettings, ContextState, Delivery, Disposition, Down, DownReason, Entry, EnvSeen, Extent, ForkMade, Grant,
     Granted, Limits, Link, Merged, MergedLast, Mode, ModelSeen, NoPoint, OnBreach, Open, OpenAsk, OpenBranch,
     OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point,

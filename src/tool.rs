@@ -18,6 +18,7 @@ mod facts;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod files;
 pub(crate) mod partial_json;
+mod question;
 mod toolbox;
 pub mod truncate;
 mod typed;
@@ -40,6 +41,8 @@ pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]
 pub use files::{Files, KeepLimits};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
+pub(crate) use question::Asks;
+pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};
 pub use toolbox::Toolbox;
 pub use typed::{
     IntoToolResult, Json, NoArguments, STREAM_BYTES_MAX, TextSink, TypedTool, typed, typed_blocking, typed_streaming,

@@ -26,7 +26,13 @@ use tokio_util::{
 };
 
 use crate::{
-    actor::{facts, limits::RuntimeLimits, shared::Shared, slot::Slot},
+    actor::{
+        facts,
+        limits::RuntimeLimits,
+        questions::{self, Waited},
+        shared::Shared,
+        slot::Slot,
+    },
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookContext, HookFailure, panic_text},
     kernel::Report,
@@ -273,9 +279,10 @@ impl CallWorker {
             let _at_work = at_work;
             let node = Arc::new(node);
             let changes = ChangeLog::new(post.shared.store.files_path(&post.slot.id), post.ticket);
+            let waited = Waited::default();
             let made = async {
-                let context = context.of(&post, &call, stop.clone(), &node, changes.clone());
-                let made = run(&post, call, tool, context).await;
+                let context = context.of(&post, &call, stop.clone(), &node, changes.clone(), &waited);
+                let made = run(&post, call, tool, context, &waited).await;
                 fault!(post.shared.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
             };
@@ -308,6 +315,8 @@ impl CallWorker {
 /// The parts of a call's [`ToolContext`] that come from the session's state.
 pub(crate) struct CallContext {
     pub(crate) key: String,
+    /// Which run of the call it is, from 1.
+    pub(crate) attempt: u32,
     pub(crate) workspace: Arc<std::path::PathBuf>,
     pub(crate) spill: Option<Arc<std::path::PathBuf>>,
     pub(crate) external: Arc<[std::path::PathBuf]>,
@@ -322,6 +331,7 @@ impl CallContext {
         cancel: CancellationToken,
         node: &Arc<WorkerNode>,
         changes: ChangeLog,
+        waited: &Waited,
     ) -> ToolContext {
         ToolContext {
             session: post.slot.id.clone(),
@@ -337,6 +347,7 @@ impl CallContext {
             changes,
             #[cfg(all(unix, feature = "tools"))]
             processes: post.shared.processes.clone(),
+            asks: questions::asks(&post.slot, post.ticket, self.attempt, waited),
             filters: post.shared.hooks.filters(),
             session_ref: post.session_ref(),
         }
@@ -362,7 +373,13 @@ fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
 }
 
 /// Runs the gates, the tool and the pipes of a call, and bounds the result.
-async fn run(post: &WorkerContext, call: HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
+async fn run(
+    post: &WorkerContext,
+    call: HookCall,
+    tool: Arc<dyn Tool>,
+    context: ToolContext,
+    waited: &Waited,
+) -> ToolResult {
     let failed = |failure| post.hook_failed(failure);
     let blocked = tokio::select! {
         blocked = post.shared.hooks.before_call(&call, &failed) => blocked,
@@ -372,12 +389,18 @@ async fn run(post: &WorkerContext, call: HookCall, tool: Arc<dyn Tool>, context:
         return ToolResult::failed(ErrorReason::Blocked, text);
     }
     let (limits, spill) = (tool.output(), context.spill.clone());
-    let result = carry_out(post, &call, tool, context).await;
+    let result = carry_out(post, &call, tool, context, waited).await;
     let result = post.shared.hooks.on_result(&call, result, &failed).await;
     bounded(result, limits, spill, format!("{}-{}", call.session, call.call)).await
 }
 
-async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
+async fn carry_out(
+    post: &WorkerContext,
+    call: &HookCall,
+    tool: Arc<dyn Tool>,
+    context: ToolContext,
+    waited: &Waited,
+) -> ToolResult {
     fault!(post.shared.store.faults(), "worker.call", post.slot.id.as_str());
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();
@@ -387,7 +410,7 @@ async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, c
     let mut task = AbortOnDropHandle::new(task);
     let why = tokio::select! {
         done = &mut task => return outcome(done),
-        () = tokio::time::sleep(limit) => ErrorReason::Timeout,
+        () = waited.worked_for(limit) => ErrorReason::Timeout,
         () = cancel.cancelled() => ErrorReason::Aborted,
     };
     cancel.cancel();

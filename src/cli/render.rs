@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use tamtam::{
     EventKind, Millis, Part,
     session::{AskClosedWhy, AskFrom, ErrorReason, Grant},
-    tool::Access,
+    tool::{Access, Question},
 };
 
 use super::{
@@ -135,6 +135,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             };
             escape::short(&line, RESULT_MAX)
         }
+        EventKind::Ask { name, access, from, question: Some(asked), .. } => asked_by_call(from, name, asked, access),
         EventKind::Ask { name, input, access, from, .. } => question(from, name, input, access),
         EventKind::Budget { ask: Some(_), breach, text, .. } => {
             format!("? {text}\n  {}", more_answers(breach.resource))
@@ -231,10 +232,26 @@ fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access]) -> Str
             let _ = writeln!(lines, "    {}", escape::text(input));
         }
     }
+    wants(&mut lines, access);
+    lines + "  " + CALL_ANSWERS
+}
+
+/// The question of a call that runs.
+fn asked_by_call(from: &[AskFrom], name: &str, asked: &Question, access: &[Access]) -> String {
+    let way: String = from.iter().map(|from| escape::line(&from.agent) + " / ").collect();
+    let mut lines = format!("? {way}{} asks: {}\n", escape::line(name), escape::line(&asked.title));
+    for line in escape::text(&asked.details).lines() {
+        let _ = writeln!(lines, "  | {line}");
+    }
+    wants(&mut lines, access);
+    lines + "  " + CALL_ANSWERS
+}
+
+fn wants(lines: &mut String, access: &[Access]) {
     for access in access {
+        // Writing to a String cannot fail.
         let _ = writeln!(lines, "  wants: {} {}", escape::line(&access.permission), escape::line(&access.pattern));
     }
-    lines + "  " + CALL_ANSWERS
 }
 
 fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>) -> &'static str {

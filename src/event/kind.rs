@@ -15,7 +15,7 @@ use crate::{
     event::BudgetThen,
     kernel::{AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
     model::{ErrorKind, RetryClass},
-    tool::Access,
+    tool::{Access, Question},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
     words::is_default,
     words::message::{ErrorReason, FilePart, Finish, Message, Part},
@@ -177,6 +177,9 @@ pub enum EventKind {
         /// Of a child's question, the sessions that it came through, the one that makes the call last; else empty.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         from: Vec<AskFrom>,
+        /// The question that the running call asks; `None` where the ask is about the call itself, which has not started.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<Question>>,
     },
     /// An ask is closed.
     AskClosed {

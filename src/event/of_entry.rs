@@ -10,7 +10,7 @@ use crate::{
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
-        Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome, Record,
+        AskClosedWhy, Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome, Record,
         RequestOpened, State, TaskAsk,
     },
     model::Answer,
@@ -21,7 +21,7 @@ use crate::{
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
 pub(crate) fn events_of(before: &State, entry: &Entry) -> Vec<Event> {
-    let kinds = kinds_of(before, entry).into_iter().chain(begun_after(before, entry));
+    let kinds = kinds_of(before, entry).into_iter().chain(withdrawn_by(before, entry)).chain(begun_after(before, entry));
     let session = match &entry.record {
         Record::State(state) => state.session.clone(),
         _ => before.session.clone(),
@@ -52,6 +52,14 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
         Record::TurnFinished { outcome } => turn_events(before, outcome).unwrap_or_default(),
         _ => Vec::from_iter(kind_of(before, entry)),
     }
+}
+
+/// The questions of a running call that the entry closes, because it ends the call or tells it to stop.
+fn withdrawn_by(before: &State, entry: &Entry) -> impl Iterator<Item = EventKind> {
+    let call = entry.ticket.filter(|_| matches!(entry.record, Record::Result { .. } | Record::Closing {}));
+    let open = call.map(|call| before.open_questions(call)).unwrap_or_default();
+    let why = Some(AskClosedWhy::Withdrawn);
+    open.into_iter().map(move |ask| EventKind::AskClosed { ask, grant: None, why, who: None })
 }
 
 /// The tasks that waited for room, and for which the entry made some. They come behind the entry's own events.
@@ -122,7 +130,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         Record::RetryWait { attempt, until, server } => {
             EventKind::Retry { attempt: *attempt, until: *until, server: *server }
         }
-        Record::Ask { call, access, expires } => {
+        Record::Ask { call, access, expires, question } => {
             let call = before.call(*call)?;
             EventKind::Ask {
                 ask: entry.seq,
@@ -133,11 +141,12 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
                 expires: *expires,
                 waits: before.settings.asks_wait,
                 from: Vec::new(),
+                question: question.clone(),
             }
         }
         Record::TaskAsk(asked) => {
-            let TaskAsk { from, call, name, input, access, expires, waits, .. } = (**asked).clone();
-            EventKind::Ask { ask: entry.seq, call, name, input, access, expires, waits, from }
+            let TaskAsk { from, call, name, input, access, expires, waits, question, .. } = (**asked).clone();
+            EventKind::Ask { ask: entry.seq, call, name, input, access, expires, waits, from, question }
         }
         Record::Granted { grant, who } => {
             EventKind::AskClosed { ask: ticket, grant: Some(grant.clone()), why: None, who: who.clone() }

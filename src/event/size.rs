@@ -24,7 +24,10 @@ impl Event {
             | EventKind::Budget { text, .. } => text.len(),
             EventKind::PartUpdated { part: Part::Tool(call) } => of_call(&call.state),
             EventKind::PartUpdated { part } => part.bytes(),
-            EventKind::CallStarted { input, .. } | EventKind::Ask { input, .. } => input.len(),
+            EventKind::CallStarted { input, .. } => input.len(),
+            EventKind::Ask { input, question, .. } => {
+                input.len() + question.as_ref().map_or(0, |question| question.bytes())
+            }
             EventKind::CallProgress { metadata, .. } => of_value(metadata),
             EventKind::CallFinished { content, details, attachments, .. } => {
                 content.len() + of_value(details) + attachments.iter().map(|file| file.url.len()).sum::<usize>()

@@ -18,7 +18,7 @@ use crate::{
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Ruleset},
     tape::{Cause, Forked, ImportedFrom},
-    tool::{Access, CallFacts, ToolResult},
+    tool::{Access, CallFacts, Question, ToolResult},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
     words::is_default,
     words::message::{Message, ModelRef},
@@ -132,6 +132,9 @@ pub enum Record {
         access: Vec<Access>,
         /// When the ask expires and the call is denied.
         expires: Millis,
+        /// The question that the running call asks; left out where the ask is about the call itself, which has not started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<Question>>,
     },
     /// A child asks a person about a call. Opens a ticket.
     TaskAsk(Arc<TaskAsk>),

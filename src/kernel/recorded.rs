@@ -174,6 +174,10 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("answer_ask", Some(Record::Granted { grant, who })) => {
             AnswerAsk { ask: ticket?, grant: grant.clone(), who: who.clone() }.into()
         }
+        ("put_question", Some(Record::Ask { call, access, question: Some(question), .. })) => {
+            let (access, question) = (access.clone(), question.clone());
+            PutQuestion { call: *call, attempt: None, access, question }.into()
+        }
         ("task_asked", Some(Record::TaskAsk(asked))) => TaskAsked { task: ticket?, asked: asked.clone() }.into(),
         ("task_ask_over", Some(Record::AskClosed { .. })) => TaskAskOver { ask: ticket? }.into(),
         ("abort", _) => Abort { reason: why_aborted(wrote) }.into(),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(all(unix, feature = "tools"))]
 use crate::process::Processes;
 use crate::{
-    tool::{Access, ChangeLog, ToolResult},
+    tool::{Access, Asks, ChangeLog, ToolResult},
     words::ids::{CallId, Seq, SessionId},
 };
 
@@ -60,6 +60,8 @@ pub struct ToolContext {
     /// Starts OS processes for the call, so that none of them outlives the call or the host.
     #[cfg(all(unix, feature = "tools"))]
     pub processes: Processes,
+    /// The way of the call's questions to people.
+    pub(crate) asks: Asks,
     /// What makes the filters of the call's output.
     pub(crate) filters: Filters,
     /// What `ToolContext::session` makes a handle of.
@@ -84,6 +86,7 @@ impl ToolContext {
             changes: ChangeLog::detached(),
             #[cfg(all(unix, feature = "tools"))]
             processes: Processes::unwatched(),
+            asks: Asks::default(),
             filters: Filters::default(),
             session_ref: SessionRef::default(),
         }

@@ -17,7 +17,7 @@ use tamtam::{
         State, TaskOrder, Tie, Undone, Way,
     },
     tape::{Cause, ImportedFrom},
-    tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, ToolResult},
+    tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, Question, ToolResult},
 };
 
 fn model() -> tamtam::ModelRef {
@@ -89,7 +89,13 @@ fn records() -> Vec<Record> {
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
         Record::Call(opened),
         Record::CallFacts { index: 0, facts },
-        Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
+        Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000), question: None },
+        Record::Ask {
+            call: Seq(6),
+            access: vec![Access::new("deploy", "production")],
+            expires: Millis(600_000),
+            question: Some(Arc::new(Question::new("Deploy?").with_details("3 services change."))),
+        },
         Record::Granted { grant: Grant::Always(Scope::Session), who: Some("ada".into()) },
         Record::AskClosed { why: AskClosedWhy::Expired },
         Record::TaskAsk(Arc::new(

@@ -62,6 +62,7 @@ pub(super) fn call(
     let external = external(accesses);
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
+        attempt: open.attempts,
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // The first call that spills creates the folder.
         spill: shared.store.spill_path(&state.session).map(Arc::new),

@@ -6,7 +6,7 @@ use tamtam::{
     Delivery, EventKind, Message, Millis, Outcome, Part, Seq, Steering,
     model::{ErrorKind, RetryClass, Usage},
     session::{AskClosedWhy, ErrorReason},
-    tool::Access,
+    tool::{Access, Question},
 };
 
 use super::{Renderer, Show};
@@ -153,8 +153,9 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
         expires: Millis(0),
         waits: false,
         from: Vec::new(),
+        question: None,
     };
-    let pieces = show(true, &[ask]);
+    let pieces = show(true, &[ask.clone()]);
     let question = notes(&pieces)[0];
     assert!(question.starts_with("? run bash?\n    command: echo aaa"), "{question}");
     assert!(question.contains(&"a".repeat(400)));
@@ -162,6 +163,15 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
     assert!(!question.contains(['\u{1b}', '\u{202e}']));
     let closed = EventKind::AskClosed { ask: Seq(9), grant: None, why: Some(AskClosedWhy::Expired), who: None };
     assert_eq!(notes(&show(true, &[closed])), ["? nobody answered in time: denied"]);
+    // The question of a call that runs shows what the tool says, and nothing hidden in it either.
+    let EventKind::Ask { ask, call, input, access, expires, waits, from, .. } = ask else { unreachable!() };
+    let asked = Question::new("Go\u{1b}[2K?").with_details("- [ ] one\n\u{202e}two");
+    let question = Some(asked.into());
+    let ask = EventKind::Ask { ask, call, name: "plan_exit".into(), input, access, expires, waits, from, question };
+    let pieces = show(true, &[ask]);
+    let question = notes(&pieces)[0];
+    let expected = "? plan_exit asks: Go\\u{1b}[2K?\n  | - [ ] one\n  | \\u{202e}two\n  wants: bash echo";
+    assert!(question.starts_with(expected), "{question}");
 }
 
 /// A model cannot clear the screen; a stdout that is a file gets the text unchanged.

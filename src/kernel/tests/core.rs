@@ -18,6 +18,7 @@ mod merge;
 mod pause;
 mod permission;
 mod pin;
+mod question;
 pub(crate) mod play;
 mod recorded;
 mod recover;
