@@ -93,6 +93,7 @@ mod settings;
 mod spending;
 mod spent;
 mod state;
+mod switch;
 mod task_ask;
 mod tasks;
 #[cfg(test)]
@@ -144,6 +145,7 @@ pub use restored::{RefusedFile, RestoredFiles};
 pub use settings::{CompactionSettings, Mode, RestartPolicy, Settings};
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{Granted, State, Turn, TurnEnd, Waiting};
+pub use switch::{AgentChoice, AgentParts, Switched};
 pub use task_ask::{AskAnswer, AskFrom, OpenTaskAsk, TaskAsk};
 pub(crate) use tasks::never_made;
 pub(crate) use trail::is_whole;

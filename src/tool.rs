@@ -17,6 +17,7 @@ mod context;
 mod facts;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod files;
+mod mode;
 pub(crate) mod partial_json;
 mod question;
 mod toolbox;
@@ -40,6 +41,7 @@ pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]
 pub use files::{Files, KeepLimits};
+pub(crate) use mode::{Entered, Mode, Modes};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub(crate) use question::Asks;
 pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};

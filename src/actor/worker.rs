@@ -29,6 +29,7 @@ use crate::{
     actor::{
         facts,
         limits::RuntimeLimits,
+        modes,
         questions::{self, Waited},
         shared::Shared,
         slot::Slot,
@@ -321,6 +322,7 @@ pub(crate) struct CallContext {
     pub(crate) spill: Option<Arc<std::path::PathBuf>>,
     pub(crate) external: Arc<[std::path::PathBuf]>,
     pub(crate) may: crate::tool::May,
+    pub(crate) plan_file: Option<String>,
 }
 
 impl CallContext {
@@ -348,6 +350,7 @@ impl CallContext {
             #[cfg(all(unix, feature = "tools"))]
             processes: post.shared.processes.clone(),
             asks: questions::asks(&post.slot, post.ticket, self.attempt, waited),
+            modes: modes::modes(&post.slot, self.plan_file),
             filters: post.shared.hooks.filters(),
             session_ref: post.session_ref(),
         }

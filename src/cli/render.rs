@@ -183,6 +183,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::RolledBack { to, gone, .. } => {
             format!("! back to entry {to}: {} undone", messages(gone.len()))
         }
+        EventKind::AgentSwitched { agent, .. } => format!("… agent {}", escape::line(agent)),
         EventKind::Paused {} => "! paused".to_owned(),
         EventKind::Resumed {} => "! resumed".to_owned(),
         EventKind::FilesRestored { files, refused, .. } => {

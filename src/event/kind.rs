@@ -157,6 +157,13 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<FilePart>,
     },
+    /// Another agent is in force from here on.
+    AgentSwitched {
+        /// Its name.
+        agent: String,
+        /// The name of the agent before it.
+        from: String,
+    },
     /// A person is asked about a call.
     Ask {
         /// The ask's ticket: answer with it.

@@ -86,7 +86,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         }
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::CallFacts { .. } => return None,
         Record::Closing {} | Record::Ending { .. } | Record::Released {} | Record::Pruned { .. } => return None,
-        Record::Narrowed { .. } | Record::HostRules { .. } => return None,
+        Record::Narrowed { .. } | Record::HostRules { .. } | Record::AgentChosen { .. } => return None,
         // Nobody listens to a session before its tape is there.
         Record::Forked(_) | Record::Imported(_) => return None,
         // The host that asked for the summary gets an answer of its own; the cost shows in `left`.
@@ -190,6 +190,9 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             EventKind::RolledBack { to: back.to, way: back.way, gone, again }
         }
         Record::Ended { why } => EventKind::Ended { why: why.clone() },
+        Record::AgentSwitched { agent } => {
+            EventKind::AgentSwitched { agent: agent.clone(), from: before.settings.agent.clone() }
+        }
         Record::Paused {} => EventKind::Paused {},
         Record::Resumed {} => EventKind::Resumed {},
         Record::Restored(restored) => EventKind::FilesRestored {

@@ -95,6 +95,8 @@ impl State {
                 }
                 self.put_compacted_in_place();
             }
+            Record::AgentChosen { choice } => self.next_agent = Some(choice.clone()),
+            Record::AgentSwitched { .. } => self.switch_agent(),
             Record::Pruned { results } => self.prune_results(results),
             Record::Compaction(open) => self.put_open(entry.seq, Open::Compaction(open.clone())),
             Record::Compacted(compacted) => {

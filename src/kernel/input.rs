@@ -36,6 +36,7 @@ pub(crate) use crate::kernel::{
     pin::{PinMessage, UnpinMessage},
     question::PutQuestion,
     restored::RecordRestored,
+    switch::SwitchAgent,
     task_ask::{TaskAskOver, TaskAsked},
     tasks::{Adopt, Spawn},
     undo::UndoCompaction,
@@ -288,6 +289,7 @@ commands! {
     "adopted" => BeAdopted,
     "task_asked" => TaskAsked,
     "task_ask_over" => TaskAskOver,
+    "switch_agent" => SwitchAgent,
     "put_question" => PutQuestion,
 }
 
@@ -340,6 +342,7 @@ impl Command {
             Command::StopTask(stop) => format!("parent {} stopped the task", stop.parent),
             Command::Orphan(orphan) => format!("parent {} has ended", orphan.parent),
             Command::TaskAsked(TaskAsked { asked, .. }) => format!("a child asks about a call of {}", asked.name),
+            Command::SwitchAgent(_) => "another agent was chosen".to_owned(),
             Command::PutQuestion(put) => format!("call {} asked a question", put.call),
             Command::TaskAskOver(over) => format!("the child's question {} is over", over.ask),
             Command::BeAdopted(BeAdopted { tie, .. }) => format!("parent {} said what it may not do", tie.parent),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link, Merged,
+        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link, Merged,
         OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State, TaskAsk,
         TaskOrder, Tie, Undone,
     },
@@ -194,6 +194,16 @@ pub enum Record {
         /// How it ended.
         #[serde(flatten)]
         outcome: Outcome,
+    },
+    /// Another agent was chosen. It is in force from the next border of a step on.
+    AgentChosen {
+        /// Which.
+        choice: AgentChoice,
+    },
+    /// The chosen agent is in force from here on.
+    AgentSwitched {
+        /// Its name.
+        agent: String,
     },
     /// Old outputs of tools were left out of the context, to make room.
     Pruned {

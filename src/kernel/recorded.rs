@@ -187,6 +187,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("configure", Some(Record::Settings(settings))) => {
             Configure { before: None, settings: settings.clone() }.into()
         }
+        ("switch_agent", Some(Record::AgentChosen { choice })) => SwitchAgent { choice: choice.clone() }.into(),
         ("compact", _) => Compact.into(),
         ("restored", Some(Record::Restored(files))) => RecordRestored { files: files.clone() }.into(),
         ("undo_compaction", Some(Record::CompactionUndone(undone))) => UndoCompaction { undone: undone.clone() }.into(),

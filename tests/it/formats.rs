@@ -11,7 +11,7 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, Item, MicroUsd, ModelError, PicoUsd, Price, Usage, UserItem},
     permission::{Chain, Ruleset},
     session::{
-        AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, CallVerdict, Compacted, CompactionReason, Down,
+        AgentChoice, AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, CallVerdict, Compacted, CompactionReason, Down,
         DownReason, Entry, Extent, Finish, ForkMade, Grant, Limits, Link, Merged, OpenBranch, OpenCompaction, Record,
         RefusedFile, Replaced, RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent,
         State, TaskOrder, Tie, Undone, Way,
@@ -96,6 +96,9 @@ fn records() -> Vec<Record> {
             expires: Millis(600_000),
             question: Some(Arc::new(Question::new("Deploy?").with_details("3 services change."))),
         },
+        Record::AgentChosen { choice: tamtam::runtime::Agent::plan().for_session(&session()).unwrap() },
+        Record::AgentChosen { choice: AgentChoice::Own },
+        Record::AgentSwitched { agent: "build".into() },
         Record::Granted { grant: Grant::Always(Scope::Session), who: Some("ada".into()) },
         Record::AskClosed { why: AskClosedWhy::Expired },
         Record::TaskAsk(Arc::new(

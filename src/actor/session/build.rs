@@ -68,6 +68,7 @@ pub(super) fn call(
         spill: shared.store.spill_path(&state.session).map(Arc::new),
         external,
         may,
+        plan_file: settings.plan_file().map(str::to_owned),
     };
     let call = HookCall {
         session: state.session.clone(),

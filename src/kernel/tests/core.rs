@@ -25,6 +25,7 @@ mod recover;
 mod replayed;
 mod retry;
 mod spending;
+mod switch;
 mod task_ask;
 mod task_queue;
 mod tasks;

@@ -2,7 +2,7 @@
 
 use tamtam::{
     model::Barrier,
-    tool::{ToolContext, ToolResult, blocking},
+    tool::{Question, ToolContext, ToolResult, blocking},
     tools::process::{Event, Folder, Process, Processes, Spec, Streams, Watch},
 };
 
@@ -70,6 +70,8 @@ fn waits() -> Vec<Driver> {
                 w.keep(w.model.barrier("gate"));
             }
         )),
+        Driver::new("ToolContext::ask", go!(w, drop(w.kept::<ToolContext>().clone().ask(Question::new("?")).await)))
+            .given(go!(w, w.keep(w.context()))),
         Driver::new("ToolContext::cancelled", go!(w, w.kept::<ToolContext>().clone().cancelled().await))
             .given(go!(w, w.keep(w.context()))),
         Driver::new(

@@ -8,9 +8,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tamtam::{
     Message, Millis, ModelRef, Seq,
     kernel::{
-        Abort, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
+        Abort, AgentChoice, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
         Input, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
-        State, Steering, Stop, Windows, WithdrawMessage, context::Window, decide,
+        State, Steering, Stop, SwitchAgent, Windows, WithdrawMessage, context::Window, decide,
     },
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},
@@ -331,6 +331,12 @@ impl Play {
         let reply = self.reply_to();
         self.signal(AnswerAsk { ask, grant, who: None }.to(reply));
         self.reply.clone().unwrap()
+    }
+
+    /// Another agent is chosen.
+    pub(crate) fn switch(&mut self, choice: AgentChoice) -> &mut Play {
+        let reply = self.reply_to();
+        self.signal(SwitchAgent { choice }.to(reply))
     }
 
     /// A running call asks; gives the reply.
