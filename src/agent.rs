@@ -171,7 +171,8 @@ impl Agent {
     pub fn for_session(&self, session: &SessionId) -> Result<AgentChoice, BadAgent> {
         self.check()?;
         let plan_file = self.is_plan().then(|| built_in::plan_file(session));
-        let filled = |text: &str| plan_file.as_deref().map_or_else(|| text.to_owned(), |file| built_in::filled(text, file));
+        let filled =
+            |text: &str| plan_file.as_deref().map_or_else(|| text.to_owned(), |file| built_in::filled(text, file));
         let prompt = self.prompt.as_deref().map(|prompt| Arc::from(filled(prompt)));
         let (system, addition) = if self.native { (None, prompt) } else { (prompt, None) };
         let rules = self.ruleset().map(|mut set| {

@@ -17,6 +17,7 @@ mod context;
 mod facts;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod files;
+#[cfg(all(unix, feature = "tools"))]
 mod mode;
 pub(crate) mod partial_json;
 mod question;
@@ -41,6 +42,7 @@ pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]
 pub use files::{Files, KeepLimits};
+#[cfg(all(unix, feature = "tools"))]
 pub(crate) use mode::{Entered, Mode, Modes};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub(crate) use question::Asks;

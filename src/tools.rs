@@ -36,8 +36,8 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 
-pub use plan::{PlanEnter, PlanExit};
 pub use bash::{Bash, BashOptions, LookLimits};
+pub use plan::{PlanEnter, PlanExit};
 pub use remote::{RemoteExecutor, remote};
 
 /// OS processes that belong to a call: started with its tag, with their output in bounded memory, and killed with it. For tools of

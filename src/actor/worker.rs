@@ -9,31 +9,17 @@
 //! for ever. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
 //! await, with the processes that their calls started.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::AbortOnDropHandle,
 };
 
 use crate::{
-    actor::{
-        facts,
-        limits::RuntimeLimits,
-        modes,
-        questions::{self, Waited},
-        shared::Shared,
-        slot::Slot,
-    },
+    actor::{call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, shared::Shared, slot::Slot},
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookContext, HookFailure, panic_text},
     kernel::Report,
@@ -42,7 +28,7 @@ use crate::{
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     supervisor::WorkerNode,
     tape::TapeStoreExt as _,
-    tool::{ChangeLog, Progress, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
+    tool::{ChangeLog, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
     words::ids::Seq,
     words::message::{ErrorReason, Finish, ModelRef},
 };
@@ -311,68 +297,6 @@ impl CallWorker {
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.is_cancelled()
     }
-}
-
-/// The parts of a call's [`ToolContext`] that come from the session's state.
-pub(crate) struct CallContext {
-    pub(crate) key: String,
-    /// Which run of the call it is, from 1.
-    pub(crate) attempt: u32,
-    pub(crate) workspace: Arc<std::path::PathBuf>,
-    pub(crate) spill: Option<Arc<std::path::PathBuf>>,
-    pub(crate) external: Arc<[std::path::PathBuf]>,
-    pub(crate) may: crate::tool::May,
-    pub(crate) plan_file: Option<String>,
-}
-
-impl CallContext {
-    fn of(
-        self,
-        post: &WorkerContext,
-        call: &HookCall,
-        cancel: CancellationToken,
-        node: &Arc<WorkerNode>,
-        changes: ChangeLog,
-        waited: &Waited,
-    ) -> ToolContext {
-        ToolContext {
-            session: post.slot.id.clone(),
-            call: call.call.clone(),
-            ticket: post.ticket,
-            key: self.key,
-            workspace: self.workspace,
-            spill: self.spill,
-            external: self.external,
-            may: self.may,
-            cancel,
-            progress: progress(post, node),
-            changes,
-            #[cfg(all(unix, feature = "tools"))]
-            processes: post.shared.processes.clone(),
-            asks: questions::asks(&post.slot, post.ticket, self.attempt, waited),
-            modes: modes::modes(&post.slot, self.plan_file),
-            filters: post.shared.hooks.filters(),
-            session_ref: post.session_ref(),
-        }
-    }
-}
-
-/// Reports to the node and the listeners of a call. A tool may keep them: they own neither the node nor the runtime.
-fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
-    let WorkerContext { incarnation, ticket, turn, step, .. } = *post;
-    let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
-    let filters = post.shared.hooks.filters();
-    Progress::new(move |title: Option<String>, metadata: Value| {
-        // The node goes with the end of the call.
-        let (Some(node), Some(shared)) = (node.upgrade(), slot.shared()) else { return };
-        let (title, metadata) = (title.map(|title| filters.text(title)), filters.json(metadata));
-        let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if let Some(title) = &title {
-            node.doing(title.clone());
-        }
-        let post = WorkerContext { shared, slot: slot.clone(), incarnation, ticket, turn, step };
-        post.show(sub, EventKind::CallProgress { ticket, title, metadata });
-    })
 }
 
 /// Runs the gates, the tool and the pipes of a call, and bounds the result.

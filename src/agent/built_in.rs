@@ -55,7 +55,10 @@ impl Agent {
                 // Leaving plan mode always asks a person, by itself.
                 Rule::new("plan_exit", "*", Action::Allow),
             ],
-            ..Agent::new("plan", "Plans: looks at everything, changes nothing but its plan, and asks when the plan is ready.")
+            ..Agent::new(
+                "plan",
+                "Plans: looks at everything, changes nothing but its plan, and asks when the plan is ready.",
+            )
         }
     }
 

@@ -10,8 +10,8 @@ use crate::{
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
-        AskClosedWhy, Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome, Record,
-        RequestOpened, State, TaskAsk,
+        AskClosedWhy, Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome,
+        Record, RequestOpened, State, TaskAsk,
     },
     model::Answer,
     tool::ToolResult,
@@ -21,7 +21,8 @@ use crate::{
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
 pub(crate) fn events_of(before: &State, entry: &Entry) -> Vec<Event> {
-    let kinds = kinds_of(before, entry).into_iter().chain(withdrawn_by(before, entry)).chain(begun_after(before, entry));
+    let kinds =
+        kinds_of(before, entry).into_iter().chain(withdrawn_by(before, entry)).chain(begun_after(before, entry));
     let session = match &entry.record {
         Record::State(state) => state.session.clone(),
         _ => before.session.clone(),

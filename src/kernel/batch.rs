@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Granted, Held, Open, OpenAsk, OpenCall, Outcome,
-        Record, Refusal, Steering, Stop, advance, decide::Draft, input::Decide, question, spending, state::Next, task_ask,
-        toolset,
+        Record, Refusal, Steering, Stop, advance, decide::Draft, input::Decide, question, spending, state::Next,
+        task_ask, toolset,
     },
     model::{AnswerPart, Item},
     permission::{Action, seen_from},

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link, Merged,
-        OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State, TaskAsk,
-        TaskOrder, Tie, Undone,
+        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link,
+        Merged, OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State,
+        TaskAsk, TaskOrder, Tie, Undone,
     },
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Ruleset},

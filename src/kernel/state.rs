@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, Open, OpenAsk, OpenBudgetAsk,
-        OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded, Refusal, SeenMessages,
-        Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
+        Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Limits, MergedLast, Open, OpenAsk,
+        OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded, Refusal,
+        SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
     tool::Access,

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(all(unix, feature = "tools"))]
 use crate::process::Processes;
 use crate::{
-    tool::{Access, Asks, ChangeLog, Modes, ToolResult},
+    tool::{Access, Asks, ChangeLog, ToolResult},
     words::ids::{CallId, Seq, SessionId},
 };
 
@@ -63,8 +63,8 @@ pub struct ToolContext {
     /// The way of the call's questions to people.
     pub(crate) asks: Asks,
     /// The mode of the call's session.
-    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "the tools of plan mode read it"))]
-    pub(crate) modes: Modes,
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) modes: crate::tool::Modes,
     /// What makes the filters of the call's output.
     pub(crate) filters: Filters,
     /// What `ToolContext::session` makes a handle of.
@@ -90,7 +90,8 @@ impl ToolContext {
             #[cfg(all(unix, feature = "tools"))]
             processes: Processes::unwatched(),
             asks: Asks::default(),
-            modes: Modes::default(),
+            #[cfg(all(unix, feature = "tools"))]
+            modes: crate::tool::Modes::default(),
             filters: Filters::default(),
             session_ref: SessionRef::default(),
         }

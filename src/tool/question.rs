@@ -73,7 +73,8 @@ impl Question {
     fn bounded(mut self) -> Result<Question, QuestionAnswer> {
         let patterns = self.access.iter().map(|access| access.permission.len() + access.pattern.len()).sum::<usize>();
         if self.access.len() > ACCESS_MAX || patterns > ACCESS_BYTES_MAX {
-            let why = format!("a question may name {ACCESS_MAX} accesses and {ACCESS_BYTES_MAX} bytes of patterns at most");
+            let why =
+                format!("a question may name {ACCESS_MAX} accesses and {ACCESS_BYTES_MAX} bytes of patterns at most");
             return Err(QuestionAnswer::Refused { why });
         }
         self.title = cut(self.title, QUESTION_TITLE_BYTES_MAX);

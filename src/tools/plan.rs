@@ -70,7 +70,8 @@ impl Tool for PlanEnter {
             match context.modes.change(Mode::Plan).await {
                 Ok(Entered { plan_file, .. }) => {
                     let file = plan_file.unwrap_or_default();
-                    let text = format!("Plan mode from the next step on. Write the plan to {file}, then call plan_exit.");
+                    let text =
+                        format!("Plan mode from the next step on. Write the plan to {file}, then call plan_exit.");
                     ToolResult::ok(text).with_details(json!({ "plan_file": file })).with_title("Plan mode")
                 }
                 Err(error) => ToolResult::error(error),
@@ -150,7 +151,8 @@ async fn plan(context: &ToolContext, file: &str) -> Result<String, ToolResult> {
 }
 
 fn read(context: &ToolContext, file: &str) -> Result<String, String> {
-    let failed = |error: crate::tool::WorkspaceError| format!("The plan cannot be read: {error}. Write it to {file} first.");
+    let failed =
+        |error: crate::tool::WorkspaceError| format!("The plan cannot be read: {error}. Write it to {file} first.");
     let workspace = Workspace::for_call(context).map_err(failed)?;
     let path = workspace.resolve(file).map_err(failed)?;
     if workspace.real(&path).map_err(failed)? != Path::new(file) {
@@ -162,7 +164,9 @@ fn read(context: &ToolContext, file: &str) -> Result<String, String> {
         return Err(format!("The plan is empty: write it to {file} first."));
     }
     if plan.lines().count() > PLAN_LINES_MAX {
-        return Err(format!("The plan is longer than {PLAN_LINES_MAX} lines: a person must be able to read it. Shorten it."));
+        return Err(format!(
+            "The plan is longer than {PLAN_LINES_MAX} lines: a person must be able to read it. Shorten it."
+        ));
     }
     Ok(plan)
 }

@@ -12,6 +12,7 @@ mod errors;
 mod faults;
 mod files;
 pub(crate) mod lab;
+mod plan;
 mod replay;
 mod rescue;
 mod search;

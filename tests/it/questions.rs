@@ -100,7 +100,10 @@ async fn asked(events: &mut EventStream) -> Seq {
                 && let EventKind::Ask { ask, question, access, name, .. } = &event.kind
             {
                 let question = question.as_ref().expect("the call runs");
-                assert_eq!((question.title.as_str(), question.details.as_str()), ("Reach production?", "3 services change."));
+                assert_eq!(
+                    (question.title.as_str(), question.details.as_str()),
+                    ("Reach production?", "3 services change.")
+                );
                 assert_eq!((name.as_str(), &access[..]), ("asker", &[Access::new("net", "production")][..]));
                 return *ask;
             }

@@ -8,10 +8,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    actor::{
-        shared::Shared,
-        worker::{CallContext, WorkerContext},
-    },
+    actor::{call_context::CallContext, shared::Shared, worker::WorkerContext},
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
@@ -68,6 +65,7 @@ pub(super) fn call(
         spill: shared.store.spill_path(&state.session).map(Arc::new),
         external,
         may,
+        #[cfg(all(unix, feature = "tools"))]
         plan_file: settings.plan_file().map(str::to_owned),
     };
     let call = HookCall {

@@ -155,7 +155,7 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
         from: Vec::new(),
         question: None,
     };
-    let pieces = show(true, &[ask.clone()]);
+    let pieces = show(true, std::slice::from_ref(&ask));
     let question = notes(&pieces)[0];
     assert!(question.starts_with("? run bash?\n    command: echo aaa"), "{question}");
     assert!(question.contains(&"a".repeat(400)));

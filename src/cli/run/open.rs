@@ -77,7 +77,8 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     let workspace = environment.workspace(given.turn.workspace.as_deref())?;
     let agent = agent(given.turn.agent.as_deref(), None)?;
     let choice = models::choose(&given.turn.model, None, environment).await?;
-    let options = agent.map_or_else(|| Ok(SessionOptions::new(&workspace)), |agent| SessionOptions::from_agent(&agent, &workspace));
+    let options = agent
+        .map_or_else(|| Ok(SessionOptions::new(&workspace)), |agent| SessionOptions::from_agent(&agent, &workspace));
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
     options.id = given.session.clone();
     options.title = given.title.clone();
@@ -197,9 +198,7 @@ fn moved_to(
 fn agent(given: Option<&str>, of_session: Option<(&String, &String)>) -> Result<Option<Agent>, Failure> {
     let has = |name: &str| of_session.is_some_and(|(own, in_force)| own == name || in_force == name);
     match given {
-        Some(given) if !has(given) => {
-            Agent::named(given).map(Some).map_err(|error| Failure::usage(error.to_string()))
-        }
+        Some(given) if !has(given) => Agent::named(given).map(Some).map_err(|error| Failure::usage(error.to_string())),
         _ => Ok(None),
     }
 }

@@ -8,9 +8,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tamtam::{
     Message, Millis, ModelRef, Seq,
     kernel::{
-        Abort, AgentChoice, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
-        Input, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
-        State, Steering, Stop, SwitchAgent, Windows, WithdrawMessage, context::Window, decide,
+        Abort, AgentChoice, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn,
+        Grant, Held, Input, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply, ReplyTo, Report,
+        Resume, SendMessage, Settings, State, Steering, Stop, SwitchAgent, Windows, WithdrawMessage, context::Window,
+        decide,
     },
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},

@@ -80,7 +80,8 @@ fn a_retry_belongs_to_its_step() {
 /// Reversible: all that the agent had set comes back, and what a host changed beside it stays.
 #[test]
 fn a_switch_is_taken_back_whole() {
-    let mut play = Play::with(|settings| settings.tools = Some(BTreeSet::from(["look".to_owned(), "write".to_owned()])));
+    let mut play =
+        Play::with(|settings| settings.tools = Some(BTreeSet::from(["look".to_owned(), "write".to_owned()])));
     let before = (*play.state.settings).clone();
     for other in [strict_agent(), plan()] {
         play.switch(other.clone());
