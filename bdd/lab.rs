@@ -17,6 +17,7 @@ use tamtam::{
     Answer, ModelRef, Receipt, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{ErrorKind, ModelError, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
+    runtime::Agent,
     session::{Event, EventKind, Next, SendError},
 };
 use tempfile::TempDir;
@@ -38,6 +39,8 @@ pub(crate) struct Lab {
     pub(crate) rules: Ruleset,
     /// Where it is set, the host hands over a finder of models, and sessions use this one.
     pub(crate) model_name: Option<ModelRef>,
+    /// Where it is set, the session has this id and the tools of plan mode, and begins as this agent.
+    pub(crate) plans: Option<(SessionId, Agent)>,
     protected: Vec<PathBuf>,
     runtime: Option<Runtime>,
     session: Option<Session>,
@@ -65,6 +68,7 @@ impl Default for Lab {
             hooks: Vec::new(),
             rules: Ruleset { name: "scenario".to_owned(), rules: vec![Rule::new("*", "**", Action::Allow)] },
             model_name: None,
+            plans: None,
             protected: Vec::new(),
             runtime: None,
             session: None,
@@ -110,7 +114,10 @@ impl Lab {
             return session.clone();
         }
         let runtime = self.start().await;
-        let mut options = SessionOptions::new(self.path(""));
+        let mut options = match &self.plans {
+            Some((id, agent)) => SessionOptions::from_agent(agent, self.path("")).unwrap().id(id.clone()),
+            None => SessionOptions::new(self.path("")),
+        };
         options.rules = Some(self.rules.clone());
         let session = runtime.create(options).await.unwrap();
         self.listen(session).await
@@ -129,7 +136,9 @@ impl Lab {
     }
 
     async fn start(&mut self) -> Runtime {
-        let tools = self.holds.over(&tamtam::tools::full());
+        let tools = tamtam::tools::full();
+        let tools = if self.plans.is_some() { tamtam::tools::with_plan_mode(&tools) } else { tools };
+        let tools = self.holds.over(&tools);
         let store = self.folder.path().join("store");
         let builder = Runtime::builder().store(store).model(Arc::new(self.model.clone())).tools(tools);
         let builder = match &self.model_name {

@@ -24,6 +24,9 @@
 //! | `activation.rs` | how a session wakes up |
 //! | `bring_up.rs` | waking a session and waiting for it; making a child |
 //! | `tapes.rs` | the tapes of a runtime: the engine that keeps them, and the open ones |
+//! | `call_context.rs` | the context that a running call gets |
+//! | `questions.rs` | how a running call asks people, and how long it has waited for them |
+//! | `modes.rs` | how a running call enters and leaves plan mode |
 //! | `facts.rs` | what a tool says of a call before it is judged |
 //! | `limits.rs` | bounds that a host may narrow: on messages, and on models |
 //! | `figures.rs` | what a session shows of itself on its node |
@@ -31,12 +34,16 @@
 
 pub(crate) mod activation;
 pub(crate) mod bring_up;
+mod call_context;
 pub(crate) mod child;
 pub(crate) mod compaction;
 mod facts;
 pub(crate) mod figures;
 pub(crate) mod limits;
+#[cfg(all(unix, feature = "tools"))]
+mod modes;
 pub(crate) mod observers;
+mod questions;
 pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod slot;

@@ -2,19 +2,22 @@
 //! not a process.
 //!
 //! A host makes a session from an agent with [`SessionOptions::from_agent`](crate::SessionOptions::from_agent). The runtime
-//! itself uses one agent: the hidden agent that writes summaries of conversations. Both [`Agent::from_json`] and `from_agent`
+//! itself brings some along (`agent/built_in.rs`), among them the hidden agent that writes summaries of conversations. Both [`Agent::from_json`] and `from_agent`
 //! check the agent: an unknown field or a bad value is an error, and is never ignored.
 //!
 //! A change must keep this: an agent's rules can only be a layer under the host's, so an agent never gets rights that the host
-//! does not give. Hosts store the JSON form in files, so a field may be added with a default, and none renamed or removed.
+//! denies. The rules of an agent that was read from a text stand before those of the session, which may loosen what they ask about. Hosts store the JSON form in files, so a field may be added with a default, and none renamed or removed.
 
-use std::collections::BTreeSet;
+mod built_in;
+
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::context::{SUMMARY_MAX, SUMMARY_SYSTEM},
-    permission::{Action, Rule, Ruleset},
+    kernel::{AgentChoice, AgentParts},
+    permission::{Rule, Ruleset},
+    words::ids::SessionId,
     words::message::ModelRef,
 };
 
@@ -55,6 +58,10 @@ pub struct Agent {
     /// Whether lists leave the agent out, and neither a person nor a model can choose it.
     #[serde(default)]
     pub hidden: bool,
+    /// Whether the agent is one of the runtime's own. Then its rules stand behind those of the session, and its prompt behind the
+    /// session's own. Never read from a text.
+    #[serde(skip)]
+    pub native: bool,
 }
 
 /// The limits of an agent. A limit that is left out is that of a session without an agent.
@@ -74,6 +81,14 @@ pub struct AgentLimits {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadAgent {
+    /// There is no agent of that name.
+    #[error("there is no agent {given:?}: choose {known}")]
+    Unknown {
+        /// The name that was asked for.
+        given: String,
+        /// The names that there are.
+        known: String,
+    },
     /// The text is not the JSON form of an agent.
     #[error("not an agent: {0}")]
     Unreadable(#[from] serde_json::Error),
@@ -102,19 +117,7 @@ impl Agent {
             permission: Vec::new(),
             limits: AgentLimits::default(),
             hidden: false,
-        }
-    }
-
-    /// The agent that writes summaries of conversations: hidden, with a prompt of its own, no tools, and every permission denied.
-    #[must_use]
-    pub fn compaction() -> Agent {
-        Agent {
-            prompt: Some(SUMMARY_SYSTEM.to_owned()),
-            tools: Some(BTreeSet::new()),
-            permission: vec![Rule::new("*", "*", Action::Deny)],
-            limits: AgentLimits { steps_max: Some(1), output_max: Some(SUMMARY_MAX) },
-            hidden: true,
-            ..Agent::new("compaction", "Sums a conversation up.")
+            native: false,
         }
     }
 
@@ -161,6 +164,40 @@ impl Agent {
         Err(BadAgent::Field { name: self.name.clone(), field, problem })
     }
 
+    /// The agent as a choice for that session ([`Session::switch_agent`](crate::Session::switch_agent)).
+    ///
+    /// # Errors
+    /// [`BadAgent`] where the agent cannot be used.
+    pub fn for_session(&self, session: &SessionId) -> Result<AgentChoice, BadAgent> {
+        self.check()?;
+        let plan_file = self.is_plan().then(|| built_in::plan_file(session));
+        let filled =
+            |text: &str| plan_file.as_deref().map_or_else(|| text.to_owned(), |file| built_in::filled(text, file));
+        let prompt = self.prompt.as_deref().map(|prompt| Arc::from(filled(prompt)));
+        let (system, addition) = if self.native { (None, prompt) } else { (prompt, None) };
+        let rules = self.ruleset().map(|mut set| {
+            set.rules.iter_mut().for_each(|rule| rule.pattern = filled(&rule.pattern));
+            set
+        });
+        let (rules, last_rules) = if self.native { (None, rules) } else { (rules, None) };
+        Ok(AgentChoice::Other(Arc::new(AgentParts {
+            agent: self.name.clone(),
+            system,
+            addition,
+            model: self.model.clone(),
+            tools: self.tools.clone(),
+            output_max: self.limits.output_max,
+            steps_max: self.limits.steps_max,
+            rules,
+            last_rules,
+            plan_file,
+        })))
+    }
+
+    fn is_plan(&self) -> bool {
+        self.native && self.name == "plan"
+    }
+
     /// The agent's rules as a layer under the host's; `None` where the agent has none.
     #[must_use]
     pub fn ruleset(&self) -> Option<Ruleset> {
@@ -175,7 +212,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        permission::{Globs, judge_all},
+        permission::{Action, Globs, judge_all},
         tool::Access,
     };
 

@@ -136,6 +136,7 @@ impl Runtime {
         known_tools(&self.inner.shared.toolbox, &options)?;
         let workspace = canonical(&options.workspace).await?;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
+        let options = options.id(id.clone());
         let mut settings = self.inner.settings.of(options, &workspace);
         settings.read_roots.extend(self.inner.shared.store.spill_path(&id).map(|folder| folder.display().to_string()));
         let slot = self.inner.shared.slot(&id);

@@ -18,7 +18,10 @@ mod context;
 mod facts;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod files;
+#[cfg(all(unix, feature = "tools"))]
+mod mode;
 pub(crate) mod partial_json;
+mod question;
 mod toolbox;
 pub mod truncate;
 mod typed;
@@ -42,7 +45,11 @@ pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]
 pub use files::{Files, KeepLimits};
+#[cfg(all(unix, feature = "tools"))]
+pub(crate) use mode::{Entered, Mode, Modes};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
+pub(crate) use question::Asks;
+pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};
 pub use toolbox::Toolbox;
 pub use typed::{
     IntoToolResult, Json, NoArguments, STREAM_BYTES_MAX, TextSink, TypedTool, typed, typed_blocking, typed_streaming,

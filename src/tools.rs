@@ -21,6 +21,7 @@ mod ls;
 pub(crate) mod names;
 mod path;
 mod pattern;
+mod plan;
 mod read;
 mod remote;
 mod seen;
@@ -36,6 +37,7 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc};
 use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 
 pub use bash::{Bash, BashOptions, LookLimits};
+pub use plan::{PlanEnter, PlanExit};
 pub use remote::{RemoteExecutor, remote};
 
 /// OS processes that belong to a call: started with its tag, with their output in bounded memory, and killed with it. For tools of
@@ -71,6 +73,17 @@ pub fn minimal() -> Toolbox {
 #[must_use]
 pub fn readonly() -> Toolbox {
     Setup::new().readonly()
+}
+
+/// These tools and those of plan mode ([`PlanEnter`], [`PlanExit`]), for a host whose sessions may plan.
+///
+/// ```
+/// let tools = tamtam::tools::with_plan_mode(&tamtam::tools::full());
+/// assert!(tools.find("plan_exit").is_some());
+/// ```
+#[must_use]
+pub fn with_plan_mode(tools: &Toolbox) -> Toolbox {
+    tools.with(PlanEnter).with(PlanExit)
 }
 
 /// The difference between two contents of a file, as hunks without a header.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tamtam::{
     model::{ErrorKind, ModelError, Reply},
     permission::Profile,
+    runtime::Agent,
 };
 
 use crate::{
@@ -163,4 +164,14 @@ fn models_by_name(lab: &mut Lab, name: String) {
 fn a_profile(lab: &mut Lab, profile: String) {
     let profile: Profile = serde_json::from_value(Value::from(profile)).expect("a profile");
     lab.profile(profile);
+}
+
+#[given(expr = "a session that may plan, under the id {string}")]
+fn may_plan(lab: &mut Lab, id: String) {
+    lab.plans = Some((id.parse().unwrap(), Agent::build()));
+}
+
+#[given(expr = "a session that plans, under the id {string}")]
+fn plans(lab: &mut Lab, id: String) {
+    lab.plans = Some((id.parse().unwrap(), Agent::plan()));
 }

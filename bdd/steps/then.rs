@@ -120,6 +120,16 @@ fn file_holds(lab: &mut Lab, name: String, content: String) {
     assert_eq!(std::fs::read_to_string(lab.path(&name)).unwrap(), text(&content));
 }
 
+#[then(expr = "the question shows {string}")]
+fn question_shows(lab: &mut Lab, details: String) {
+    let events = lab.events();
+    let question = events.iter().rev().find_map(|event| match &event.kind {
+        tamtam::EventKind::Ask { question, .. } => question.clone(),
+        _ => None,
+    });
+    assert_eq!(question.expect("a question").details, text(&details));
+}
+
 #[then(expr = "the file {string} does not exist")]
 fn no_file(lab: &mut Lab, name: String) {
     assert!(!lab.path(&name).exists(), "{name} exists");

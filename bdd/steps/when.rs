@@ -249,3 +249,14 @@ async fn session_restarted(lab: &mut Lab) {
     let id = lab.session().await.id().clone();
     within("the restart", lab.runtime().restart(&id)).await.unwrap();
 }
+
+#[when(expr = "the operator is asked about {word}")]
+async fn is_asked(lab: &mut Lab, tool: String) {
+    let asked = |event: &tamtam::Event| matches!(&event.kind, EventKind::Ask { name, .. } if *name == tool);
+    lab.until("the ask", |events| events.iter().any(|event| asked(event))).await;
+}
+
+#[when(expr = "the operator writes {string} into the file {string}")]
+fn writes(lab: &mut Lab, content: String, name: String) {
+    std::fs::write(lab.path(&name), text(&content)).unwrap();
+}

@@ -354,7 +354,10 @@ impl Live {
         for entry in entries {
             match &entry.record {
                 Record::TurnFinished { .. } => self.answer_waiting(),
-                Record::Settings(_) | Record::Adopted { .. } | Record::Narrowed { .. } => self.narrow_children(),
+                Record::Settings(_)
+                | Record::AgentSwitched { .. }
+                | Record::Adopted { .. }
+                | Record::Narrowed { .. } => self.narrow_children(),
                 _ => {}
             }
         }

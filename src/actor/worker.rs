@@ -9,24 +9,17 @@
 //! for ever. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
 //! await, with the processes that their calls started.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::AbortOnDropHandle,
 };
 
 use crate::{
-    actor::{facts, limits::RuntimeLimits, shared::Shared, slot::Slot},
+    actor::{call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, shared::Shared, slot::Slot},
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookContext, HookFailure, panic_text},
     kernel::Report,
@@ -35,7 +28,7 @@ use crate::{
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     supervisor::WorkerNode,
     tape::TapeStoreExt as _,
-    tool::{ChangeLog, Progress, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
+    tool::{ChangeLog, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
     words::ids::Seq,
     words::message::{ErrorReason, Finish, ModelRef},
 };
@@ -273,9 +266,10 @@ impl CallWorker {
             let _at_work = at_work;
             let node = Arc::new(node);
             let changes = ChangeLog::new(post.shared.store.files_path(&post.slot.id), post.ticket);
+            let waited = Waited::default();
             let made = async {
-                let context = context.of(&post, &call, stop.clone(), &node, changes.clone());
-                let made = run(&post, call, tool, context).await;
+                let context = context.of(&post, &call, stop.clone(), &node, changes.clone(), &waited);
+                let made = run(&post, call, tool, context, &waited).await;
                 fault!(post.shared.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
             };
@@ -305,64 +299,14 @@ impl CallWorker {
     }
 }
 
-/// The parts of a call's [`ToolContext`] that come from the session's state.
-pub(crate) struct CallContext {
-    pub(crate) key: String,
-    pub(crate) workspace: Arc<std::path::PathBuf>,
-    pub(crate) spill: Option<Arc<std::path::PathBuf>>,
-    pub(crate) external: Arc<[std::path::PathBuf]>,
-    pub(crate) may: crate::tool::May,
-}
-
-impl CallContext {
-    fn of(
-        self,
-        post: &WorkerContext,
-        call: &HookCall,
-        cancel: CancellationToken,
-        node: &Arc<WorkerNode>,
-        changes: ChangeLog,
-    ) -> ToolContext {
-        ToolContext {
-            session: post.slot.id.clone(),
-            call: call.call.clone(),
-            ticket: post.ticket,
-            key: self.key,
-            workspace: self.workspace,
-            spill: self.spill,
-            external: self.external,
-            may: self.may,
-            cancel,
-            progress: progress(post, node),
-            changes,
-            #[cfg(all(unix, feature = "tools"))]
-            processes: post.shared.processes.clone(),
-            filters: post.shared.hooks.filters(),
-            session_ref: post.session_ref(),
-        }
-    }
-}
-
-/// Reports to the node and the listeners of a call. A tool may keep them: they own neither the node nor the runtime.
-fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
-    let WorkerContext { incarnation, ticket, turn, step, .. } = *post;
-    let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
-    let filters = post.shared.hooks.filters();
-    Progress::new(move |title: Option<String>, metadata: Value| {
-        // The node goes with the end of the call.
-        let (Some(node), Some(shared)) = (node.upgrade(), slot.shared()) else { return };
-        let (title, metadata) = (title.map(|title| filters.text(title)), filters.json(metadata));
-        let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if let Some(title) = &title {
-            node.doing(title.clone());
-        }
-        let post = WorkerContext { shared, slot: slot.clone(), incarnation, ticket, turn, step };
-        post.show(sub, EventKind::CallProgress { ticket, title, metadata });
-    })
-}
-
 /// Runs the gates, the tool and the pipes of a call, and bounds the result.
-async fn run(post: &WorkerContext, call: HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
+async fn run(
+    post: &WorkerContext,
+    call: HookCall,
+    tool: Arc<dyn Tool>,
+    context: ToolContext,
+    waited: &Waited,
+) -> ToolResult {
     let failed = |failure| post.hook_failed(failure);
     let blocked = tokio::select! {
         blocked = post.shared.hooks.before_call(&call, &failed) => blocked,
@@ -372,12 +316,18 @@ async fn run(post: &WorkerContext, call: HookCall, tool: Arc<dyn Tool>, context:
         return ToolResult::failed(ErrorReason::Blocked, text);
     }
     let (limits, spill) = (tool.output(), context.spill.clone());
-    let result = carry_out(post, &call, tool, context).await;
+    let result = carry_out(post, &call, tool, context, waited).await;
     let result = post.shared.hooks.on_result(&call, result, &failed).await;
     bounded(result, limits, spill, format!("{}-{}", call.session, call.call)).await
 }
 
-async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, context: ToolContext) -> ToolResult {
+async fn carry_out(
+    post: &WorkerContext,
+    call: &HookCall,
+    tool: Arc<dyn Tool>,
+    context: ToolContext,
+    waited: &Waited,
+) -> ToolResult {
     fault!(post.shared.store.faults(), "worker.call", post.slot.id.as_str());
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();
@@ -387,7 +337,7 @@ async fn carry_out(post: &WorkerContext, call: &HookCall, tool: Arc<dyn Tool>, c
     let mut task = AbortOnDropHandle::new(task);
     let why = tokio::select! {
         done = &mut task => return outcome(done),
-        () = tokio::time::sleep(limit) => ErrorReason::Timeout,
+        () = waited.worked_for(limit) => ErrorReason::Timeout,
         () = cancel.cancelled() => ErrorReason::Aborted,
     };
     cancel.cancel();

@@ -103,7 +103,7 @@ pub(super) struct ModelArguments {
 pub(super) struct TurnArguments {
     #[command(flatten)]
     pub(super) model: ModelArguments,
-    /// Name of the agent: build is the only one so far
+    /// Name of the agent: build, or plan, which changes nothing but its plan until that is approved [default: build]
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
     /// Folder that the tools work in; for a session whose folder was moved, its new place [default: the session's, else the

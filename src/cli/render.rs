@@ -13,7 +13,7 @@ use tamtam::{
     EventKind, Millis, Part,
     permission::Offer,
     session::{AskClosedWhy, AskFrom, ErrorReason, Grant},
-    tool::Access,
+    tool::{Access, Question},
 };
 
 use super::{
@@ -136,6 +136,9 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             };
             escape::short(&line, RESULT_MAX)
         }
+        EventKind::Ask { name, access, from, question: Some(asked), offers, .. } => {
+            asked_by_call(from, name, asked, access, offers)
+        }
         EventKind::Ask { name, input, access, from, offers, .. } => question(from, name, input, access, offers),
         EventKind::Budget { ask: Some(_), breach, text, .. } => {
             format!("? {text}\n  {}", more_answers(breach.resource))
@@ -184,6 +187,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::RolledBack { to, gone, .. } => {
             format!("! back to entry {to}: {} undone", messages(gone.len()))
         }
+        EventKind::AgentSwitched { agent, .. } => format!("… agent {}", escape::line(agent)),
         EventKind::Paused {} => "! paused".to_owned(),
         EventKind::Resumed {} => "! resumed".to_owned(),
         EventKind::FilesRestored { files, refused, .. } => {
@@ -234,13 +238,31 @@ fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access], offers
             let _ = writeln!(lines, "    {}", escape::text(input));
         }
     }
+    wants(&mut lines, access, offers);
+    lines
+}
+
+/// The question of a call that runs.
+fn asked_by_call(from: &[AskFrom], name: &str, asked: &Question, access: &[Access], offers: &[Offer]) -> String {
+    let way: String = from.iter().map(|from| escape::line(&from.agent) + " / ").collect();
+    let mut lines = format!("? {way}{} asks: {}\n", escape::line(name), escape::line(&asked.title));
+    for line in escape::text(&asked.details).lines() {
+        let _ = writeln!(lines, "  | {line}");
+    }
+    wants(&mut lines, access, offers);
+    lines
+}
+
+/// What is asked about, what each answer for more than once would allow, and how to answer.
+fn wants(lines: &mut String, access: &[Access], offers: &[Offer]) {
     for access in access {
+        // Writing to a String cannot fail.
         let _ = writeln!(lines, "  wants: {}", escape::line(&access.to_string()));
     }
     for Offer { offer, allows, .. } in offers {
         let _ = writeln!(lines, "  a{offer}: {}", escape::line(allows));
     }
-    lines + "  " + &call_answers(offers.len())
+    let _ = write!(lines, "  {}", call_answers(offers.len()));
 }
 
 fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>) -> &'static str {

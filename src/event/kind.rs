@@ -16,7 +16,7 @@ use crate::{
     kernel::{AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
     model::{ErrorKind, RetryClass},
     permission::{Offer, Rule},
-    tool::Access,
+    tool::{Access, Question},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
     words::is_default,
     words::message::{ErrorReason, FilePart, Finish, Message, Part},
@@ -158,6 +158,13 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<FilePart>,
     },
+    /// Another agent is in force from here on.
+    AgentSwitched {
+        /// Its name.
+        agent: String,
+        /// The name of the agent before it.
+        from: String,
+    },
     /// A person is asked about a call.
     Ask {
         /// The ask's ticket: answer with it.
@@ -182,6 +189,9 @@ pub enum EventKind {
         /// ([`Grant::Offered`]); the first one is [`Grant::Always`].
         #[serde(skip_serializing_if = "Vec::is_empty")]
         offers: Vec<Offer>,
+        /// The question that the running call asks; `None` where the ask is about the call itself, which has not started.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<Question>>,
     },
     /// An ask is closed.
     AskClosed {

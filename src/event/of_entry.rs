@@ -10,8 +10,8 @@ use crate::{
     event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
-        Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome, Record,
-        RequestOpened, State, TaskAsk,
+        AskClosedWhy, Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome,
+        Record, RequestOpened, State, TaskAsk,
     },
     model::Answer,
     permission::offers,
@@ -22,7 +22,8 @@ use crate::{
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
 pub(crate) fn events_of(before: &State, entry: &Entry) -> Vec<Event> {
-    let kinds = kinds_of(before, entry).into_iter().chain(begun_after(before, entry));
+    let kinds =
+        kinds_of(before, entry).into_iter().chain(withdrawn_by(before, entry)).chain(begun_after(before, entry));
     let session = match &entry.record {
         Record::State(state) => state.session.clone(),
         _ => before.session.clone(),
@@ -55,6 +56,14 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
     }
 }
 
+/// The questions of a running call that the entry closes, because it ends the call or tells it to stop.
+fn withdrawn_by(before: &State, entry: &Entry) -> impl Iterator<Item = EventKind> {
+    let call = entry.ticket.filter(|_| matches!(entry.record, Record::Result { .. } | Record::Closing {}));
+    let open = call.map(|call| before.open_questions(call)).unwrap_or_default();
+    let why = Some(AskClosedWhy::Withdrawn);
+    open.into_iter().map(move |ask| EventKind::AskClosed { ask, grant: None, why, who: None, rules: Vec::new() })
+}
+
 /// The tasks that waited for room, and for which the entry made some. They come behind the entry's own events.
 fn begun_after(before: &State, entry: &Entry) -> Vec<EventKind> {
     let makes_room = matches!(
@@ -79,7 +88,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         }
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::CallFacts { .. } => return None,
         Record::Closing {} | Record::Ending { .. } | Record::Released {} | Record::Pruned { .. } => return None,
-        Record::Narrowed { .. } | Record::HostRules { .. } => return None,
+        Record::Narrowed { .. } | Record::HostRules { .. } | Record::AgentChosen { .. } => return None,
         // Nobody listens to a session before its tape is there.
         Record::Forked(_) | Record::Imported(_) => return None,
         // The host that asked for the summary gets an answer of its own; the cost shows in `left`.
@@ -123,7 +132,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         Record::RetryWait { attempt, until, server } => {
             EventKind::Retry { attempt: *attempt, until: *until, server: *server }
         }
-        Record::Ask { call, access, expires } => {
+        Record::Ask { call, access, expires, question } => {
             let call = before.call(*call)?;
             EventKind::Ask {
                 ask: entry.seq,
@@ -135,12 +144,13 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
                 waits: before.settings.asks_wait,
                 from: Vec::new(),
                 offers: offers(access),
+                question: question.clone(),
             }
         }
         Record::TaskAsk(asked) => {
-            let TaskAsk { from, call, name, input, access, expires, waits, .. } = (**asked).clone();
+            let TaskAsk { from, call, name, input, access, expires, waits, question, .. } = (**asked).clone();
             let offers = offers(&access);
-            EventKind::Ask { ask: entry.seq, call, name, input, access, expires, waits, from, offers }
+            EventKind::Ask { ask: entry.seq, call, name, input, access, expires, waits, from, offers, question }
         }
         Record::Granted { grant, who, rules } => {
             let (grant, who, rules) = (Some(grant.clone()), who.clone(), rules.clone());
@@ -188,6 +198,9 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             EventKind::RolledBack { to: back.to, way: back.way, gone, again }
         }
         Record::Ended { why } => EventKind::Ended { why: why.clone() },
+        Record::AgentSwitched { agent } => {
+            EventKind::AgentSwitched { agent: agent.clone(), from: before.settings.agent.clone() }
+        }
         Record::Paused {} => EventKind::Paused {},
         Record::Resumed {} => EventKind::Resumed {},
         Record::Restored(restored) => EventKind::FilesRestored {

@@ -26,9 +26,11 @@ impl Event {
             EventKind::PartUpdated { part: Part::Tool(call) } => of_call(&call.state),
             EventKind::PartUpdated { part } => part.bytes(),
             EventKind::CallStarted { input, .. } => input.len(),
-            EventKind::Ask { input, access, offers, .. } => {
+            EventKind::Ask { input, access, offers, question, .. } => {
                 let offered = offers.iter().map(|offer| offer.allows.len() + of_rules(&offer.rules));
-                input.len() + access.iter().map(|access| access.pattern.len()).sum::<usize>() + offered.sum::<usize>()
+                let asked = question.as_ref().map_or(0, |question| question.bytes());
+                let wanted = access.iter().map(|access| access.pattern.len());
+                input.len() + asked + wanted.sum::<usize>() + offered.sum::<usize>()
             }
             EventKind::AskClosed { rules, .. } => of_rules(rules),
             EventKind::CallProgress { metadata, .. } => of_value(metadata),

@@ -24,7 +24,7 @@ use crate::{
         recover,
         spending::{self, Fit},
         state::Next,
-        tasks,
+        switch, tasks,
     },
     model::Answer,
     words::message::Finish,
@@ -99,6 +99,9 @@ pub(super) fn advance(draft: &mut Draft<'_>) {
         end::wind_up(draft);
     }
     loop {
+        if switch::at_border(draft) {
+            continue;
+        }
         let progressed = match &draft.state.turn {
             None => begin_turn(draft),
             Some(turn) if turn.ending.is_some() => end_what_is_open(draft),

@@ -15,7 +15,7 @@ use crate::{
     kernel::{
         AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Mode, Open,
         OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn,
-        Waiting,
+        Waiting, question,
         state::{BatchItem, SEEN_MAX},
     },
     model::{Item, ToolResultItem},
@@ -95,6 +95,8 @@ impl State {
                 }
                 self.put_compacted_in_place();
             }
+            Record::AgentChosen { choice } => self.next_agent = Some(choice.clone()),
+            Record::AgentSwitched { .. } => self.switch_agent(),
             Record::Pruned { results } => self.prune_results(results),
             Record::Compaction(open) => self.put_open(entry.seq, Open::Compaction(open.clone())),
             Record::Compacted(compacted) => {
@@ -119,10 +121,13 @@ impl State {
             }
             Record::Call(call) => self.open_call(entry.seq, call),
             Record::CallFacts { facts, .. } => self.in_call(ticket, |call| call.facts = call.facts_now(facts)),
-            Record::Ask { call, access, expires } => {
-                let ask = OpenAsk { call: *call, access: access.clone(), expires: *expires };
+            Record::Ask { call, access, expires, question } => {
+                let (access, question) = (access.clone(), question.clone());
+                if question.is_none() {
+                    self.in_call(*call, |call| call.state = CallState::Asking(entry.seq));
+                }
+                let ask = OpenAsk { call: *call, access, expires: *expires, question };
                 self.put_open(entry.seq, Open::Ask(ask));
-                self.in_call(*call, |call| call.state = CallState::Asking(entry.seq));
             }
             Record::TaskAsk(asked) => {
                 let open = OpenTaskAsk { task: ticket, asked: asked.clone(), answer: None };
@@ -135,11 +140,13 @@ impl State {
                 }
             }
             Record::Revoked { grant } => self.revoke(*grant),
-            Record::AskClosed { .. } => {
-                if let Some(Open::Ask(ask)) = self.open.remove(&ticket) {
-                    self.in_call(ask.call, |call| call.state = CallState::Pending);
+            Record::AskClosed { why } => match self.open.remove(&ticket) {
+                Some(Open::Ask(ask)) if ask.question.is_some() => {
+                    self.note_answer(ticket, &ask, question::closed_with(*why));
                 }
-            }
+                Some(Open::Ask(ask)) => self.in_call(ask.call, |call| call.state = CallState::Pending),
+                _ => {}
+            },
             Record::CallStarted { attempt, bytes, .. } => {
                 if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
                     call.state = CallState::Running;
@@ -153,7 +160,10 @@ impl State {
             }
             Record::Closing {} => match self.open.get_mut(&ticket) {
                 Some(Open::Request(request)) => request.closing = true,
-                Some(Open::Call(call)) => call.state = CallState::Closing,
+                Some(Open::Call(call)) => {
+                    call.state = CallState::Closing;
+                    self.close_questions(ticket);
+                }
                 _ => self.tell_task(ticket),
             },
             Record::Result { result, judged } => self.take_result(ticket, result, *judged),
@@ -322,6 +332,7 @@ impl State {
             granted: false,
             attempts: 0,
             bytes: None,
+            answers: Vec::new(),
         };
         self.put_open(ticket, Open::Call(opened));
         self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
@@ -341,6 +352,9 @@ impl State {
             _ => return,
         };
         self.stand(answer, &ask.access);
+        if ask.question.is_some() {
+            return self.note_answer(ticket, &ask, question::answer_of(grant));
+        }
         self.in_call(ask.call, |call| match grant {
             Grant::Once | Grant::Always(_) | Grant::Offered { .. } => {
                 (call.state, call.granted) = (CallState::Allowed, true)
@@ -352,6 +366,7 @@ impl State {
 
     fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: CallVerdict) {
         let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
+        self.close_questions(ticket);
         if call.attempts > 0 {
             // Where the runtime's own words about a call are longer than the bytes reserved for it, the excess is not counted.
             let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record,
-        Refusal, Steering, Stop, advance, decide::Draft, grants, input::Decide, spending, state::Next, task_ask,
-        toolset,
+        Refusal, Steering, Stop, advance, decide::Draft, grants, input::Decide, question, spending, state::Next,
+        task_ask, toolset,
     },
     model::{AnswerPart, Item},
     permission::{Action, Rule, Verdict, seen_from},
@@ -45,18 +45,19 @@ impl Decide for AnswerAsk {
         if let Some(Open::TaskAsk(open)) = draft.state.open.get(&ask).cloned() {
             return task_ask::answer(draft, self, &open);
         }
-        let Some(Open::Ask(OpenAsk { call, access, .. })) = draft.state.open.get(&ask) else {
+        let Some(Open::Ask(OpenAsk { call, access, question, .. })) = draft.state.open.get(&ask) else {
             return spending::answer(draft, ask, grant, who);
         };
         if matches!(grant, Grant::Raise(_)) {
             return Err(Refusal::NotABudget { ask });
         }
         let (grant, rules) = grants::chosen(self, access, draft.state.grants.len() >= grants::GRANTS_MAX)?;
-        let call = *call;
+        let (call, is_question) = (*call, question.is_some());
         let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules });
         match grant {
             Grant::Once | Grant::Raise(_) => {}
             Grant::Always(_) | Grant::Offered { .. } => release_granted(draft),
+            Grant::Reject(_) if is_question => question::answered(draft, call, &grant),
             Grant::Reject(Some(message)) => {
                 fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
             }
@@ -170,6 +171,7 @@ fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: CallVerdict, text: impl Into
 pub(super) fn go_on(draft: &mut Draft<'_>) -> bool {
     if let Some(steering) = advance::strongest(draft) {
         steer(draft, steering);
+        question::steer(draft, steering);
     }
     if !draft.state.paused && !draft.state.waits {
         while let Some(ticket) = next_to_start(draft) {
@@ -258,7 +260,7 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
 
 fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
     let expires = draft.now.plus(draft.state.settings.ask_limit());
-    draft.write(None, Record::Ask { call, access, expires });
+    draft.write(None, Record::Ask { call, access, expires, question: None });
 }
 
 /// Whether a question to a person may be asked: somebody listens, or the host has set that questions wait for a listener.
@@ -392,11 +394,14 @@ fn release_granted(draft: &mut Draft<'_>) {
 /// Denies the asks that nobody answered in time.
 pub(super) fn expire_asks(draft: &mut Draft<'_>) {
     let expired = draft.state.open.iter().filter_map(|(ticket, open)| match open {
-        Open::Ask(ask) if ask.expires <= draft.now => Some((*ticket, ask.call)),
+        Open::Ask(ask) if ask.expires <= draft.now => Some((*ticket, ask.call, ask.question.is_some())),
         _ => None,
     });
-    for (ask, call) in expired.collect::<Vec<_>>() {
+    for (ask, call, is_question) in expired.collect::<Vec<_>>() {
         draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
-        fail(draft, call, CallVerdict::Expired, "Permission denied: nobody answered the question in time.");
+        // A running call is told, and goes on.
+        if !is_question {
+            fail(draft, call, CallVerdict::Expired, "Permission denied: nobody answered the question in time.");
+        }
     }
 }

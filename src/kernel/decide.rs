@@ -40,9 +40,10 @@ pub(crate) struct Configure {
 impl Decide for Configure {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
         let (mut settings, now) = (self.settings.clone(), &draft.state.settings);
-        // A change of settings cannot touch the rules of the host and of the ancestors.
+        // A change of settings cannot touch the rules of the host and of the ancestors, nor the agent that was switched to.
         settings.above.clone_from(&now.above);
         settings.host.clone_from(&now.host);
+        settings.switched.clone_from(&now.switched);
         if **now == *settings {
             return Ok(Held::Done(draft.state.seq));
         }

@@ -120,6 +120,7 @@ impl Digest {
             // The first message still waits, so the model will read the edited words.
             Record::Edited { message } if self.is_first(&message.id) => self.first = words(message),
             Record::Withdrawn { id } if self.is_first(id) => self.first = None,
+            Record::AgentSwitched { agent } => self.agent = Some(agent.clone()),
             Record::Ended { .. } => self.ended = true,
             _ => {}
         }

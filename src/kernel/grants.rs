@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{AskAnswer, Grant, Held, Record, Refusal, Scope, State, batch::AnswerAsk, decide::Draft, input::Decide},
-    permission::{Action, Globs, Rule, allows, grants, offers},
+    permission::{Action, Globs, Judgement, Rule, allows, grants, offers},
     tool::Access,
     words::ids::{Millis, Seq},
 };
@@ -98,6 +98,17 @@ pub(super) fn chosen(given: &AnswerAsk, accesses: &[Access], is_full: bool) -> R
 }
 
 impl State {
+    /// The decision about all that is wanted, by the rules of the settings and by the standing grants.
+    pub(super) fn judge(&self, accesses: &[Access], globs: &Globs) -> Judgement {
+        let judged = self.settings.judge(accesses, globs);
+        match judged.action {
+            Action::Ask if self.is_granted(accesses, globs) => {
+                Judgement { action: Action::Allow, rule: None, layer: "granted".to_owned() }
+            }
+            _ => judged,
+        }
+    }
+
     /// Whether standing grants answer what would be asked about these accesses. A call that names no access has nothing that could
     /// have been granted.
     pub(super) fn is_granted(&self, accesses: &[Access], globs: &Globs) -> bool {

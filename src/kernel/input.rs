@@ -35,7 +35,9 @@ pub(crate) use crate::kernel::{
     inbox::SendMessage,
     merge::Merge,
     pin::{PinMessage, UnpinMessage},
+    question::PutQuestion,
     restored::RecordRestored,
+    switch::SwitchAgent,
     task_ask::{TaskAskOver, TaskAsked},
     tasks::{Adopt, Spawn},
     undo::UndoCompaction,
@@ -289,6 +291,8 @@ commands! {
     "adopted" => BeAdopted,
     "task_asked" => TaskAsked,
     "task_ask_over" => TaskAskOver,
+    "switch_agent" => SwitchAgent,
+    "put_question" => PutQuestion,
 }
 
 impl Command {
@@ -341,6 +345,8 @@ impl Command {
             Command::StopTask(stop) => format!("parent {} stopped the task", stop.parent),
             Command::Orphan(orphan) => format!("parent {} has ended", orphan.parent),
             Command::TaskAsked(TaskAsked { asked, .. }) => format!("a child asks about a call of {}", asked.name),
+            Command::SwitchAgent(_) => "another agent was chosen".to_owned(),
+            Command::PutQuestion(put) => format!("call {} asked a question", put.call),
             Command::TaskAskOver(over) => format!("the child's question {} is over", over.ask),
             Command::BeAdopted(BeAdopted { tie, .. }) => format!("parent {} said what it may not do", tie.parent),
         }
@@ -352,6 +358,7 @@ impl Command {
         match self {
             Command::AnswerAsk(AnswerAsk { ask, .. }) | Command::TaskAskOver(TaskAskOver { ask }) => Some(*ask),
             Command::TaskAsked(asked) => Some(asked.task),
+            Command::PutQuestion(put) => Some(put.call),
             Command::GiveUpBranch(branch) => Some(branch.ticket),
             Command::RevokeGrant(revoke) => Some(revoke.grant),
             Command::RollBack(RollBack { back, .. }) => Some(back.to),
@@ -408,7 +415,10 @@ impl Command {
             Command::SendMessage(SendMessage { message, .. }) | Command::EditMessage(EditMessage { message }) => {
                 message.bytes()
             }
-            Command::TaskAsked(TaskAsked { asked, .. }) => asked.input.len(),
+            Command::TaskAsked(TaskAsked { asked, .. }) => {
+                asked.input.len() + asked.question.as_ref().map_or(0, |question| question.bytes())
+            }
+            Command::PutQuestion(put) => put.question.bytes(),
             _ => 0,
         }
     }

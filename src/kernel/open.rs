@@ -12,10 +12,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Reserve, State},
+    kernel::{CallAnswer, Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Reserve, State},
     model::{Item, Params, Price},
     permission::{Offer, offers},
-    tool::{Access, CallFacts},
+    tool::{Access, CallFacts, Question},
     words::ids::{CallId, Millis, Seq},
     words::message::ModelRef,
 };
@@ -29,7 +29,7 @@ pub enum Open {
     Request(OpenRequest),
     /// A call.
     Call(OpenCall),
-    /// A question to a person.
+    /// A question to a person, about a call that has not started, or of a call that runs.
     Ask(OpenAsk),
     /// A question to a person, for more of a budget.
     BudgetAsk(OpenBudgetAsk),
@@ -106,6 +106,9 @@ pub struct OpenCall {
     /// The most bytes that the result may have; `None` where no budget limits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// The answers to the questions that the call asked while it ran, oldest first; at most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<CallAnswer>,
 }
 
 impl OpenCall {
@@ -142,6 +145,10 @@ pub struct OpenAsk {
     pub access: Vec<Access>,
     /// When the ask expires and the call is denied.
     pub expires: Millis,
+    /// The question that the running call asks ([`ToolContext::ask`](crate::tool::ToolContext::ask)); `None` where the ask is about
+    /// the call itself, which has not started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Arc<Question>>,
 }
 
 impl OpenAsk {

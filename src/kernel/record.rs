@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link, Merged,
-        OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State, TaskAsk,
-        TaskOrder, Tie, Undone,
+        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link,
+        Merged, OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State,
+        TaskAsk, TaskOrder, Tie, Undone,
     },
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Rule, Ruleset},
     tape::{Cause, Forked, ImportedFrom},
-    tool::{Access, CallFacts, ToolResult},
+    tool::{Access, CallFacts, Question, ToolResult},
     words::ids::{CallId, MessageId, Millis, Seq, SessionId},
     words::is_default,
     words::message::{Message, ModelRef},
@@ -132,6 +132,9 @@ pub enum Record {
         access: Vec<Access>,
         /// When the ask expires and the call is denied.
         expires: Millis,
+        /// The question that the running call asks; left out where the ask is about the call itself, which has not started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<Question>>,
     },
     /// A child asks a person about a call. Opens a ticket.
     TaskAsk(Arc<TaskAsk>),
@@ -199,6 +202,16 @@ pub enum Record {
         /// How it ended.
         #[serde(flatten)]
         outcome: Outcome,
+    },
+    /// Another agent was chosen. It is in force from the next border of a step on.
+    AgentChosen {
+        /// Which.
+        choice: AgentChoice,
+    },
+    /// The chosen agent is in force from here on.
+    AgentSwitched {
+        /// Its name.
+        agent: String,
     },
     /// Old outputs of tools were left out of the context, to make room.
     Pruned {

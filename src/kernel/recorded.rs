@@ -175,6 +175,10 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
             AnswerAsk { ask: ticket?, grant: grant.clone(), who: who.clone(), rules: Some(rules.clone()) }.into()
         }
         ("revoke", Some(Record::Revoked { grant })) => RevokeGrant { grant: *grant }.into(),
+        ("put_question", Some(Record::Ask { call, access, question: Some(question), .. })) => {
+            let (access, question) = (access.clone(), question.clone());
+            PutQuestion { call: *call, attempt: None, access, question }.into()
+        }
         ("task_asked", Some(Record::TaskAsk(asked))) => TaskAsked { task: ticket?, asked: asked.clone() }.into(),
         ("task_ask_over", Some(Record::AskClosed { .. })) => TaskAskOver { ask: ticket? }.into(),
         ("abort", _) => Abort { reason: why_aborted(wrote) }.into(),
@@ -184,6 +188,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("configure", Some(Record::Settings(settings))) => {
             Configure { before: None, settings: settings.clone() }.into()
         }
+        ("switch_agent", Some(Record::AgentChosen { choice })) => SwitchAgent { choice: choice.clone() }.into(),
         ("compact", _) => Compact.into(),
         ("restored", Some(Record::Restored(files))) => RecordRestored { files: files.clone() }.into(),
         ("undo_compaction", Some(Record::CompactionUndone(undone))) => UndoCompaction { undone: undone.clone() }.into(),

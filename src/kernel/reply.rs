@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::Refusal,
+    tool::QuestionAnswer,
     words::ids::{MessageId, Seq},
     words::message::Message,
 };
@@ -39,6 +40,8 @@ pub(crate) enum Held {
     Done(Seq),
     /// These messages were taken back: steering first, each kind in the order in which it would have been read.
     TakenBack(Vec<Arc<Message>>),
+    /// The answer to the question of a call, which nobody had to be asked for.
+    Answer(QuestionAnswer),
 }
 
 /// The receipt for a message: it is on the tape, and this is what becomes of it.

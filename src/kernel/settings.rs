@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Budget, toolset},
+    kernel::{Budget, Switched, toolset},
     model::Params,
     permission::{Chain, Globs, Judgement, Profile, Ruleset, Verdict, decide},
     tool::Access,
@@ -90,6 +90,10 @@ pub struct Settings {
     pub labels: Labels,
     /// The agent's name, for people.
     pub agent: String,
+    /// The agent in force, where it is not the session's own. Only [`Session::switch_agent`](crate::Session::switch_agent) and the tools
+    /// of plan mode change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switched: Option<Arc<Switched>>,
     /// The system prompt, whole. It should not change within a session, so that provider caches hit.
     pub system: Arc<str>,
     /// The tools that the model is told of and may use, by names and patterns such as `mcp_files_*`; `None` for all.
@@ -153,6 +157,7 @@ impl Settings {
             title: None,
             labels: Labels::default(),
             agent: "build".to_owned(),
+            switched: None,
             system: "".into(),
             tools: None,
             params: Params::default(),
@@ -188,7 +193,7 @@ impl Settings {
     pub fn decide(&self, accesses: &[Access], globs: &Globs) -> Verdict {
         let here = (self.workspace.as_str(), &self.read_roots[..]);
         let above = self.above.iter().map(|chain| chain.decide(self.host.as_ref(), here, accesses, globs));
-        let own = decide(&self.host.iter().chain(&self.rules).collect::<Vec<_>>(), accesses, globs);
+        let own = decide(&self.host.iter().chain(self.layers()).collect::<Vec<_>>(), accesses, globs);
         // Of two equally strict decisions the session's own is named.
         above.rev().fold(own, |below, above| above.and(below))
     }
@@ -197,7 +202,7 @@ impl Settings {
     /// not in them, because they stand above each session anyway.
     #[must_use]
     pub fn above_children(&self) -> Vec<Chain> {
-        let own = Chain::new(&self.workspace, self.rules.clone()).with_tools(self.tools.clone());
+        let own = Chain::new(&self.workspace, self.layers().cloned().collect()).with_tools(self.tools.clone());
         let own = (!self.above.contains(&own)).then_some(own);
         self.above.iter().cloned().chain(own).collect()
     }

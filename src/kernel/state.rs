@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Granted, Limits, MergedLast, Open, OpenAsk,
-        OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded, Refusal,
-        SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
+        Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Granted, Limits, MergedLast, Open,
+        OpenAsk, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded,
+        Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
@@ -106,6 +106,9 @@ pub struct State {
     /// The newest entry that took the conversation back to a point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub went_back: Option<WentBack>,
+    /// The agent that was chosen and is in force from the next border of a step on; `None` where none waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_agent: Option<AgentChoice>,
     /// Why the session has ended for good; `None` while it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Arc<str>>,
@@ -210,6 +213,7 @@ impl State {
             tasks_ended: VecDeque::new(),
             merged: None,
             went_back: None,
+            next_agent: None,
             closed: None,
             anchor: None,
             env: EnvSeen::default(),

@@ -23,7 +23,7 @@ use crate::{
         input::Decide,
     },
     permission::{Offer, Rule, offers},
-    tool::Access,
+    tool::{Access, Question},
     words::ids::{CallId, Millis, Seq, SessionId},
 };
 
@@ -58,6 +58,9 @@ pub struct TaskAsk {
     /// Whether the question stays open until then, also while nobody listens.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
+    /// The question that the running call asks; `None` where the question is about the call itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Arc<Question>>,
 }
 
 impl TaskAsk {
@@ -187,7 +190,7 @@ impl State {
     fn question(&self, ask: Seq) -> Option<TaskAsk> {
         let here = AskFrom { session: self.session.clone(), agent: self.settings.agent.clone() };
         match self.open.get(&ask)? {
-            Open::Ask(OpenAsk { call, access, expires }) => {
+            Open::Ask(OpenAsk { call, access, expires, question }) => {
                 let call = self.call(*call)?;
                 Some(TaskAsk {
                     ask,
@@ -198,6 +201,7 @@ impl State {
                     access: access.clone(),
                     expires: *expires,
                     waits: self.settings.asks_wait,
+                    question: question.clone(),
                 })
             }
             Open::TaskAsk(open) => {

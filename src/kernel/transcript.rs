@@ -70,6 +70,7 @@ impl Transcript {
         match &entry.record {
             Record::State(state) => self.agent.clone_from(&state.settings.agent),
             Record::Settings(settings) => self.agent.clone_from(&settings.agent),
+            Record::AgentSwitched { agent } => self.agent.clone_from(agent),
             Record::Accepted { message, .. } | Record::Edited { message } => {
                 self.accepted.insert(message.id.clone(), message.clone());
             }

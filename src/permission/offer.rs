@@ -92,7 +92,7 @@ fn allow(permission: &str, pattern: impl Into<String>) -> Rule {
 
 /// Whether one of these granted rules takes the access. A wildcard takes no command with shell syntax, and nothing that is hidden.
 pub(crate) fn grants<'a>(rules: impl IntoIterator<Item = &'a Rule>, access: &Access, globs: &Globs) -> bool {
-    access.is_known()
+    is_whole(access)
         && rules.into_iter().any(|rule| {
             let by_name = rule.exact || !has_wildcard(&rule.permission, &rule.pattern);
             rule.matches(access, globs) && (by_name || is_ordinary(access))
@@ -103,7 +103,7 @@ pub(crate) fn grants<'a>(rules: impl IntoIterator<Item = &'a Rule>, access: &Acc
 fn ladder(access: &Access) -> Option<Vec<Vec<Rule>>> {
     let Access { permission, pattern, .. } = access;
     // A permission with a wildcard would be a rule about others as well.
-    if !access.is_known() || permission.contains(['*', '?']) {
+    if !is_whole(access) || permission.contains(['*', '?']) {
         return None;
     }
     let wider = match permission.as_str() {
@@ -176,6 +176,11 @@ fn folder(path: &str) -> Option<&str> {
 /// Whether a path has a name that begins with a dot: what decides how other programs work, or climbs.
 fn is_hidden(path: &str) -> bool {
     path.split('/').any(|name| name.starts_with('.'))
+}
+
+/// Whether all of the access is known before the call runs.
+fn is_whole(access: &Access) -> bool {
+    access.is_known() && !access.pattern.contains([ANY, GLOB])
 }
 
 /// Whether a granted rule with a wildcard may take the access. Of a shell command these are its simple commands, but for one that

@@ -134,7 +134,7 @@ impl Session {
         if !is_known && exists.unwrap_or(false) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
-        let settings = of_child(&parent, options, workspace, &self.shared.toolbox);
+        let settings = of_child(&parent, options.id(child.clone()), workspace, &self.shared.toolbox);
         let order = Box::new(TaskOrder { settings, prompt });
         let ticket = self.record(Spawn { child: child.clone(), order, link }).await?;
         self.child(child, ticket).await
@@ -231,7 +231,7 @@ fn of_child(parent: &Settings, mut options: SessionOptions, workspace: String, t
         let both = |name: &&str| toolset::has(Some(&tools), name) && parent.has_tool(name);
         toolbox.names().filter(both).map(str::to_owned).collect()
     });
-    let mut settings = Settings { workspace, read_roots: Vec::new(), ..parent.clone() };
+    let mut settings = Settings { workspace, read_roots: Vec::new(), ..parent.own() };
     if settings.workspace != parent.workspace {
         settings.system = crate::prompt::system(&settings.workspace, options.date.as_deref()).into();
     }

@@ -93,16 +93,23 @@ pub struct SessionOptions {
     pub task_queue_max: Option<usize>,
     /// How often the session is started again when it crashes: two times in 60 s by default, also for a child.
     pub restart: RestartPolicy,
+    /// The built-in agent that the session begins with, in place of its own one.
+    pub(super) begins_as: Option<Agent>,
 }
 
 impl SessionOptions {
-    /// The options that an agent describes, for a workspace. What the agent leaves out is as in [`SessionOptions::new`].
+    /// The options that an agent describes, for a workspace. What the agent leaves out is as in [`SessionOptions::new`]. A session
+    /// that begins as `plan` has `build` as its own agent, to which it goes back.
     ///
     /// # Errors
     /// [`BadAgent`] where the agent cannot be used.
     pub fn from_agent(agent: &Agent, workspace: impl Into<PathBuf>) -> Result<SessionOptions, BadAgent> {
         agent.check()?;
         let mut options = SessionOptions::new(workspace);
+        if agent.native {
+            options.begins_as = Some(agent.clone()).filter(|agent| *agent != Agent::build());
+            return Ok(options);
+        }
         options.agent = Some(agent.name.clone());
         options.system.clone_from(&agent.prompt);
         options.model.clone_from(&agent.model);
@@ -139,6 +146,7 @@ impl SessionOptions {
             task_width_max: None,
             task_queue_max: None,
             restart: RestartPolicy::default(),
+            begins_as: None,
         }
     }
 
@@ -146,8 +154,11 @@ impl SessionOptions {
     /// labels, the budget, the parameters, the step limit, the delivery modes, what holds for asks and the restart policy always come from the
     /// options.
     pub(super) fn over(self, settings: Settings) -> Settings {
+        let choice = self.begins_as.as_ref().zip(self.id.as_ref());
+        // It was checked when the options were made of it.
+        let choice = choice.and_then(|(agent, id)| agent.for_session(id).ok());
         let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().collect();
-        Settings {
+        let settings = Settings {
             title: self.title,
             labels: self.labels,
             agent: self.agent.unwrap_or(settings.agent),
@@ -167,7 +178,8 @@ impl SessionOptions {
             task_queue_max: self.task_queue_max.unwrap_or(settings.task_queue_max),
             restart: self.restart,
             ..settings
-        }
+        };
+        choice.map_or(settings.clone(), |choice| settings.with_agent(&choice))
     }
 
     /// Sets the session's id.

@@ -6,7 +6,8 @@
 use super::Session;
 use crate::{
     error::SendError,
-    kernel::{Configure, Refusal, Settings},
+    kernel::{AgentChoice, Configure, Refusal, Settings, SwitchAgent},
+    words::ids::Seq,
     words::labels::Labels,
 };
 
@@ -36,6 +37,35 @@ impl Session {
                 done => return done.map(drop),
             }
         }
+    }
+
+    /// Has the session work as another agent, or as its own one again ([`AgentChoice::Own`]): prompt, model, tools and limits are those of
+    /// the agent, where it sets them. Recorded at once, in force from the next border of a step on: calls that were asked for before are
+    /// judged by the rules of before. Returns the entry that recorded it, or the newest one where the agent is in force already.
+    ///
+    /// The session's own rules and tools stay: a switch takes rights and gives none, but for what the built-in agent `plan` needs.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted, runtime::Agent, session::AgentChoice};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(Scripted::new([]))).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// session.switch_agent(Agent::plan().for_session(session.id())?).await?;
+    /// assert_eq!(session.state().await?.settings.agent, "plan");
+    /// session.switch_agent(AgentChoice::Own).await?;
+    /// assert_eq!(session.state().await?.settings.agent, "build");
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refusal::Ended`] (as [`SendError::Refused`]) where the session has ended; others as [`Session::configure`].
+    pub async fn switch_agent(&self, choice: AgentChoice) -> Result<Seq, SendError> {
+        self.record(SwitchAgent { choice }).await
     }
 
     /// Replaces the labels by which lists and searches find the session; see [`Settings::labels`]. Its forks and children keep those

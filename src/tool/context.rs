@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(all(unix, feature = "tools"))]
 use crate::process::Processes;
 use crate::{
-    tool::{Access, ChangeLog, ToolResult},
+    tool::{Access, Asks, ChangeLog, ToolResult},
     words::ids::{CallId, Seq, SessionId},
 };
 
@@ -60,6 +60,11 @@ pub struct ToolContext {
     /// Starts OS processes for the call, so that none of them outlives the call or the host.
     #[cfg(all(unix, feature = "tools"))]
     pub processes: Processes,
+    /// The way of the call's questions to people.
+    pub(crate) asks: Asks,
+    /// The mode of the call's session.
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) modes: crate::tool::Modes,
     /// What makes the filters of the call's output.
     pub(crate) filters: Filters,
     /// What `ToolContext::session` makes a handle of.
@@ -84,6 +89,9 @@ impl ToolContext {
             changes: ChangeLog::detached(),
             #[cfg(all(unix, feature = "tools"))]
             processes: Processes::unwatched(),
+            asks: Asks::default(),
+            #[cfg(all(unix, feature = "tools"))]
+            modes: crate::tool::Modes::default(),
             filters: Filters::default(),
             session_ref: SessionRef::default(),
         }

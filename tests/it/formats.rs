@@ -11,13 +11,13 @@ use tamtam::{
     model::{Answer, AnswerPart, ErrorKind, Item, MicroUsd, ModelError, PicoUsd, Price, Usage, UserItem},
     permission::{Action, Chain, Rule, Ruleset},
     session::{
-        AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, CallVerdict, Compacted, CompactionReason, Down,
-        DownReason, Entry, Extent, Finish, ForkMade, Grant, Limits, Link, Merged, OpenBranch, OpenCompaction, Record,
-        RefusedFile, Replaced, RequestOpened, Reserve, Resource, RestoredFiles, RolledBack, Scope, Settings, Spent,
-        State, TaskOrder, Tie, Undone, Way,
+        AgentChoice, AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, CallVerdict, Compacted,
+        CompactionReason, Down, DownReason, Entry, Extent, Finish, ForkMade, Grant, Limits, Link, Merged, OpenBranch,
+        OpenCompaction, Record, RefusedFile, Replaced, RequestOpened, Reserve, Resource, RestoredFiles, RolledBack,
+        Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
     },
     tape::{Cause, ImportedFrom},
-    tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, ToolResult},
+    tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, Question, ToolResult},
 };
 
 fn model() -> tamtam::ModelRef {
@@ -107,8 +107,17 @@ fn records() -> Vec<Record> {
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
         Record::Call(opened),
         Record::CallFacts { index: 0, facts },
-        Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000) },
-        Record::Ask { call: Seq(6), access: parts_of_a_command(), expires: Millis(600_000) },
+        Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000), question: None },
+        Record::Ask { call: Seq(6), access: parts_of_a_command(), expires: Millis(600_000), question: None },
+        Record::Ask {
+            call: Seq(6),
+            access: vec![Access::new("deploy", "production")],
+            expires: Millis(600_000),
+            question: Some(Arc::new(Question::new("Deploy?").with_details("3 services change."))),
+        },
+        Record::AgentChosen { choice: tamtam::runtime::Agent::plan().for_session(&session()).unwrap() },
+        Record::AgentChosen { choice: AgentChoice::Own },
+        Record::AgentSwitched { agent: "build".into() },
         Record::Granted {
             grant: Grant::Offered { scope: Scope::Session, offer: 2 },
             who: Some("ada".into()),

@@ -51,6 +51,7 @@ mod prefix;
 #[cfg(feature = "cli")]
 mod processes;
 mod published;
+mod questions;
 #[cfg(feature = "tools")]
 mod race;
 mod recorded;

@@ -8,10 +8,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    actor::{
-        shared::Shared,
-        worker::{CallContext, WorkerContext},
-    },
+    actor::{call_context::CallContext, shared::Shared, worker::WorkerContext},
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
@@ -62,11 +59,14 @@ pub(super) fn call(
     let external = external(accesses);
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
+        attempt: open.attempts,
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // The first call that spills creates the folder.
         spill: shared.store.spill_path(&state.session).map(Arc::new),
         external,
         may,
+        #[cfg(all(unix, feature = "tools"))]
+        plan_file: settings.plan_file().map(str::to_owned),
     };
     let call = HookCall {
         session: state.session.clone(),

@@ -48,6 +48,10 @@ impl Live {
                 let end = self.state.tasks_ended.iter().find(|end| end.ticket == ticket);
                 drop(reply.send(Ok(end.and_then(|end| end.down.clone()))));
             }
+            Question::Answer(call, ask, reply) => match self.state.question_answer(call, ask) {
+                Some(answer) => drop(reply.send(Ok(answer))),
+                None => self.slot.wait(Question::Answer(call, ask, reply)),
+            },
             Question::Begun(ticket, reply) if !self.state.is_queued(ticket) => drop(reply.send(Ok(()))),
             Question::Outcome(id, reply) if self.is_on_hold(&id) => {
                 drop(reply.send(Err(SendError::Refused(Refusal::OnHold { id }))));

@@ -25,6 +25,7 @@ use crate::{
     },
     supervisor::{NodeState, shell},
     tape::{OpenTape, TapeError},
+    tool::QuestionAnswer,
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
 };
 
@@ -64,6 +65,7 @@ impl Work {
             Work::Question(Question::Asks(..)) => return ("question: asks", None),
             Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
             Work::Question(Question::Room(..)) => return ("question: room", None),
+            Work::Question(Question::Answer(call, ..)) => return ("question: answer", Some(call.0)),
             Work::Question(Question::Begun(ticket, _)) => return ("question: task begun", Some(ticket.0)),
             Work::Question(Question::Up(_)) => return ("question: up", None),
             Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
@@ -99,6 +101,8 @@ pub(crate) enum Question {
     Room(Delivery, Reply<()>),
     /// Answered when a task of this session does not wait for room any more.
     Begun(Seq, Reply<()>),
+    /// The answer to the question (the second ticket) of a running call (the first).
+    Answer(Seq, Seq, Reply<QuestionAnswer>),
     /// Whether the session is up: any answer says that it is.
     Up(Reply<()>),
     /// Asks the session to go to sleep, if it may.
@@ -118,6 +122,7 @@ impl Question {
             }
             Question::State(reply) => drop(reply.send(Err(error))),
             Question::Asks(_, reply) => drop(reply.send(Err(error))),
+            Question::Answer(_, _, reply) => drop(reply.send(Err(error))),
             Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
             // A session without an actor is asleep.
             Question::Sleep(slept) => slept.tell(Ok(())),
@@ -134,6 +139,7 @@ impl Question {
             }
             Question::State(reply) => !reply.is_closed(),
             Question::Asks(_, reply) => !reply.is_closed(),
+            Question::Answer(_, _, reply) => !reply.is_closed(),
             Question::Down(_, _, reply) | Question::Task(_, reply) => !reply.is_closed(),
             Question::Sleep(_) | Question::Crash(_) => true,
         }

@@ -6,7 +6,7 @@ use tamtam::{
     Delivery, EventKind, Message, Millis, Outcome, Part, Seq, Steering,
     model::{ErrorKind, RetryClass, Usage},
     session::{AskClosedWhy, ErrorReason},
-    tool::Access,
+    tool::{Access, Question},
 };
 
 use super::{Renderer, Show};
@@ -154,8 +154,9 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
         waits: false,
         from: Vec::new(),
         offers: tamtam::permission::offers(&[Access::new("bash", "cargo test")]),
+        question: None,
     };
-    let pieces = show(true, &[ask]);
+    let pieces = show(true, std::slice::from_ref(&ask));
     let question = notes(&pieces)[0];
     assert!(question.starts_with("? run bash?\n    command: echo aaa"), "{question}");
     assert!(question.contains(&"a".repeat(400)));
@@ -166,6 +167,16 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
     let closed =
         EventKind::AskClosed { ask: Seq(9), grant: None, why: Some(AskClosedWhy::Expired), who: None, rules: vec![] };
     assert_eq!(notes(&show(true, &[closed])), ["? nobody answered in time: denied"]);
+    // The question of a call that runs shows what the tool says, and nothing hidden in it either.
+    let EventKind::Ask { ask, call, input, access, expires, waits, from, offers, .. } = ask else { unreachable!() };
+    let asked = Question::new("Go\u{1b}[2K?").with_details("- [ ] one\n\u{202e}two");
+    let question = Some(asked.into());
+    let ask =
+        EventKind::Ask { ask, call, name: "plan_exit".into(), input, access, expires, waits, from, offers, question };
+    let pieces = show(true, &[ask]);
+    let question = notes(&pieces)[0];
+    let expected = "? plan_exit asks: Go\\u{1b}[2K?\n  | - [ ] one\n  | \\u{202e}two\n  wants: bash echo";
+    assert!(question.starts_with(expected), "{question}");
 }
 
 /// A model cannot clear the screen; a stdout that is a file gets the text unchanged.

@@ -11,7 +11,8 @@ use std::{
 use tamtam::{
     ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::Ruleset,
-    session::{Budget, EventStream, Open, State},
+    runtime::Agent,
+    session::{AgentChoice, Budget, EventStream, Open, State},
     tape::{Durability, TapeError},
 };
 
@@ -74,13 +75,14 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
         return Ok(Ok(opened));
     }
     let workspace = environment.workspace(given.turn.workspace.as_deref())?;
-    must_be_known(given.turn.agent.as_deref(), None)?;
+    let agent = agent(given.turn.agent.as_deref(), None)?;
     let choice = models::choose(&given.turn.model, None, environment).await?;
-    let mut options = SessionOptions::new(workspace);
+    let options = agent
+        .map_or_else(|| Ok(SessionOptions::new(&workspace)), |agent| SessionOptions::from_agent(&agent, &workspace));
+    let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
     options.id = given.session.clone();
     options.title = given.title.clone();
     options.labels = labels;
-    options.agent = given.turn.agent.clone();
     options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
     options.steps_max = given.turn.max_steps.or(options.steps_max);
     given.turn.budget.apply(&mut options.budget);
@@ -129,7 +131,8 @@ async fn take_up(
 ) -> Result<Opened, Failure> {
     let settings = &before.settings;
     let moved_to = moved_to(id, &settings.workspace, given.workspace.as_deref(), environment)?;
-    must_be_known(given.agent.as_deref(), Some(&settings.agent))?;
+    let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.agent);
+    let agent = agent(given.agent.as_deref(), Some((own, &settings.agent)))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     let permission = &given.permission;
     let rules = if permission.permission.is_some() || permission.rules.is_some() {
@@ -146,6 +149,9 @@ async fn take_up(
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let changes = Changes { model, rules, budget, workspace: moved_to };
     or_shut_down(&runtime, configure(&session, given, changes).await).await?;
+    if let Some(choice) = choice_of(agent, given.agent.as_deref() == Some(own), id)? {
+        or_shut_down(&runtime, session.switch_agent(choice).await).await?;
+    }
     let opened = or_shut_down(&runtime, session.state().await).await?.seq;
     let asked = before
         .open
@@ -187,18 +193,24 @@ fn moved_to(
     Ok(Some(given.display().to_string()))
 }
 
-/// Refuses an agent that does not exist. A session keeps the agent that a host gave it.
-fn must_be_known(given: Option<&str>, of_session: Option<&str>) -> Result<(), Failure> {
+/// The agent that the arguments name, which must be there. `None` where they name none, and where a session has it as its own or in
+/// force (`of_session`): a session keeps the agent that a host gave it.
+fn agent(given: Option<&str>, of_session: Option<(&String, &String)>) -> Result<Option<Agent>, Failure> {
+    let has = |name: &str| of_session.is_some_and(|(own, in_force)| own == name || in_force == name);
     match given {
-        Some(given) if given != BUILD && Some(given) != of_session => {
-            Err(Failure::usage(format!("there is no agent {given:?}: the only one is {BUILD}")))
-        }
-        _ => Ok(()),
+        Some(given) if !has(given) => Agent::named(given).map(Some).map_err(|error| Failure::usage(error.to_string())),
+        _ => Ok(None),
     }
 }
 
-/// The agent of a session that names none.
-const BUILD: &str = "build";
+/// What is to be chosen for a session that is there: nothing where its agent stays.
+fn choice_of(agent: Option<Agent>, is_own: bool, id: &SessionId) -> Result<Option<AgentChoice>, Failure> {
+    match agent {
+        _ if is_own => Ok(Some(AgentChoice::Own)),
+        Some(agent) => agent.for_session(id).map(Some).map_err(|error| Failure::usage(error.to_string())),
+        None => Ok(None),
+    }
+}
 
 /// Settings that the arguments change, beside those that they name directly.
 struct Changes {
@@ -212,7 +224,7 @@ struct Changes {
 async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
     let Changes { model, rules, budget, workspace } = changes;
     let nothing = model.is_none() && rules.is_none() && budget.is_none() && workspace.is_none();
-    if nothing && given.agent.is_none() && given.max_steps.is_none() {
+    if nothing && given.max_steps.is_none() {
         return Ok(());
     }
     let changed = session.configure(|settings| {
@@ -221,9 +233,6 @@ async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -
         }
         if let Some(rules) = &rules {
             settings.rules = vec![rules.clone()];
-        }
-        if let Some(agent) = &given.agent {
-            settings.agent.clone_from(agent);
         }
         if let Some(budget) = &budget {
             settings.budget.clone_from(budget);
@@ -254,7 +263,7 @@ async fn start(
         .durability(durability)
         .prices(prices)
         .models(models, model)
-        .tools(environment.tools())
+        .tools(tamtam::tools::with_plan_mode(&environment.tools()))
         .watch(Environment::watch());
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]

@@ -57,6 +57,7 @@ impl State {
         );
         // The id in the file is not used: hooks, keys and folders go by the id that this store gave.
         self.session = imported.session.clone();
+        self.settings = Arc::new(self.settings.own());
         let settings = Arc::make_mut(&mut self.settings);
         let fresh = Settings::new(imported.workspace.clone(), settings.model.clone());
         settings.workspace = fresh.workspace;
@@ -101,6 +102,7 @@ impl State {
         self.done.clear();
         self.origin = None;
         self.recoveries = 0;
+        self.next_agent = None;
         (self.on_hold, self.paused, self.waits) = (false, false, false);
     }
 }

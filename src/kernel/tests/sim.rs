@@ -36,6 +36,7 @@ mod disk;
 mod forged;
 mod forks;
 mod host;
+mod inside;
 mod merge;
 #[path = "../../../tests/it/support/rng.rs"]
 pub(crate) mod rng;

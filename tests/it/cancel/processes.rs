@@ -1,14 +1,17 @@
 //! Drivers of the processes of calls, and of what a tool and a test wait for.
 
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
 use tamtam::{
-    model::Barrier,
-    tool::{ToolContext, ToolResult, blocking},
+    model::{Barrier, BoxFuture},
+    tool::{Question, Tool, ToolContext, ToolResult, blocking},
     tools::process::{Event, Folder, Process, Processes, Spec, Streams, Watch},
 };
 
 use super::{
     matrix::{Driver, go},
-    world::World,
+    world::{World, threads},
 };
 
 pub(super) fn drivers() -> Vec<Driver> {
@@ -70,6 +73,15 @@ fn waits() -> Vec<Driver> {
                 w.keep(w.model.barrier("gate"));
             }
         )),
+        Driver::new("ToolContext::ask", go!(w, drop(w.kept::<ToolContext>().clone().ask(Question::new("?")).await)))
+            .given(go!(w, w.staying().await))
+            .effect(go!(w, w.count("ask")))
+            .once()
+            .then(go!(w, {
+                drop(w.take::<ToolContext>());
+                w.session.abort("enough").await.unwrap();
+                w.session.wait().await.unwrap();
+            })),
         Driver::new("ToolContext::cancelled", go!(w, w.kept::<ToolContext>().clone().cancelled().await))
             .given(go!(w, w.keep(w.context()))),
         Driver::new(
@@ -101,7 +113,51 @@ fn waits() -> Vec<Driver> {
     ]
 }
 
+/// A tool whose call stays until it is stopped. A call's context is found by its folder.
+struct Stay;
+
+static STAYING: Mutex<Vec<ToolContext>> = Mutex::new(Vec::new());
+
+impl Tool for Stay {
+    fn name(&self) -> &str {
+        "stay"
+    }
+
+    fn description(&self) -> &str {
+        "Stays."
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
+    fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        STAYING.lock().unwrap().push(context.clone());
+        Box::pin(async {
+            context.cancelled().await;
+            ToolResult::ok("stopped")
+        })
+    }
+}
+
 impl World {
+    /// A turn whose call runs: keeps its context, and the events.
+    async fn staying(&mut self) {
+        self.restart(|builder| builder.tool(Stay)).await;
+        self.keep(self.session.events());
+        self.session.prompt("stay").await.unwrap();
+        let work = self.folder.path().join("work");
+        loop {
+            threads().await;
+            let mut all = STAYING.lock().unwrap();
+            if let Some(at) = all.iter().position(|context| *context.workspace == work) {
+                let context = all.remove(at);
+                drop(all);
+                return self.keep(context);
+            }
+        }
+    }
+
     fn context(&self) -> ToolContext {
         ToolContext::detached(self.folder.path().join("work"), self.folder.path().join("spill"))
     }

@@ -201,6 +201,14 @@ fn settings() -> Vec<Driver> {
             go!(w, w.session.set_labels(Labels::of([("tenant", "mine")]).unwrap()).await.unwrap()),
         )
         .effect(go!(w, w.count_mine("settings"))),
+        Driver::new(
+            "Session::switch_agent",
+            go!(w, {
+                let choice = tamtam::runtime::Agent::plan().for_session(w.session.id()).unwrap();
+                w.session.switch_agent(choice).await.unwrap();
+            }),
+        )
+        .effect(go!(w, w.count("agent_switched"))),
         Driver::new("Session::handoff", go!(w, drop(w.session.handoff("there", None).await)))
             .effect(go!(w, w.store().anchors(&id()).unwrap().iter().filter(|at| at.name == "there").count()))
             .once(),

@@ -57,6 +57,7 @@ fn reply(request: &Request) -> Reply {
     match said.as_deref() {
         Some("hold") => Reply::text("held").at_barrier(GATE),
         Some("call") => Reply::call("quick", json!({})),
+        Some("stay") => Reply::call("stay", json!({})),
         Some("write") => Reply::call("write", json!({ "path": "file", "content": "new\n" })),
         _ => Reply::text("fine"),
     }

@@ -51,7 +51,7 @@ fn what_cannot_begin_makes_no_session_and_a_program_reads_why() {
     let model = lab.script(json!(["Hello."]));
     let cases: &[(&[&str], i32, &str, &str)] = &[
         (&["run", "--json", "--model", &model, " \t "], 2, "usage", "the prompt is empty"),
-        (&["run", "--json", "--model", &model, "--agent", "foo", "x"], 2, "usage", "the only one is build"),
+        (&["run", "--json", "--model", &model, "--agent", "foo", "x"], 2, "usage", "choose build or plan"),
         (&["run", "--json", "--model", &model, "--rules", "none", "x"], 2, "usage", "rules file none"),
         (&["run", "--json", "--model", "nobody/x", "x"], 2, "usage", "unknown provider"),
         (&["run", "--json", "--bogus", "x"], 2, "usage", "--bogus"),

@@ -3,19 +3,20 @@
 //! Each entry goes through bytes, and after every signal the fold of those bytes must be the live state. At the end of a test
 //! the tape is replayed.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tamtam::{
     Message, Millis, ModelRef, Seq,
     kernel::{
-        Abort, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
-        Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
-        State, Steering, Stop, Windows, WithdrawMessage, context::Window, decide,
+        Abort, AgentChoice, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn,
+        Grant, Held, Input, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply, ReplyTo, Report,
+        Resume, SendMessage, Settings, State, Steering, Stop, SwitchAgent, Windows, WithdrawMessage, context::Window,
+        decide,
     },
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},
     session::Finish,
-    tool::{ToolResult, Toolbox},
+    tool::{Question, ToolResult, Toolbox},
 };
 
 use super::{line, tools};
@@ -330,6 +331,21 @@ impl Play {
     pub(crate) fn grant(&mut self, ask: Seq, grant: Grant) -> Result<Held, Refusal> {
         let reply = self.reply_to();
         self.signal(AnswerAsk { ask, grant, who: None, rules: None }.to(reply));
+        self.reply.clone().unwrap()
+    }
+
+    /// Another agent is chosen.
+    pub(crate) fn switch(&mut self, choice: AgentChoice) -> &mut Play {
+        let reply = self.reply_to();
+        self.signal(SwitchAgent { choice }.to(reply))
+    }
+
+    /// A running call asks; gives the reply.
+    pub(crate) fn put_question(&mut self, call: Seq, attempt: u32, question: Question) -> Result<Held, Refusal> {
+        let reply = self.reply_to();
+        let access = question.access.clone();
+        let question = Arc::new(Question { access: Vec::new(), ..question });
+        self.signal(PutQuestion { call, attempt: Some(attempt), access, question }.to(reply));
         self.reply.clone().unwrap()
     }
 

@@ -128,16 +128,18 @@ fn a_part_that_was_granted_is_not_asked_about_again() {
     calls(&mut play, "touch x; touch y");
     assert_eq!(wanted(&play, play.asks()[0]), ["bash touch y"]);
     assert_eq!(play.started(), []);
-    // A command that is not read is granted as it is, and so is one whose words are not known.
-    for (command, other) in [("eval a", "eval b"), ("touch $a", "a=/etc; touch $a")] {
-        let mut play = play_after(command);
-        calls(&mut play, command);
-        assert_eq!(play.asks(), [], "{command}");
-        let ticket = play.started()[0];
-        play.returned(ticket, "ok");
-        calls(&mut play, other);
-        assert_eq!(play.asks().len(), 1, "{other}");
-    }
+    // A command that is not read is granted as it is.
+    let mut play = play_after("eval a");
+    calls(&mut play, "eval a");
+    assert_eq!(play.asks(), []);
+    let ticket = play.started()[0];
+    play.returned(ticket, "ok");
+    calls(&mut play, "eval b");
+    assert_eq!(play.asks().len(), 1);
+    // One whose words are not known before it runs is granted once.
+    let mut play = play_after("touch $a");
+    calls(&mut play, "touch $a");
+    assert_eq!(play.asks().len(), 1);
 }
 
 /// A session in which this command was granted for always.

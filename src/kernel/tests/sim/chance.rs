@@ -66,6 +66,8 @@ enum Happening {
     Pause,
     Resume,
     Configure,
+    Question,
+    Switch,
     Report,
     Stale,
     Time,
@@ -88,7 +90,7 @@ enum Happening {
     End,
 }
 
-const HAPPENINGS: [(usize, Happening); 30] = [
+const HAPPENINGS: [(usize, Happening); 32] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -99,6 +101,8 @@ const HAPPENINGS: [(usize, Happening); 30] = [
     (1, Happening::Pause),
     (3, Happening::Resume),
     (1, Happening::Configure),
+    (4, Happening::Question),
+    (1, Happening::Switch),
     (40, Happening::Report),
     (2, Happening::Stale),
     (6, Happening::Time),
@@ -166,6 +170,8 @@ impl World {
                 self.signal(&Resume.to(reply))
             }
             Happening::Configure => self.configure(),
+            Happening::Question => self.put_question(),
+            Happening::Switch => self.switch_agent(),
             Happening::Report => self.report(),
             Happening::Stale => self.stale(),
             Happening::Time => self.time(),

@@ -52,6 +52,10 @@ pub(super) fn state(state: &State) -> Result<(), Broken> {
 fn calls_and_asks(state: &State) -> Result<(), Broken> {
     for (ticket, open) in &state.open {
         match open {
+            Open::Ask(ask) if ask.question.is_some() => {
+                let runs = matches!(state.open.get(&ask.call), Some(Open::Call(call)) if call.attempts > 0 && call.state != CallState::Closing);
+                hold!(runs, "question {ticket} is of call {}, which does not run", ask.call);
+            }
             Open::Ask(ask) => {
                 let asked = matches!(state.open.get(&ask.call), Some(Open::Call(call)) if call.state == CallState::Asking(*ticket));
                 hold!(asked, "ask {ticket} is about call {}, which does not ask", ask.call);

@@ -1,0 +1,92 @@
+//! Makes the [`ToolContext`] of a running call: what its session's state says of it, and the ways back to the session.
+//!
+//! A tool may keep its context for longer than the call, and the runtime owns the tool. A change must keep that nothing in a context
+//! owns the runtime or the call's node.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(all(unix, feature = "tools"))]
+use crate::actor::modes;
+use crate::{
+    actor::{
+        questions::{self, Waited},
+        worker::WorkerContext,
+    },
+    event::EventKind,
+    hook::HookCall,
+    supervisor::WorkerNode,
+    tool::{ChangeLog, May, Progress, ToolContext},
+};
+
+/// The parts of a call's [`ToolContext`] that come from the session's state.
+pub(crate) struct CallContext {
+    pub(crate) key: String,
+    /// Which run of the call it is, from 1.
+    pub(crate) attempt: u32,
+    pub(crate) workspace: Arc<PathBuf>,
+    pub(crate) spill: Option<Arc<PathBuf>>,
+    pub(crate) external: Arc<[PathBuf]>,
+    pub(crate) may: May,
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) plan_file: Option<String>,
+}
+
+impl CallContext {
+    pub(super) fn of(
+        self,
+        post: &WorkerContext,
+        call: &HookCall,
+        cancel: CancellationToken,
+        node: &Arc<WorkerNode>,
+        changes: ChangeLog,
+        waited: &Waited,
+    ) -> ToolContext {
+        ToolContext {
+            session: post.slot.id.clone(),
+            call: call.call.clone(),
+            ticket: post.ticket,
+            key: self.key,
+            workspace: self.workspace,
+            spill: self.spill,
+            external: self.external,
+            may: self.may,
+            cancel,
+            progress: progress(post, node),
+            changes,
+            #[cfg(all(unix, feature = "tools"))]
+            processes: post.shared.processes.clone(),
+            asks: questions::asks(&post.slot, post.ticket, self.attempt, waited),
+            #[cfg(all(unix, feature = "tools"))]
+            modes: modes::modes(&post.slot, self.plan_file),
+            filters: post.shared.hooks.filters(),
+            session_ref: post.session_ref(),
+        }
+    }
+}
+
+/// Reports to the node and the listeners of a call. A tool may keep them: they own neither the node nor the runtime.
+fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
+    let WorkerContext { incarnation, ticket, turn, step, .. } = *post;
+    let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
+    let filters = post.shared.hooks.filters();
+    Progress::new(move |title: Option<String>, metadata: Value| {
+        // The node goes with the end of the call.
+        let (Some(node), Some(shared)) = (node.upgrade(), slot.shared()) else { return };
+        let (title, metadata) = (title.map(|title| filters.text(title)), filters.json(metadata));
+        let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if let Some(title) = &title {
+            node.doing(title.clone());
+        }
+        let post = WorkerContext { shared, slot: slot.clone(), incarnation, ticket, turn, step };
+        post.show(sub, EventKind::CallProgress { ticket, title, metadata });
+    })
+}

@@ -1,0 +1,36 @@
+//! Enters and leaves plan mode for a running call (`tools/plan.rs`).
+//!
+//! A change of mode is a command to the session, like one of a host: it is on the tape before the call goes on, and holds from the
+//! next border of a step on. A change must keep that a kept context owns no runtime.
+
+use std::sync::Arc;
+
+use crate::{
+    actor::slot::{Question, Slot},
+    agent::Agent,
+    kernel::{AgentChoice, SwitchAgent},
+    tool::{Entered, Mode, Modes},
+};
+
+/// The modes of a call's session. `plan_file` is the file of the plan while the session is in plan mode.
+pub(super) fn modes(slot: &Arc<Slot>, plan_file: Option<String>) -> Modes {
+    let slot = slot.clone();
+    let switch = move |mode| {
+        let slot = slot.clone();
+        let changed: crate::model::BoxFuture<'static, _> = Box::pin(async move { change(&slot, mode).await });
+        changed
+    };
+    Modes { plan_file, switch: Some(Arc::new(switch)) }
+}
+
+async fn change(slot: &Arc<Slot>, mode: Mode) -> Result<Entered, String> {
+    let failed = |error: crate::error::SendError| format!("The mode was not changed: {error}.");
+    let choice = match mode {
+        Mode::Own => AgentChoice::Own,
+        Mode::Plan => Agent::plan().for_session(&slot.id).map_err(|error| error.to_string())?,
+    };
+    slot.ask(SwitchAgent { choice: choice.clone() }).await.map_err(failed)?;
+    let state = slot.ask_state(Question::State).await.map_err(failed)?;
+    let settings = state.settings.with_agent(&choice);
+    Ok(Entered { agent: settings.agent.clone(), plan_file: settings.plan_file().map(str::to_owned) })
+}

@@ -1,0 +1,44 @@
+//! Plan mode, as the tools of plan mode see it: which file the plan stands in, and how to enter and to leave.
+//!
+//! The tools know no agent and no session. What entering and leaving mean is decided above (`actor/modes.rs`); the change holds from
+//! the next step on.
+
+use std::sync::Arc;
+
+use crate::model::BoxFuture;
+
+/// Which agent a call wants its session to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The agent `plan`.
+    Plan,
+    /// The session's own agent.
+    Own,
+}
+
+/// The new agent: its name, and the file of its plan where it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entered {
+    pub(crate) agent: String,
+    pub(crate) plan_file: Option<String>,
+}
+
+type Switch = dyn Fn(Mode) -> BoxFuture<'static, Result<Entered, String>> + Send + Sync;
+
+/// The mode of a call's session. Without a session there is none to change.
+#[derive(Clone, Default)]
+pub(crate) struct Modes {
+    /// The file of the plan, from the workspace on, while the session is in plan mode.
+    pub(crate) plan_file: Option<String>,
+    pub(crate) switch: Option<Arc<Switch>>,
+}
+
+impl Modes {
+    /// Records the other mode; it holds from the next step on. The error is words for the model.
+    pub(crate) async fn change(&self, to: Mode) -> Result<Entered, String> {
+        match &self.switch {
+            Some(switch) => switch(to).await,
+            None => Err("This call belongs to no session, so there is no mode to change.".to_owned()),
+        }
+    }
+}
