@@ -15,7 +15,10 @@
 use serde::Serialize;
 
 use crate::{
-    permission::{Action, Globs, Rule, shell::is_plain},
+    permission::{
+        Action, Globs, Rule,
+        shell::{ANY, GLOB, is_plain},
+    },
     tool::{Access, ShellPart},
 };
 

@@ -271,6 +271,16 @@ const FRAMES: &[(&str, &str)] = &[
     ("until ", "; do break; done"),
 ];
 
+/// What a program runs that is given a word which is not known may be what a rule denies.
+#[test]
+fn an_unknown_word_of_a_runner_may_be_what_is_denied() {
+    let rules = ruleset(&[("bash", "*", Action::Allow), ("bash", "rm *", Action::Deny)]);
+    for command in ["watch sh -c \"rm $x\"", "watch $x", "ssh host \"ls; $x\"", "tmux new \"ls $x\""] {
+        assert_eq!(judged(&rules, command).action, Action::Ask, "{command}");
+    }
+    assert_eq!(judged(&ruleset(&[("bash", "*", Action::Allow)]), "watch ls $x").action, Action::Allow);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -3,7 +3,7 @@
 //! The table says which options a wrapper may have. A wrapper with another one is unclear, because what looks like the inner
 //! command may be the value of an option.
 
-use crate::permission::shell::{Arg, Role, Simple, Unclear, statements::Scan, unclear, variables};
+use crate::permission::shell::{ANY, Arg, Role, Simple, Unclear, statements::Scan, unclear, variables};
 
 /// A program that runs the command behind its own options.
 pub(super) struct Wrapper {
@@ -221,7 +221,13 @@ impl Scan {
         }
         self.runners += 1;
         for (at, arg) in args.iter().enumerate().take(TAILS_MAX) {
-            if arg.is_unknown() || arg.text.starts_with('-') {
+            if arg.is_unknown() {
+                // It may be a command, or hold one.
+                let any = Simple { name: ANY.to_string(), args: Vec::new(), role: Role::Also, reads: None };
+                self.looked_at_only(|scan| scan.found(any))?;
+                continue;
+            }
+            if arg.text.starts_with('-') {
                 continue;
             }
             if arg.text.contains([' ', '\n', ';']) {
