@@ -106,7 +106,7 @@ impl Profile {
         if self == Profile::Readonly {
             rules.extend(READONLY_COMMANDS.iter().map(|command| Rule::new("bash", *command, Allow)));
         }
-        Ruleset { name: format!("profile {}", self.name()), rules }
+        Ruleset::new(format!("profile {}", self.name()), rules)
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
 ///
 /// ```
 /// use tamtam::permission::{Action, Globs, Rule, Ruleset, ShellCommand};
-/// let rules = Ruleset { name: "session".into(), rules: vec![Rule::new("bash", "cargo test*", Action::Allow)] };
+/// let rules = Ruleset::new("session", [Rule::new("bash", "cargo test*", Action::Allow)]);
 /// let judged = |command: &str| ShellCommand::read(command).judge(&[&rules], "/work", &[], &Globs::default());
 /// assert_eq!(judged("cargo test").judgement.action, if cfg!(feature = "shell-policy") { Action::Allow } else { Action::Ask });
 /// // The rule is about `cargo test`, and not about what stands behind it.
@@ -140,7 +140,7 @@ impl Judges<'_> {
             let judgement =
                 |rule: &Rule, action| Judgement { action, rule: Some(rule.clone()), layer: layer.name.clone() };
             let mut perhaps_asked = None;
-            for rule in layer.rules.iter().rev() {
+            for rule in layer.strongest_first() {
                 match matches(rule, text, harmless) {
                     Match::Yes => {
                         stands = judgement(rule, rule.action);
@@ -262,9 +262,8 @@ mod tests {
     /// Without a parser, and for commands that a parser does not understand.
     #[test]
     fn a_command_that_is_not_read_is_allowed_by_its_own_text_only() {
-        let set = |rules: &[(&str, Action)]| Ruleset {
-            name: "s".into(),
-            rules: rules.iter().map(|(pattern, action)| Rule::new("bash", *pattern, *action)).collect(),
+        let set = |rules: &[(&str, Action)]| {
+            Ruleset::new("s", rules.iter().map(|(pattern, action)| Rule::new("bash", *pattern, *action)))
         };
         let judged = |rules: &Ruleset, text: &str| {
             let analysis = Analysis::Unclear { why: "it is a test".into() };
