@@ -66,7 +66,7 @@ impl Default for Lab {
             replies,
             holds: Holds::default(),
             hooks: Vec::new(),
-            rules: Ruleset { name: "scenario".to_owned(), rules: vec![Rule::new("*", "**", Action::Allow)] },
+            rules: Ruleset::new("scenario", [Rule::new("*", "**", Action::Allow)]),
             model_name: None,
             plans: None,
             protected: Vec::new(),

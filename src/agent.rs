@@ -201,7 +201,7 @@ impl Agent {
     /// The agent's rules as a layer under the host's; `None` where the agent has none.
     #[must_use]
     pub fn ruleset(&self) -> Option<Ruleset> {
-        let rules = Ruleset { name: format!("agent {}", self.name), rules: self.permission.clone() };
+        let rules = Ruleset::new(format!("agent {}", self.name), self.permission.clone());
         (!self.permission.is_empty()).then_some(rules)
     }
 }

@@ -1,8 +1,9 @@
 //! Decides whether a call may be made: rules in layers, and the judgement that follows from them.
 //!
 //! A rule says what to do about one permission and the patterns that it is wanted for. Inside a layer the last matching rule
-//! stands. Layers are ordered from the most to the least powerful: host, then session, then grants of people ([`offers`] says
-//! what they may grant). A later layer may loosen an earlier `ask`, but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains of
+//! stands, or the first one where the layer says so ([`MatchOrder`]). Layers are ordered from the most to the least powerful:
+//! host, then session, then grants of people ([`offers`] says what they may grant). A later layer may loosen an earlier `ask`,
+//! but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains of
 //! their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask`, and a session
 //! without rules runs under the profile `strict`.
 //!
@@ -13,6 +14,8 @@
 //! stored on tapes. A change of how rules match makes old tapes replay to another decision.
 
 mod chain;
+#[cfg(feature = "rules-file")]
+mod file;
 mod offer;
 mod path;
 mod pattern;
@@ -23,6 +26,8 @@ mod verdict;
 use serde::{Deserialize, Serialize};
 
 pub use chain::Chain;
+#[cfg(feature = "rules-file")]
+pub use file::BadRules;
 pub use offer::{Offer, offers};
 pub use path::seen_from;
 pub use pattern::Globs;
@@ -33,7 +38,10 @@ pub use verdict::{Verdict, decide};
 pub(crate) use offer::{allows, grants};
 pub(crate) use pattern::simple as matches_simply;
 
-use crate::tool::{Access, CallFacts};
+use crate::{
+    tool::{Access, CallFacts},
+    words::is_default,
+};
 
 /// What a rule says to do. Ordered by strictness: the greater action is the stricter one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -91,13 +99,62 @@ impl std::fmt::Display for Rule {
     }
 }
 
+/// Which of the matching rules of a ruleset stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum MatchOrder {
+    /// The last one: a ruleset goes from the general to the particular.
+    #[default]
+    Last,
+    /// The first one: a ruleset goes from the particular to the general, as in a firewall.
+    First,
+}
+
 /// An ordered set of rules with a name that says whose they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ruleset {
     /// Whose rules these are: `host`, `profile ask`, `session`.
     pub name: String,
-    /// The rules; the last one that matches stands.
+    /// The rules, in the order in which they were written.
     pub rules: Vec<Rule>,
+    /// Which of the rules that match stands: by default the last one, also on tapes that are older than this field.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub order: MatchOrder,
+}
+
+impl Ruleset {
+    /// A ruleset of which the last matching rule stands.
+    ///
+    /// ```
+    /// use tamtam::permission::{judge, Action, Globs, MatchOrder, Rule, Ruleset};
+    /// use tamtam::tool::Access;
+    /// let rules = [Rule::new("bash", "git push", Action::Ask), Rule::new("bash", "git *", Action::Allow)];
+    /// let last = Ruleset::new("session", rules);
+    /// let first = last.clone().with_order(MatchOrder::First);
+    /// let judged = |rules| judge([rules], &Access::new("bash", "git push"), &Globs::default()).action;
+    /// assert_eq!((judged(&last), judged(&first)), (Action::Allow, Action::Ask));
+    /// ```
+    #[must_use]
+    pub fn new(name: impl Into<String>, rules: impl IntoIterator<Item = Rule>) -> Ruleset {
+        Ruleset { name: name.into(), rules: rules.into_iter().collect(), order: MatchOrder::Last }
+    }
+
+    /// The same rules, with another order of matching.
+    #[must_use]
+    pub fn with_order(self, order: MatchOrder) -> Ruleset {
+        Ruleset { order, ..self }
+    }
+
+    /// The rules from the strongest to the weakest: of those that match, the first one here stands. Whoever looks for the rule
+    /// that decides goes through this, so that both orders hold everywhere.
+    pub fn strongest_first(&self) -> impl Iterator<Item = &Rule> {
+        let last = self.rules.len();
+        (0..last).filter_map(move |at| match self.order {
+            MatchOrder::Last => self.rules.get(last - 1 - at),
+            MatchOrder::First => self.rules.get(at),
+        })
+    }
 }
 
 /// The decision about a call, and the rule that it follows from.
@@ -118,8 +175,8 @@ pub struct Judgement {
 /// ```
 /// use tamtam::permission::{judge, Action, Globs, Rule, Ruleset};
 /// use tamtam::tool::Access;
-/// let host = Ruleset { name: "host".into(), rules: vec![Rule::new("edit", "**/.git/**", Action::Deny)] };
-/// let session = Ruleset { name: "session".into(), rules: vec![Rule::new("edit", "**", Action::Allow)] };
+/// let host = Ruleset::new("host", [Rule::new("edit", "**/.git/**", Action::Deny)]);
+/// let session = Ruleset::new("session", [Rule::new("edit", "**", Action::Allow)]);
 /// let globs = Globs::default();
 /// let judge = |path: &str| judge([&host, &session], &Access::new("edit", path), &globs).action;
 /// assert_eq!(judge("src/lib.rs"), Action::Allow);
@@ -136,7 +193,7 @@ pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access,
 fn by_text<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access, globs: &Globs) -> Judgement {
     let mut stands = unruled();
     for layer in layers {
-        let Some(rule) = layer.rules.iter().rev().find(|rule| rule.matches(access, globs)) else { continue };
+        let Some(rule) = layer.strongest_first().find(|rule| rule.matches(access, globs)) else { continue };
         stands = Judgement { action: rule.action, rule: Some(rule.clone()), layer: layer.name.clone() };
         if rule.action == Action::Deny {
             break;
@@ -163,6 +220,8 @@ fn unruled() -> Judgement {
 
 #[cfg(test)]
 mod tests {
+    mod orders;
+
     use super::*;
 
     fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access) -> Judgement {
@@ -175,7 +234,7 @@ mod tests {
 
     fn set(name: &str, rules: &[(&str, &str, Action)]) -> Ruleset {
         let rules = rules.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));
-        Ruleset { name: name.to_owned(), rules: rules.collect() }
+        Ruleset::new(name, rules)
     }
 
     /// H-01, H-04, C-02: the last match wins inside a layer.

@@ -167,7 +167,7 @@ impl Service {
     fn options(&self) -> SessionOptions {
         let mut options = SessionOptions::new(&self.notes);
         let rules = vec![Rule::new("primes", "*", Action::Allow), Rule::new("note", "*", Action::Ask)];
-        options.rules = Some(Ruleset { name: "service".into(), rules });
+        options.rules = Some(Ruleset::new("service", rules));
         // A person may come to the page later than the question.
         options.asks_wait = true;
         options

@@ -72,7 +72,7 @@ impl Chain {
     pub fn with_tools(mut self, tools: Option<BTreeSet<String>>) -> Chain {
         if tools.is_some() && self.layers.is_empty() {
             // A chain is stored as rows. A layer without a rule decides nothing, and gives the tools a row to stand in.
-            self.layers.push(Ruleset { name: "session".into(), rules: Vec::new() });
+            self.layers.push(Ruleset::new("session", []));
         }
         self.tools = tools;
         self
@@ -118,9 +118,8 @@ mod tests {
     use crate::permission::{Action, Rule};
 
     fn chain(workspace: &str, lines: &[(&str, &str, Action)]) -> Chain {
-        let rules =
-            lines.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action)).collect();
-        Chain::new(workspace, vec![Ruleset { name: "parent".into(), rules }])
+        let rules = lines.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));
+        Chain::new(workspace, vec![Ruleset::new("parent", rules)])
     }
 
     fn judged(chain: &Chain, from: &str, accesses: &[(&str, &str)]) -> Action {

@@ -60,16 +60,25 @@ impl Globs {
             if compiled.len() >= GLOBS_MAX {
                 compiled.clear();
             }
-            let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-            // A set of one glob gives an error where the glob is too complex to be compiled; a glob alone would panic.
-            let glob = glob.and_then(|glob| GlobSet::builder().add(glob).build()).ok();
-            compiled.insert(pattern.to_owned(), glob);
+            compiled.insert(pattern.to_owned(), compile(pattern));
         }
         match compiled.get(pattern) {
             Some(Some(glob)) => glob.is_match(path),
             _ => pattern == path,
         }
     }
+}
+
+fn compile(pattern: &str) -> Option<GlobSet> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    // A set of one glob gives an error where the glob is too complex to be compiled; a glob alone would panic.
+    glob.and_then(|glob| GlobSet::builder().add(glob).build()).ok()
+}
+
+/// Whether a pattern of paths is legal. One that is not matches only itself, so a rule with it is seldom what was meant.
+#[cfg(feature = "rules-file")]
+pub(super) fn is_glob(pattern: &str) -> bool {
+    compile(pattern).is_some()
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ impl Profile {
             Rule::new("doom_loop", "*", doom_loop),
         ];
         rules.extend(PROTECTED.iter().map(|pattern| Rule::new("edit", *pattern, protected)));
-        Ruleset { name: format!("profile {}", self.name()), rules }
+        Ruleset::new(format!("profile {}", self.name()), rules)
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Verdict {
 /// use tamtam::permission::{Action, Globs, Rule, Ruleset, decide, with_parts};
 /// use tamtam::tool::Access;
 /// let rules = vec![Rule::new("bash", "cargo *", Action::Allow), Rule::new("bash", "rm *", Action::Deny)];
-/// let rules = Ruleset { name: "session".into(), rules };
+/// let rules = Ruleset::new("session", rules);
 /// let accesses = with_parts(vec![Access::new("bash", "cargo test; /bin/rm -r .")]);
 /// let verdict = decide(&[&rules], &accesses, &Globs::default());
 /// # if cfg!(feature = "shell-policy") {

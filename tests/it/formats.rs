@@ -219,7 +219,7 @@ fn records() -> Vec<Record> {
         Record::TaskFinished { down: Arc::new(down), notice: Some(notice) },
         Record::TaskLeft {},
         Record::Orphaned { why: "its parent has ended".into() },
-        Record::Adopted { tie, above: vec![Chain::new("/w", vec![Ruleset { name: "parent".into(), rules: vec![] }])] },
+        Record::Adopted { tie, above: vec![Chain::new("/w", vec![Ruleset::new("parent", [])])] },
         Record::Imported(Box::new(ImportedFrom {
             session: "s".parse().unwrap(),
             from: "theirs".parse().unwrap(),
@@ -227,8 +227,8 @@ fn records() -> Vec<Record> {
             workspace: "/w".into(),
             spill: Some("/store/sessions/s/spill".into()),
         })),
-        Record::HostRules { rules: Some(Ruleset { name: "host".into(), rules: vec![] }) },
-        Record::Narrowed { above: vec![Chain::new("/w", vec![Ruleset { name: "parent".into(), rules: vec![] }])] },
+        Record::HostRules { rules: Some(Ruleset::new("host", [])) },
+        Record::Narrowed { above: vec![Chain::new("/w", vec![Ruleset::new("parent", [])])] },
         Record::Merged(Arc::new(Merged {
             fork: "ticket-1-b".parse().unwrap(),
             made: Some(ForkMade { entry: Seq(20), time: Millis(1) }),

@@ -321,10 +321,10 @@ async fn a_child_may_not_do_what_its_parent_may_not() {
     let lab = lab([two.when("user: try").when_answers(0), Reply::text("refused").when("user: try")]).await;
     let mut narrow = options(lab.folder.path());
     let rules = vec![Rule::new("slow", "*", Action::Deny), Rule::new("quick", "*", Action::Ask)];
-    narrow.rules = Some(Ruleset { name: "narrow".into(), rules });
+    narrow.rules = Some(Ruleset::new("narrow", rules));
     let parent = lab.runtime.create(narrow).await.unwrap();
     let mut wide = options(lab.folder.path());
-    wide.rules = Some(Ruleset { name: "wide".into(), rules: vec![Rule::new("*", "*", Action::Allow)] });
+    wide.rules = Some(Ruleset::new("wide", [Rule::new("*", "*", Action::Allow)]));
     let child = parent.spawn_child(wide, "try", Link::DETACHED).await.unwrap();
     assert_eq!(down(&child).await, DownReason::Done);
     let said = tamtam::model::transcript(lab.model.requests().last().unwrap());
@@ -395,7 +395,7 @@ async fn a_child_is_narrowed_with_its_parent() {
     let lab = lab([call, Reply::text("refused").when("user: work")]).await;
     let child = lab.spawn("work", Link::DETACHED).await;
     lab.model.barrier("child").reached().await;
-    let deny = Ruleset { name: "narrow".into(), rules: vec![Rule::new("slow", "*", Action::Deny)] };
+    let deny = Ruleset::new("narrow", [Rule::new("slow", "*", Action::Deny)]);
     lab.parent.configure(|settings| settings.rules.push(deny.clone())).await.unwrap();
     let is_narrowed = |record: &Record| matches!(record, Record::Narrowed { .. });
     until(async || count(child.session(), is_narrowed).await == 1).await;

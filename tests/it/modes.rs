@@ -103,7 +103,7 @@ impl Lab {
 
 fn rules(name: &str, rules: &[(&str, Action)]) -> Ruleset {
     let rules = rules.iter().map(|(permission, action)| Rule::new(*permission, "*", *action));
-    Ruleset { name: name.to_owned(), rules: rules.collect() }
+    Ruleset::new(name, rules)
 }
 
 /// The asks of a turn, until it ends: each is handed to `answer`.

@@ -96,7 +96,7 @@ async fn a_denied_file_is_not_read_through_a_link_or_by_a_search() {
         Reply::call("read", json!({"path": "notes"})),
         Reply::text("done"),
     ]));
-    let rules = Ruleset { name: "host".into(), rules: vec![Rule::new("read", "**/.env", Action::Deny)] };
+    let rules = Ruleset::new("host", [Rule::new("read", "**/.env", Action::Deny)]);
     let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).rules(rules);
     let runtime = builder.tools(tools::full()).start().await.unwrap();
     let session = runtime.create(SessionOptions::new(&work).profile(Profile::Auto)).await.unwrap();

@@ -89,7 +89,7 @@ async fn start(folder: &Path, asker: &Asker) -> Runtime {
 fn options(folder: &Path) -> SessionOptions {
     let mut options = SessionOptions::new(folder);
     let lines = [Rule::new("asker", "*", Action::Allow), Rule::new("net", "*", Action::Ask)];
-    options.rules = Some(Ruleset { name: "test".into(), rules: lines.to_vec() });
+    options.rules = Some(Ruleset::new("test", lines.to_vec()));
     options
 }
 

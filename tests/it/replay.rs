@@ -23,7 +23,7 @@ fn store(folder: &Path) -> Store {
 fn rules() -> Ruleset {
     let rules = [("*", "**", Action::Allow), ("bash", "*", Action::Ask), ("bash", "rm *", Action::Deny)];
     let rules = rules.into_iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, action));
-    Ruleset { name: "story".into(), rules: rules.collect() }
+    Ruleset::new("story", rules)
 }
 
 async fn runtime(folder: &Path, replies: Vec<Reply>) -> Runtime {

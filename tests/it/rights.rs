@@ -101,7 +101,7 @@ async fn until(is_so: impl AsyncFn() -> bool) {
 
 fn rules(name: &str, lines: &[(&str, &str, Action)]) -> Ruleset {
     let lines = lines.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));
-    Ruleset { name: name.to_owned(), rules: lines.collect() }
+    Ruleset::new(name, lines)
 }
 
 fn everything() -> Ruleset {

@@ -74,7 +74,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     let runtime = builder.start().await.unwrap();
     let mut options = SessionOptions::new(work(""));
     let rules = vec![Rule::new("*", "**", Action::Allow), Rule::new("bash", "rm *", Action::Deny)];
-    options.rules = Some(Ruleset { name: "test".into(), rules });
+    options.rules = Some(Ruleset::new("test", rules));
     let session = runtime.create(options).await.unwrap();
     assert!(session.state().await.unwrap().is_idle());
     let mut events = session.events();

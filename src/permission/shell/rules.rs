@@ -76,7 +76,7 @@ impl Judges<'_> {
             let judgement =
                 |rule: &Rule, action| Judgement { action, rule: Some(rule.clone()), layer: layer.name.clone() };
             let mut perhaps_asked = None;
-            for rule in layer.rules.iter().rev() {
+            for rule in layer.strongest_first() {
                 match matches(rule, text, also) {
                     Match::Yes => {
                         stands = judgement(rule, rule.action);
@@ -207,9 +207,8 @@ mod tests {
     /// Without a parser, and for commands that a parser does not understand.
     #[test]
     fn a_command_that_is_not_read_is_allowed_by_its_own_text_only() {
-        let set = |rules: &[(&str, Action)]| Ruleset {
-            name: "s".into(),
-            rules: rules.iter().map(|(pattern, action)| Rule::new("bash", *pattern, *action)).collect(),
+        let set = |rules: &[(&str, Action)]| {
+            Ruleset::new("s", rules.iter().map(|(pattern, action)| Rule::new("bash", *pattern, *action)))
         };
         let judged = |rules: &Ruleset, text: &str| {
             let part = ShellPart::Unread { why: "it is a test".into() };
@@ -225,9 +224,8 @@ mod tests {
         let denied = set(&[("*", Action::Allow), ("*rm *", Action::Deny)]);
         assert_eq!(judged(&denied, "ls; rm x"), Action::Deny);
         // Who names such commands allows them, as far as nothing denies them.
-        let named = |permission: &str, denied: &str| Ruleset {
-            name: "s".into(),
-            rules: vec![Rule::new(permission, "*", Action::Allow), Rule::new("bash", denied, Action::Deny)],
+        let named = |permission: &str, denied: &str| {
+            Ruleset::new("s", [Rule::new(permission, "*", Action::Allow), Rule::new("bash", denied, Action::Deny)])
         };
         assert_eq!(judged(&named("unclear_bash", "curl *"), "eval rm x"), Action::Allow);
         assert_eq!(judged(&named("unclear_bash", "eval *"), "eval rm x"), Action::Deny);

@@ -15,7 +15,7 @@ use against_bash::{Random, script};
 
 fn ruleset(rules: &[(&str, &str, Action)]) -> Ruleset {
     let rules = rules.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));
-    Ruleset { name: "session".into(), rules: rules.collect() }
+    Ruleset::new("session", rules)
 }
 
 /// What a session decides about a command, and why.

@@ -39,7 +39,7 @@ pub(crate) fn runtime(world: &World, store: &Path) -> tamtam::runtime::Builder {
 fn rules() -> Ruleset {
     let rules = [("*", Action::Allow), ("careful", Action::Ask)];
     let rules = rules.map(|(permission, action)| Rule::new(permission, "*", action));
-    Ruleset { name: "story".to_owned(), rules: rules.to_vec() }
+    Ruleset::new("story", rules)
 }
 
 /// The session. A start that fails is told to the host, who asks once more.

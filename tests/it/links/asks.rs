@@ -62,7 +62,7 @@ fn model() -> Arc<Scripted> {
 
 fn asking(folder: &Path) -> SessionOptions {
     let mut options = SessionOptions::new(folder);
-    options.rules = Some(Ruleset { name: "test".into(), rules: vec![Rule::new("careful", "*", Action::Ask)] });
+    options.rules = Some(Ruleset::new("test", [Rule::new("careful", "*", Action::Ask)]));
     options.task_width_max = Some(1_000);
     options.task_depth_max = Some(5);
     options

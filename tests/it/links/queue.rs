@@ -227,7 +227,7 @@ async fn a_child_is_made_under_the_rules_that_its_parent_has_by_then() {
     let parent = lab.runtime.create(wide(lab.folder.path(), 1, 1)).await.unwrap();
     let spawn = |prompt: &'static str| parent.spawn_child(options(lab.folder.path()), prompt, Link::DETACHED);
     let (_one, two) = (spawn("one").await.unwrap(), spawn("two").await.unwrap());
-    let deny = Ruleset { name: "narrow".into(), rules: vec![Rule::new("slow", "*", Action::Deny)] };
+    let deny = Ruleset::new("narrow", [Rule::new("slow", "*", Action::Deny)]);
     parent.configure(|settings| settings.rules.push(deny.clone())).await.unwrap();
     lab.model.barrier("first").release();
     assert_eq!(down(&two).await, DownReason::Done);

@@ -56,7 +56,7 @@ async fn cut_off(folder: &Path) -> (SessionId, Arc<AtomicUsize>) {
     let runtime = builder.tool(Stub("slow", slow.clone())).tool(Stub("quick", quick.clone())).start().await.unwrap();
     let rules = vec![Rule::new("slow", "*", Action::Allow), Rule::new("quick", "*", Action::Ask)];
     let mut options = SessionOptions::new(folder);
-    options.rules = Some(Ruleset { name: "asks".into(), rules });
+    options.rules = Some(Ruleset::new("asks", rules));
     let session = runtime.create(options).await.unwrap();
     session.prompt("go").await.unwrap();
     until("slow runs", || slow.load(Ordering::SeqCst) == 1).await;
@@ -152,7 +152,7 @@ async fn all_that_go_on_are_listened_to_before_the_first_takes_a_step() {
     for _ in 0..MANY {
         let mut options = SessionOptions::new(folder.path());
         let rules = vec![Rule::new("slow", "*", Action::Allow), Rule::new("quick", "*", Action::Ask)];
-        options.rules = Some(Ruleset { name: "asks".into(), rules });
+        options.rules = Some(Ruleset::new("asks", rules));
         first.create(options).await.unwrap().prompt("go").await.unwrap();
     }
     until("all run", || slow.load(Ordering::SeqCst) == MANY).await;

@@ -46,7 +46,7 @@ fn no_attempt_of_the_corpus_runs_in_a_session_without_an_answer() {
     };
     for attempt in corpus() {
         let lines = attempt.rules.iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, *action));
-        let own = Ruleset { name: "session".into(), rules: lines.collect() };
+        let own = Ruleset::new("session", lines);
         let command = &attempt.command;
         judge("as is", judged(vec![attempt.profile.ruleset(), own.clone()], command) == attempt.expected, command);
         if attempt.expected == Action::Allow {

@@ -95,7 +95,7 @@ impl Life {
         let mut options = SessionOptions::new(life.folder.path()).id("steered".parse().unwrap());
         let ask = Rule::new("look", "*", if phase == Phase::Ask { Action::Ask } else { Action::Allow });
         let rules = vec![Rule::new("*", "*", Action::Allow), ask];
-        options.rules = Some(Ruleset { name: "host".to_owned(), rules });
+        options.rules = Some(Ruleset::new("host", rules));
         let session = life.runtime.create(options).await.unwrap();
         if phase == Phase::Summary {
             session.configure(|settings| settings.compaction.reserve = Some(50)).await.unwrap();

@@ -42,7 +42,7 @@ pub(crate) fn settings() -> Settings {
 /// A ruleset of those lines.
 pub(crate) fn rules(name: &str, rules: &[(&str, &str, Action)]) -> Ruleset {
     let rules = rules.iter().map(|(permission, pattern, action)| Rule::new(*permission, *pattern, *action));
-    Ruleset { name: name.to_owned(), rules: rules.collect() }
+    Ruleset::new(name, rules)
 }
 
 /// All models take the same, and cost what was said.

@@ -8,7 +8,7 @@ use tamtam::{
         Adopt, BeAdopted, Down, DownReason, Due, End, Held, Limits, Link, Open, Origin, Orphan, Record, Refusal,
         Report, Settings, Spawn, State, Steering, Stop, StopLevel, StopTask, TaskOrder, Tie,
     },
-    permission::{Action, Chain, Globs, Rule, Ruleset, judge_all},
+    permission::{Action, Chain, Globs, MatchOrder, Rule, Ruleset, judge_all},
     tool::Access,
 };
 
@@ -523,7 +523,8 @@ fn an_adopted_child_has_no_tool_that_its_new_parent_lacks() {
     assert_eq!(back, [order]);
 }
 
-/// H-20, P13, P4-16, promise 8: for 100,000 random rule sets at depth 1 to 3 a child may never do what an ancestor may not.
+/// H-20, P13, P4-16, C-02, promise 8: for 100,000 random rule sets, in both orders of matching and at depth 1 to 3, a child may never
+/// do what an ancestor may not.
 #[test]
 fn a_childs_rights_are_never_wider_than_its_parents() {
     let mut rng = crate::kernel::tests::sim::rng::Rng::new(8);
@@ -535,7 +536,8 @@ fn a_childs_rights_are_never_wider_than_its_parents() {
                 let action = rng.pick(&[Action::Allow, Action::Ask, Action::Deny]);
                 Rule::new(rng.pick(&["*", "bash", "edit"]), rng.pick(&["*", "a*", "b"]), action)
             };
-            Ruleset { name: "r".into(), rules: (0..rng.below(3)).map(|_| rule(rng)).collect() }
+            Ruleset::new("r", (0..rng.below(4)).map(|_| rule(rng)))
+                .with_order(rng.pick(&[MatchOrder::Last, MatchOrder::First]))
         };
         (0..layers).map(|_| layer(rng)).collect()
     };

@@ -38,7 +38,7 @@ fn no_attempt_of_the_corpus_gets_past_the_rules() {
     let mut classes = std::collections::BTreeMap::new();
     for attempt in &attempts {
         let rules = attempt.rules.iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, *action));
-        let session = Ruleset { name: "session".into(), rules: rules.collect() };
+        let session = Ruleset::new("session", rules);
         let judged = judged(&attempt.command, &[&attempt.profile.ruleset(), &session]);
         if judged.action != attempt.expected || judged.why.is_empty() || judged.why.contains('\n') {
             wrong.push(format!("{:?} under {}: {}", attempt.command, attempt.profile.name(), judged.why));
