@@ -17,7 +17,8 @@
 //! the whole group stays where the host is killed.
 //!
 //! Not guaranteed: anything about a program that wants to get away. Such a program may raise its limits back and clear its
-//! environment. Nor can a program of another user be killed. This room keeps order; it is not a sandbox.
+//! environment. Nor can a program of another user be killed. Ending keeps order, and confines nothing: a program is confined
+//! where its [`Spec::confinement`] says so, and as far as [`Confinement`] says.
 //!
 //! A change must keep three rules: no unsafe code, no fork of the host by hand, and nothing about the host is changed (no signal
 //! mask, no sub-reaper, no limit).
@@ -27,6 +28,7 @@ mod ledger;
 mod output;
 mod processes;
 mod run;
+mod sandbox;
 mod sweep;
 mod sweeper;
 mod table;
@@ -41,6 +43,7 @@ pub use ledger::sweep_dead;
 pub use output::{Output, Rolling, Stream};
 pub use processes::Processes;
 pub use run::{Event, Folder, Process, Spec, Streams};
+pub use sandbox::{Confinement, Network, SandboxLevel};
 pub use sweep::{SWEEP_MAX, Swept, Whose, sweep};
 pub use tag::{CALL_VARIABLE, Owner, Tag};
 pub use watcher::{Watch, watch};

@@ -36,7 +36,7 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 
-pub use bash::{Bash, BashOptions, LookLimits};
+pub use bash::{Bash, BashOptions, LookLimits, Sandbox, SandboxMode};
 pub use plan::{PlanEnter, PlanExit};
 pub use remote::{RemoteExecutor, remote};
 
@@ -126,6 +126,13 @@ impl Setup {
     #[must_use]
     pub fn bash(mut self, options: BashOptions) -> Setup {
         self.bash = Some(options);
+        self
+    }
+
+    /// The same setup, whose commands are confined so. See [`Sandbox`].
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Setup {
+        self.bash.get_or_insert_with(|| BashOptions::new([])).sandbox = sandbox;
         self
     }
 

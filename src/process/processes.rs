@@ -87,10 +87,17 @@ impl Processes {
     /// Starts a program, with nothing to read on its standard input. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::NotConnected`] after [`Processes::close`].
+    /// What the system says; [`io::ErrorKind::NotConnected`] after [`Processes::close`]; what [`Spec::confinement`] asks for and
+    /// cannot be held.
     pub async fn start(&self, spec: Spec) -> io::Result<Process> {
         self.stand_guard().await?;
-        Process::start(spec, self.inner.sweeper.clone())
+        let is_confined = spec.confinement.is_some();
+        let starting = Process::start(spec, self.inner.sweeper.clone());
+        if !is_confined {
+            return starting.await;
+        }
+        // A task of its own: where nobody waits any more, the process is dropped once it is started, and so killed.
+        tokio::spawn(starting).await.unwrap_or_else(|lost| Err(io::Error::other(lost)))
     }
 
     /// Kills every process that is left of any call, ends the watcher, and strikes the owner out of the ledger. No process is

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::process::{
-    CALL_VARIABLE, Stream, Swept, Tag,
+    CALL_VARIABLE, Confinement, Stream, Swept, Tag, sandbox,
     sweep::{Sweep, Target, Whose, look},
     sweeper::Sweeper,
     table::{self, Entry},
@@ -48,6 +48,8 @@ pub struct Spec {
     pub tag: Tag,
     /// How its output is taken in.
     pub streams: Streams,
+    /// What it may reach; `None`: whatever the user may. The program is not started where this cannot be held.
+    pub confinement: Option<Confinement>,
 }
 
 /// How the two streams of a program are taken in.
@@ -120,7 +122,8 @@ pub struct Process {
 }
 
 impl Process {
-    pub(super) fn start(spec: Spec, sweeper: Sweeper) -> io::Result<Process> {
+    /// Dropping the future may leave a confined program running: see `Processes::start`.
+    pub(super) async fn start(spec: Spec, sweeper: Sweeper) -> io::Result<Process> {
         let has_setsid = cfg!(target_os = "linux") && Path::new(SETSID).exists();
         let mut command = Command::new(if has_setsid { Path::new(SETSID) } else { &spec.program });
         if has_setsid {
@@ -148,9 +151,15 @@ impl Process {
                 Some(ChildStdout::from_std(OwnedFd::from(read).into())?)
             }
         };
-        let mut child = command.spawn()?;
         // The command holds the writing end of the pipe, and the pipe does not end before that is dropped.
-        drop(command);
+        let mut child = match spec.confinement {
+            Some(confinement) => sandbox::spawn(command, spec.folder, confinement).await?,
+            None => {
+                let child = command.spawn()?;
+                drop((command, spec.folder));
+                child
+            }
+        };
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         // The process may have ended by now, but nobody has waited for it, so the id is still its own.
         let entry = leader.and_then(|leader| table::entry(leader.as_raw_nonzero().get()));

@@ -13,12 +13,14 @@
 //!
 //! A change must not make a timeout or an abort wait for a disk without a bound (the spill file has 1 s, the second look at the
 //! workspace its own limit and 1 s). It must not hand on a private variable of the host that the host did not allow by name. The
-//! workspace is where a command starts, not a cage: a command reaches whatever the host's user may reach.
+//! workspace is where a command starts, not a cage: unless [`BashOptions::sandbox`] confines it, a command reaches whatever the
+//! host's user may reach.
 
 mod arguments;
 mod capture;
 mod look;
 mod report;
+mod sandbox;
 
 #[cfg(test)]
 mod tests;
@@ -47,8 +49,10 @@ use crate::{
 use arguments::Arguments;
 use capture::Capture;
 use report::{Ending, Run};
+use sandbox::Guard;
 
 pub use look::LookLimits;
+pub use sandbox::{Sandbox, SandboxMode};
 
 /// How long a command may take by default.
 pub(crate) const TIMEOUT_SECONDS: u64 = 120;
@@ -82,6 +86,11 @@ const PRELUDE: &str = r#"
 exec "$0" -c -- "$4" bash
 "#;
 
+/// What the model is told about the tool.
+const DESCRIPTION: &str = "Runs a command with bash in the workspace and gives back what it wrote (stdout and stderr together) and \
+    how it ended. Nothing can be typed into it. Long output keeps its end; the text then names a file with all of it. Background \
+    processes are killed when the command ends.";
+
 /// How the tool runs commands.
 #[derive(Clone)]
 pub struct BashOptions {
@@ -109,6 +118,8 @@ pub struct BashOptions {
     /// How much of the workspace is looked at before and after a command, to list the files that it changed. `None`: there is no
     /// look, and the results say that their changes are not known.
     pub look: Option<LookLimits>,
+    /// What commands may reach; by default whatever the user may.
+    pub sandbox: Sandbox,
 }
 
 impl BashOptions {
@@ -127,6 +138,7 @@ impl BashOptions {
             processes_max: None,
             memory_bytes_max: None,
             look: Some(LookLimits::default()),
+            sandbox: Sandbox::off(),
         }
     }
 }
@@ -142,6 +154,8 @@ pub struct Bash {
     shell: PathBuf,
     /// The folder that `~` in `cwd` stands for.
     home: Option<PathBuf>,
+    sandbox: Guard,
+    description: String,
 }
 
 impl Bash {
@@ -165,7 +179,9 @@ impl Bash {
         environment.extend(QUIET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
         let home = value("HOME").map(PathBuf::from);
         let shell = options.shell.clone().unwrap_or_else(|| find_shell(value("PATH").as_deref()));
-        Bash { options, files: Files::default(), environment, shell, home }
+        let sandbox = Guard::new(&options.sandbox, home.as_deref(), &shell, value("TMPDIR"));
+        let description = format!("{DESCRIPTION}{}", sandbox.hint());
+        Bash { options, files: Files::default(), environment, shell, home, sandbox, description }
     }
 
     /// The same tool, which shares the contents of files with the tools that write them.
@@ -195,15 +211,6 @@ impl Bash {
             Ok(folder) => folder,
             Err(error) => return ToolResult::error(format!("cannot run in that folder: {error}")),
         };
-        let tag = context.processes.tag();
-        let spec = Spec {
-            program: self.prelude_shell().to_owned(),
-            arguments: self.shell_arguments(&arguments.command, &tag),
-            environment: self.environment.clone(),
-            folder,
-            tag,
-            streams: self.options.streams,
-        };
         // `setsid` starts the shell, and would report a missing one in its own words.
         if !self.shell.is_file() {
             return ToolResult::error(format!(
@@ -211,6 +218,37 @@ impl Bash {
                 self.shell.display()
             ));
         }
+        let room = match self.sandbox.enter(context).await {
+            Ok(room) => room,
+            Err(refused) => return refused,
+        };
+        let result = self.run_in(folder, room.as_ref(), arguments, context).await;
+        if let Some(room) = room {
+            room.leave().await;
+        }
+        result
+    }
+
+    /// Runs the command in a folder, confined to the room where there is one.
+    async fn run_in(
+        &self,
+        folder: Folder,
+        room: Option<&sandbox::Room>,
+        arguments: Arguments,
+        context: &ToolContext,
+    ) -> ToolResult {
+        let tag = context.processes.tag();
+        // The last one of a name counts.
+        let environment = self.environment.iter().cloned().chain(room.map(sandbox::Room::variable)).collect();
+        let spec = Spec {
+            program: self.prelude_shell().to_owned(),
+            arguments: self.shell_arguments(&arguments.command, &tag),
+            environment,
+            folder,
+            tag,
+            streams: self.options.streams,
+            confinement: room.map(|room| room.confinement.clone()),
+        };
         let before = look::before(self.options.look, context).await;
         let started = Instant::now();
         let process = tokio::select! {
@@ -321,7 +359,8 @@ impl Bash {
         capture.drain(&mut process, REST).await;
         let captured = capture.finish().await;
         let streams = self.options.streams;
-        let run = Run { arguments: &arguments, ending, swept: &swept, took: started.elapsed(), streams };
+        let sandbox = self.sandbox.details();
+        let run = Run { arguments: &arguments, ending, swept: &swept, took: started.elapsed(), streams, sandbox };
         report::result(&run, &captured)
     }
 }
@@ -336,9 +375,7 @@ impl Tool for Bash {
     }
 
     fn description(&self) -> &str {
-        "Runs a command with bash in the workspace and gives back what it wrote (stdout and stderr together) and how it \
-         ended. Nothing can be typed into it. Long output keeps its end; the text then names a file with all of it. \
-         Background processes are killed when the command ends."
+        &self.description
     }
 
     fn schema(&self) -> Value {

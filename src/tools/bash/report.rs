@@ -62,6 +62,8 @@ pub(super) struct Run<'a> {
     pub(super) swept: &'a Swept,
     pub(super) took: Duration,
     pub(super) streams: Streams,
+    /// What was held of the command; null where it was not to be confined.
+    pub(super) sandbox: Value,
 }
 
 pub(super) fn result(run: &Run<'_>, captured: &Captured) -> ToolResult {
@@ -125,7 +127,7 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
     let stream = |stream| (run.streams == Streams::Apart).then(|| captured.output.stream(stream));
     let text = |of| stream(of).map(Rolling::text);
     let bytes = |of| stream(of).map(Rolling::total_bytes);
-    json!({
+    let mut details = json!({
         "command": run.arguments.command,
         "exit_code": exit_code,
         "signal": signal.map(|number| signal_name(number).unwrap_or_else(|| number.to_string())),
@@ -152,7 +154,11 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
         "stderr_bytes": bytes(Stream::Stderr),
         "killed": run.swept.killed,
         "left": run.swept.left,
-    })
+    });
+    if !run.sandbox.is_null() {
+        details["sandbox"] = run.sandbox.clone();
+    }
+    details
 }
 
 fn signal_name(number: i32) -> Option<String> {

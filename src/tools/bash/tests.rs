@@ -3,6 +3,7 @@
 mod ends;
 mod nasty;
 mod output;
+mod sandbox;
 
 use std::{
     fs,

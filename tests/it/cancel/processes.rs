@@ -172,7 +172,15 @@ impl World {
         let path = self.folder.path().join("work");
         let folder = Folder { handle: std::fs::File::open(&path).unwrap().into(), path };
         let (program, arguments) = ("/bin/sleep".into(), vec!["999".into()]);
-        Spec { program, arguments, environment: Vec::new(), folder, tag: of.tag(), streams: Streams::Together }
+        Spec {
+            program,
+            arguments,
+            environment: Vec::new(),
+            folder,
+            tag: of.tag(),
+            streams: Streams::Together,
+            confinement: None,
+        }
     }
 
     async fn process(&mut self) {
