@@ -83,10 +83,10 @@ fn an_offer_is_chosen_by_its_key_and_revoked_by_a_command() {
     let calls = [bash("echo one >> a.txt"), bash("echo two"), bash("echo three"), bash("touch never.txt")];
     let model = lab.script(json!([{ "calls": calls }, "done"]));
     let mut run = lab.on_terminal(&["run", "--session", "s", "--model", &model, "go"]);
-    // A command with shell syntax is offered as it is.
-    run.until_text("a1: Allows the command `echo one >> a.txt`, exactly.");
-    run.until_text("a1: always in this session, a1 turn: only in this turn");
-    run.type_keys("a2\n");
+    // A command is offered by its parts.
+    run.until_text("a1: Allows the command `echo one`, exactly; changing `a.txt`.");
+    run.until_text("a1 to a2: always in this session, a1 turn: only in this turn");
+    run.type_keys("a3\n");
     run.until_text("? y: once");
     run.type_keys("a1 project\n");
     run.until_text("! nothing stores grants for the project yet");
