@@ -4,6 +4,7 @@
 //! `TAMTAM_RULESETS_SEED=7` others.
 #![allow(clippy::unwrap_used)]
 
+#[allow(clippy::duplicate_mod)]
 #[path = "../../../tests/it/support/rng.rs"]
 #[allow(dead_code, reason = "others need more of it")]
 mod rng;
