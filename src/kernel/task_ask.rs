@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskClosedWhy, Grant, Held, Open, OpenAsk, Record, Refusal, State, batch::AnswerAsk, decide::Draft,
+        AskClosedWhy, CarriedOut, Grant, Open, OpenAsk, Record, Refusal, State, batch::AnswerAsk, decide::Draft,
         input::Decide,
     },
     tool::Access,
@@ -101,14 +101,14 @@ pub(crate) struct TaskAsked {
 }
 
 impl Decide for TaskAsked {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let TaskAsked { task, asked } = self;
         let is_open = matches!(draft.state.open.get(task), Some(Open::Task(task)) if !task.queued);
         let is_known = draft.state.task_asks().any(|(_, open)| open.task == *task && open.asked.ask == asked.ask);
         if is_open && !is_known {
             draft.write(Some(*task), Record::TaskAsk(asked.clone()));
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -120,11 +120,11 @@ pub(crate) struct TaskAskOver {
 }
 
 impl Decide for TaskAskOver {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if matches!(draft.state.open.get(&self.ask), Some(Open::TaskAsk(_))) {
             close(draft, self.ask);
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -139,14 +139,14 @@ pub(super) fn close_of(draft: &mut Draft<'_>, task: Seq) {
 }
 
 /// Takes a person's answer to a child's question. The child is told until it has it.
-pub(super) fn answer(draft: &mut Draft<'_>, given: &AnswerAsk, open: &OpenTaskAsk) -> Result<Held, Refusal> {
+pub(super) fn answer(draft: &mut Draft<'_>, given: &AnswerAsk, open: &OpenTaskAsk) -> Result<CarriedOut, Refusal> {
     let AnswerAsk { ask, grant, who } = given;
     match grant {
         _ if open.answer.is_some() => Err(Refusal::AskClosed { ask: *ask }),
         Grant::Raise(_) => Err(Refusal::NotABudget { ask: *ask }),
         grant => {
             let answered = Record::Granted { grant: grant.clone(), who: named(who.as_ref()) };
-            Ok(Held::Done(draft.write(Some(*ask), answered)))
+            Ok(CarriedOut::Done(draft.write(Some(*ask), answered)))
         }
     }
 }

@@ -8,9 +8,9 @@ use std::{collections::BTreeSet, time::Duration};
 use tamtam::{
     Message, Millis, ModelRef, Seq,
     kernel::{
-        Abort, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn, Grant, Held,
-        Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings,
-        State, Steering, Stop, Windows, WithdrawMessage, context::Window, decide,
+        Abort, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn,
+        Grant, Input, Open, Outcome, Pause, Receipt, Record, Refusal, Reply, ReplyTo, Report, Resume, SendMessage,
+        Settings, State, Steering, Stop, Windows, WithdrawMessage, context::Window, decide,
     },
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},
@@ -262,7 +262,7 @@ impl Play {
         let reply = self.reply_to();
         self.signal(SendMessage { message, delivery, expect_turn }.to(reply));
         match self.reply.clone().unwrap() {
-            Ok(Held::Receipt(receipt)) => Ok(receipt),
+            Ok(CarriedOut::Receipt(receipt)) => Ok(receipt),
             Ok(other) => panic!("a send was answered with {other:?}"),
             Err(refusal) => Err(refusal),
         }
@@ -298,13 +298,13 @@ impl Play {
         self.signal(Resume.to(reply))
     }
 
-    pub(crate) fn edit(&mut self, id: &str, text: &str) -> Result<Held, Refusal> {
+    pub(crate) fn edit(&mut self, id: &str, text: &str) -> Result<CarriedOut, Refusal> {
         let reply = self.reply_to();
         self.signal(EditMessage { message: Message::user(text).with_id(id.into()) }.to(reply));
         self.reply.clone().unwrap()
     }
 
-    pub(crate) fn withdraw(&mut self, id: &str) -> Result<Held, Refusal> {
+    pub(crate) fn withdraw(&mut self, id: &str) -> Result<CarriedOut, Refusal> {
         let reply = self.reply_to();
         self.signal(WithdrawMessage { id: id.into() }.to(reply));
         self.reply.clone().unwrap()
@@ -314,7 +314,7 @@ impl Play {
         let reply = self.reply_to();
         self.signal(ClearQueue.to(reply));
         match self.reply.clone().unwrap() {
-            Ok(Held::TakenBack(messages)) => messages.iter().map(|message| message.text()).collect(),
+            Ok(CarriedOut::TakenBack(messages)) => messages.iter().map(|message| message.text()).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -327,7 +327,7 @@ impl Play {
     }
 
     /// Answers an ask.
-    pub(crate) fn grant(&mut self, ask: Seq, grant: Grant) -> Result<Held, Refusal> {
+    pub(crate) fn grant(&mut self, ask: Seq, grant: Grant) -> Result<CarriedOut, Refusal> {
         let reply = self.reply_to();
         self.signal(AnswerAsk { ask, grant, who: None }.to(reply));
         self.reply.clone().unwrap()
