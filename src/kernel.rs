@@ -141,7 +141,7 @@ pub use recorded::Recorded;
 pub(crate) use recorded::read_back;
 pub use refusal::Refusal;
 pub use reply::Disposition;
-pub(crate) use reply::{Held, Receipt, Reply, Stop};
+pub(crate) use reply::{CarriedOut, Receipt, Reply, Stop};
 pub(crate) use report::{NoSummary, Report};
 pub use restored::{RefusedFile, RestoredFiles};
 pub use settings::{CompactionSettings, Mode, RestartPolicy, Settings};

@@ -64,8 +64,8 @@ use crate::{
     event::events_of,
     hook::HookFailure,
     kernel::{
-        self, Abort, AnswerAsk, ClearQueue, Command, EditMessage, GoOn, HandOff, Held, Pause, Resume, SendMessage,
-        WithdrawMessage, kept,
+        self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, EditMessage, GoOn, HandOff, Pause, Resume,
+        SendMessage, WithdrawMessage, kept,
     },
     tape::TapeStoreExt as _,
     words::usage::Usage,
@@ -137,7 +137,7 @@ impl Session {
     ) -> Result<Receipt, SendError> {
         let id = message.id.clone();
         match self.ask(SendMessage { message, delivery, expect_turn }).await {
-            Ok(Held::Receipt(kernel::Receipt { message, seq, disposition })) => {
+            Ok(CarriedOut::Receipt(kernel::Receipt { message, seq, disposition })) => {
                 Ok(Receipt { message, seq, disposition, session: self.clone() })
             }
             Ok(_) => Err(SendError::Closed),
@@ -273,7 +273,7 @@ impl Session {
     /// # }).unwrap();
     /// ```
     pub async fn clear_queue(&self) -> Result<Vec<Message>, SendError> {
-        let Held::TakenBack(messages) = self.ask(ClearQueue).await? else { return Ok(Vec::new()) };
+        let CarriedOut::TakenBack(messages) = self.ask(ClearQueue).await? else { return Ok(Vec::new()) };
         Ok(messages.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
@@ -376,14 +376,14 @@ impl Session {
         Ok(live.with_replay(events))
     }
 
-    pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<Held, SendError> {
+    pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<CarriedOut, SendError> {
         self.slot.ask(command).await
     }
 
     /// Hands over a command that is recorded as one entry, and returns that entry.
     pub(crate) async fn record(&self, command: impl Into<Command>) -> Result<Seq, SendError> {
         match self.ask(command).await? {
-            Held::Done(entry) => Ok(entry),
+            CarriedOut::Done(entry) => Ok(entry),
             _ => Err(SendError::Closed),
         }
     }

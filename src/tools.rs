@@ -16,7 +16,7 @@ mod edit;
 mod file_tool;
 mod find;
 mod grep;
-mod held;
+mod locked;
 mod ls;
 pub(crate) mod names;
 mod path;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     actor::slot::{Question as StateQuestion, Slot},
     error::SendError,
-    kernel::{Held, PutQuestion},
+    kernel::{CarriedOut, PutQuestion},
     lock::Lock,
     permission::with_parts,
     tool::{Asks, Question, QuestionAnswer},
@@ -106,8 +106,8 @@ async fn put(slot: &Arc<Slot>, call: Seq, attempt: u32, mut question: Question) 
         error => QuestionAnswer::Refused { why: error.to_string() },
     };
     match slot.ask(put).await {
-        Ok(Held::Answer(answer)) => answer,
-        Ok(Held::Done(ask)) => {
+        Ok(CarriedOut::Answer(answer)) => answer,
+        Ok(CarriedOut::Done(ask)) => {
             let answer = slot.ask_state(|reply| StateQuestion::Answer(call, ask, reply)).await;
             answer.unwrap_or_else(refused)
         }

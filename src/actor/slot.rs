@@ -40,7 +40,7 @@ use crate::{
     actor::shared::Shared,
     error::SendError,
     event::{Event, EventStream, Ring},
-    kernel::{BeginAnchor, Command, CommandEnd, Held, Reply as CoreReply, ReplyTo, Report, State},
+    kernel::{BeginAnchor, CarriedOut, Command, CommandEnd, Reply as CoreReply, ReplyTo, Report, State},
     lock::Lock,
     tape::{self, TapeError},
     words::ids::{Millis, Seq, SessionId},
@@ -195,7 +195,7 @@ impl Slot {
     pub(crate) fn command(
         self: &Arc<Self>,
         command: impl Into<Command>,
-    ) -> Result<(ReplyTo, oneshot::Receiver<Result<Held, SendError>>), SendError> {
+    ) -> Result<(ReplyTo, oneshot::Receiver<Result<CarriedOut, SendError>>), SendError> {
         let command = command.into();
         let mut inner = self.inner();
         if let Some(refusal) = inner.refusal() {
@@ -220,7 +220,7 @@ impl Slot {
     }
 
     /// Puts a command in and waits for its answer: without a limit for a stop, at most [`ANSWER_WAIT`] for any other command.
-    pub(crate) async fn ask(self: &Arc<Self>, command: impl Into<Command>) -> Result<Held, SendError> {
+    pub(crate) async fn ask(self: &Arc<Self>, command: impl Into<Command>) -> Result<CarriedOut, SendError> {
         let command = command.into();
         let stops = command.stops();
         let (to, mut answer) = self.command(command)?;

@@ -1,12 +1,14 @@
 //! The workers of a session: each carries out one model request or one tool call, as a tracked task that reports to the slot.
 //!
-//! A worker catches panics and ends a call that hangs: limit, [`GRACE`], then the call is dropped. It reports once, when nothing
-//! of it is left, with three exceptions. A killed worker reports nothing: its incarnation has ended, or its ticket is closed. A
-//! dropped call that blocks its thread is reported while it still runs, and the report says so. For a request that was cut and
-//! blocks its thread, a report is made after a second; if it reports later itself, only the first report of the ticket counts.
+//! A worker catches panics and ends a call that hangs: limit, [`GRACE`], then the call is dropped. A request is ended after
+//! `request_time_max` if the client awaits; a client that blocks its thread is not, and reports only once it is cut
+//! ([`RequestWorker::cut`]). A worker reports once, when nothing of it is left, with three exceptions. A killed worker reports
+//! nothing: its incarnation has ended, or its ticket is closed. A dropped call that blocks its thread is reported while it still
+//! runs, and the report says so. For a request that was cut and blocks its thread, a report is made after a second; if it reports
+//! later itself, only the first report of the ticket counts.
 //!
 //! A change must keep that every worker that is not killed reports, also after a panic: a missing report would hold its turn open
-//! for ever. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
+//! until a stop. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
 //! await, with the processes that their calls started.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};

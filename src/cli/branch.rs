@@ -1,7 +1,8 @@
-//! `tamtam tape rollback`, `fork` and `merge`: commands that change a conversation and start no turn.
+//! `tamtam tape rollback`, `fork` and `merge`: commands that change a conversation or branch off from it, and start no turn.
 //!
-//! A rollback and a merge need a session at rest, and start a runtime that resumes nothing by itself. A fork needs no runtime,
-//! and its parent may be running in another process. With files, a rollback changes nothing without `--yes`.
+//! A rollback needs its session at rest, and a merge the session that receives the messages; both start a runtime that resumes
+//! nothing by itself. A fork needs no runtime, and its parent may be running in another process. With files, a rollback changes
+//! nothing without `--yes`.
 //!
 //! A change must keep this: only the summary of a rollback asks a model. On every other path the model is an empty script.
 
@@ -11,6 +12,7 @@ use tamtam::{
     MessageId, Millis, Runtime, SendError, Seq, SessionId,
     model::Scripted,
     ops::RestoreError,
+    runtime::Kind,
     session::{BranchError, BranchSummary, Merge, NoPoint, Point, Refusal, Rollback, RollbackOptions, State, fork_at},
     tape::{Deleted, Store, TapeError, TapeStore as _, TapeStoreExt as _},
 };
@@ -159,19 +161,22 @@ pub(super) fn make_fork(
 
 fn at(store: &Store, id: &SessionId, point: &Point, fork: &SessionId) -> Result<(), Failure> {
     match fork_at(store, id, point, fork, Millis::now()) {
-        // Damage before the point would stop the first process that opens the fork, so the fork is read now and removed if it is
-        // damaged.
-        Ok(made) => match store.read_to(fork, made.entry.next()) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                drop(store.delete(fork));
-                Err(error.into())
-            }
-        },
+        // Damage before the point would stop the first process that opens the fork, so the fork is read now.
+        Ok(made) => store.read_to(fork, made.entry.next()).map(drop).map_err(|error| unsound(store, fork, error)),
         Err(BranchError::NoPoint(why)) => Err(no_point(id, why)),
         Err(BranchError::Open(error)) => Err(error.into()),
         Err(other) => Err(Failure::failed(other.to_string())),
     }
+}
+
+/// The failure for a fork that was made and cannot be read. A damaged one is removed; any other error may pass, so the fork stays.
+fn unsound(store: &Store, fork: &SessionId, error: TapeError) -> Failure {
+    if error.kind() == Kind::Damaged {
+        drop(store.delete(fork));
+        return error.into();
+    }
+    let failure = Failure::from(error);
+    Failure { message: format!("fork {fork} is made, but not checked for damage: {}", failure.message), ..failure }
 }
 
 /// Carries out `merge`: adds the messages of a fork to the session that it was forked from, or to another one.
@@ -286,5 +291,41 @@ fn failure(id: &SessionId, error: BranchError) -> Failure {
             Failure::failed(format!("{error}: --rest restores the others, --over also those that someone else changed"))
         }
         other => Failure::failed(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tamtam::tape::{Damage, Entry, StoreOptions};
+
+    use super::*;
+
+    #[test]
+    fn only_damage_removes_a_fork_that_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let [parent, fork] = ["parent", "fork"].map(|id| id.parse::<SessionId>().unwrap());
+        let data = serde_json::value::to_raw_value("hello").unwrap();
+        let (seq, kind) = (Seq(1), "note".to_owned());
+        let first =
+            Entry { seq, time: Millis(1), cause: None, turn: None, step: None, ticket: None, input: None, kind, data };
+        let mut tape = store.create(&parent, Arc::new(|_| ())).unwrap();
+        drop(tape.append(&[first]));
+        drop(tape);
+        let io = || TapeError::Io {
+            op: "read",
+            path: folder.path().into(),
+            source: Arc::new(std::io::ErrorKind::Interrupted.into()),
+        };
+        let what = "a checksum that does not fit".to_owned();
+        let damaged = || Damage { file: folder.path().into(), line: 1, what: what.clone(), last_good: Seq(0) };
+        for (error, stays) in [(io(), true), (TapeError::Damaged(damaged()), false)] {
+            store.fork(&parent, Some(Seq(1)), &fork, Millis(2)).unwrap();
+            let failure = unsound(&store, &fork, error);
+            assert_eq!((store.exists(&fork), failure.message.contains("fork fork is made")), (stays, stays));
+            drop(store.delete(&fork));
+        }
     }
 }

@@ -1,9 +1,10 @@
-//! What a caller can do about an error: one short list of kinds, and the kind of each error of each operation.
+//! What a caller can do about an error: one short list of kinds, and the kind of the errors of `error.rs`, of the tape, of
+//! refusals and of the supervisor. Other errors have their `kind()` beside them (`session/error.rs`, `runtime/operate.rs`, `ops/`).
 //!
 //! A host decides by the kind and shows the text, so that a new variant does not break the host. An error of this file that holds
-//! another error of this library has the kind of that error, however deep.
+//! another error with a `kind()` has the kind of that error, however deep.
 //!
-//! A change must keep that, and keep every `match` here without a bare `_` arm, so that a new variant cannot be forgotten.
+//! A change must keep that, and name every variant in each `match` here, so that a new variant cannot be forgotten.
 
 use serde::Serialize;
 
@@ -152,7 +153,9 @@ impl TapeError {
             TapeError::Closed => Kind::Closed,
             TapeError::Io { .. } | TapeError::Changed { .. } | TapeError::Engine(_) => Kind::Storage,
             TapeError::Index { is_damaged: false, .. } => Kind::Storage,
-            TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::Index { .. } => Kind::Damaged,
+            TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::Index { is_damaged: true, .. } => {
+                Kind::Damaged
+            }
         }
     }
 }
@@ -180,7 +183,7 @@ impl StartError {
             StartError::Tools(_) | StartError::Limit { .. } => Kind::Invalid,
             StartError::Store(error) => error.kind(),
             StartError::Tree(TreeError::Failed { .. }) => Kind::Failed,
-            StartError::Tree(_) => Kind::Invalid,
+            StartError::Tree(TreeError::BadSpec(_) | TreeError::PanicAbort(_)) => Kind::Invalid,
         }
     }
 }
@@ -255,11 +258,12 @@ mod tests {
             SendError::from(missing()).kind(),
             BranchError::from(SendError::from(missing())).kind(),
             BranchError::from(missing()).kind(),
-            BranchError::from(SendError::from(missing())).kind(),
             SpawnError::from(missing()).kind(),
+            SpawnError::Parent(SendError::from(missing())).kind(),
+            DeleteError::from(missing()).kind(),
             StartError::Store(TapeError::Missing { session: session.clone() }).kind(),
         ];
-        assert_eq!(kinds, [Kind::NotFound; 6]);
+        assert_eq!(kinds, [Kind::NotFound; 7]);
         let refused = SendError::from(Refusal::Moved { expected: Seq(1), actual: Seq(2) });
         assert_eq!(BranchError::from(refused).kind(), Kind::Stale);
         let tree = TreeError::Failed { reason: ExitReason::Normal };

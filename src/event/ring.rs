@@ -37,13 +37,13 @@ pub(crate) const RING_BYTES_MAX: usize = 32 << 20;
 /// The events of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
-    held: Lock<Held>,
+    buffer: Lock<Buffer>,
     news: Arc<Notify>,
     listeners: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Buffer {
     /// The number of events that were dropped at the front since the ring was made: the position of the first event held.
     first: u64,
     /// The events held, oldest first, each with its size in bytes.
@@ -66,30 +66,30 @@ impl Ring {
             return;
         }
         let bytes = event.bytes();
-        let mut held = self.held.lock();
-        held.bytes += bytes;
-        held.events.push_back((bytes, event));
-        while held.events.len() > RING_EVENTS_MAX || (held.bytes > RING_BYTES_MAX && held.events.len() > 1) {
-            let Some((bytes, _)) = held.events.pop_front() else { break };
-            held.bytes -= bytes;
-            held.first += 1;
+        let mut buffer = self.buffer.lock();
+        buffer.bytes += bytes;
+        buffer.events.push_back((bytes, event));
+        while buffer.events.len() > RING_EVENTS_MAX || (buffer.bytes > RING_BYTES_MAX && buffer.events.len() > 1) {
+            let Some((bytes, _)) = buffer.events.pop_front() else { break };
+            buffer.bytes -= bytes;
+            buffer.first += 1;
         }
-        drop(held);
+        drop(buffer);
         self.news.notify_waiters();
     }
 
     /// Closes the ring: no event follows, and streams end once they have read the events held.
     pub(crate) fn close(&self) {
-        self.held.lock().closed = true;
+        self.buffer.lock().closed = true;
         self.news.notify_waiters();
     }
 
     /// A stream of the events from now on.
     pub(crate) fn listen(self: &Arc<Self>) -> EventStream {
         self.listeners.fetch_add(1, Ordering::AcqRel);
-        let held = self.held.lock();
-        let next = held.first + held.events.len() as u64;
-        drop(held);
+        let buffer = self.buffer.lock();
+        let next = buffer.first + buffer.events.len() as u64;
+        drop(buffer);
         let (replay, replayed) = (VecDeque::new(), crate::words::ids::Seq::ZERO);
         EventStream {
             ring: self.clone(),
@@ -167,16 +167,16 @@ impl EventStream {
         if self.ended {
             return Some(None);
         }
-        let held = self.ring.held.lock();
-        if self.next < held.first {
-            let missed = held.first - self.next;
-            self.next = held.first;
+        let buffer = self.ring.buffer.lock();
+        if self.next < buffer.first {
+            let missed = buffer.first - self.next;
+            self.next = buffer.first;
             return Some(Some(Next::Lagged(missed)));
         }
         loop {
-            let at = usize::try_from(self.next - held.first).unwrap_or(usize::MAX);
-            let Some((_, event)) = held.events.get(at) else {
-                return held.closed.then_some(None);
+            let at = usize::try_from(self.next - buffer.first).unwrap_or(usize::MAX);
+            let Some((_, event)) = buffer.events.get(at) else {
+                return buffer.closed.then_some(None);
             };
             self.next += 1;
             let was_replayed = event.id.is_durable() && event.id.seq <= self.replayed;
@@ -220,10 +220,10 @@ impl Drop for EventStream {
     fn drop(&mut self) {
         if self.ring.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
             // No listener is left to read the events.
-            let mut held = self.ring.held.lock();
+            let mut buffer = self.ring.buffer.lock();
             if !self.ring.is_heard() {
-                held.first += held.events.len() as u64;
-                (held.events, held.bytes) = (VecDeque::new(), 0);
+                buffer.first += buffer.events.len() as u64;
+                (buffer.events, buffer.bytes) = (VecDeque::new(), 0);
             }
         }
     }
@@ -256,13 +256,13 @@ mod tests {
         let ring = Arc::<Ring>::default();
         let mut listens = ring.listen();
         (1..=4).for_each(|seq| ring.push(event(seq, RING_BYTES_MAX / 3)));
-        assert!(ring.held.lock().bytes <= RING_BYTES_MAX);
+        assert!(ring.buffer.lock().bytes <= RING_BYTES_MAX);
         assert_eq!(listens.next().await, Some(Next::Lagged(2)));
         ring.push(event(5, 2 * RING_BYTES_MAX));
         assert_eq!(listens.next().await, Some(Next::Lagged(2)));
         let Some(Next::Event(held)) = listens.next().await else { panic!("the newest is held") };
         assert_eq!(held.id.seq, crate::words::ids::Seq(5));
         drop(listens);
-        assert_eq!(ring.held.lock().bytes, 0);
+        assert_eq!(ring.buffer.lock().bytes, 0);
     }
 }

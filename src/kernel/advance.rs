@@ -16,7 +16,7 @@
 
 use crate::{
     kernel::{
-        CallState, Held, Open, Outcome, Record, Refusal, RequestOpened, Steering, Stop, batch,
+        CallState, CarriedOut, Open, Outcome, Record, Refusal, RequestOpened, Steering, Stop, batch,
         compact::{self, Room},
         decide::Draft,
         end, inbox,
@@ -38,9 +38,9 @@ pub(crate) struct Abort {
 }
 
 impl Decide for Abort {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         abort(draft, &self.reason);
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -49,7 +49,7 @@ impl Decide for Abort {
 pub(crate) struct GoOn;
 
 impl Decide for GoOn {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let waited = draft.state.waits;
         // A go-on while a turn is being ended means that the end of the turn must not hold the queue.
         let ending = draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_some() && !turn.released);
@@ -59,7 +59,7 @@ impl Decide for GoOn {
         if waited {
             recover::start_again(draft);
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -68,11 +68,11 @@ impl Decide for GoOn {
 pub(crate) struct Pause;
 
 impl Decide for Pause {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if !draft.state.paused {
             draft.write(None, Record::Paused {});
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -81,11 +81,11 @@ impl Decide for Pause {
 pub(crate) struct Resume;
 
 impl Decide for Resume {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if draft.state.paused {
             draft.write(None, Record::Resumed {});
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 

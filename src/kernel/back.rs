@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        BranchSummary, ContextState, Held, Record, Refusal, RestoredFiles, State, branch, decide::Draft, input::Decide,
+        BranchSummary, CarriedOut, ContextState, Record, Refusal, RestoredFiles, State, branch, decide::Draft,
+        input::Decide,
     },
     model::History,
     words::ids::{MessageId, Seq},
@@ -37,11 +38,11 @@ pub(crate) struct RollBack {
 }
 
 impl Decide for RollBack {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let RollBack { back, files, summary } = self;
         if let Some(done) = draft.state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
             // The same rollback was recorded before, and its answer was lost in a crash.
-            return Ok(Held::Done(done.entry));
+            return Ok(CarriedOut::Done(done.entry));
         }
         let allowed = match draft.state.is_at_rest() {
             Ok(()) if back.from != draft.state.seq || back.keep > draft.state.history.len() => {
@@ -61,7 +62,7 @@ impl Decide for RollBack {
         if let Some(summary) = summary.as_ref().filter(|summary| !summary.summary.trim().is_empty()) {
             draft.write(None, Record::BranchSummary(summary.clone()));
         }
-        Ok(Held::Done(entry))
+        Ok(CarriedOut::Done(entry))
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record,
+        AskClosedWhy, CallOpened, CallState, CallVerdict, CarriedOut, Grant, Open, OpenAsk, OpenCall, Outcome, Record,
         Refusal, Steering, Stop, advance, decide::Draft, grants, input::Decide, question, spending, state::Next,
         task_ask, toolset,
     },
@@ -39,7 +39,7 @@ pub(crate) struct AnswerAsk {
 }
 
 impl Decide for AnswerAsk {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         draft.cause = Some(Cause::Entry(self.ask));
         let (ask, grant, who) = (self.ask, &self.grant, task_ask::named(self.who.as_ref()));
         if let Some(Open::TaskAsk(open)) = draft.state.open.get(&ask).cloned() {
@@ -67,7 +67,7 @@ impl Decide for AnswerAsk {
                 draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
             }
         }
-        Ok(Held::Done(seq))
+        Ok(CarriedOut::Done(seq))
     }
 }
 

@@ -1,10 +1,14 @@
 //! The bill of a session: what each of its model requests used and cost, one by one. A fold of the tape, apart from the state;
 //! hosts and lists read it, and no decision does.
 //!
-//! Each try of a request that used something stands on the bill once: when it was closed, or, with all that was reserved for it,
-//! when it was lost in a crash, an import or a rollback. The sum must agree with the state's own sums (`apply/spending.rs`): a
-//! change of one needs the same change of the other. `Unsettled` is stored with a session's digest (`digest.rs`): a change of its
-//! form needs a new `Digest::FORM`.
+//! Each try of a request that used something is on the bill once: with its own usage when it is closed, or with all that was
+//! reserved for it when it was lost in a crash, an import or a rollback. An unsuccessful try of a summary counts with the input
+//! that was reserved for it. A request that failed before the provider read it is not on the bill. The bill of a fork begins at
+//! its `forked` entry: the requests before it are on the parent's bill.
+//!
+//! The sum must agree with the state's own sums (`apply/spending.rs`): a change of one needs the same change of the other.
+//! `Unsettled` is stored with a session's digest (`digest.rs`): a change of its form needs a higher `FORM` of `Digest`
+//! (`ops/listing/rows.rs`).
 
 use std::collections::BTreeMap;
 
@@ -31,7 +35,7 @@ pub struct Bill {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct BillLine {
-    /// The request's ticket.
+    /// The request's ticket. For a branch summary on a tape from before such requests had tickets: its entry.
     pub ticket: Seq,
     /// Which model.
     pub model: ModelRef,
@@ -59,9 +63,9 @@ pub enum BillKind {
     Answer,
     /// The core cut it off.
     Interrupted,
-    /// It broke off.
+    /// It broke off; also a try of a summary that came to nothing.
     Failed,
-    /// It was under way when the process ended, or its compaction was given up by a rollback.
+    /// It was under way when the process ended or the session was imported, or its compaction was given up by a rollback.
     Lost,
     /// It summed up an older part of the conversation, or a branch.
     Summary,
@@ -144,13 +148,13 @@ impl Unsettled {
                 self.close_summary(ticket, *lost, usage, estimated.as_ref());
             }
             Record::BranchSummary(branch) => {
-                let ticket = branch.ticket();
-                // If the ticket is already closed, the request was lost and stands on the bill as lost.
-                let is_open = ticket == Seq::ZERO || self.open.remove(&ticket).is_some();
-                if let Some(request) = branch.request.as_ref().filter(|_| is_open) {
-                    let (model, kind) = (&request.model, BillKind::Summary);
-                    let line = |charge| BillLine { ticket: entry.seq, model: model.clone(), kind, charge };
-                    self.lines.extend(branch.charges().map(line));
+                let Some(request) = &branch.request else { return };
+                // An old tape names no ticket: the request opens and closes here.
+                let ticket = if request.ticket == Seq::ZERO { entry.seq } else { request.ticket };
+                // If the ticket is already closed, the request was lost and is on the bill as lost.
+                if ticket == entry.seq || self.open.contains_key(&ticket) {
+                    self.open(ticket, What::Branch, &request.model, request.price, request.reserved);
+                    self.close_summary(ticket, request.lost, &branch.usage, request.estimated.as_ref());
                 }
             }
             Record::Imported(_) => {
@@ -212,7 +216,7 @@ impl Unsettled {
 }
 
 impl Bill {
-    /// The bill of a whole tape.
+    /// The bill of a whole tape. Of a fork's tape, the entries that are the parent's are not on it.
     #[must_use]
     pub fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Bill {
         let mut bill = Bill::default();
@@ -222,6 +226,10 @@ impl Bill {
 
     /// Takes the next entry.
     pub fn apply(&mut self, entry: &Entry) {
+        if matches!(entry.record, Record::Forked(_)) {
+            // The requests before a fork are on the parent's bill.
+            self.lines.clear();
+        }
         self.lines.extend(self.unsettled.apply(entry));
     }
 

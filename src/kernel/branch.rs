@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::context::FileOperations,
     kernel::{
-        Charge, Entry, Held, NoSummary, Open, Record, Refusal, Reserve, State, decide::Draft, input::Decide,
+        CarriedOut, Charge, Entry, NoSummary, Open, Record, Refusal, Reserve, State, decide::Draft, input::Decide,
         said::Said, spent::in_vain,
     },
     model::{Item, Price, UserItem},
@@ -37,7 +37,7 @@ pub(crate) struct SumUpBranch {
 }
 
 impl Decide for SumUpBranch {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let SumUpBranch { request: wanted } = self;
         let state = &draft.state;
         state.is_at_rest()?;
@@ -47,7 +47,7 @@ impl Decide for SumUpBranch {
         let Reserve { input, output } = wanted.wanted;
         let reserved = state.reserve_for_summary(wanted.price.as_ref(), input, output);
         let reserved = reserved.ok_or(Refusal::SummaryOverBudget)?;
-        Ok(Held::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..(**wanted).clone() }))))
+        Ok(CarriedOut::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..(**wanted).clone() }))))
     }
 }
 
@@ -63,9 +63,9 @@ pub(crate) struct GiveUpBranch {
 }
 
 impl Decide for GiveUpBranch {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         failed(draft, self.ticket, &self.why, self.lost);
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -77,14 +77,14 @@ pub(crate) struct LeaveBranch {
 }
 
 impl Decide for LeaveBranch {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let LeaveBranch { branch } = self;
         let allowed = match draft.state.is_at_rest() {
             Ok(()) if branch.summary.trim().is_empty() => Err(Refusal::Empty),
             rest => rest,
         };
         allowed.map_err(|why| refused(draft, branch, why))?;
-        Ok(Held::Done(draft.write(None, Record::BranchSummary(branch.clone()))))
+        Ok(CarriedOut::Done(draft.write(None, Record::BranchSummary(branch.clone()))))
     }
 }
 

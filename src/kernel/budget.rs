@@ -57,7 +57,8 @@ pub enum Extent {
     Grant,
 }
 
-/// A limit that does not allow the next piece of work. Found before the work begins; a limit of time also while work runs. Amounts are in the unit of the resource.
+/// A limit that does not allow the next piece of work. It is found before the work begins, a limit of time also while work runs.
+/// Amounts are in the unit of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
     /// The resource that is limited.
@@ -93,7 +94,7 @@ impl fmt::Display for Breach {
         };
         write!(f, "{whose} of {} is used up: {} spent", resource.amount(max), resource.amount(used))?;
         if reserved > 0 {
-            write!(f, ", {} held back", resource.amount(reserved))?;
+            write!(f, ", {} reserved", resource.amount(reserved))?;
         }
         if needs > 0 {
             write!(f, ", {} needed next", resource.amount(needs))?;

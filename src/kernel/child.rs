@@ -8,7 +8,7 @@
 //! child's tape says.
 
 use crate::{
-    kernel::{Held, Origin, Record, Refusal, Tie, advance, decide::Draft, inbox::waiting, input::Decide},
+    kernel::{CarriedOut, Origin, Record, Refusal, Tie, advance, decide::Draft, inbox::waiting, input::Decide},
     permission::Chain,
     words::ids::{Seq, SessionId},
 };
@@ -25,7 +25,7 @@ pub(crate) struct StopTask {
 }
 
 impl Decide for StopTask {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let origin = origin(draft, &self.parent, self.ticket).filter(|origin| origin.end.is_none());
         if let Some(prompt) = origin.map(|origin| origin.prompt.clone()) {
             if draft.state.turn.as_ref().is_some_and(|turn| turn.messages.contains(&prompt)) {
@@ -34,7 +34,7 @@ impl Decide for StopTask {
                 draft.write(None, Record::Withdrawn { id: prompt });
             }
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -50,11 +50,11 @@ pub(crate) struct Orphan {
 }
 
 impl Decide for Orphan {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if origin(draft, &self.parent, self.ticket).is_some_and(|origin| origin.orphaned.is_none()) {
             draft.write(None, Record::Orphaned { why: self.why.clone() });
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct BeAdopted {
 }
 
 impl Decide for BeAdopted {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let BeAdopted { tie, above } = self;
         let already = origin(draft, &tie.parent, tie.ticket).is_some_and(|origin| origin.orphaned.is_none());
         let orphan = draft.state.origin.as_ref().is_some_and(|origin| origin.orphaned.is_some());
@@ -79,13 +79,13 @@ impl Decide for BeAdopted {
             if !more.is_empty() {
                 draft.write(None, Record::Narrowed { above: more });
             }
-            return Ok(Held::Done(draft.state.seq));
+            return Ok(CarriedOut::Done(draft.state.seq));
         }
         if !orphan {
             return Err(Refusal::NotAnOrphan { session: draft.state.session.clone() });
         }
         let seq = draft.write(None, Record::Adopted { tie: tie.clone(), above: above.clone() });
-        Ok(Held::Done(seq))
+        Ok(CarriedOut::Done(seq))
     }
 }
 

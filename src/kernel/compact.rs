@@ -23,8 +23,8 @@ use crate::{
         cut, of_item, of_text, prune, summary_max,
     },
     kernel::{
-        Held, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, decide::Draft, input::Decide,
-        pin, spending,
+        CarriedOut, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, decide::Draft,
+        input::Decide, pin, spending,
     },
     model::{Item, Price, UserItem},
     words::ids::Seq,
@@ -38,7 +38,7 @@ use crate::{
 pub(crate) struct Compact;
 
 impl Decide for Compact {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if let Some((ticket, _)) = draft.state.compaction() {
             return Err(Refusal::Compacting { ticket });
         }
@@ -46,7 +46,7 @@ impl Decide for Compact {
             // A finished compaction waits until the open request is answered: another one would cut the same items.
             return Err(Refusal::Compacting { ticket: draft.state.context.ready_ticket });
         }
-        open(draft, CompactionReason::Asked).map(Held::Done)
+        open(draft, CompactionReason::Asked).map(CarriedOut::Done)
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     kernel::{
-        Entry, Env, EnvSeen, Held, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings,
+        CarriedOut, Entry, Env, EnvSeen, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings,
         State, Stop, advance, batch, compact,
         env::{MILLION, ToolsSeen},
         input::Decide,
@@ -38,19 +38,19 @@ pub(crate) struct Configure {
 }
 
 impl Decide for Configure {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let (mut settings, now) = (self.settings.clone(), &draft.state.settings);
         // A change of settings cannot touch the rules of the host and of the ancestors, nor the agent that was switched to.
         settings.above.clone_from(&now.above);
         settings.host.clone_from(&now.host);
         settings.switched.clone_from(&now.switched);
         if **now == *settings {
-            return Ok(Held::Done(draft.state.seq));
+            return Ok(CarriedOut::Done(draft.state.seq));
         }
         if self.before.as_ref().is_some_and(|before| before != now) {
             return Err(Refusal::Reconfigured);
         }
-        Ok(Held::Done(draft.write(None, Record::Settings(settings))))
+        Ok(CarriedOut::Done(draft.write(None, Record::Settings(settings))))
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn decide_and_watch<'a>(
     let mut draft = Draft::new(state, env, now, &mut watch);
     for (at, input) in inputs.iter().enumerate() {
         if let Some((reply, done)) = draft.done_before(input) {
-            draft.reply(reply, Ok(Held::Done(done)));
+            draft.reply(reply, Ok(CarriedOut::Done(done)));
             continue;
         }
         let settles = |(n, later): (usize, &Input)| {
@@ -122,7 +122,7 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
         Input::Command { reply, command, .. } => {
             let answer = command.decide(draft);
             let done = match answer {
-                Ok(Held::Done(done)) => Some(done),
+                Ok(CarriedOut::Done(done)) => Some(done),
                 _ => None,
             };
             draft.reply(*reply, answer);
@@ -207,13 +207,13 @@ impl<'a> Draft<'a> {
 
     /// Puts a description of the input, and the values of `Env` that were read, on the first entry that the input wrote. An input
     /// that wrote no entry changed nothing and is not recorded.
-    fn record(&mut self, input: &Input, from: usize, acted: bool, held: bool, done: Option<Seq>) {
+    fn record(&mut self, input: &Input, from: usize, acted: bool, is_recorded_only: bool, done: Option<Seq>) {
         let env = self.env.take();
         let Some((entry, _)) = self.entries[from..].split_first() else { return };
         let seq = entry.seq;
         let id = input.id().filter(|_| acted).cloned().zip(done);
         let mut recorded = Recorded::of(input, recorded::own(&self.entries[from..]), acted);
-        (recorded.env, recorded.held) = (env, held);
+        (recorded.env, recorded.is_recorded_only) = (env, is_recorded_only);
         if let Some((id, done)) = id {
             (recorded.id, recorded.done) = (Some(id), Some(done).filter(|done| *done != seq));
         }

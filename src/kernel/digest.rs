@@ -1,11 +1,12 @@
 //! What a list shows of a session: its title, its agent, what it used. A fold of lines, apart from the state. It can be stored
 //! after any line, and continued from its stored form.
 //!
-//! It takes the lines of the session's own files alone: a fork names its parent, and the parent's lines do not count for the
-//! fork. A line that this version does not understand is passed over, so a list never fails over a tape.
+//! The caller must pass only the lines of the session's own files, from the first one on, in order: [`Digest::take`] does not
+//! check this. A fork's digest names the parent, and the parent's lines must not count for the fork. A line that this version does
+//! not understand is passed over, so a list never fails over a tape.
 //!
 //! The stored form is part of a row of the index and can be made anew at any time. After a change of the form, or of what the fold
-//! computes, raise the `FORM` in `ops/listing/rows.rs`. A kind of entry that this fold needs must not stand in [`PASSED_OVER`].
+//! computes, raise the `FORM` in `ops/listing/rows.rs`. [`PASSED_OVER`] must not name a kind of entry that this fold needs.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,9 +23,9 @@ const TITLE_CHARS_MAX: usize = 200;
 /// The longest title made from the first words of a message, in characters.
 const WORDS_CHARS_MAX: usize = 60;
 
-/// Kinds of entries that do not change a digest and may be large: they are not parsed.
-const PASSED_OVER: &[&str] =
-    &["result", "call", "call_started", "delivered", "pruned", "granted", "ask", "rolled_back", "merged"];
+/// Kinds of entries that may be large and are not parsed, because they change no digest. Two kinds are parsed while they may
+/// change one: see [`Digest::passes_over`].
+const PASSED_OVER: &[&str] = &["result", "call", "call_started", "pruned", "granted", "ask", "merged"];
 
 /// What a list shows of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,8 +33,11 @@ const PASSED_OVER: &[&str] =
 pub(crate) struct Digest {
     /// The title that the host set.
     title: Option<String>,
-    /// The first message to the session, and the words that it begins with.
-    first: Option<(MessageId, String)>,
+    /// The first message to the session, and the words that it begins with. Until the first message is delivered, it may be taken
+    /// back, so the messages that wait behind it follow.
+    said: Vec<(MessageId, String)>,
+    /// Whether the first message was delivered: it gives the title from then on.
+    is_delivered: bool,
     pub(crate) agent: Option<String>,
     pub(crate) model: Option<ModelRef>,
     pub(crate) workspace: Option<String>,
@@ -85,9 +89,7 @@ impl Digest {
 
     /// Takes the next line of the tape. What this version does not understand is passed over.
     pub(crate) fn take(&mut self, line: &tape::Entry) {
-        // A rollback may give up an open compaction, whose reserve then counts as used.
-        let is_passed_over = PASSED_OVER.contains(&line.kind.as_str());
-        if is_passed_over && !(line.kind == "rolled_back" && self.bill.compacts()) {
+        if self.passes_over(&line.kind) {
             return;
         }
         let Ok(entry) = Entry::from_tape(line) else { return };
@@ -116,13 +118,35 @@ impl Digest {
                 self.origin = self.origin.take().filter(|of| matches!(of, Parent::ForkOf { seq, .. } if begins(*seq)));
                 self.workspace = Some(imported.workspace.clone());
             }
-            Record::Accepted { message, .. } if self.first.is_none() => self.first = words(message),
-            // The first message still waits, so the model will read the edited words.
-            Record::Edited { message } if self.is_first(&message.id) => self.first = words(message),
-            Record::Withdrawn { id } if self.is_first(id) => self.first = None,
+            Record::Accepted { message, .. } if !self.is_delivered => self.said.extend(words(message)),
+            // The message still waits, so the model will read the edited words.
+            Record::Edited { message } if !self.is_delivered => {
+                match (self.said.iter().position(|(id, _)| *id == message.id), words(message)) {
+                    (Some(at), Some(edited)) => self.said[at] = edited,
+                    (Some(at), None) => drop(self.said.remove(at)),
+                    (None, _) => {}
+                }
+            }
+            Record::Withdrawn { id } if !self.is_delivered => self.said.retain(|(said, _)| said != id),
+            Record::Delivered { ids } => {
+                self.is_delivered = self.said.first().is_some_and(|(first, _)| ids.contains(first));
+                let waits = |id: &MessageId| !self.is_delivered && !ids.contains(id);
+                let mut nth = 0..;
+                self.said.retain(|(id, _)| nth.next() == Some(0) || waits(id));
+            }
             Record::AgentSwitched { agent } => self.agent = Some(agent.clone()),
             Record::Ended { .. } => self.ended = true,
             _ => {}
+        }
+    }
+
+    /// Whether lines of this kind are not parsed.
+    fn passes_over(&self, kind: &str) -> bool {
+        match kind {
+            // A rollback may give up an open compaction, whose reserve then counts as used.
+            "rolled_back" => !self.bill.compacts(),
+            "delivered" => self.is_delivered || self.said.is_empty(),
+            kind => PASSED_OVER.contains(&kind),
         }
     }
 
@@ -133,13 +157,9 @@ impl Digest {
         self.workspace = Some(settings.workspace.clone());
     }
 
-    fn is_first(&self, id: &MessageId) -> bool {
-        self.first.as_ref().is_some_and(|(first, _)| first == id)
-    }
-
     /// The title that the host set, else the first words of the first message.
     pub(crate) fn title(&self) -> Option<&str> {
-        self.title.as_deref().or(self.first.as_ref().map(|(_, words)| words.as_str()))
+        self.title.as_deref().or(self.said.first().map(|(_, words)| words.as_str()))
     }
 }
 
@@ -215,5 +235,19 @@ mod tests {
         settings.title = None;
         digest.take(&line(6, Record::Settings(Box::new(settings))));
         assert_eq!(digest.title(), Some("changed"));
+        for (seq, id, title) in [(7, "b", Some("third")), (8, "c", None)] {
+            digest.take(&line(seq, Record::Withdrawn { id: id.into() }));
+            assert_eq!(digest.title(), title, "a message that waits behind one that was taken back gives the title");
+        }
+        digest.take(&line(9, accepted("d", "fourth")));
+        digest.take(&line(10, accepted("e", "fifth")));
+        let edited = Message { id: "d".into(), ..Message::user(" ") };
+        digest.take(&line(11, Record::Edited { message: edited.into() }));
+        assert_eq!(digest.title(), Some("fifth"));
+        digest.take(&line(12, accepted("f", "sixth")));
+        digest.take(&line(13, Record::Delivered { ids: vec!["f".into()] }));
+        digest.take(&line(14, Record::Delivered { ids: vec!["e".into()] }));
+        digest.take(&line(15, accepted("g", "seventh")));
+        assert_eq!((digest.title(), digest.said.len()), (Some("fifth"), 1), "a delivered message keeps the title");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        Held, Record, Refusal,
+        CarriedOut, Record, Refusal,
         decide::Draft,
         inbox::{may_be_said, waiting},
         input::Decide,
@@ -25,7 +25,7 @@ pub(crate) struct EditMessage {
 }
 
 impl Decide for EditMessage {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let EditMessage { message } = self;
         let old = waiting(draft, &message.id).ok_or_else(|| Refusal::NotWaiting { id: message.id.clone() })?;
         may_be_said(draft, message)?;
@@ -33,7 +33,7 @@ impl Decide for EditMessage {
         message.role = Role::User;
         message.time = old.message.time;
         let seq = draft.write(None, Record::Edited { message: Arc::new(message) });
-        Ok(Held::Done(seq))
+        Ok(CarriedOut::Done(seq))
     }
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct WithdrawMessage {
 }
 
 impl Decide for WithdrawMessage {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let WithdrawMessage { id } = self;
         waiting(draft, id).ok_or_else(|| Refusal::NotWaiting { id: id.clone() })?;
         let seq = draft.write(None, Record::Withdrawn { id: id.clone() });
-        Ok(Held::Done(seq))
+        Ok(CarriedOut::Done(seq))
     }
 }
 
@@ -58,12 +58,12 @@ impl Decide for WithdrawMessage {
 pub(crate) struct ClearQueue;
 
 impl Decide for ClearQueue {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let waiting = draft.state.steering.iter().chain(&draft.state.queue).map(|waiting| waiting.message.clone());
         let waiting: Vec<_> = waiting.filter(|message| !message.id.is_reserved()).collect();
         for message in &waiting {
             draft.write(None, Record::Withdrawn { id: message.id.clone() });
         }
-        Ok(Held::TakenBack(waiting))
+        Ok(CarriedOut::TakenBack(waiting))
     }
 }

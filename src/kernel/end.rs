@@ -5,7 +5,7 @@
 //! keep [`wind_up`] safe to run again: it runs with every further input of an ended session, and must write only what is not done
 //! yet.
 
-use crate::kernel::{Held, Record, Refusal, advance, decide::Draft, input::Decide, tasks};
+use crate::kernel::{CarriedOut, Record, Refusal, advance, decide::Draft, input::Decide, tasks};
 
 /// A host ends the session for good.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,11 +15,11 @@ pub(crate) struct End {
 }
 
 impl Decide for End {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if draft.state.closed.is_none() {
             draft.write(None, Record::Ended { why: self.reason.clone() });
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 

@@ -1,9 +1,9 @@
-//! The values of the host that a decision may read beside the state, such as windows and prices of models.
+//! The values of the host and the shell that a decision may read beside the state, such as windows and prices of models.
 //!
 //! Replay must hand each decision what it read, so each value that had an influence is on the tape, once. The state holds the
-//! newest values that the tape has ([`EnvSeen`]). Where a decision reads a different value, its first entry says so. Three values
-//! differ: rules of the host get an entry of their own, the jitter is noted each time it is read, and the compiled globs have no
-//! influence.
+//! newest values that the tape has ([`EnvSeen`]). Where a decision reads a different value, the first entry that the reading input
+//! wrote says so. Three values differ: rules of the host get an entry of their own, the jitter is noted each time it is read, and
+//! the compiled globs have no influence.
 //!
 //! A new value in [`Env`] needs a field with a serde default in [`EnvSeen`], a reader in `decide.rs` that notes it, and a line in
 //! `EnvSeen::learn`; otherwise replay goes wrong. Implementations of [`Windows`] must be pure and must not wait.
@@ -64,7 +64,7 @@ impl Windows for Window {
     }
 }
 
-/// Values of `Env` that were read: those of one decision, or the newest of a tape. A stored format.
+/// Values of `Env` that were read: those read for one input, or the newest of a tape. A stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvSeen {
     /// Models, by `provider/name`.

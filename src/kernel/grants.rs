@@ -11,7 +11,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{AskAnswer, Grant, Held, Record, Refusal, Scope, State, batch::AnswerAsk, decide::Draft, input::Decide},
+    kernel::{
+        AskAnswer, CarriedOut, Grant, Record, Refusal, Scope, State, batch::AnswerAsk, decide::Draft, input::Decide,
+    },
     permission::{Action, Globs, Judgement, Rule, allows, grants, offers},
     tool::Access,
     words::ids::{Millis, Seq},
@@ -63,10 +65,10 @@ pub(crate) struct RevokeGrant {
 }
 
 impl Decide for RevokeGrant {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let RevokeGrant { grant } = *self;
         match draft.state.grants.iter().any(|granted| granted.id == grant) {
-            true => Ok(Held::Done(draft.write(None, Record::Revoked { grant }))),
+            true => Ok(CarriedOut::Done(draft.write(None, Record::Revoked { grant }))),
             false => Err(Refusal::NoSuchGrant { grant }),
         }
     }

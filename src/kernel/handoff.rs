@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Held, Record, Refusal, State, compact, decide::Draft, input::Decide},
+    kernel::{CarriedOut, Record, Refusal, State, compact, decide::Draft, input::Decide},
     tape::anchor_name_of,
     words::ids::Seq,
 };
@@ -23,11 +23,11 @@ use crate::{
 pub(crate) struct BeginAnchor;
 
 impl Decide for BeginAnchor {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let mut whole = draft.state.clone();
         // Named after the compaction that it follows, and its own entry, because no two anchors may have the same name.
         whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
-        Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
+        Ok(CarriedOut::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct HandOff {
 }
 
 impl Decide for HandOff {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if let Some(turn) = &draft.state.turn {
             return Err(Refusal::Busy { turn: turn.id });
         }
@@ -56,7 +56,7 @@ impl Decide for HandOff {
             Arc::make_mut(&mut whole.context).newest = draft.state.seq.next();
         }
         whole.anchor = Some(whole.next_mark(anchor_name_of(&self.name)));
-        Ok(Held::Done(draft.write(None, Record::State(Arc::new(whole)))))
+        Ok(CarriedOut::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }
 }
 

@@ -15,8 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     kernel::{
-        Delivery, Disposition, Held, Mode, Receipt, Record, Refusal, State, Steering, Waiting, advance, decide::Draft,
-        input::Decide, pin, recover,
+        CarriedOut, Delivery, Disposition, Mode, Receipt, Record, Refusal, State, Steering, Waiting, advance,
+        decide::Draft, input::Decide, pin, recover,
     },
     tape::Cause,
     words::ids::{MessageId, Seq},
@@ -35,13 +35,13 @@ pub(crate) struct SendMessage {
 }
 
 impl Decide for SendMessage {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         draft.cause = Some(Cause::Message(self.message.id.clone()));
         let (message, delivery, expect_turn) = (&self.message, self.delivery, self.expect_turn);
         let state = &draft.state;
         let (id, seen) = (message.id.clone(), state.seen.get(&message.id).copied());
         if let Some(seen) = seen.filter(|seen| seen.turn.is_some() || waiting(draft, &id).is_some()) {
-            return Ok(Held::Receipt(Receipt { message: id, seq: seen.seq, disposition: seen.disposition }));
+            return Ok(CarriedOut::Receipt(Receipt { message: id, seq: seen.seq, disposition: seen.disposition }));
         }
         if state.closed.is_some() {
             return Err(Refusal::Ended);
@@ -79,7 +79,7 @@ impl Decide for SendMessage {
             // A new message lets an interrupted turn go on.
             recover::start_again(draft);
         }
-        Ok(Held::Receipt(Receipt { message: id, seq, disposition }))
+        Ok(CarriedOut::Receipt(Receipt { message: id, seq, disposition }))
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    kernel::{Delivery, Entry, Grant, Held, Record, Recorded, Refusal, Report, Steering, Tie, decide::Draft},
+    kernel::{CarriedOut, Delivery, Entry, Grant, Record, Recorded, Refusal, Report, Steering, Tie, decide::Draft},
     tool::CallFacts,
     words::ids::{CommandId, MessageId, Seq},
 };
@@ -212,7 +212,7 @@ impl Input {
 pub(super) trait Decide {
     /// Writes the entries that the command leads to, and gives the answer to its sender. A refusal must leave the state as it was,
     /// except that a refused summary of a branch closes its ticket.
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal>;
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal>;
 }
 
 macro_rules! commands {
@@ -233,7 +233,7 @@ macro_rules! commands {
                 }
             }
 
-            pub(super) fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+            pub(super) fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
                 match self {
                     $(Command::$command(command) => command.decide(draft)),*
                 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Entry, Held, Record, Refusal, Spent, State, Trail, decide::Draft, input::Decide, said::Said, trail::jumps,
+        CarriedOut, Entry, Record, Refusal, Spent, State, Trail, decide::Draft, input::Decide, said::Said, trail::jumps,
     },
     model::{History, Item, ToolResultItem},
     tool::FileChange,
@@ -32,7 +32,7 @@ pub(crate) struct Merge {
 }
 
 impl Decide for Merge {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let Merge { merged } = self;
         let state = &draft.state;
         state.is_at_rest()?;
@@ -41,12 +41,12 @@ impl Decide for Merge {
                 == (merged.onto.next(), &merged.fork, merged.made, merged.to)
         {
             // The same merge was recorded before, and its answer was lost in a crash.
-            return Ok(Held::Done(last.entry));
+            return Ok(CarriedOut::Done(last.entry));
         }
         if merged.onto != state.seq {
             return Err(Refusal::Moved { expected: merged.onto, actual: state.seq });
         }
-        Ok(Held::Done(draft.write(None, Record::Merged(merged.clone()))))
+        Ok(CarriedOut::Done(draft.write(None, Record::Merged(merged.clone()))))
     }
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::{Level, Speaker, carry_max, of_text, said},
-    kernel::{Held, Outcome, Record, Refusal, State, compact, decide::Draft, input::Decide},
+    kernel::{CarriedOut, Outcome, Record, Refusal, State, compact, decide::Draft, input::Decide},
     model::Item,
     words::ids::MessageId,
     words::message::Message,
@@ -31,13 +31,13 @@ pub(crate) struct PinMessage {
 }
 
 impl Decide for PinMessage {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let PinMessage { message } = self;
         if draft.state.closed.is_some() {
             return Err(Refusal::Ended);
         }
         if draft.state.context.pins.iter().any(|pin| pin.message == *message) {
-            return Ok(Held::Done(draft.state.seq));
+            return Ok(CarriedOut::Done(draft.state.seq));
         }
         let Some(text) = draft.state.words_of(message) else {
             return Err(Refusal::NotInContext { message: message.clone() });
@@ -46,7 +46,7 @@ impl Decide for PinMessage {
             return Err(Refusal::Empty);
         }
         has_room(draft, &text, None)?;
-        Ok(Held::Done(draft.write(None, Record::Pinned { message: message.clone() })))
+        Ok(CarriedOut::Done(draft.write(None, Record::Pinned { message: message.clone() })))
     }
 }
 
@@ -58,10 +58,10 @@ pub(crate) struct UnpinMessage {
 }
 
 impl Decide for UnpinMessage {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let UnpinMessage { message } = self;
         match draft.state.context.pins.iter().any(|pin| pin.message == *message) {
-            true => Ok(Held::Done(draft.write(None, Record::Unpinned { message: message.clone() }))),
+            true => Ok(CarriedOut::Done(draft.write(None, Record::Unpinned { message: message.clone() }))),
             false => Err(Refusal::NotPinned { message: message.clone() }),
         }
     }

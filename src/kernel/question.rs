@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallState, Grant, Held, Open, OpenAsk, OpenCall, Outcome, Record, Refusal, State, Steering,
+        AskClosedWhy, CallState, CarriedOut, Grant, Open, OpenAsk, OpenCall, Outcome, Record, Refusal, State, Steering,
         advance::{self, short_hash},
         batch,
         decide::Draft,
@@ -62,8 +62,8 @@ pub struct CallAnswer {
 }
 
 impl Decide for PutQuestion {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
-        let answer = |answer| Ok(Held::Answer(answer));
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
+        let answer = |answer| Ok(CarriedOut::Answer(answer));
         let Some(call) = draft.state.call(self.call).cloned() else { return answer(QuestionAnswer::Cancelled) };
         let is_its_run = self.attempt.is_none_or(|attempt| attempt == call.attempts);
         if call.state != CallState::Running || !is_its_run || draft.state.is_ending() {
@@ -72,7 +72,7 @@ impl Decide for PutQuestion {
         let settings = &draft.state.settings;
         let access = seen_from(&settings.workspace, &settings.read_roots, self.access.clone());
         if let Some(known) = known(draft, self.call, &call, &name_of(&access, &self.question)) {
-            return Ok(Held::Done(known));
+            return Ok(CarriedOut::Done(known));
         }
         match draft.state.judge(&access, draft.env.globs()).action {
             Action::Allow => return answer(QuestionAnswer::Granted),
@@ -93,7 +93,7 @@ impl Decide for PutQuestion {
         }
         let expires = draft.now.plus(draft.state.settings.ask_limit());
         let question = Some(self.question.clone());
-        Ok(Held::Done(draft.write(None, Record::Ask { call: self.call, access, expires, question })))
+        Ok(CarriedOut::Done(draft.write(None, Record::Ask { call: self.call, access, expires, question })))
     }
 }
 

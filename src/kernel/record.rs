@@ -274,7 +274,7 @@ pub enum Record {
     /// The session was imported from a file that is not believed: its words stay, and everything that gives power goes. Written by
     /// the tape, not by a decision.
     Imported(Box<ImportedFrom>),
-    /// Held messages, or an interrupted turn, may go on.
+    /// Messages on hold, or an interrupted turn, may go on.
     Released {},
     /// A task is given to a child: written before the child is made. Opens a ticket.
     TaskStarted {

@@ -92,8 +92,8 @@ pub struct Recorded {
     pub done: Option<Seq>,
     /// Only for a report: whether it was recorded without what follows from the state, because a later input of the same append
     /// decided about all that was open.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub held: bool,
+    #[serde(default, rename = "held", skip_serializing_if = "std::ops::Not::not")]
+    pub is_recorded_only: bool,
     /// The values of `Env` that were read and that the tape did not have before.
     #[serde(default, skip_serializing_if = "is_default")]
     pub env: EnvSeen,

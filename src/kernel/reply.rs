@@ -29,11 +29,11 @@ pub(crate) enum Stop {
 }
 
 /// The answer to the sender of a command.
-pub(crate) type Reply = Result<Held, Refusal>;
+pub(crate) type Reply = Result<CarriedOut, Refusal>;
 
 /// What a command has done.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Held {
+pub(crate) enum CarriedOut {
     /// The message is on the tape.
     Receipt(Receipt),
     /// The command is done; this is the entry that says so, or the newest entry if nothing had to be written.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Held, Record, Refusal, decide::Draft, input::Decide},
+    kernel::{CarriedOut, Record, Refusal, decide::Draft, input::Decide},
     tool::FileChange,
     words::ids::Seq,
 };
@@ -23,9 +23,9 @@ pub(crate) struct RecordRestored {
 }
 
 impl Decide for RecordRestored {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         draft.write(None, Record::Restored(self.files.clone()));
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 

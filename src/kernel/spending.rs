@@ -9,7 +9,7 @@
 
 use crate::{
     kernel::{
-        AskClosedWhy, Breach, CallState, Extent, Grant, Held, OnBreach, Open, OpenCall, Outcome, Record, Refusal,
+        AskClosedWhy, Breach, CallState, CarriedOut, Extent, Grant, OnBreach, Open, OpenCall, Outcome, Record, Refusal,
         Reserve, Resource, State, batch, compact, decide::Draft,
     },
     model::Price,
@@ -206,7 +206,12 @@ fn stop(draft: &mut Draft<'_>, breach: Breach) {
 }
 
 /// A person answered the question for more.
-pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant, who: Option<String>) -> Result<Held, Refusal> {
+pub(super) fn answer(
+    draft: &mut Draft<'_>,
+    ask: Seq,
+    grant: &Grant,
+    who: Option<String>,
+) -> Result<CarriedOut, Refusal> {
     let Some(Open::BudgetAsk(open)) = draft.state.open.get(&ask) else { return Err(Refusal::AskClosed { ask }) };
     let breach = open.breach;
     if let Grant::Raise(more) = grant
@@ -218,7 +223,7 @@ pub(super) fn answer(draft: &mut Draft<'_>, ask: Seq, grant: &Grant, who: Option
     if matches!(grant, Grant::Reject(_)) {
         stop(draft, breach);
     }
-    Ok(Held::Done(seq))
+    Ok(CarriedOut::Done(seq))
 }
 
 /// Closes a budget ask that nobody answered in time, and ends the turn.

@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Held, Open, Record, Refusal, Settings, State, decide::Draft, input::Decide, toolset},
+    kernel::{CarriedOut, Open, Record, Refusal, Settings, State, decide::Draft, input::Decide, toolset},
     permission::Ruleset,
     words::message::ModelRef,
 };
@@ -97,7 +97,7 @@ pub(crate) struct SwitchAgent {
 }
 
 impl Decide for SwitchAgent {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if draft.state.closed.is_some() {
             return Err(Refusal::Ended);
         }
@@ -107,9 +107,9 @@ impl Decide for SwitchAgent {
             None => settings.has_chosen(&self.choice),
         };
         if stands {
-            return Ok(Held::Done(draft.state.seq));
+            return Ok(CarriedOut::Done(draft.state.seq));
         }
-        Ok(Held::Done(draft.write(None, Record::AgentChosen { choice: self.choice.clone() })))
+        Ok(CarriedOut::Done(draft.write(None, Record::AgentChosen { choice: self.choice.clone() })))
     }
 }
 

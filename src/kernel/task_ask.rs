@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskClosedWhy, Grant, Held, Open, OpenAsk, Record, Refusal, State, batch::AnswerAsk, decide::Draft, grants,
-        input::Decide,
+        AskClosedWhy, CarriedOut, Grant, Open, OpenAsk, Record, Refusal, State, batch::AnswerAsk, decide::Draft,
+        grants, input::Decide,
     },
     permission::{Offer, Rule, offers},
     tool::{Access, Question},
@@ -116,14 +116,14 @@ pub(crate) struct TaskAsked {
 }
 
 impl Decide for TaskAsked {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let TaskAsked { task, asked } = self;
         let is_open = matches!(draft.state.open.get(task), Some(Open::Task(task)) if !task.queued);
         let is_known = draft.state.task_asks().any(|(_, open)| open.task == *task && open.asked.ask == asked.ask);
         if is_open && !is_known {
             draft.write(Some(*task), Record::TaskAsk(asked.clone()));
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -135,11 +135,11 @@ pub(crate) struct TaskAskOver {
 }
 
 impl Decide for TaskAskOver {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         if matches!(draft.state.open.get(&self.ask), Some(Open::TaskAsk(_))) {
             close(draft, self.ask);
         }
-        Ok(Held::Done(draft.state.seq))
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -154,7 +154,7 @@ pub(super) fn close_of(draft: &mut Draft<'_>, task: Seq) {
 }
 
 /// Takes a person's answer to a child's question. The child is told until it has it.
-pub(super) fn answer(draft: &mut Draft<'_>, given: &AnswerAsk, open: &OpenTaskAsk) -> Result<Held, Refusal> {
+pub(super) fn answer(draft: &mut Draft<'_>, given: &AnswerAsk, open: &OpenTaskAsk) -> Result<CarriedOut, Refusal> {
     let AnswerAsk { ask, grant, who, .. } = given;
     match grant {
         _ if open.answer.is_some() => Err(Refusal::AskClosed { ask: *ask }),
@@ -162,7 +162,7 @@ pub(super) fn answer(draft: &mut Draft<'_>, given: &AnswerAsk, open: &OpenTaskAs
         _ => {
             let (grant, rules) = grants::chosen(given, &open.asked.access, false)?;
             let answered = Record::Granted { grant, who: named(who.as_ref()), rules };
-            Ok(Held::Done(draft.write(Some(*ask), answered)))
+            Ok(CarriedOut::Done(draft.write(Some(*ask), answered)))
         }
     }
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        Down, DownReason, Held, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, State, Stop,
-        StopLevel, TaskOrder, decide::Draft, end, input::Decide, task_ask, toolset,
+        CarriedOut, Down, DownReason, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, State,
+        Stop, StopLevel, TaskOrder, decide::Draft, end, input::Decide, task_ask, toolset,
     },
     words::ids::{MessageId, Seq, SessionId},
     words::message::{Message, MessageTime, Role},
@@ -37,10 +37,10 @@ impl State {
 }
 
 impl Decide for Spawn {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let Spawn { child, order, link } = self;
         if let Some(ticket) = known(draft, child) {
-            return Ok(Held::Done(ticket));
+            return Ok(CarriedOut::Done(ticket));
         }
         let mut order = (**order).clone();
         narrow(&mut order.settings, &draft.state.settings);
@@ -58,10 +58,10 @@ pub(crate) struct Adopt {
 }
 
 impl Decide for Adopt {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let Adopt { child, link } = self;
         match known(draft, child) {
-            Some(ticket) if draft.state.open.contains_key(&ticket) => Ok(Held::Done(ticket)),
+            Some(ticket) if draft.state.open.contains_key(&ticket) => Ok(CarriedOut::Done(ticket)),
             _ if *child == draft.state.session => Err(Refusal::NotAnOrphan { session: child.clone() }),
             _ => begin(draft, child, None, *link),
         }
@@ -80,7 +80,12 @@ fn known(draft: &Draft<'_>, child: &SessionId) -> Option<Seq> {
     open.or_else(|| draft.state.tasks_ended.iter().rev().find(|end| end.child == *child).map(|end| end.ticket))
 }
 
-fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>, link: Link) -> Result<Held, Refusal> {
+fn begin(
+    draft: &mut Draft<'_>,
+    child: &SessionId,
+    order: Option<Arc<TaskOrder>>,
+    link: Link,
+) -> Result<CarriedOut, Refusal> {
     let state = &draft.state;
     if state.closed.is_some() {
         return Err(Refusal::Ended);
@@ -104,7 +109,7 @@ fn begin(draft: &mut Draft<'_>, child: &SessionId, order: Option<Arc<TaskOrder>>
     let may_have_children = order.as_ref().is_none_or(|order| order.settings.task_depth_max > depth);
     let grant = state.grant_for(&asked, may_have_children).map_err(|breach| Refusal::OverBudget { breach })?;
     let ticket = draft.write(None, Record::TaskStarted { child: child.clone(), link, depth, grant, order });
-    Ok(Held::Done(ticket))
+    Ok(CarriedOut::Done(ticket))
 }
 
 /// Narrows the settings of a child: it may do nothing that its parent may not do.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::{Carried, of_item},
-    kernel::{Entry, Held, Record, Refusal, State, compact, decide::Draft, input::Decide},
+    kernel::{CarriedOut, Entry, Record, Refusal, State, compact, decide::Draft, input::Decide},
     model::History,
     words::ids::Seq,
 };
@@ -26,7 +26,7 @@ pub(crate) struct UndoCompaction {
 }
 
 impl Decide for UndoCompaction {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Held, Refusal> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let UndoCompaction { undone } = self;
         let state = &draft.state;
         state.is_at_rest()?;
@@ -44,7 +44,7 @@ impl Decide for UndoCompaction {
         if used >= window.usable() {
             return Err(Refusal::WouldNotFit { used, usable: window.usable() });
         }
-        Ok(Held::Done(draft.write(None, Record::CompactionUndone(undone.clone()))))
+        Ok(CarriedOut::Done(draft.write(None, Record::CompactionUndone(undone.clone()))))
     }
 }
 

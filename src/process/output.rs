@@ -95,14 +95,15 @@ pub struct Output {
 struct Half {
     rolling: Rolling,
     /// The beginning of a character: at most three bytes.
-    held: Vec<u8>,
+    unfinished: Vec<u8>,
 }
 
 impl Output {
     /// Keeps the last `keep` bytes of both together, and the last `keep_apart` bytes of each.
     #[must_use]
     pub fn new(keep: usize, keep_apart: usize) -> Output {
-        let streams = [keep_apart, keep_apart, 0].map(|keep| Half { rolling: Rolling::new(keep), held: Vec::new() });
+        let streams =
+            [keep_apart, keep_apart, 0].map(|keep| Half { rolling: Rolling::new(keep), unfinished: Vec::new() });
         Output { merged: Rolling::new(keep), streams }
     }
 
@@ -110,16 +111,16 @@ impl Output {
     pub fn push(&mut self, stream: Stream, bytes: &[u8]) -> Vec<u8> {
         let half = &mut self.streams[stream as usize];
         half.rolling.push(bytes);
-        let mut whole = std::mem::take(&mut half.held);
+        let mut whole = std::mem::take(&mut half.unfinished);
         whole.extend_from_slice(bytes);
-        half.held = whole.split_off(whole.len() - unfinished(&whole));
+        half.unfinished = whole.split_off(whole.len() - unfinished(&whole));
         self.merged.push(&whole);
         whole
     }
 
     /// Ends the output: adds the bytes that were held back to the merged output, and returns them.
     pub fn finish(&mut self) -> Vec<u8> {
-        let rest = self.streams.iter_mut().flat_map(|half| std::mem::take(&mut half.held)).collect::<Vec<_>>();
+        let rest = self.streams.iter_mut().flat_map(|half| std::mem::take(&mut half.unfinished)).collect::<Vec<_>>();
         self.merged.push(&rest);
         rest
     }

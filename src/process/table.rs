@@ -8,8 +8,9 @@ use std::{fs, io::Read as _};
 
 use crate::process::Tag;
 
-/// How much of one process's environment is read, in bytes.
-const ENVIRONMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// How much of one process's environment is read, in bytes. Linux starts no process with more than 6 MiB of arguments and
+/// environment together, whatever its stack limit is (`execve(2)`).
+const ENVIRONMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// One process as a look found it. Two entries are equal when they are of the same process, also when its parent or its group
 /// changed in between.
@@ -75,4 +76,35 @@ pub(super) fn tags(pid: i32) -> Vec<Tag> {
     let name = super::CALL_VARIABLE.as_bytes();
     let values = environment.split(|byte| *byte == 0).filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
     values.filter_map(|value| std::str::from_utf8(value).ok()).flat_map(Tag::all_in).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::{
+        io::{BufRead as _, BufReader},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+    use crate::process::Owner;
+
+    /// A call could hide its children: they put 4 MiB of other variables in front of the tag.
+    #[test]
+    fn a_tag_behind_a_large_environment_is_found() {
+        let tag = Tag::new(Owner::new());
+        let script = "ulimit -S -s $(ulimit -H -s); pad=$(head -c 120000 /dev/zero | tr '\\0' x); n=0
+            while [ $n -lt 40 ]; do export P$n=$pad; n=$((n+1)); done
+            exec env TAMTAM_CALL=$0 sh -c 'echo ready; read _'";
+        let mut child = Command::new("sh");
+        child.args(["-c", script, &tag.to_string()]).env_clear().env("PATH", "/usr/bin:/bin");
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let found = tags(child.id().try_into().unwrap());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!((line.as_str(), found), ("ready\n", vec![tag]));
+    }
 }

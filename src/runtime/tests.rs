@@ -293,7 +293,7 @@ async fn invariant_22_23_a_full_slot_refuses_and_drops_nothing() {
 
 /// The same where the timekeeper was not there to see it: its next incarnation looks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_timekeeper_wakes_what_went_down_before_its_life() {
+async fn a_timekeeper_wakes_what_went_down_before_it_started() {
     let folder = tempfile::tempdir().unwrap();
     let model = Arc::new(Scripted::from_fn(|_| Reply::text("went on").at_barrier("think")));
     let runtime = start(folder.path(), model.clone()).await;
@@ -312,7 +312,7 @@ async fn a_timekeeper_wakes_what_went_down_before_its_life() {
 
 /// A drain that comes after the end opens nothing again: whoever asks is told at once that it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_after_the_end_opens_no_door() {
+async fn a_drain_after_the_end_admits_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path(), counts()).await;
     let session = create(&runtime, folder.path()).await;

@@ -60,7 +60,8 @@ impl Session {
         Ok(Transcript::of(&self.entries().await?))
     }
 
-    /// What each model request used and cost, oldest first, read from the tape. What children used is on their own tapes.
+    /// What each model request of this session used and cost, oldest first, read from the tape. What children used is on their own
+    /// tapes. The bill of a fork begins with the fork: what was used before is on the parent's bill.
     ///
     /// # Errors
     /// Where the tape cannot be read.

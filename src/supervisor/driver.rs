@@ -79,7 +79,7 @@ pub(crate) async fn launch(
     keep: Option<Shown>,
 ) -> Result<Live, NotStarted> {
     let (ready, is_ready) = oneshot::channel();
-    let (hold, is_held) = oneshot::channel();
+    let (say_leftover, leftover) = oneshot::channel();
     let tasks = TaskTracker::new();
     let node = spawn.node.clone();
     node.set_admin(SupervisorHandle { shared: shared.clone() });
@@ -123,13 +123,13 @@ pub(crate) async fn launch(
                 "children of an ended supervisor are still there"
             );
             // The receiver is gone for a root, which has no parent.
-            let _ = hold.send(down.leftover);
+            let _ = say_leftover.send(down.leftover);
             // For its parent the supervisor ends when these tasks have ended: they are the rest of its children, and a next
             // incarnation would start second copies of them.
             tasks.wait().await;
         }
     });
-    Ok(Live { join, ready: Some(is_ready), held: Some(is_held), ..live })
+    Ok(Live { join, ready: Some(is_ready), leftover: Some(leftover), ..live })
 }
 
 /// Tells those who wait for the end of a supervisor that its tokio runtime ended first. Dropped with that runtime.

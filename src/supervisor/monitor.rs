@@ -32,7 +32,7 @@ pub(crate) enum Stage {
     Starting,
     Up(Running),
     /// It has ended, but these children of it, by name, are still there.
-    Held(Vec<String>),
+    Leftover(Vec<String>),
     Gone,
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
             None => Err(NotStarted::Failed(ExitReason::StartTimeout)),
         },
     };
-    let Live { running, mut join, last_word, info, ready, held } = match begun {
+    let Live { running, mut join, last_word, info, ready, leftover } = match begun {
         Ok(live) => live,
         Err(not_started) => {
             gone(&stage, workers).await;
@@ -104,18 +104,18 @@ pub(crate) async fn watch(args: StartArgs, tell: impl Fn(ChildEvent)) {
     }
     // Only the join proves that the old state is gone. A join error means that the state panicked when it was dropped; it is gone
     // as well.
-    let held = async {
-        match held {
-            Some(held) => held.await,
+    let leftover = async {
+        match leftover {
+            Some(leftover) => leftover.await,
             None => std::future::pending().await,
         }
     };
     let joined = tokio::select! {
         biased;
         joined = &mut join => joined,
-        names = held => {
+        names = leftover => {
             if let Ok(names) = names {
-                stage.send_replace(Stage::Held(names));
+                stage.send_replace(Stage::Leftover(names));
                 tell(ChildEvent::Unkillable);
             }
             join.await
@@ -163,11 +163,11 @@ pub(crate) async fn stop(mut stage: watch::Receiver<Stage>, cancel: Cancellation
     }
     let running = match &*stage.borrow() {
         Stage::Up(running) => running.clone(),
-        Stage::Starting | Stage::Held(_) | Stage::Gone => return true,
+        Stage::Starting | Stage::Leftover(_) | Stage::Gone => return true,
     };
     // An error means that `watch` has ended, and it ends after the child.
     let mut ended = async || {
-        let _ = stage.wait_for(|stage| matches!(stage, Stage::Held(_) | Stage::Gone)).await;
+        let _ = stage.wait_for(|stage| matches!(stage, Stage::Leftover(_) | Stage::Gone)).await;
     };
     let limit = match shutdown {
         Shutdown::Kill => Some(Duration::ZERO),

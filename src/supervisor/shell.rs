@@ -253,7 +253,7 @@ pub(crate) struct Live {
     pub(crate) ready: Option<oneshot::Receiver<Result<(), ExitReason>>>,
     /// For supervisors: resolves, with names, if the actor has ended and some of its children are still there. `join` waits for
     /// these children, too.
-    pub(crate) held: Option<oneshot::Receiver<Vec<String>>>,
+    pub(crate) leftover: Option<oneshot::Receiver<Vec<String>>>,
 }
 
 /// Why there is no actor after a start.
@@ -301,7 +301,7 @@ pub(crate) async fn start<B: Behaviour>(behaviour: B, spawn: SpawnArgs) -> Resul
                 Some(Init::RunWith(info)) => Some(info.clone()),
                 _ => None,
             };
-            Ok(Live { running: Running { cell, ask }, join, last_word, info, ready: None, held: None })
+            Ok(Live { running: Running { cell, ask }, join, last_word, info, ready: None, leftover: None })
         }
         Err(_) if found.get() == Some(&Init::Ignore) => Err(NotStarted::Ignored),
         Err(error) => Err(NotStarted::Failed(match last_word.0.get() {

@@ -10,7 +10,7 @@ mod files;
 mod forks;
 mod opening;
 mod power;
-mod power_lives;
+mod power_restarts;
 mod removals;
 mod rescue;
 mod stalls;

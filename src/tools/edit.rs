@@ -5,7 +5,7 @@
 //! and the edit is tried again, five times at most.
 //!
 //! A change must not edit anything when it refuses: an ambiguous text, a diff that does not fit, or an encoding that lacks a
-//! character leaves the file as it is. The tool writes through `held` alone. The doc comments of the arguments are what a model is
+//! character leaves the file as it is. The tool writes through [`LockedFile`] alone. The doc comments of the arguments are what a model is
 //! told of them.
 
 pub(super) mod diff;
@@ -30,7 +30,7 @@ use crate::{
         call::{Call, failure},
         charset::Charset,
         file_tool::{FileWork, Touch},
-        held::Held,
+        locked::LockedFile,
         text::{self, Kind},
     },
 };
@@ -89,14 +89,14 @@ impl FileWork for Edit {
         let change = change(self)?;
         let place = call.resolve(&self.path)?;
         for _ in 0..TRIES_MAX {
-            let held = Held::take(call, &place)?;
+            let locked = LockedFile::take(call, &place)?;
             let (before, info) = call.workspace.read(&place, FILE_BYTES_MAX).map_err(read_failure)?;
             let charset = encoding(&before, call, &place)?;
-            held.refuse_stale(&before, &info)?;
+            locked.refuse_stale(&before, &info)?;
             let edited = apply_in(charset, &before, &change)?;
             let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
             let content = edited.content.as_ref().unwrap_or(&edited.changed.content);
-            match held.write(content, &options)? {
+            match locked.write(content, &options)? {
                 Ok(_) => return Ok(answer(&edited, charset, &change, &call.shown(&place))),
                 Err(WorkspaceError::Changed { .. }) => {}
                 Err(error) => return Err(failure(error)),

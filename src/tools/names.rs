@@ -1,7 +1,8 @@
 //! File names as a model sees and writes them.
 //!
 //! A name may hold anything but NUL and `/`: line feeds, escape sequences, bytes that are no text, or words that look like another
-//! line of output. Such a name is shown in quotes with escapes, always on one line.
+//! line of output. Such a name is shown in quotes with escapes, always on one line. In front of a line number, use
+//! [`shown_before_number`], which also quotes a name that looks as if it held a line number.
 //!
 //! A change must keep the way back: [`given`] reads every name that [`shown`] gives as the very same name. Shown names stand on
 //! tapes as the paths of changed files, so old ones must be read too. The code is pure.

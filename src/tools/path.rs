@@ -2,8 +2,8 @@
 //!
 //! Before a call runs, [`access`] names every spelling that the path may be read as, and all of them are judged. While the call
 //! runs, a link that leads to a path about which the rules are stricter is refused.
-//! A change must keep the two in step: a spelling that a call resolves and [`access`] does not name would pass the rules. The
-//! function [`access`] is pure; the methods of [`Call`] look at the disk.
+//! A change must keep [`access`] in step with [`Call::resolve`] and [`Call::resolve_existing`]: a spelling that these resolve and
+//! [`access`] does not name would pass the rules. The function [`access`] is pure; the methods of [`Call`] look at the disk.
 
 use std::path::{Path, PathBuf};
 
@@ -145,12 +145,14 @@ pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str], home: O
     let arguments = arguments::meant(arguments);
     let given = keys.iter().find_map(|key| arguments.get(key)).and_then(Value::as_str).unwrap_or(".");
     let quoted = names::given(given);
-    let mut spellings = vec![given.to_owned()];
+    let mut spellings = vec![from_home(given, home)];
     if quoted != Path::new(given) {
+        // A quoted path is taken to the letter: its `~` is a name in the workspace.
         spellings = vec![quoted.to_string_lossy().into_owned()];
     } else {
         for form in std::iter::once(given.to_owned()).chain(unicode_forms(given)) {
             for spelling in Workspace::spellings(&form) {
+                let spelling = from_home(&spelling, home);
                 if !spellings.contains(&spelling) {
                     spellings.push(spelling);
                 }
@@ -159,7 +161,7 @@ pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str], home: O
     }
     let mut accesses = Vec::new();
     for spelling in spellings {
-        let (pattern, inside) = as_text(&from_home(&spelling, home));
+        let (pattern, inside) = as_text(&spelling);
         if !inside {
             accesses.push(Access::new("external_directory", &pattern));
         }
@@ -229,6 +231,14 @@ mod tests {
         let arguments = json!({"path": "~/.ssh/../id"});
         let found = access("read", &arguments, &["path"], Some(Path::new("/home/ada")));
         assert_eq!(found, [Access::new("external_directory", "/home/ada/id"), Access::new("read", "/home/ada/id")]);
+    }
+
+    /// A quoted path is resolved in the workspace, so that path is judged, and not one in the home.
+    #[test]
+    fn a_quoted_path_does_not_begin_at_home() {
+        let arguments = json!({"path": r#""~/x\n""#});
+        let found = access("read", &arguments, &["path"], Some(Path::new("/home/ada")));
+        assert_eq!(found, [Access::new("external_directory", "~/x\n"), Access::new("read", "~/x\n")]);
     }
 
     #[test]

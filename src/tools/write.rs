@@ -1,7 +1,7 @@
 //! The `write` tool: replaces the whole content of a file, or makes the file.
 //!
 //! The file is written in one step where the file system allows it; the details say whether it was (`atomic`). A file that differs
-//! from what the session saw last is not overwritten. A change must write through `held` alone. The doc comments of the arguments
+//! from what the session saw last is not overwritten. A change must write through [`LockedFile`] alone. The doc comments of the arguments
 //! are what a model is told of them.
 
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use crate::{
     tools::{
         call::{Call, failure},
         file_tool::{FileWork, Touch},
-        held::Held,
+        locked::LockedFile,
     },
 };
 
@@ -42,10 +42,10 @@ impl FileWork for Write {
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
         let place = call.resolve(&self.path)?;
-        let held = Held::take(call, &place)?;
-        let options = WriteOptions { expect: held.overwritable()?, ..WriteOptions::default() };
-        let written = held.write(self.content.as_bytes(), &options)?.map_err(|error| match error {
-            WorkspaceError::Changed { .. } => held.stale(),
+        let locked = LockedFile::take(call, &place)?;
+        let options = WriteOptions { expect: locked.overwritable()?, ..WriteOptions::default() };
+        let written = locked.write(self.content.as_bytes(), &options)?.map_err(|error| match error {
+            WorkspaceError::Changed { .. } => locked.stale(),
             error => failure(error),
         })?;
         let (shown, bytes) = (call.shown(&place), self.content.len());

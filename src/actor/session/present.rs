@@ -101,7 +101,7 @@ fn children(state: &State) -> String {
     format!("{tasks} of its children{queued}")
 }
 
-/// The content of a piece of work, for a trace in full; `None` if it has none.
+/// The content of the first input of a piece of work, for a trace in full; `None` if that input has none.
 pub(super) fn in_full(work: &Work) -> Option<String> {
     let input = match work {
         Work::Decide(inputs) => inputs.first()?,

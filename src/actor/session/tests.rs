@@ -11,7 +11,9 @@ use crate::{
     actor::tapes::Tapes,
     error::SendError,
     hook::Hooks,
-    kernel::{Abort, Command, Configure, Delivery, Held, Outcome, Pause, Report, SendMessage, Settings, Steering},
+    kernel::{
+        Abort, CarriedOut, Command, Configure, Delivery, Outcome, Pause, Report, SendMessage, Settings, Steering,
+    },
     model::{Answer, AnswerPart, ErrorKind, ModelError, Models, Scripted},
     permission::Profile,
     supervisor::{Registry, node_state::Shown},
@@ -108,7 +110,7 @@ fn bench_ahead(ahead: std::time::Duration) -> Bench {
 }
 
 /// What somebody waits for.
-type Answered = oneshot::Receiver<Result<Held, SendError>>;
+type Answered = oneshot::Receiver<Result<CarriedOut, SendError>>;
 
 impl Bench {
     /// Hands in a command, and lets the actor work.
@@ -283,7 +285,7 @@ async fn what_waits_behind_a_flight_is_one_append() {
     bench.work();
     assert!(first.await.unwrap().is_ok());
     for answer in behind {
-        assert!(matches!(answer.await.unwrap(), Ok(Held::Receipt(_))));
+        assert!(matches!(answer.await.unwrap(), Ok(CarriedOut::Receipt(_))));
     }
     assert_eq!(bench.store.appends(&bench.live.slot.id).unwrap().len(), before + 2);
     assert_eq!(bench.live.state.queue.len(), 11);
@@ -508,7 +510,7 @@ async fn a_crash_between_append_and_pop_is_answered_by_the_next_incarnation() {
     bench.disk.open_up();
     assert!(bench.store.settle(Duration::from_secs(60)));
     let mut bench = bench.dies();
-    assert!(matches!(answer.await.unwrap(), Ok(Held::Receipt(_))));
+    assert!(matches!(answer.await.unwrap(), Ok(CarriedOut::Receipt(_))));
     bench.let_the_disk_go();
     assert!(bench.live.slot.is_quiet() && bench.live.state.turn.is_some());
 }

@@ -20,7 +20,7 @@ use crate::{
     actor::slot::Slept,
     error::{PassivateError, SendError},
     kernel::{
-        Act, Command, CommandEnd, Delivery, Down, Held, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State,
+        Act, CarriedOut, Command, CommandEnd, Delivery, Down, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State,
         TaskAsk, TurnEnd,
     },
     supervisor::{NodeState, shell},
@@ -36,7 +36,7 @@ pub(crate) const QUESTIONS_MAX: usize = 1_024;
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
 
 /// The answers to commands that are over. Send them outside of every lock.
-pub(super) type Ends = Vec<(Reply<Held>, Result<Held, SendError>)>;
+pub(super) type Ends = Vec<(Reply<CarriedOut>, Result<CarriedOut, SendError>)>;
 
 /// The message that wakes a session's actor: its slot has work.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +159,7 @@ pub(super) struct Inbox {
     /// The commands and reports that wait for the actor, in order.
     pub(super) mailbox: Mailbox,
     /// The senders of commands that have no answer yet.
-    replies: BTreeMap<ReplyTo, Reply<Held>>,
+    replies: BTreeMap<ReplyTo, Reply<CarriedOut>>,
     /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
     /// Questions that the actor has not looked at yet; at most [`QUESTIONS_MAX`].
@@ -190,7 +190,7 @@ impl Inbox {
         &mut self,
         to: ReplyTo,
         command: Command,
-    ) -> Result<oneshot::Receiver<Result<Held, SendError>>, SendError> {
+    ) -> Result<oneshot::Receiver<Result<CarriedOut, SendError>>, SendError> {
         if self.mailbox.is_full(&command) {
             // Commands of senders who stopped waiting make room, unless they are in hand. They are not carried out. `Session::send`
             // and `docs/CANCELLATION.md` say so. The alternative was rejected: where the disk hangs, senders who come again and
@@ -375,7 +375,7 @@ impl Inbox {
 }
 
 /// A command in hand whose actor will not answer it, with its sender.
-pub(super) struct Unsettled(Left, Reply<Held>);
+pub(super) struct Unsettled(Left, Reply<CarriedOut>);
 
 impl Unsettled {
     /// Answers the sender. `last` is the last entry of the tape: if the decision is on the tape, the sender gets its answer,
@@ -396,7 +396,7 @@ impl Unsettled {
 #[derive(Default)]
 #[must_use]
 pub(super) struct Waiters {
-    commands: Vec<Reply<Held>>,
+    commands: Vec<Reply<CarriedOut>>,
     questions: Vec<Question>,
 }
 

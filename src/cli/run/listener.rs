@@ -40,10 +40,10 @@ const LINGER: Duration = Duration::from_millis(200);
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// Lines that may be held while the replies before them are not read. Beyond, no line is read until there is room for a reply.
-const HELD_LINES_MAX: usize = 1_024;
+const BACKLOG_LINES_MAX: usize = 1_024;
 
 /// Bytes of held lines; the last line may exceed them.
-const HELD_BYTES_MAX: usize = 1 << 20;
+const BACKLOG_BYTES_MAX: usize = 1 << 20;
 
 /// The tasks that hear stdin and signals.
 pub(super) struct Listener {
@@ -65,7 +65,7 @@ impl Listener {
         tokio::spawn(hear_signals(session.clone(), view.clone(), leave, Signals::new()?));
         let lines = if view.takes_lines() { Some(stdin::lines()?) } else { None };
         let (ask, asked) = mpsc::channel(1);
-        let lines = Lines { number: 0, lines, held: Held::default(), runtime, session, view, is_closing: false };
+        let lines = Lines { number: 0, lines, backlog: Backlog::default(), runtime, session, view, is_closing: false };
         Ok(Listener { task: tokio::spawn(lines.carry_out(asked)), asks: Asks(ask), left })
     }
 
@@ -154,7 +154,7 @@ struct Lines {
     /// The lines of stdin; `None` if they are not for the session, or stdin is closed.
     lines: Option<mpsc::Receiver<Line>>,
     /// Empty, except while there is no room for replies.
-    held: Held,
+    backlog: Backlog,
     runtime: Runtime,
     session: Session,
     view: View,
@@ -227,7 +227,7 @@ impl Lines {
         }
         self.command(read(line).1).await;
         self.room().await;
-        while let Some(command) = self.held.next() {
+        while let Some(command) = self.backlog.next() {
             self.command(command).await;
             self.room().await;
         }
@@ -262,12 +262,12 @@ impl Lines {
             tokio::select! {
                 biased;
                 () = &mut room => return,
-                () = std::future::ready(()), if !has_stopped && self.held.stop().is_some() => {
+                () = std::future::ready(()), if !has_stopped && self.backlog.stop().is_some() => {
                     self.overtake().await;
                     has_stopped = true;
                 }
-                line = next(&mut self.lines), if self.held.has_room() => match line {
-                    Some(line) => self.held.push(line),
+                line = next(&mut self.lines), if self.backlog.has_room() => match line {
+                    Some(line) => self.backlog.push(line),
                     None => self.lines = None,
                 },
             }
@@ -276,15 +276,15 @@ impl Lines {
 
     /// Refuses the held lines before an abort, and carries out the abort.
     async fn overtake(&mut self) {
-        for _ in 0..self.held.stop().unwrap_or_default() {
-            let answer = match self.held.next() {
+        for _ in 0..self.backlog.stop().unwrap_or_default() {
+            let answer = match self.backlog.next() {
                 Some(Ok(command)) => overtaken(&command),
                 Some(Err(message)) => bad_line(&message),
                 None => return,
             };
             self.answer(answer);
         }
-        if let Some(stop) = self.held.next() {
+        if let Some(stop) = self.backlog.next() {
             self.command(stop).await;
         }
     }
@@ -315,14 +315,14 @@ impl Lines {
 
 /// Lines that were read and not carried out, next first, each with its length.
 #[derive(Default)]
-struct Held {
+struct Backlog {
     lines: VecDeque<(usize, Result<Command, String>)>,
     bytes: usize,
 }
 
-impl Held {
+impl Backlog {
     fn has_room(&self) -> bool {
-        self.lines.len() < HELD_LINES_MAX && self.bytes < HELD_BYTES_MAX
+        self.lines.len() < BACKLOG_LINES_MAX && self.bytes < BACKLOG_BYTES_MAX
     }
 
     fn push(&mut self, line: Line) {

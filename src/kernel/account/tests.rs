@@ -18,7 +18,7 @@ fn a_breach_says_what_is_spent_held_and_needed() {
         reserved: 50_000_000_000,
         needs: 70_000_000_000,
     };
-    let text = "the session's budget of $0.5000 is used up: $0.4000 spent, $0.0500 held back, $0.0700 needed next";
+    let text = "the session's budget of $0.5000 is used up: $0.4000 spent, $0.0500 reserved, $0.0700 needed next";
     assert_eq!((breach.to_string().as_str(), breach.missing()), (text, 20_000_000_000));
 }
 

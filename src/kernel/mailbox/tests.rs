@@ -224,7 +224,7 @@ fn the_tape_says_what_became_of_what_was_in_flight() {
         let mut mailbox = awake();
         put(&mut mailbox, &[pause(1)]);
         decides(&mut mailbox);
-        mailbox.handed_over(Seq(7), vec![(ReplyTo(1), Ok(crate::kernel::Held::Done(Seq(7))))]);
+        mailbox.handed_over(Seq(7), vec![(ReplyTo(1), Ok(crate::kernel::CarriedOut::Done(Seq(7))))]);
         assert_eq!(mailbox.in_flight(), Some(Seq(7)));
         assert_eq!(mailbox.begin(2, Input::recover(), last).len(), usize::from(is_there));
         assert_eq!(mailbox.depth(), usize::from(!is_there));

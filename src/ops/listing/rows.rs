@@ -23,7 +23,7 @@ const PIECE: usize = 64;
 const TREE_MAX: usize = 1_000;
 
 impl Fold for Digest {
-    const FORM: u32 = 5;
+    const FORM: u32 = 6;
 
     fn add(&mut self, entries: &[Entry]) {
         entries.iter().for_each(|entry| self.take(entry));

@@ -101,7 +101,7 @@ fn inputs(append: &Append, entries: &[Entry]) -> Result<Vec<Input>, ReplayError>
             return Err(ReplayError::NoInput { seq: wrote[0].seq, file: append.file.clone(), line, why });
         };
         inputs.push(input);
-        inputs.extend(said.filter(|said| said.held).map(|_| Input::Hold));
+        inputs.extend(said.filter(|said| said.is_recorded_only).map(|_| Input::Hold));
         line += wrote.len();
     }
     Ok(inputs)

@@ -160,7 +160,7 @@ fn a_burst_of_crashes_of_the_tape_store_refuses_wakes_for_a_while_and_ends_nothi
 
 /// What is asked for while the actor is not there is done by its next incarnation, with nobody to ask again.
 #[test]
-fn what_is_asked_of_the_tape_store_between_two_lives_is_done_by_the_next() {
+fn what_is_asked_of_the_tape_store_between_two_incarnations_is_done_by_the_next() {
     virtually(async {
         let runtime = in_memory(counts()).await;
         let folder = tempfile::tempdir().unwrap();

@@ -57,7 +57,9 @@ impl Place {
     pub(super) fn leftover(&self) -> Vec<String> {
         let id = self.shown.0.id();
         match self.incarnation.as_ref().map(|incarnation| incarnation.stage.borrow().clone()) {
-            Some(Stage::Held(names)) if !names.is_empty() => names.iter().map(|name| format!("{id}/{name}")).collect(),
+            Some(Stage::Leftover(names)) if !names.is_empty() => {
+                names.iter().map(|name| format!("{id}/{name}")).collect()
+            }
             _ => vec![id.to_owned()],
         }
     }

@@ -217,7 +217,7 @@ async fn an_actor_that_leaves_gets_its_last_word_and_its_mailbox_says_gone() {
 
 /// Invariant 1, for workers.
 #[tokio::test(start_paused = true)]
-async fn a_new_life_waits_for_the_workers_of_the_old_one_but_not_for_ever() {
+async fn a_new_incarnation_waits_for_the_workers_of_the_old_one_but_not_for_ever() {
     let lab = Lab::start(park_after(5)).await;
     let strings = Strings::default();
     let workers = tokio_util::task::TaskTracker::new();
@@ -348,7 +348,7 @@ async fn invariant_01_a_supervisor_is_not_started_again_beside_what_it_left_behi
 
 /// The supervisor of a tree is killed: its children go with it, and it comes back with those of its spec.
 #[tokio::test(start_paused = true)]
-async fn children_of_a_killed_supervisor_are_gone_before_its_next_life() {
+async fn children_of_a_killed_supervisor_are_gone_before_its_next_incarnation() {
     let children = Children::default();
     let inner = SupervisorSpec::new("inner", Strategy::OneForOne)
         .child(children.spec("a", Restart::Permanent, Duration::from_secs(60)).shutdown(Shutdown::Infinity));

@@ -25,7 +25,7 @@ const RESERVE_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) tapes: BTreeMap<SessionId, MemoryTape>,
-    /// The texts of marks, by mark, session, and (of [`Mark::Fork`]) the fork's name. `Open` and `Held` are kept in the tapes.
+    /// The texts of marks, by mark, session, and (of [`Mark::Fork`]) the fork's name. `Open` and `Claimed` are kept in the tapes.
     marks: BTreeMap<(Mark, SessionId, String), String>,
     pub(super) closed: bool,
     pub(super) limits: MemoryLimits,

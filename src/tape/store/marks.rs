@@ -11,12 +11,17 @@
 //! A mark is there or not; a file that a crash emptied still counts. An emptied `imported` counts as a mark that cannot be read,
 //! and stops the fork that asks for it. The names are a stored format.
 //!
-//! A change must keep: a removal, and the setting of `Protected`, `Hidden` or `Fork`, lock the folder `sessions/`
-//! ([`Store::decide`]) to look and act, and never while `owners/` is locked; the mark of an open turn does not queue behind a
-//! slow disk where this store has the session open, and is put before the appends that follow it. All other marks may block.
+//! In `Power` durability, a mark that was set survives a power cut: its folder is synced before the call returns. The exception
+//! is `Open`, which is synced with the commit log (`commit.rs`). After a power cut, a mark that was removed may be there again.
+//!
+//! A change must keep: erasing a session (`erase.rs`) and setting `Protected`, `Hidden` or `Fork` hold the lock of the folder
+//! `sessions/` ([`Store::decide`]) from the look to the act, and no thread takes that lock while it has `owners/` locked. Removing
+//! a mark takes no lock. Where this store has the session open, setting or removing `Open` never makes the caller wait for a slow
+//! disk: the I/O thread does it, before the appends queued after it. All other marks may block the caller.
 
 use std::{
     io::{self, Write as _},
+    path::{Path, PathBuf},
     sync::Weak,
 };
 
@@ -24,7 +29,7 @@ use super::{Durability, Store, erase::note};
 use crate::{
     tape::{
         Mark, TapeError,
-        layout::{ids_in, make_folder, open_or_make, read_text, remove_file, sync_folder},
+        layout::{ids_in, make_folder, open_or_make, read_text, remove_file},
         owner::{Claim, is_alive},
         queue::{Job, Mark as TurnMark, What},
     },
@@ -46,7 +51,8 @@ impl Store {
             Mark::Protected => {
                 let _decided = self.decide(session)?;
                 make_folder(&layout.protected())?;
-                touch(layout.protected().join(session.as_str()))
+                touch(layout.protected().join(session.as_str()))?;
+                self.keep_names([layout.protected(), layout.root.clone()])
             }
             Mark::Hidden => {
                 let _claiming = self.claim_session(session)?;
@@ -55,6 +61,7 @@ impl Store {
                 make_folder(&layout.hidden())?;
                 touch(layout.hidden().join(session.as_str()))?;
                 touch(layout.hidden_mark(session))?;
+                self.keep_names([layout.hidden(), layout.session(session), layout.root.clone()])?;
                 note(layout, session);
                 fault!(self.faults(), "tape.delete.hidden", session.as_str());
                 Ok(())
@@ -64,10 +71,7 @@ impl Store {
                 let fork = fork_of(about)?;
                 make_folder(&layout.forks(session))?;
                 touch(layout.fork_mark(session, &fork))?;
-                if self.inner.writer.options.durability == Durability::Power {
-                    sync_folder(&layout.forks(session))?;
-                    sync_folder(&layout.session(session))?;
-                }
+                self.keep_names([layout.forks(session), layout.session(session)])?;
                 fault!(self.faults(), "tape.fork.marked", fork.as_str());
                 Ok(())
             }
@@ -178,7 +182,17 @@ impl Store {
             file.write_all(format!("{text}\n").as_bytes())?;
             file.sync_all()
         });
-        written.map_err(TapeError::io("write", path))
+        written.map_err(TapeError::io("write", path))?;
+        self.keep_names([folder, self.layout().root.clone()])
+    }
+
+    /// In `Power` durability, returns when the names in these folders survive a power cut.
+    fn keep_names<const N: usize>(&self, folders: [PathBuf; N]) -> Result<(), TapeError> {
+        let writer = &self.inner.writer;
+        match writer.options.durability {
+            Durability::Process => Ok(()),
+            Durability::Power => folders.iter().try_for_each(|folder| writer.disk.sync_folder(folder)),
+        }
     }
 }
 
@@ -190,12 +204,12 @@ fn fork_of(about: &str) -> Result<SessionId, TapeError> {
     about.parse().map_err(|_| TapeError::engine("a mark of a fork names a session"))
 }
 
-fn touch(path: std::path::PathBuf) -> Result<(), TapeError> {
+fn touch(path: PathBuf) -> Result<(), TapeError> {
     open_or_make(&path).map(drop).map_err(TapeError::io("make", path))
 }
 
 /// The line in a file of one line; empty where the file cannot be read.
-fn read_line(path: &std::path::Path) -> String {
+fn read_line(path: &Path) -> String {
     let line = read_text(path).unwrap_or_default();
     line.strip_suffix('\n').map(str::to_owned).unwrap_or(line)
 }

@@ -4,8 +4,8 @@ use std::{fs, path::Path, sync::atomic::Ordering};
 
 use super::support::*;
 use crate::{
-    tape::{Store, StoreOptions},
-    words::ids::Seq,
+    tape::{Deleted, Store, StoreOptions},
+    words::ids::{Millis, Seq},
 };
 
 pub(super) fn copy(from: &Path, to: &Path) {
@@ -56,6 +56,32 @@ fn the_commit_log_brings_back_what_the_session_files_lost() {
             fs::remove_dir_all(&after).unwrap();
         }
     }
+}
+
+/// A protection or a deletion that was acknowledged must not be taken back: the next sweep would remove the session, or a list
+/// would show it again.
+#[test]
+fn a_mark_that_was_set_survives_a_power_cut() {
+    let folder = own_folder();
+    let disk = FakeDisk::new();
+    let store = store_on(&folder.path().join("store"), power(), &disk);
+    for name in ["a", "b", "c"] {
+        Waiting::create(&store, &id(name)).append(&entries(1..=2)).unwrap();
+        assert!(store.settle(LONG));
+    }
+    store.park(&id("a"), Millis(7), "it crashed").unwrap();
+    store.protect(&id("b")).unwrap();
+    store.fork(&id("c"), Some(Seq(2)), &id("fork"), Millis(7)).unwrap();
+    assert_eq!(store.delete(&id("c")).unwrap(), Deleted::Hidden);
+    let after = folder.path().join("after");
+    copy(store.path(), &after);
+    disk.pull_the_plug(store.path(), &after, false);
+    let again = Store::open(&after, small()).unwrap();
+    assert_eq!(again.parked_sessions().unwrap(), [(id("a"), "it crashed".to_owned())]);
+    assert_eq!(again.protected_sessions().unwrap(), [id("b")]);
+    assert_eq!(again.forks_of(&id("c")).unwrap(), [id("fork")]);
+    assert!(!again.exists(&id("c")), "it is hidden");
+    store.close(LONG).unwrap();
 }
 
 /// Others may have written a session since its owner gave it back: what that owner's log says of it is past.

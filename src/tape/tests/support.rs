@@ -233,13 +233,15 @@ impl FakeDisk {
     }
 
     /// Gives the copy of a store the content that its files have after a power cut: what was synced, and of the rest
-    /// nothing or all. So have the marks of open turns.
+    /// nothing or all. So have the marks.
     pub(super) fn pull_the_plug(&self, store: &Path, copy: &Path, with_unsynced: bool) {
-        if store.ends_with("open") && !with_unsynced {
+        let is_of_marks = ["open", "parked", "protected", "hidden", "forks"].iter().any(|name| store.ends_with(name));
+        if !with_unsynced {
             let synced = self.folders.lock().unwrap().get(store).cloned().unwrap_or_default();
-            for name in std::fs::read_dir(copy).unwrap().map(|item| item.unwrap().file_name()) {
-                if !synced.contains(&name) {
-                    std::fs::remove_file(copy.join(name)).unwrap();
+            for item in std::fs::read_dir(copy).unwrap().map(Result::unwrap) {
+                let is_mark = is_of_marks || (item.file_name() == "hidden" && item.path().is_file());
+                if is_mark && !synced.contains(&item.file_name()) {
+                    std::fs::remove_file(item.path()).unwrap();
                 }
             }
         }

@@ -187,7 +187,7 @@ async fn one_that_hangs_is_given_up() {
 /// its session crashes beside it. The next incarnation asks for the summary again, by its ticket, when nothing is left of the first; and
 /// it is no failure of the summary.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_whose_session_crashes_is_written_by_the_next_life() {
+async fn one_whose_session_crashes_is_written_by_the_next_incarnation() {
     let mut stage = Stage::set().await;
     let before = stage.compactions();
     stage.runtime.operate().crash(stage.session.id().as_str(), "a drill").unwrap();

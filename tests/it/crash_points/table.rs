@@ -75,7 +75,7 @@ async fn recovery_of_a_session() {
 
 /// A session that dies between its tape and those who wait: the next incarnation finds the turn over, and tells them all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_on_the_tape_and_was_not_told_is_told_by_the_next_life() {
+async fn what_is_on_the_tape_and_was_not_told_is_told_by_the_next_incarnation() {
     let folder = taped::folder();
     let strike = Strike::default();
     let model = Scripted::new([Reply::text("first").at_barrier("middle"), Reply::text("second")]);
@@ -288,7 +288,7 @@ async fn a_restart_by_hand_in_the_middle_of_a_start_is_no_crash() {
 
 /// The points that only an incarnation after a crash passes: a crash there, too, changes at most the call that was running.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_in_the_life_after_a_crash_is_one_more_crash() {
+async fn a_crash_in_the_incarnation_after_a_crash_is_one_more_crash() {
     let reference = super::named::play_struck(tamtam::tape::Durability::Process, Strike::default()).await.told;
     let mut struck_late_report = 0;
     for (first, nth, second) in [

@@ -22,7 +22,7 @@ use super::{Engine, Gate, Kept, Own, each_engine, say, seen, until};
 /// An abort that waits behind an append when its actor dies is decided by the next incarnation in its order: it does not end the turn of a
 /// message that was sent after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_behind_an_append_is_decided_in_its_order_by_the_next_life() {
+async fn what_waits_behind_an_append_is_decided_in_its_order_by_the_next_incarnation() {
     let own = Own::new();
     let engine = Engine::of(Kept::Own(own.clone()));
     let (runtime, _) = engine.start().await;

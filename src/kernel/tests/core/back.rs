@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use tamtam::{
     MessageId, Seq,
     kernel::{
-        BeginAnchor, Compact, Delivery, End, Held, NoPoint, Outcome, Point, Record, Refusal, ReplyTo, Report, RollBack,
-        RollbackTarget, RolledBack, Steering, Transcript, Way, context::Window, look_back,
+        BeginAnchor, CarriedOut, Compact, Delivery, End, NoPoint, Outcome, Point, Record, Refusal, ReplyTo, Report,
+        RollBack, RollbackTarget, RolledBack, Steering, Transcript, Way, context::Window, look_back,
     },
     model::ErrorKind,
 };
@@ -19,7 +19,7 @@ fn found(play: &Play, wanted: &RollbackTarget) -> Result<RolledBack, NoPoint> {
         .expect("there is nothing before the first entry"))
 }
 
-fn submit(play: &mut Play, back: RolledBack) -> Result<Held, Refusal> {
+fn submit(play: &mut Play, back: RolledBack) -> Result<CarriedOut, Refusal> {
     let reply = play.reply_to();
     play.signal(RollBack { back: Arc::new(back), files: None, summary: None }.to(reply));
     play.reply.clone().unwrap()

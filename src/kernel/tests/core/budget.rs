@@ -3,8 +3,8 @@
 use tamtam::{
     ModelRef, Outcome, Seq,
     kernel::{
-        Breach, CallState, Down, DownReason, Due, Extent, Held, Limits, Link, OnBreach, Open, Record, Refusal, Report,
-        Resource, Scope, Settings, Spawn, Steering, TaskOrder,
+        Breach, CallState, CarriedOut, Down, DownReason, Due, Extent, Limits, Link, OnBreach, Open, Record, Refusal,
+        Report, Resource, Scope, Settings, Spawn, Steering, TaskOrder,
     },
     model::{MicroUsd, PicoUsd, Price, Usage},
     session::{Finish, Grant},
@@ -472,7 +472,7 @@ pub(super) fn spawn(
     let reply = play.reply_to();
     play.signal(Spawn { child: child.parse().unwrap(), order: order(change), link: Link::DETACHED }.to(reply));
     match play.reply.clone().unwrap()? {
-        Held::Done(ticket) => {
+        CarriedOut::Done(ticket) => {
             let Some(Open::Task(task)) = play.state.open.get(&ticket) else { panic!("no task {ticket}") };
             Ok((ticket, task.grant))
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tamtam::{
     Seq,
     kernel::{
-        BranchSummary, Compact, Due, Entry, HandOff, Held, Input, LeaveBranch, Outcome, Record, Refusal, Reply, Report,
-        Resource, Steering, UndoCompaction, Undone,
+        BranchSummary, CarriedOut, Compact, Due, Entry, HandOff, Input, LeaveBranch, Outcome, Record, Refusal, Reply,
+        Report, Resource, Steering, UndoCompaction, Undone,
         context::{PRUNED_TEXT, Window},
     },
     model::{ErrorKind, Item},
@@ -148,7 +148,7 @@ fn a_session_is_compacted_once_at_a_time() {
     let refused = compact(&mut one);
     assert_eq!(refused, Err(Refusal::Compacting { ticket: open }));
     assert!(refused.unwrap_err().to_string().contains("in progress"));
-    assert!(matches!(compact(&mut other), Ok(Held::Done(_))));
+    assert!(matches!(compact(&mut other), Ok(CarriedOut::Done(_))));
     summarised(&mut one, Err("no"));
     assert!(compact(&mut one).is_ok());
 }

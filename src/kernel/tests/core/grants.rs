@@ -2,7 +2,7 @@
 
 use tamtam::{
     Seq,
-    kernel::{AnswerAsk, CallState, Grant, Granted, Held, Record, Refusal, RevokeGrant, Scope, Settings},
+    kernel::{AnswerAsk, CallState, CarriedOut, Grant, Granted, Record, Refusal, RevokeGrant, Scope, Settings},
     permission::{Action, Chain, Rule},
     session::Finish,
     tool::Access,
@@ -45,13 +45,13 @@ fn granted(grant: Grant) -> (Play, Seq) {
     play.send("go");
     calls(&mut play, "cargo test");
     let ask = play.asks()[0];
-    let Ok(Held::Done(id)) = play.grant(ask, grant) else { panic!("{:?}", play.reply) };
+    let Ok(CarriedOut::Done(id)) = play.grant(ask, grant) else { panic!("{:?}", play.reply) };
     let calls = play.started();
     play.returned(calls[0], "ok");
     (play, id)
 }
 
-fn revoke(play: &mut Play, grant: Seq) -> Result<Held, Refusal> {
+fn revoke(play: &mut Play, grant: Seq) -> Result<CarriedOut, Refusal> {
     let reply = play.reply_to();
     play.signal(RevokeGrant { grant }.to(reply));
     play.reply.clone().unwrap()

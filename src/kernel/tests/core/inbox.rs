@@ -3,7 +3,7 @@
 use tamtam::{
     Message, Seq,
     kernel::{
-        Abort, Configure, Delivery, Disposition, End, GoOn, Held, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal,
+        Abort, CarriedOut, Configure, Delivery, Disposition, End, GoOn, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal,
         Report, Resume, Steering,
     },
     model::{ErrorKind, ModelError},
@@ -160,7 +160,7 @@ fn an_edit_changes_the_words_and_keeps_the_place() {
     play.send("go");
     play.send("one");
     play.send("two");
-    assert!(matches!(play.edit("one", "one, better"), Ok(Held::Done(_))));
+    assert!(matches!(play.edit("one", "one, better"), Ok(CarriedOut::Done(_))));
     assert_eq!(play.waiting().1, ["one, better", "two"]);
     play.answer_text("a");
     assert_eq!(play.newest(2, 99), ["model: a", "user: one, better"]);
@@ -232,6 +232,6 @@ fn every_wish_is_answered_once() {
     ];
     for wish in wishes {
         play.signal(wish);
-        assert_eq!((play.reply.clone(), play.entries.len()), (Some(Ok(Held::Done(Seq(1)))), 0));
+        assert_eq!((play.reply.clone(), play.entries.len()), (Some(Ok(CarriedOut::Done(Seq(1)))), 0));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tamtam::{
     Seq,
     kernel::{
-        Entry, Grant, Held, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, RollbackTarget, State,
-        context::Window, look_back, plan_merge,
+        CarriedOut, Entry, Grant, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, RollbackTarget,
+        State, context::Window, look_back, plan_merge,
     },
     model::{Item, MicroUsd, Price, Usage},
     session::Finish,
@@ -38,7 +38,7 @@ fn plan(parent: &Play, fork: &Play, at: usize) -> Merged {
     plan_merge(parent.state.seq, &here, &then, &tape[at + 1..])
 }
 
-fn submit(parent: &mut Play, merged: &Merged) -> Result<Held, Refusal> {
+fn submit(parent: &mut Play, merged: &Merged) -> Result<CarriedOut, Refusal> {
     let reply = parent.reply_to();
     parent.signal(Merge { merged: Arc::new(merged.clone()) }.to(reply));
     parent.reply.clone().unwrap()
@@ -72,8 +72,8 @@ fn calls_and_results_come_together_and_only_to_a_session_at_rest() {
     assert_eq!(submit(&mut parent, &merged), Err(Refusal::Moved { expected, actual }));
     let merged = plan(&parent, &fork, at);
     let entry = merged.onto.next();
-    assert_eq!(submit(&mut parent, &merged), Ok(Held::Done(entry)));
-    assert_eq!(submit(&mut parent, &merged), Ok(Held::Done(entry)), "the answer was lost: it is there once");
+    assert_eq!(submit(&mut parent, &merged), Ok(CarriedOut::Done(entry)));
+    assert_eq!(submit(&mut parent, &merged), Ok(CarriedOut::Done(entry)), "the answer was lost: it is there once");
     assert_paired(&parent, at);
     let results = parent.state.history.iter().filter_map(|item| match &**item {
         Item::Result(result) => Some(result.seq),

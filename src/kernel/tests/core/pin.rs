@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tamtam::{
     Message, Seq,
     kernel::{
-        Compact, Delivery, EditMessage, Held, Outcome, PinMessage, Record, Refusal, Reply, Report, RollBack,
+        CarriedOut, Compact, Delivery, EditMessage, Outcome, PinMessage, Record, Refusal, Reply, Report, RollBack,
         RolledBack, Transcript, UnpinMessage, Way, context::Window,
     },
     model::Item,
@@ -69,7 +69,7 @@ fn what_is_pinned_survives_every_summary_word_for_word() {
         play.send(rule);
         play.answer_text("noted");
         let before = play.state.history_hash.clone();
-        assert!(matches!(pin(&mut play, rule), Ok(Held::Done(_))));
+        assert!(matches!(pin(&mut play, rule), Ok(CarriedOut::Done(_))));
         assert_eq!(play.state.history_hash, before, "while it is there the context is as it was: no cache is lost");
     }
     for round in 0..5 {
@@ -124,7 +124,7 @@ fn a_pin_that_does_not_fit_is_refused_with_the_figures() {
     play.answer_text("fine");
     pin(&mut play, &words(0)).unwrap();
     let written = play.written();
-    assert!(matches!(pin(&mut play, &words(0)), Ok(Held::Done(_))));
+    assert!(matches!(pin(&mut play, &words(0)), Ok(CarriedOut::Done(_))));
     assert_eq!(play.written(), written, "the same again is the same pin");
     play.send("busy");
     let sent = |play: &mut Play, n| {

@@ -8,8 +8,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tamtam::{
     Message, Millis, ModelRef, Seq,
     kernel::{
-        Abort, AgentChoice, AnswerAsk, CallState, ClearQueue, Configure, Delivery, Due, EditMessage, Entry, Env, GoOn,
-        Grant, Held, Input, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply, ReplyTo, Report,
+        Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Due, EditMessage, Entry,
+        Env, GoOn, Grant, Input, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply, ReplyTo, Report,
         Resume, SendMessage, Settings, State, Steering, Stop, SwitchAgent, Windows, WithdrawMessage, context::Window,
         decide,
     },
@@ -263,7 +263,7 @@ impl Play {
         let reply = self.reply_to();
         self.signal(SendMessage { message, delivery, expect_turn }.to(reply));
         match self.reply.clone().unwrap() {
-            Ok(Held::Receipt(receipt)) => Ok(receipt),
+            Ok(CarriedOut::Receipt(receipt)) => Ok(receipt),
             Ok(other) => panic!("a send was answered with {other:?}"),
             Err(refusal) => Err(refusal),
         }
@@ -299,13 +299,13 @@ impl Play {
         self.signal(Resume.to(reply))
     }
 
-    pub(crate) fn edit(&mut self, id: &str, text: &str) -> Result<Held, Refusal> {
+    pub(crate) fn edit(&mut self, id: &str, text: &str) -> Result<CarriedOut, Refusal> {
         let reply = self.reply_to();
         self.signal(EditMessage { message: Message::user(text).with_id(id.into()) }.to(reply));
         self.reply.clone().unwrap()
     }
 
-    pub(crate) fn withdraw(&mut self, id: &str) -> Result<Held, Refusal> {
+    pub(crate) fn withdraw(&mut self, id: &str) -> Result<CarriedOut, Refusal> {
         let reply = self.reply_to();
         self.signal(WithdrawMessage { id: id.into() }.to(reply));
         self.reply.clone().unwrap()
@@ -315,7 +315,7 @@ impl Play {
         let reply = self.reply_to();
         self.signal(ClearQueue.to(reply));
         match self.reply.clone().unwrap() {
-            Ok(Held::TakenBack(messages)) => messages.iter().map(|message| message.text()).collect(),
+            Ok(CarriedOut::TakenBack(messages)) => messages.iter().map(|message| message.text()).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -328,7 +328,7 @@ impl Play {
     }
 
     /// Answers an ask.
-    pub(crate) fn grant(&mut self, ask: Seq, grant: Grant) -> Result<Held, Refusal> {
+    pub(crate) fn grant(&mut self, ask: Seq, grant: Grant) -> Result<CarriedOut, Refusal> {
         let reply = self.reply_to();
         self.signal(AnswerAsk { ask, grant, who: None, rules: None }.to(reply));
         self.reply.clone().unwrap()
@@ -341,7 +341,7 @@ impl Play {
     }
 
     /// A running call asks; gives the reply.
-    pub(crate) fn put_question(&mut self, call: Seq, attempt: u32, question: Question) -> Result<Held, Refusal> {
+    pub(crate) fn put_question(&mut self, call: Seq, attempt: u32, question: Question) -> Result<CarriedOut, Refusal> {
         let reply = self.reply_to();
         let access = question.access.clone();
         let question = Arc::new(Question { access: Vec::new(), ..question });

@@ -2,7 +2,7 @@
 
 use tamtam::{
     Seq,
-    kernel::{CallState, Grant, Held, Outcome, Scope, Settings, Steering},
+    kernel::{CallState, CarriedOut, Grant, Outcome, Scope, Settings, Steering},
     permission::Action,
     session::{AskClosedWhy, Finish},
     tool::{Access, Effect, Question, QuestionAnswer},
@@ -39,7 +39,7 @@ fn net(host: &str) -> Question {
 
 fn opened(play: &mut Play, call: Seq, question: Question) -> Seq {
     match play.put_question(call, 1, question) {
-        Ok(Held::Done(ask)) => ask,
+        Ok(CarriedOut::Done(ask)) => ask,
         other => panic!("{other:?}"),
     }
 }
@@ -52,9 +52,9 @@ fn answer(play: &Play, call: Seq, ask: Seq) -> Option<QuestionAnswer> {
 #[test]
 fn rules_answer_a_question_before_a_person() {
     let (mut play, call) = running("bash");
-    assert_eq!(play.put_question(call, 1, net("good")), Ok(Held::Answer(QuestionAnswer::Granted)));
+    assert_eq!(play.put_question(call, 1, net("good")), Ok(CarriedOut::Answer(QuestionAnswer::Granted)));
     let denied = QuestionAnswer::Denied { by: "host (deny net bad)".into() };
-    assert_eq!(play.put_question(call, 1, net("bad")), Ok(Held::Answer(denied)));
+    assert_eq!(play.put_question(call, 1, net("bad")), Ok(CarriedOut::Answer(denied)));
     assert_eq!((play.entries.len(), play.asks()), (0, vec![]));
     let both = Question::about("Both?", [Access::new("net", "good"), Access::new("net", "other")]);
     opened(&mut play, call, both);
@@ -82,7 +82,7 @@ fn a_person_answers_and_the_call_runs_on() {
         assert_eq!(answer(&play, call, ask), Some(expected.clone()));
         assert_eq!((play.call_state(call), play.started(), play.stopped()), (Some(CallState::Running), vec![], vec![]));
         // Asked again it has the answer, and nobody is asked twice; another question is another one.
-        assert_eq!(play.put_question(call, 1, net("x")), Ok(Held::Done(ask)));
+        assert_eq!(play.put_question(call, 1, net("x")), Ok(CarriedOut::Done(ask)));
         let other = opened(&mut play, call, net("y"));
         assert_ne!(other, ask);
         play.returned(call, "ok");
@@ -102,7 +102,7 @@ fn a_standing_grant_is_for_questions_too() {
     play.grant(first, Grant::Always(Scope::Session)).unwrap();
     assert_eq!(answer(&play, call, second), Some(QuestionAnswer::Granted));
     let third = Question::about("And again?", [Access::new("net", "x")]);
-    assert_eq!(play.put_question(call, 1, third), Ok(Held::Answer(QuestionAnswer::Granted)));
+    assert_eq!(play.put_question(call, 1, third), Ok(CarriedOut::Answer(QuestionAnswer::Granted)));
 }
 
 /// C-06: a no without a message ends the turn, and the call with it.
@@ -132,7 +132,7 @@ fn a_question_expires_and_the_call_runs_on() {
 fn a_question_that_reaches_nobody_is_answered_at_once() {
     let (mut play, call) = running("bash");
     play.heard = false;
-    assert_eq!(play.put_question(call, 1, net("x")), Ok(Held::Answer(QuestionAnswer::Unheard)));
+    assert_eq!(play.put_question(call, 1, net("x")), Ok(CarriedOut::Answer(QuestionAnswer::Unheard)));
     play.configure(|settings| settings.asks_wait = true);
     opened(&mut play, call, net("x"));
 }
@@ -153,7 +153,7 @@ fn steering_withdraws_a_question_as_it_skips_a_call_that_asks() {
         assert_eq!(answer(&play, call, ask), expected, "{steering:?}");
         // A question that comes later meets the same message.
         let later = play.put_question(call, 1, net("y"));
-        assert_eq!(later == Ok(Held::Answer(QuestionAnswer::Cancelled)), withdrawn, "{steering:?} {later:?}");
+        assert_eq!(later == Ok(CarriedOut::Answer(QuestionAnswer::Cancelled)), withdrawn, "{steering:?} {later:?}");
         play.returned(call, "ok");
         assert_eq!(play.asks(), []);
     }
@@ -166,7 +166,7 @@ fn an_abort_withdraws_the_question() {
     let ask = opened(&mut play, call, net("x"));
     play.abort("enough");
     assert_eq!((play.asks(), answer(&play, call, ask)), (vec![], Some(QuestionAnswer::Cancelled)));
-    assert_eq!(play.put_question(call, 1, net("y")), Ok(Held::Answer(QuestionAnswer::Cancelled)));
+    assert_eq!(play.put_question(call, 1, net("y")), Ok(CarriedOut::Answer(QuestionAnswer::Cancelled)));
     play.returned(call, "stopped");
     assert!(play.grant(ask, Grant::Once).is_err());
 }
@@ -184,15 +184,15 @@ fn a_question_and_its_answer_survive_a_crash() {
         play.crash();
         assert_eq!(play.started(), [call]);
         // The run that is gone hears nothing.
-        assert_eq!(play.put_question(call, 1, net("x")), Ok(Held::Answer(QuestionAnswer::Cancelled)));
-        assert_eq!(play.put_question(call, 2, net("x")), Ok(Held::Done(ask)), "{answered_before}");
+        assert_eq!(play.put_question(call, 1, net("x")), Ok(CarriedOut::Answer(QuestionAnswer::Cancelled)));
+        assert_eq!(play.put_question(call, 2, net("x")), Ok(CarriedOut::Done(ask)), "{answered_before}");
         if !answered_before {
             play.grant(ask, Grant::Once).unwrap();
         }
         assert_eq!(answer(&play, call, ask), Some(QuestionAnswer::Granted));
         // What is asked otherwise is not answered by it.
         let other = match play.put_question(call, 2, net("y")) {
-            Ok(Held::Done(other)) => other,
+            Ok(CarriedOut::Done(other)) => other,
             other => panic!("{other:?}"),
         };
         assert_ne!(other, ask);
@@ -213,7 +213,8 @@ fn a_crash_closes_the_question_of_a_call_that_never_runs_again() {
 #[test]
 fn a_call_asks_a_bounded_number_of_questions() {
     let (mut play, call) = running("bash");
-    let refused = |reply: &Result<Held, _>| matches!(reply, Ok(Held::Answer(QuestionAnswer::Refused { .. })));
+    let refused =
+        |reply: &Result<CarriedOut, _>| matches!(reply, Ok(CarriedOut::Answer(QuestionAnswer::Refused { .. })));
     let open: Vec<_> = (0..8).map(|n| opened(&mut play, call, net(&format!("h{n}")))).collect();
     assert!(refused(&play.put_question(call, 1, net("h8"))));
     open.into_iter().for_each(|ask| drop(play.grant(ask, Grant::Once).unwrap()));

@@ -3,7 +3,7 @@
 
 use tamtam::{
     Delivery, Message, Seq,
-    kernel::{Held, Input, Pause, Record, ReplyTo, Report, Resume, SendMessage, WithdrawMessage},
+    kernel::{CarriedOut, Input, Pause, Record, ReplyTo, Report, Resume, SendMessage, WithdrawMessage},
     model::Answer,
     session::Finish,
     tool::Effect,
@@ -61,11 +61,11 @@ fn a_command_is_done_once_under_its_id() {
     let resume = |id: &str| Resume.to(ReplyTo(2)).under(id.into());
     play.inputs(&[pause(), resume("r"), pause()]);
     let done = play.entries[0].seq;
-    assert_eq!(play.reply, Some(Ok(Held::Done(done))));
+    assert_eq!(play.reply, Some(Ok(CarriedOut::Done(done))));
     assert!(!play.state.paused && play.entries.len() == 2);
     play.crash();
     play.signal(pause());
-    assert_eq!((&play.reply, play.entries.len()), (&Some(Ok(Held::Done(done))), 0));
+    assert_eq!((&play.reply, play.entries.len()), (&Some(Ok(CarriedOut::Done(done))), 0));
     // The newest 64 are known.
     for n in 0..32 {
         play.signal(Pause.to(ReplyTo(1)).under(format!("p{n}").into()));

@@ -3,7 +3,7 @@
 use tamtam::{
     ModelRef,
     kernel::{
-        Bill, BillKind, BranchRequest, BranchSummary, Compact, GiveUpBranch, Held, LeaveBranch, Link, OpenBranch,
+        Bill, BillKind, BranchRequest, BranchSummary, CarriedOut, Compact, GiveUpBranch, LeaveBranch, Link, OpenBranch,
         Record, Refusal, Report, Reserve, RollBack, RollbackTarget, Spawn, SumUpBranch, TaskOrder, look_back,
     },
     model::{Cost, ErrorKind, MicroUsd, PicoUsd, Price, Usage},
@@ -67,6 +67,21 @@ fn a_new_session_has_used_nothing() {
     let bill = bill(&play);
     assert_eq!((bill.last(), bill.total()), (None, Default::default()));
     assert_eq!((play.state.spent, play.state.spent.cost.exact()), (Default::default(), Some(PicoUsd(0))));
+}
+
+/// A fork's own bill: what was used before the fork is on the parent's, and a host may add up both.
+#[test]
+fn the_bill_of_a_fork_begins_with_the_fork() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 100, 50);
+    let entries = play.written();
+    let mut fork = play.fork_at(entries);
+    assert_eq!((bill(&fork).lines, fork.state.spent), (vec![], Default::default()));
+    fork.send("b");
+    said(&mut fork, 200, 100);
+    let total = bill(&fork).total();
+    assert_eq!((total.requests, total.usage, total), (1, usage(200, 100), fork.state.spent));
 }
 
 /// COST-005: the bill tells which model was asked, in order, and adds up by model.
@@ -262,7 +277,7 @@ fn leaving(play: &mut Play, read: u64) -> tamtam::Seq {
     let reply = play.reply_to();
     play.signal(SumUpBranch { request: Box::new(request) }.to(reply));
     match play.reply.clone().unwrap() {
-        Ok(Held::Done(ticket)) => ticket,
+        Ok(CarriedOut::Done(ticket)) => ticket,
         other => panic!("{other:?}"),
     }
 }
@@ -309,6 +324,8 @@ fn the_summary_of_a_branch_is_held_back_before_it_is_made() {
     assert_eq!(play.state.spent.since(&before).usage, usage(300, 20));
     assert_eq!((play.state.left().tokens, play.state.may_sleep()), (Some(10_000 - 150 - 320), true));
     assert_eq!(play.state.spent, bill(&play).total());
+    let line = bill(&play).last().cloned().unwrap();
+    assert_eq!((line.ticket, line.kind), (ticket, BillKind::Summary), "the line names the request");
     // What the budget does not allow is not asked for.
     let request = OpenBranch {
         model: model("fake/model"),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tamtam::{
     Outcome, Seq,
     kernel::{
-        AnswerAsk, AskClosedWhy, DownReason, Grant, Held, Link, Record, Refusal, Scope, TaskAsk, TaskAskOver, TaskAsked,
+        AnswerAsk, AskClosedWhy, CarriedOut, DownReason, Grant, Link, Record, Refusal, Scope, TaskAsk, TaskAskOver,
+        TaskAsked,
     },
 };
 
@@ -36,7 +37,7 @@ fn answer(play: &mut Play, ask: Seq, grant: Grant) -> Result<Seq, Refusal> {
     let reply = play.reply_to();
     play.signal(AnswerAsk { ask, grant, who: Some("x".repeat(300)), rules: None }.to(reply));
     match play.reply.clone().unwrap() {
-        Ok(Held::Done(seq)) => Ok(seq),
+        Ok(CarriedOut::Done(seq)) => Ok(seq),
         Ok(other) => panic!("an answer was answered with {other:?}"),
         Err(refusal) => Err(refusal),
     }

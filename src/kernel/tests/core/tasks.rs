@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tamtam::{
     Message, Outcome, Seq, SessionId,
     kernel::{
-        Adopt, BeAdopted, Down, DownReason, Due, End, Held, Limits, Link, Open, Origin, Orphan, Record, Refusal,
+        Adopt, BeAdopted, CarriedOut, Down, DownReason, Due, End, Limits, Link, Open, Origin, Orphan, Record, Refusal,
         Report, Settings, Spawn, State, Steering, Stop, StopLevel, StopTask, TaskOrder, Tie,
     },
     permission::{Action, Chain, Globs, MatchOrder, Rule, Ruleset, judge_all},
@@ -26,7 +26,7 @@ pub(super) fn spawn(play: &mut Play, child: &str, link: Link) -> Result<Seq, Ref
     let reply = play.reply_to();
     play.signal(Spawn { child: id(child), order: order(), link }.to(reply));
     match play.reply.clone().unwrap() {
-        Ok(Held::Done(ticket)) => Ok(ticket),
+        Ok(CarriedOut::Done(ticket)) => Ok(ticket),
         Ok(other) => panic!("a spawn was answered with {other:?}"),
         Err(refusal) => Err(refusal),
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     Message, MessageId, Seq,
-    kernel::{Delivery, Disposition, Entry, Held, Receipt, Record, Refusal, Reply, ReplyTo, State},
+    kernel::{CarriedOut, Delivery, Disposition, Entry, Receipt, Record, Refusal, Reply, ReplyTo, State},
     model::Item,
 };
 
@@ -105,7 +105,7 @@ impl Host {
             return Err(format!("{to:?} was answered twice, or never asked"));
         };
         match (wish, reply) {
-            (Wish::Send(id), Ok(Held::Receipt(receipt))) => {
+            (Wish::Send(id), Ok(CarriedOut::Receipt(receipt))) => {
                 let known = self.messages.entry(id.clone()).or_default();
                 hold!(receipt.message == id, "the receipt of {id} names {}", receipt.message);
                 let first = known.receipt.get_or_insert_with(|| receipt.clone());

@@ -350,7 +350,7 @@ impl World {
         hold!(self.fold(entries.iter()) == self.state, "the fold of the whole tape is not the live state");
         checks::tape(&entries)?;
         tasks::over(&self.whole, &entries, self.inherited)?;
-        let bill = Bill::of(&entries[self.inherited..]).total();
+        let bill = Bill::of(&entries).total();
         let spent = self.state.spent;
         let (billed, counted) = ((bill.requests, bill.usage, bill.cost), (spent.requests, spent.usage, spent.cost));
         hold!(billed == counted, "the bill says {billed:?}, and the session {counted:?}");

@@ -1,9 +1,9 @@
-//! A file that a call holds locked while it changes the file. Every write of a file tool goes through [`Held::write`].
+//! A file that a call holds locked while it changes the file. Every write of a file tool goes through [`LockedFile::write`].
 //!
 //! No other file tool of the toolbox writes the file meanwhile, by whatever path the file is named. There are two exceptions: a
-//! file that does not exist yet is locked by its path alone, and commands of `bash` take no lock. [`Held::refuse_stale`] and
-//! [`Held::overwritable`] refuse a file that differs from what the session saw last (see [`Seen`](super::seen::Seen)); a tool
-//! must ask one of them before it writes.
+//! file that does not exist yet is locked by its path alone, and commands of `bash` take no lock.
+//! [`LockedFile::refuse_stale`] and [`LockedFile::overwritable`] refuse a file that differs from what the session saw last (see
+//! [`Seen`](super::seen::Seen)); a tool must ask one of them before it writes.
 //!
 //! A change must keep the order of a write: the old content is kept, the change is noted, the file is written, and the change is
 //! reported in the call's log before the write returns. So a crash of the process at any moment leaves a record of the change. A
@@ -29,19 +29,19 @@ const TRIES: usize = 5;
 const RESTLESS: &str = "it was being changed by someone else at that moment";
 
 /// A file, or a place where no file is yet, that one call holds locked.
-pub(super) struct Held<'c> {
+pub(super) struct LockedFile<'c> {
     call: &'c Call<'c>,
     file: &'c WorkspacePath,
     _lock: FileLock,
 }
 
-impl<'c> Held<'c> {
+impl<'c> LockedFile<'c> {
     /// Waits until no other call holds the file that a path leads to (or the path itself, where no file is there yet), and locks
     /// it.
-    pub(super) fn take(call: &'c Call<'c>, file: &'c WorkspacePath) -> Result<Held<'c>, ToolResult> {
+    pub(super) fn take(call: &'c Call<'c>, file: &'c WorkspacePath) -> Result<LockedFile<'c>, ToolResult> {
         let lock = call.shared.files.locks.take(&call.workspace, file, || call.context.is_cancelled());
         let lock = lock.map_err(failure)?.ok_or_else(aborted)?;
-        Ok(Held { call, file, _lock: lock })
+        Ok(LockedFile { call, file, _lock: lock })
     }
 
     /// Refuses a file whose content is not the one that the session has last seen there.
