@@ -14,8 +14,13 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         AskClosedWhy, CallOpened, CallState, CallVerdict, Grant, Granted, Held, Open, OpenAsk, OpenCall, Outcome,
-        Record, Refusal, Steering, Stop, advance, decide::Draft, input::Decide, spending, state::Next, task_ask,
-        toolset,
+        Record, Refusal, Steering, Stop, advance,
+        decide::Draft,
+        input::Decide,
+        repeats::{self, Repetition},
+        spending,
+        state::Next,
+        task_ask, toolset,
     },
     model::{AnswerPart, Item},
     permission::{Action, seen_from},
@@ -136,6 +141,7 @@ fn reason_of(judged: CallVerdict) -> ErrorReason {
         CallVerdict::Lost => ErrorReason::Unknown,
         CallVerdict::Denied
         | CallVerdict::Unheard
+        | CallVerdict::Repeats
         | CallVerdict::Rejected
         | CallVerdict::Expired
         | CallVerdict::OverBudget => ErrorReason::Denied,
@@ -233,8 +239,8 @@ enum Ruling {
     Refuse(CallVerdict, String),
 }
 
-/// Judges a call, and starts it, asks about it or refuses it. Gives false if the budget allows no call now: then no further call
-/// of the batch can start either.
+/// Judges a call, and starts it, asks about it or refuses it. Gives false if the budget allows no call now, or if the turn is
+/// being ended: then no further call of the batch can start either.
 fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
     let Some(call) = draft.state.call(ticket).cloned() else { return true };
     if let Some((judged, text)) = unusable(draft, &call) {
@@ -248,9 +254,14 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
             None => return false,
         },
         Ruling::Ask(access) => ask(draft, ticket, access),
-        Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
+        Ruling::Refuse(judged, text) => {
+            fail(draft, ticket, judged, text);
+            if judged == CallVerdict::Repeats {
+                repeats::end_if_told_before(draft, &call);
+            }
+        }
     }
-    true
+    !draft.state.is_ending()
 }
 
 fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
@@ -269,8 +280,16 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
         return Ruling::Refuse(CallVerdict::Crashed, text.clone());
     }
     let settings = &draft.state.settings;
-    let access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
-    let judgement = settings.judge(&access, draft.env.globs());
+    let mut access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
+    let mut judgement = settings.judge(&access, draft.env.globs());
+    match repeats::judge(draft, call) {
+        Repetition::Refuse(text) => return Ruling::Refuse(CallVerdict::Repeats, text),
+        Repetition::Ask(repeats) if judgement.action != Action::Deny => {
+            access.push(repeats);
+            judgement.action = Action::Ask;
+        }
+        Repetition::Ask(_) | Repetition::Free => {}
+    }
     // A call that names no access has nothing that could have been granted.
     let granted = || call.granted || (!access.is_empty() && access.iter().all(|access| is_granted(draft, access)));
     match judgement.action {
@@ -289,7 +308,7 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     }
 }
 
-fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
+pub(super) fn is_granted(draft: &Draft<'_>, access: &Access) -> bool {
     let turn = draft.state.turn.as_ref().map(|turn| turn.id);
     let holds = |granted: &Granted| granted.turn.is_none() || granted.turn == turn;
     draft.state.grants.iter().any(|granted| granted.access == *access && holds(granted))
@@ -340,6 +359,11 @@ pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
         Some(Outcome::Aborted { reason }) => {
             (AskClosedWhy::Aborted, CallVerdict::Aborted, format!("Aborted before it was started: {reason}"))
         }
+        Some(Outcome::DoomLoop { tool }) => (
+            AskClosedWhy::Aborted,
+            CallVerdict::Aborted,
+            format!("Not run: the calls of {tool} repeat, and ended the turn."),
+        ),
         Some(Outcome::Budget { breach }) => {
             (AskClosedWhy::Aborted, CallVerdict::OverBudget, format!("Not run: {breach}."))
         }

@@ -21,6 +21,7 @@ mod pin;
 pub(crate) mod play;
 mod recorded;
 mod recover;
+mod repeats;
 mod replayed;
 mod retry;
 mod spending;
