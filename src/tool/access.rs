@@ -87,7 +87,7 @@ impl Access {
     }
 
     /// The same access as a part of a shell command.
-    pub(crate) fn as_part(self, part: ShellPart) -> Access {
+    pub(crate) fn with_part(self, part: ShellPart) -> Access {
         Access { part: Some(part), ..self }
     }
 }
@@ -170,7 +170,7 @@ mod tests {
             (ShellPart::Read, "bash a b (read by the command)"),
             (ShellPart::Write, "bash a b (written by the command)"),
         ] {
-            let access = Access::new("bash", "a\nb").as_part(part);
+            let access = Access::new("bash", "a\nb").with_part(part);
             assert_eq!(access.to_string(), shown);
             let text = serde_json::to_string(&access).unwrap();
             assert_eq!(serde_json::from_str::<Access>(&text).unwrap(), access, "{text}");

@@ -46,7 +46,7 @@ pub fn with_parts(accesses: Vec<Access>) -> Vec<Access> {
 /// The accesses of one command.
 fn of(command: &str) -> Vec<Access> {
     let whole = command.trim_matches([' ', '\t', '\n']);
-    let unread = |why: String| vec![Access::new(BASH, whole).as_part(ShellPart::Unread { why })];
+    let unread = |why: String| vec![Access::new(BASH, whole).with_part(ShellPart::Unread { why })];
     let parts = match analyse(command) {
         Analysis::Found(found) => parts(&found, whole),
         Analysis::Unclear { why } => return unread(why),
@@ -80,19 +80,19 @@ fn parts(found: &Found, whole: &str) -> Vec<Access> {
     let mut parts: Vec<_> = found.commands.iter().map(|simple| command(simple, whole)).collect();
     if found.commands.is_empty() && found.writes.is_empty() {
         let nothing = ShellPart::Command { unknown: None, reads: Some(Vec::new()) };
-        parts.push(Access::new(BASH, whole).as_part(nothing));
+        parts.push(Access::new(BASH, whole).with_part(nothing));
     }
     let file = |permission: &'static str, path: &str, part: ShellPart| {
         let outside = leads_out(path).then(|| Access::new("external_directory", path));
         let both: Vec<_> = outside.into_iter().chain([Access::new(permission, path)]).collect();
-        both.into_iter().map(move |access| access.as_part(part.clone()))
+        both.into_iter().map(move |access| access.with_part(part.clone()))
     };
     parts.extend(found.writes.iter().flat_map(|path| file("edit", path, ShellPart::Write)));
     parts.extend(found.reads.iter().flat_map(|path| file("read", path, ShellPart::Read)));
     // A rule that denies the whole text denies a command that is the whole text anyway.
-    let one = Access::new(BASH, whole).as_part(ShellPart::Command { unknown: None, reads: None });
+    let one = Access::new(BASH, whole).with_part(ShellPart::Command { unknown: None, reads: None });
     if !parts.contains(&one) {
-        parts.push(Access::new(BASH, whole).as_part(ShellPart::Whole));
+        parts.push(Access::new(BASH, whole).with_part(ShellPart::Whole));
     }
     let mut seen = HashSet::new();
     parts.retain(|part| seen.insert(part.clone()));
@@ -112,5 +112,5 @@ fn command(simple: &Simple, whole: &str) -> Access {
         }
         Role::Also => ShellPart::Also { unknown },
     };
-    Access::new(BASH, pattern).as_part(part)
+    Access::new(BASH, pattern).with_part(part)
 }

@@ -208,7 +208,7 @@ mod tests {
         };
         let judged = |rules: &Ruleset, text: &str| {
             let part = ShellPart::Unread { why: "it is a test".into() };
-            judge([rules], &Access::new("bash", text).as_part(part), &Globs::default()).action
+            judge([rules], &Access::new("bash", text).with_part(part), &Globs::default()).action
         };
         let exact = set(&[("cargo test --lib", Action::Allow), ("ls; rm x", Action::Allow), ("a *", Action::Allow)]);
         assert_eq!(judged(&exact, "cargo test --lib"), Action::Allow);

@@ -198,10 +198,8 @@ fn the_parts_of_a_command_take_bounded_room() {
         (parts.len(), serde_json::to_string(&parts).unwrap().len())
     };
     let folders: String = (0..12).map(|n| format!("cd {n}{}; ", "x".repeat(900))).collect();
-    let opened = format!(
-        "{folders}{}",
-        "a > b; ".repeat(1).to_owned() + &(0..400).map(|n| format!("> f{n}; ")).collect::<String>()
-    );
+    let redirects: String = (0..400).map(|n| format!("> f{n}; ")).collect();
+    let opened = format!("{folders}a > b; {redirects}");
     for command in [opened, "env ".repeat(80) + &"y".repeat(60_000), (0..900).map(|n| format!("ls {n}\n")).collect()] {
         let (many, bytes) = size(&command);
         assert!(bytes < 40 * 1024 + 17 * command.len(), "{many} parts in {bytes} bytes, of {} bytes", command.len());
