@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod core;
-pub(super) mod sim;
+mod sim;
 
 use std::{cell::Cell, sync::Arc};
 

@@ -30,7 +30,7 @@ pub(crate) mod again;
 mod back;
 mod budgets;
 mod chance;
-pub(crate) mod checks;
+mod checks;
 mod counts;
 mod disk;
 mod forged;
