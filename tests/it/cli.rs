@@ -14,6 +14,7 @@ mod files;
 pub(crate) mod lab;
 mod replay;
 mod rescue;
+mod sandbox;
 mod search;
 mod sessions;
 mod steering;

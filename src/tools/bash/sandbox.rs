@@ -190,10 +190,9 @@ impl Guard {
             (Ok(_), None) => None,
             (Err(_), _) => Some(path.clone()),
         };
-        let mut shared = Confinement::default();
-        shared.network = sandbox.network;
-        shared.read = sandbox.read.iter().filter_map(real).chain([shell.to_owned()]).collect();
-        shared.write = sandbox.write.iter().filter_map(real).collect();
+        let read = sandbox.read.iter().filter_map(real).chain([shell.to_owned()]).collect();
+        let write = sandbox.write.iter().filter_map(real).collect();
+        let shared = Confinement { read, write, network: sandbox.network };
         let temporary = temporary.map(PathBuf::from).filter(|path| path.is_absolute());
         Guard { mode: sandbox.mode, level, shared, temporary: temporary.unwrap_or_else(|| "/tmp".into()) }
     }
