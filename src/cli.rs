@@ -15,6 +15,7 @@ mod budget;
 mod catalogue;
 mod command;
 mod demo;
+mod doctor;
 mod environment;
 mod escape;
 mod failure;
@@ -30,6 +31,7 @@ mod replay;
 mod restore;
 mod rules;
 mod run;
+mod sandboxed;
 mod search;
 mod sessions;
 mod stdin;
@@ -92,6 +94,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Models(arguments) => catalogue::models(&arguments, environment),
+        Command::Doctor(store) => doctor::doctor(&store, environment),
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
         Command::Replay(arguments) => replay::replay(&arguments, environment),
         Command::Tape { store, command } => {

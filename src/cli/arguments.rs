@@ -17,6 +17,7 @@ use super::{
     budget::BudgetArguments,
     escape,
     failure::{Exit, Failure},
+    sandboxed::SandboxArguments,
 };
 
 pub(super) use tape::{
@@ -47,6 +48,8 @@ pub(super) enum Command {
     Permit(PermitArguments),
     /// List the models whose price is known, and whether there is a key for them
     Models(ModelsArguments),
+    /// Show what this system has: the store, keys by name, the terminal, and what it can hold of a sandbox
+    Doctor(StoreArguments),
     /// List the sessions of the store
     Sessions(SessionsArguments),
     /// Run a session again from its tape, with no network and no tools; ends 1 at the first difference
@@ -112,6 +115,8 @@ pub(super) struct TurnArguments {
     pub(super) workspace: Option<PathBuf>,
     #[command(flatten)]
     pub(super) permission: PermissionArguments,
+    #[command(flatten)]
+    pub(super) sandbox: SandboxArguments,
     /// Model requests that a turn may make [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_steps: Option<u32>,
@@ -183,6 +188,8 @@ pub(super) struct ToolArguments {
     /// Folder that the tool works in [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) sandbox: SandboxArguments,
 }
 
 #[derive(Args, Debug)]

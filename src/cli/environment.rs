@@ -14,7 +14,7 @@ use tamtam::{
     hook::Redact,
     tool::Toolbox,
     tools::{
-        Setup,
+        Sandbox, Setup,
         process::{Watch, watch},
     },
 };
@@ -57,7 +57,7 @@ impl Environment {
     pub(super) fn store(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
         if let Some(given) = given {
             // Absolute, because tools get paths in this folder.
-            return Ok(self.current_dir.as_deref().unwrap_or(Path::new("")).join(given));
+            return Ok(self.absolute(given));
         }
         let data = self.get("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let data = data.or_else(|| self.get("HOME").map(|home| Path::new(home).join(".local/share")));
@@ -65,13 +65,23 @@ impl Environment {
             .ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
     }
 
+    /// The path, seen from the current folder.
+    pub(super) fn absolute(&self, path: &Path) -> PathBuf {
+        self.current_dir.as_deref().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// All built-in tools, without a sandbox.
+    pub(super) fn tools(&self) -> Toolbox {
+        self.tools_in(Sandbox::off())
+    }
+
     /// All built-in tools. Their commands get the user's variables; the tools leave out those whose name looks secret. Those whose value
     /// is a key are left out here.
-    pub(super) fn tools(&self) -> Toolbox {
+    pub(super) fn tools_in(&self, sandbox: Sandbox) -> Toolbox {
         let redact = self.redact();
         let is_plain = |(_, value): &(&String, &String)| redact.text(value) == **value;
         let variables = self.variables.iter().filter(is_plain).map(|(name, value)| (name.into(), value.into()));
-        let setup = Setup::new().environment(variables);
+        let setup = Setup::new().environment(variables).sandbox(sandbox);
         match self.get("HOME") {
             Some(home) => setup.home(home.into()).full(),
             None => setup.full(),

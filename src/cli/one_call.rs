@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tamtam::{
     SessionId,
     permission::{Action, Globs, Judgement, Verdict, decide, seen_from, with_parts},
-    tool::{Access, Tool, ToolContext, Workspace},
+    tool::{Access, Tool, ToolContext, Toolbox, Workspace},
     tools::process::Processes,
 };
 
@@ -22,7 +22,7 @@ use super::{
 
 /// Runs one tool and prints its result. No rules apply: the person who types the command is the one whom a session would ask.
 pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let (tool, arguments) = call(&given.name, &given.json, environment)?;
+    let (tool, arguments) = call(&given.name, &given.json, &environment.tools_in(given.sandbox.sandbox(environment)))?;
     let workspace = environment.workspace(given.workspace.as_deref())?;
     // Large outputs stay there, because the result names them. Nobody can guess the name and take it before us.
     let spill: PathBuf = std::env::temp_dir().join(format!("tamtam-tool-{}", SessionId::new()));
@@ -50,7 +50,7 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 
 /// Judges one call as a session in that workspace would, and prints the decision.
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let (tool, arguments) = call(&given.tool, &given.json, environment)?;
+    let (tool, arguments) = call(&given.tool, &given.json, &environment.tools())?;
     let root = environment.workspace(given.workspace.as_deref())?;
     let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
     let globs = Globs::default();
@@ -103,8 +103,7 @@ fn why(verdict: &Verdict, accesses: &[Access], is_linked: bool) -> String {
 }
 
 /// The tool called `name`, and its arguments.
-fn call(name: &str, arguments: &str, environment: &Environment) -> Result<(std::sync::Arc<dyn Tool>, Value), Failure> {
-    let toolbox = environment.tools();
+fn call(name: &str, arguments: &str, toolbox: &Toolbox) -> Result<(std::sync::Arc<dyn Tool>, Value), Failure> {
     let tool = toolbox.find(name).cloned().ok_or_else(|| Failure::usage(toolbox.unknown_tool(name)))?;
     let refused = |why: &dyn std::fmt::Display| {
         Failure::usage(format!(

@@ -12,9 +12,8 @@
 //! to do so. Dropping the future kills the tree on the spot.
 //!
 //! A change must not make a timeout or an abort wait for a disk without a bound (the spill file has 1 s, the second look at the
-//! workspace its own limit and 1 s). It must not hand on a private variable of the host that the host did not allow by name. The
-//! workspace is where a command starts, not a cage: unless [`BashOptions::sandbox`] confines it, a command reaches whatever the
-//! host's user may reach.
+//! workspace its own limit and 1 s). It must not hand on a private variable of the host that the host did not allow by name.
+//! Unless [`BashOptions::sandbox`] confines it, a command reaches whatever the host's user may reach.
 
 mod arguments;
 mod capture;

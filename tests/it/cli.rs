@@ -16,6 +16,7 @@ pub(crate) mod lab;
 mod plan;
 mod replay;
 mod rescue;
+mod sandbox;
 mod search;
 mod sessions;
 mod shell;

@@ -263,7 +263,7 @@ async fn start(
         .durability(durability)
         .prices(prices)
         .models(models, model)
-        .tools(tamtam::tools::with_plan_mode(&environment.tools()))
+        .tools(tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment))))
         .watch(Environment::watch());
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]

@@ -190,11 +190,9 @@ impl Guard {
             (Ok(_), None) => None,
             (Err(_), _) => Some(path.clone()),
         };
-        let shared = Confinement {
-            read: sandbox.read.iter().filter_map(real).chain([shell.to_owned()]).collect(),
-            write: sandbox.write.iter().filter_map(real).collect(),
-            network: sandbox.network,
-        };
+        let read = sandbox.read.iter().filter_map(real).chain([shell.to_owned()]).collect();
+        let write = sandbox.write.iter().filter_map(real).collect();
+        let shared = Confinement { read, write, network: sandbox.network };
         let temporary = temporary.map(PathBuf::from).filter(|path| path.is_absolute());
         Guard { mode: sandbox.mode, level, shared, temporary: temporary.unwrap_or_else(|| "/tmp".into()) }
     }

@@ -1,0 +1,66 @@
+//! The arguments that confine the commands of `bash`, for every command that runs tools.
+//!
+//! The default is no sandbox: with no network and no write to the caches in the home folder, a first build of most projects fails.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tamtam::tools::{Sandbox, SandboxMode, process::Network};
+
+use super::environment::Environment;
+
+/// What commands may reach.
+#[derive(Args, Debug, Default)]
+pub(super) struct SandboxArguments {
+    /// Confine the commands of bash to the workspace: `tamtam doctor` says what this system can hold [default: off]
+    #[arg(long, value_name = "MODE", value_enum)]
+    sandbox: Option<Mode>,
+    /// Which sockets confined commands may make [default: off]
+    #[arg(long, value_name = "WHICH", value_enum, requires = "sandbox")]
+    sandbox_network: Option<Sockets>,
+    /// A further file or folder that confined commands may read; may be given again
+    #[arg(long, value_name = "PATH", requires = "sandbox")]
+    sandbox_read: Vec<PathBuf>,
+    /// A further file or folder that confined commands may write; may be given again
+    #[arg(long, value_name = "PATH", requires = "sandbox")]
+    sandbox_write: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Commands may do whatever you may
+    Off,
+    /// Confined where the system can hold it; else they run as they are, and each result says so
+    Preferred,
+    /// Confined, or not run
+    Required,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sockets {
+    /// None
+    Off,
+    /// IPv4 and IPv6
+    Ip,
+    /// All that you may
+    All,
+}
+
+impl SandboxArguments {
+    /// The sandbox that the arguments name. Paths are seen from the current folder.
+    pub(super) fn sandbox(&self, environment: &Environment) -> Sandbox {
+        let mut sandbox = Sandbox::new(match self.sandbox {
+            None | Some(Mode::Off) => SandboxMode::Off,
+            Some(Mode::Preferred) => SandboxMode::Preferred,
+            Some(Mode::Required) => SandboxMode::Required,
+        });
+        sandbox.network = match self.sandbox_network {
+            None | Some(Sockets::Off) => Network::Off,
+            Some(Sockets::Ip) => Network::Ip,
+            Some(Sockets::All) => Network::All,
+        };
+        sandbox.read.extend(self.sandbox_read.iter().map(|path| environment.absolute(path)));
+        sandbox.write.extend(self.sandbox_write.iter().map(|path| environment.absolute(path)));
+        sandbox
+    }
+}

@@ -1,0 +1,86 @@
+//! `--sandbox` and `tamtam doctor`: what the operator asks for, and what is shown of what holds.
+//!
+//! A system that can hold no sandbox shows the other half: nothing runs where one is required.
+
+use serde_json::{Value, json};
+use tamtam::tools::process::SandboxLevel;
+
+use super::lab::Lab;
+
+/// The operator asks what holds, and is told by the doctor; keys are named and not shown.
+#[test]
+fn the_doctor_says_what_this_system_has() {
+    let lab = Lab::new();
+    let mut command = lab.command(&["doctor"]);
+    command.env("OPENAI_API_KEY", "sk-value-of-a-key");
+    let ended = super::lab::Live::start(command).end();
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    let line = |name: &str| ended.stdout.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(line("store").ends_with("is made with the first session"), "{}", ended.stdout);
+    assert!(line("keys").ends_with("OPENAI_API_KEY") && !ended.stdout.contains("sk-value"), "{}", ended.stdout);
+    assert!(line("terminal").contains("no: nobody can be asked"), "{}", ended.stdout);
+    assert!(line("sandbox").contains(&SandboxLevel::probe().to_string()), "{}", ended.stdout);
+    // Nothing was made.
+    assert_eq!(std::fs::read_dir(lab.path("home")).unwrap().count(), 0);
+    let file = lab.path("file");
+    std::fs::write(&file, "").unwrap();
+    let refused = lab.run(&["doctor", "--store", file.join("store").to_str().unwrap()]);
+    assert_eq!((refused.code, refused.stdout.contains("choose one with --store")), (1, true), "{}", refused.stdout);
+}
+
+fn bash(command: &str) -> String {
+    json!({ "command": command }).to_string()
+}
+
+/// A call under `--sandbox required` writes its workspace and nothing else; further paths are named on the command line.
+#[test]
+fn a_command_of_the_binary_is_confined_where_it_is_asked_for() {
+    let lab = Lab::new();
+    let level = SandboxLevel::probe();
+    println!("this system holds: {level}");
+    let write = bash("echo in > f; echo out > ../home/f; cat f ../home/f");
+    let free = lab.run(&["tool", "bash", &write]);
+    assert_eq!((free.code, &free.lines()[0]["content"]), (0, &json!("in\nout")));
+    std::fs::remove_file(lab.path("home/f")).unwrap();
+    let held = lab.run(&["tool", "--sandbox", "required", "bash", &write]);
+    let result = &held.lines()[0];
+    let said = result["content"].as_str().unwrap();
+    assert!(!lab.path("home/f").exists(), "{said}");
+    if !level.holds() {
+        assert!(held.code == 1 && said.contains(level.missing.as_deref().unwrap()), "{said}");
+        return;
+    }
+    assert!(said.contains("home/f: Permission denied") && said.contains("in\n"), "{said}");
+    assert_eq!(result["details"]["sandbox"]["held"], true);
+    let more = lab.run(&["tool", "--sandbox", "preferred", "--sandbox-write", "../home", "bash", &write]);
+    assert_eq!(more.lines()[0]["content"], "in\nout");
+}
+
+/// While a confined call runs, its line in the tree says what is held of it, and its events do.
+#[test]
+fn the_tree_says_what_is_held_of_a_running_call() {
+    let lab = Lab::new();
+    let call = json!({"name": "bash", "input": {"command": "touch started; while [ ! -e go ]; do sleep 0.05; done"}});
+    let model = lab.script(json!([{"calls": [call]}, {"text": "done"}]));
+    let mut run =
+        lab.start(&["run", "--json", "--permission", "auto", "--sandbox", "preferred", "--model", &model, "go"]);
+    let shown = run.until(|line| line["event"] == "call_progress" && line["title"].is_string());
+    let title = shown["title"].as_str().unwrap();
+    assert!(title.starts_with("sandbox: "), "{title}");
+    run.say(r#"{"tree":true}"#);
+    let tree = run.until(|line| line["reply"]["command"] == "tree")["reply"]["tree"].clone();
+    let nodes: &Vec<Value> = tree.as_array().unwrap();
+    assert!(nodes.iter().any(|node| node.to_string().contains(title)), "{tree}");
+    std::fs::write(lab.work("go"), "").unwrap();
+    run.close_stdin();
+    let ended = run.end();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(title.contains("files, network"), SandboxLevel::probe().holds(), "{title}");
+}
+
+/// A path without a mode is a mistake that is said, and not a sandbox that is not there.
+#[test]
+fn a_path_for_no_sandbox_is_refused() {
+    let refused = Lab::new().run(&["tool", "--sandbox-read", "/srv", "bash", &bash("true")]);
+    assert_eq!((refused.code, refused.error().contains("--sandbox <MODE>")), (2, true), "{}", refused.stderr);
+}
