@@ -195,6 +195,7 @@ impl MessageId {
     }
 
     /// Whether the runtime wrote the message: news of a child, or a summary. A sender may choose an id like that of a summary.
+    #[cfg(feature = "_wire")]
     pub(crate) fn is_of_runtime(&self) -> bool {
         self.is_reserved() || is_numbered(&self.0, "compaction-")
     }
