@@ -107,8 +107,13 @@ fn a_canary_is_in_nothing_that_the_binary_writes() {
     std::fs::write(lab.work("key.txt"), format!("{CANARY}\n")).unwrap();
     std::fs::write(lab.work("odd.txt"), format!("{ODD}\n")).unwrap();
     let model = lab.script(script());
+    // The commands read outside of the workspace, and one cannot be read into its parts.
+    let allow = |permission: &str| format!(r#"{{"permission":"{permission}","pattern":"*","action":"allow"}}"#);
+    let rules = lab.work("allow.rules");
+    std::fs::write(&rules, ["external_directory", "unclear_bash", "read", "bash"].map(allow).join("\n")).unwrap();
+    let rules = rules.display().to_string();
     for json in [true, false] {
-        let mut arguments = vec!["run", "--model", &model, "--permission", "auto", "go"];
+        let mut arguments = vec!["run", "--model", &model, "--permission", "auto", "--rules", &rules, "go"];
         arguments.extend(json.then_some("--json"));
         let mut command = lab.command(&arguments);
         command
