@@ -12,7 +12,10 @@ use tamtam::{
 use crate::{
     hooks::HostHook,
     lab::{Lab, kind, seen, within},
-    steps::{quoted, text},
+    steps::{
+        quoted, text,
+        when::{answer_arrives, reject_next_ask},
+    },
     tape,
 };
 
@@ -91,6 +94,34 @@ fn files_are_there(lab: &mut Lab, names: String) {
 async fn asks_on_the_tape(lab: &mut Lab, times: usize) {
     let entries = lab.session().await.entries().await.unwrap();
     assert_eq!(entries.iter().filter(|entry| matches!(entry.record, Record::Ask { .. })).count(), times);
+}
+
+/// Waits for the turn of the newest message, whose first call was judged so. An ask is rejected with a word.
+#[then(regex = r"^the call is (allowed|asked about|denied)$")]
+async fn call_is(lab: &mut Lab, verdict: String) {
+    if verdict == "asked about" {
+        reject_next_ask(lab, Some("not now".to_owned())).await;
+    }
+    answer_arrives(lab).await;
+    let asks = of_newest_turn(lab).iter().filter(|event| kind(&event.kind) == "ask").count();
+    assert_eq!(asks, usize::from(verdict == "asked about"));
+    assert_eq!(call_was_allowed(lab), verdict == "allowed");
+}
+
+/// Whether the newest result that the model was told is no error.
+fn call_was_allowed(lab: &Lab) -> bool {
+    let requests = lab.requests();
+    let newest =
+        requests.last().expect("the model was not asked").history.iter().rev().find_map(|item| match &**item {
+            Item::Result(result) => Some(!result.is_error),
+            _ => None,
+        });
+    newest.expect("the model was told no result")
+}
+
+#[then(expr = "the file {string} is there only if the call was allowed")]
+fn there_if_allowed(lab: &mut Lab, name: String) {
+    assert_eq!(lab.path(&name).exists(), call_was_allowed(lab));
 }
 
 #[then("the turn was rejected")]
@@ -305,10 +336,16 @@ fn pieces(lab: &mut Lab, step: &gherkin::Step) {
     assert_eq!(deltas(lab), wanted);
 }
 
-fn deltas(lab: &Lab) -> Vec<String> {
-    let events = lab.events();
+/// What was shown from the start of the newest turn on.
+fn of_newest_turn(lab: &Lab) -> Vec<Arc<Event>> {
+    let mut events = lab.events();
     let newest = events.iter().rposition(|event| matches!(event.kind, EventKind::TurnStarted { .. })).unwrap_or(0);
-    let deltas = events[newest..].iter().filter_map(|event| match &event.kind {
+    events.split_off(newest)
+}
+
+fn deltas(lab: &Lab) -> Vec<String> {
+    let events = of_newest_turn(lab);
+    let deltas = events.iter().filter_map(|event| match &event.kind {
         EventKind::TextDelta { text } => Some(text.clone()),
         _ => None,
     });

@@ -87,7 +87,7 @@ async fn waiting(lab: &mut Lab, message: &str) -> Waiting {
 
 /// Waits for the turn of the newest message.
 #[when("the answer arrives")]
-async fn answer_arrives(lab: &mut Lab) {
+pub(super) async fn answer_arrives(lab: &mut Lab) {
     let receipt = lab.receipts.last().expect("nothing was sent").clone();
     wait_for(lab, &receipt).await;
 }
@@ -190,14 +190,17 @@ async fn rejects_the_ask(lab: &mut Lab, words: String) {
 
 #[when(expr = "the operator rejects the next ask with {string}")]
 async fn rejects_the_next_ask(lab: &mut Lab, words: String) {
+    reject_next_ask(lab, Some(words)).await;
+}
+
+pub(super) async fn reject_next_ask(lab: &mut Lab, words: Option<String>) {
     let ask = next_ask(lab).await;
-    lab.session().await.answer(ask, Grant::Reject(Some(words))).await.unwrap();
+    lab.session().await.answer(ask, Grant::Reject(words)).await.unwrap();
 }
 
 #[when("the operator rejects the next ask without a word")]
 async fn rejects_without_a_word(lab: &mut Lab) {
-    let ask = next_ask(lab).await;
-    lab.session().await.answer(ask, Grant::Reject(None)).await.unwrap();
+    reject_next_ask(lab, None).await;
 }
 
 #[when(regex = r"^the operator grants offer (\d) for the (turn|session)$")]
