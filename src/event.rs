@@ -8,6 +8,7 @@
 //! The JSON form is a promise, versioned apart from the crate (`docs/FORMATS.md`). A change must make every event that is not
 //! provisional from the tape alone.
 
+mod branch;
 mod kind;
 mod of_entry;
 mod ring;
@@ -15,6 +16,7 @@ mod size;
 
 use serde::Serialize;
 
+pub use branch::BranchEvent;
 pub use kind::EventKind;
 pub(crate) use of_entry::events_of;
 pub(crate) use ring::Ring;

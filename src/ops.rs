@@ -14,7 +14,7 @@ pub(crate) mod sweep;
 pub(crate) mod taped;
 
 pub use crate::{kernel::Parent, tape::ListCost};
-pub use listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, Shape, sessions};
+pub use listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, sessions};
 #[cfg(all(unix, feature = "tools"))]
 pub use restore::{FilePlan, PlannedFile, Restore, RestoreError, Restored, Step, changes, offline};
 pub use sweep::{KeptReason, KeptSession, Sweep, SweepPolicy, SweepReason, SweptSession, sweep_plan, sweep_planned};

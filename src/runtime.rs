@@ -34,7 +34,7 @@ pub use report::{Leftover, Parked, Recovered, Tree};
 pub use crate::actor::{
     figures::{At, SessionFigures},
     limits::RuntimeLimits,
-    tape_store::{SweepReport, Sweeps},
+    tape_store::SweepReport,
     timekeeper::{Passivation, Pressure},
     undone::LeftUndone,
 };
@@ -267,7 +267,7 @@ impl Runtime {
     /// # Errors
     /// Where the store cannot be read.
     pub async fn sweep_plan(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
-        let plan = move |shared: &Shared| Ok(sweep::sweep_plan(&*shared.store, policy, shared.clock.now())?);
+        let plan = move |shared: &Shared| Ok(sweep::sweep_plan(&*shared.store, policy, shared.clock.now(), || false)?);
         self.inner.shared.blocking(plan).await
     }
 
@@ -300,7 +300,7 @@ impl Runtime {
     pub async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         self.is_open()?;
         let shared = self.inner.shared.clone();
-        let work = move || sweep_now(&shared, policy, usize::MAX, &|| false);
+        let work = move || sweep_now(&shared, policy, &|| false);
         let swept = self.inner.shared.tasks.spawn_blocking_on(work, &self.inner.shared.tokio).await;
         Ok(swept.map_err(|_| OpenError::Closed)??)
     }

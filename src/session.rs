@@ -47,7 +47,7 @@ pub use turn_stream::TurnStream;
 pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{OpenError, PassivateError, SendError, SpawnError},
-    event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
+    event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
     words::{
         ids::*,
         labels::{BadLabel, Labels},

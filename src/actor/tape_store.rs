@@ -13,7 +13,7 @@ mod sweeps;
 
 pub(crate) use open::First;
 pub(crate) use orders::{Opening, Orders};
-pub use sweeps::{SweepReport, Sweeps};
+pub use sweeps::SweepReport;
 pub(crate) use sweeps::{Sweeper, sweep};
 
 use std::{future::pending, sync::Arc, time::Duration};

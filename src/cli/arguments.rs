@@ -231,10 +231,7 @@ pub(super) struct SessionsArguments {
     /// Only those with this status
     #[arg(long, value_name = "STATE", value_enum)]
     pub(super) state: Option<State>,
-    /// Each with its forks and children below it
-    #[arg(long)]
-    pub(super) tree: bool,
-    /// How many sessions at most; of a tree, those at the top [default: 50; all with --json]
+    /// How many sessions at most [default: 50; all with --json]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) limit: Option<u16>,
     /// Continue where a page ended

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use tamtam::{
     EventKind, Millis, Part,
     permission::Offer,
-    session::{AskClosedWhy, AskFrom, ErrorReason, Grant},
+    session::{AskClosedWhy, AskFrom, BranchEvent, ErrorReason, Grant},
     tool::{Access, Question},
 };
 
@@ -180,22 +180,29 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             "! the session was rebuilt from its tape and waits".to_owned()
         }
         EventKind::StorageFailed { error } => format!("! {}", escape::short(error, RESULT_MAX)),
-        EventKind::Merged { fork, messages: said, .. } => format!("! fork {fork} is merged: {}", messages(said.len())),
-        EventKind::RolledBack { to, gone, .. } if gone.is_empty() => {
-            format!("! the conversation is back at entry {to}")
-        }
-        EventKind::RolledBack { to, gone, .. } => {
-            format!("! back to entry {to}: {} undone", messages(gone.len()))
-        }
+        EventKind::Branch(event) => return branch_line(event),
         EventKind::AgentSwitched { agent, .. } => format!("… agent {}", escape::line(agent)),
         EventKind::Paused {} => "! paused".to_owned(),
         EventKind::Resumed {} => "! resumed".to_owned(),
-        EventKind::FilesRestored { files, refused, .. } => {
-            format!("! {} files restored, {} not changed", files.len(), refused.len())
-        }
         _ => return None,
     };
     Some(line)
+}
+
+fn branch_line(event: &BranchEvent) -> Option<String> {
+    Some(match event {
+        BranchEvent::Merged { fork, messages: said, .. } => {
+            format!("! fork {fork} is merged: {}", messages(said.len()))
+        }
+        BranchEvent::RolledBack { to, gone, .. } if gone.is_empty() => {
+            format!("! the conversation is back at entry {to}")
+        }
+        BranchEvent::RolledBack { to, gone, .. } => format!("! back to entry {to}: {} undone", messages(gone.len())),
+        BranchEvent::FilesRestored { files, refused, .. } => {
+            format!("! {} files restored, {} not changed", files.len(), refused.len())
+        }
+        _ => return None,
+    })
 }
 
 /// How a command ended that ran and did not succeed, in words. Such a call has a result and no error.

@@ -1,4 +1,4 @@
-//! `tamtam sessions`: lists the sessions of the store, as a list or a tree, newest first.
+//! `tamtam sessions`: lists the sessions of the store, newest first.
 //!
 //! The command first brings the index up to date, for which it may read tapes.
 //!
@@ -10,7 +10,7 @@ use std::{fmt::Write as _, time::Duration};
 use serde_json::{Value, json};
 use tamtam::{
     Millis,
-    ops::{self, ListedSession, Parent, SessionPage, SessionQuery, Shape},
+    ops::{self, ListedSession, Parent, SessionPage, SessionQuery},
     tape::{Behind, SessionStatus},
     tool::truncate::format_bytes,
 };
@@ -43,14 +43,13 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     query.agent.clone_from(&given.agent);
     query.labels = labels(&given.label)?;
     query.status = given.state.map(SessionStatus::from);
-    query.shape = if given.tree { Shape::Tree } else { Shape::List };
     query.after.clone_from(&given.after);
     query.wait = WAIT;
     let wanted = given.limit.map_or(if given.json { usize::MAX } else { SHOWN }, usize::from);
     let (mut shown, mut text, mut left, mut progress) = (0, String::new(), u64::MAX, Progress::new());
     let (next, behind) = loop {
         query.limit = (wanted - shown).min(200);
-        let SessionPage { sessions, next, behind, indexed, cut, .. } = ops::sessions(&store, &query)?;
+        let SessionPage { sessions, next, behind, indexed, .. } = ops::sessions(&store, &query)?;
         if let Behind::Sessions(count) = behind
             && count < left
         {
@@ -59,19 +58,13 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
             continue;
         }
         let first = shown == 0;
-        shown += sessions.iter().filter(|listed| listed.depth == 0).count();
-        if given.json {
-            lines_json(&sessions, &mut text)
-        } else {
-            lines(&sessions, first, &mut text)
-        }
-        if cut {
-            Progress::warn("these sessions have more forks and children than are shown");
+        shown += sessions.len();
+        match given.json {
+            true => lines_json(&sessions, &mut text),
+            false => lines(&sessions, first, &mut text),
         }
         if !indexed && first && !sessions.is_empty() {
-            Progress::warn(
-                "there is no index, and none can be made here: every tape was read, and tasks are not shown below their sessions",
-            );
+            Progress::warn("there is no index, and none can be made here; every tape was read; tasks are not counted");
         }
         match next {
             Some(next) if shown < wanted => query.after = Some(next),
@@ -152,19 +145,18 @@ fn state(listed: &ListedSession) -> &'static str {
     }
 }
 
+/// The title, and in brackets the session that it belongs to and how many belong to it.
 fn title(listed: &ListedSession) -> String {
-    let below = match (&listed.parent, listed.depth) {
-        (_, 0) | (None, _) => "",
-        (Some(Parent::ForkOf { .. }), _) => "fork: ",
-        (Some(Parent::TaskOf { .. }), _) => "task: ",
-    };
-    let indent = "  ".repeat(usize::try_from(listed.depth).unwrap_or(0).min(20));
+    let of = listed.parent.as_ref().map(|parent| {
+        let what = if matches!(parent, Parent::ForkOf { .. }) { "fork" } else { "task" };
+        format!("{what} of {}", escape::line(parent.session().as_str()))
+    });
+    let counted = [(listed.forks, "fork"), (listed.children, "task")].into_iter().filter(|(n, _)| *n > 0);
+    let belongs: Vec<String> = of.into_iter().chain(counted.map(|(n, what)| count(n, what))).collect();
+    let belongs = if belongs.is_empty() { String::new() } else { format!(" [{}]", belongs.join(", ")) };
     let protected = if listed.protected { " (protected)" } else { "" };
-    let belongs = [(listed.forks, "fork"), (listed.children, "task")].into_iter().filter(|(n, _)| *n > 0);
-    let belongs = belongs.map(|(n, what)| count(n, what)).collect::<Vec<_>>().join(", ");
-    let belongs = if belongs.is_empty() { belongs } else { format!(" [{belongs}]") };
     let title = escape::prose_line(listed.title.as_deref().unwrap_or("(no message)"));
-    format!("{indent}{below}{title}{protected}{belongs}")
+    format!("{title}{protected}{belongs}")
 }
 
 /// A number of things: `1 fork`, `2 forks`.

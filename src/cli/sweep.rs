@@ -55,7 +55,7 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
     // A dry run needs no right to write.
     let access = if given.dry_run { Access::Read } else { Access::Write };
     let store = Store::open(path, StoreOptions { access, ..StoreOptions::default() })?;
-    let plan = ops::sweep_plan(&store, policy, Millis::now())?;
+    let plan = ops::sweep_plan(&store, policy, Millis::now(), || false)?;
     if !given.yes {
         let shown = said(&plan, given.json, false)?;
         if given.dry_run || plan.gone.is_empty() {
@@ -154,9 +154,6 @@ pub(super) async fn delete(path: &Path, id: &SessionId, yes: bool, environment: 
 /// Exempts a session from sweeps, or with `off` ends the exemption.
 pub(super) fn protect(path: &Path, id: &SessionId, off: bool) -> Result<Exit, Failure> {
     let store = tapes::open_to_change(path, id)?;
-    if !store.exists(id) {
-        return Err(TapeError::Missing { session: id.clone() }.into());
-    }
     match off {
         true => store.unprotect(id)?,
         false => store.protect(id)?,

@@ -34,12 +34,10 @@ pub(super) fn open_for(path: &Path, id: &SessionId) -> Result<Store, TapeError> 
     open(path)?.ok_or_else(|| TapeError::Missing { session: id.clone() })
 }
 
-/// Opens the store to write; a folder that is not there is a missing session, and is not made.
+/// Opens the store to write, for a change of a session that is there. Makes no folder.
 pub(super) fn open_to_change(path: &Path, id: &SessionId) -> Result<Store, TapeError> {
-    match path.exists() {
-        true => Store::open(path, StoreOptions::default()),
-        false => Err(TapeError::Missing { session: id.clone() }),
-    }
+    let store = path.exists().then(|| Store::open(path, StoreOptions::default())).transpose()?;
+    store.filter(|store| store.exists(id)).ok_or_else(|| TapeError::Missing { session: id.clone() })
 }
 
 /// Opens an existing store to write, so that the index can be brought up to date; if that fails (read-only folder), opens it to

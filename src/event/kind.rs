@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    event::BudgetThen,
-    kernel::{AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie, Way},
+    event::{BranchEvent, BudgetThen},
+    kernel::{AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie},
     model::{ErrorKind, RetryClass},
     permission::{Offer, Rule},
     tool::{Access, Question},
@@ -338,15 +338,6 @@ pub enum EventKind {
         /// The number of items that came back.
         items: usize,
     },
-    /// The summary of a branch that was left stands in the context.
-    BranchSummary {
-        /// The entry after which the branch began.
-        from: Seq,
-        /// The last entry of the branch.
-        to: Seq,
-        /// The summary.
-        summary: Arc<str>,
-    },
     /// A message was pinned: its words stay in the context, whatever is summed up.
     Pinned {
         /// The message.
@@ -423,30 +414,6 @@ pub enum EventKind {
         #[serde(flatten)]
         tie: Tie,
     },
-    /// The messages of a fork became part of the session's conversation.
-    Merged {
-        /// The fork.
-        fork: SessionId,
-        /// The entry of the fork's tape after which the merged part begins.
-        from: Seq,
-        /// The last entry of the fork's tape that is merged.
-        to: Seq,
-        /// The number of items that the conversation gained.
-        items: usize,
-        /// The ids of the hosts' messages among them, oldest first.
-        messages: Vec<MessageId>,
-    },
-    /// The conversation went back to a point of the tape.
-    RolledBack {
-        /// The conversation is as it was when this entry was the newest.
-        to: Seq,
-        /// What the host asked for.
-        way: Way,
-        /// The hosts' messages that are no longer part of the conversation, oldest first.
-        gone: Vec<MessageId>,
-        /// The hosts' messages that are part of the conversation again, oldest first.
-        again: Vec<MessageId>,
-    },
     /// The session has ended for good.
     Ended {
         /// Why.
@@ -456,18 +423,12 @@ pub enum EventKind {
     Paused {},
     /// The pause is over.
     Resumed {},
-    /// Files were put back to what they were.
-    FilesRestored {
-        /// Changes after this entry were taken back.
-        since: Seq,
-        /// The files that were put back or deleted.
-        files: Vec<String>,
-        /// The files that were left as they are, and why.
-        refused: Vec<crate::kernel::RefusedFile>,
-    },
     /// The tape cannot be written. Stops and reports wait and are tried again. Provisional.
     StorageFailed {
         /// What happened.
         error: String,
     },
+    /// The conversation got a branch, or went back to one.
+    #[serde(untagged)]
+    Branch(BranchEvent),
 }

@@ -7,7 +7,7 @@
 //! have stored would then name other events.
 
 use crate::{
-    event::{BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
+    event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
         AskClosedWhy, Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome,
@@ -108,7 +108,8 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             EventKind::CompactionUndone { compaction: undone.compaction, items: undone.history.len() }
         }
         Record::BranchSummary(branch) => {
-            EventKind::BranchSummary { from: branch.from, to: branch.to, summary: branch.summary.clone() }
+            let summary = branch.summary.clone();
+            EventKind::Branch(BranchEvent::BranchSummary { from: branch.from, to: branch.to, summary })
         }
         Record::Pinned { message } => EventKind::Pinned { message: message.clone() },
         Record::Unpinned { message } => EventKind::Unpinned { message: message.clone() },
@@ -186,16 +187,16 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             EventKind::Orphaned { parent: before.origin.as_ref()?.parent.clone(), why: why.clone() }
         }
         Record::Adopted { tie, .. } => EventKind::Adopted { tie: tie.clone() },
-        Record::Merged(merged) => EventKind::Merged {
+        Record::Merged(merged) => EventKind::Branch(BranchEvent::Merged {
             fork: merged.fork.clone(),
             from: merged.from,
             to: merged.to,
             items: merged.items.len(),
             messages: merged.messages(),
-        },
+        }),
         Record::RolledBack(back) => {
             let (gone, again) = (back.gone.clone(), back.again.clone());
-            EventKind::RolledBack { to: back.to, way: back.way, gone, again }
+            EventKind::Branch(BranchEvent::RolledBack { to: back.to, way: back.way, gone, again })
         }
         Record::Ended { why } => EventKind::Ended { why: why.clone() },
         Record::AgentSwitched { agent } => {
@@ -203,11 +204,11 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         }
         Record::Paused {} => EventKind::Paused {},
         Record::Resumed {} => EventKind::Resumed {},
-        Record::Restored(restored) => EventKind::FilesRestored {
+        Record::Restored(restored) => EventKind::Branch(BranchEvent::FilesRestored {
             since: restored.since,
             files: restored.files.iter().map(|file| file.path.clone()).collect(),
             refused: restored.refused.clone(),
-        },
+        }),
     })
 }
 

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::{
-    event::{Event, EventKind},
+    event::{BranchEvent, Event, EventKind},
     permission::Rule,
     words::message::{Part, ToolState},
 };
@@ -43,9 +43,9 @@ impl Event {
             EventKind::TurnFinished { text, .. } => text.len(),
             EventKind::StepFinished { calls, .. } => calls.iter().map(|name| size_of::<String>() + name.len()).sum(),
             EventKind::CompactionFinished { summary, .. } => summary.as_ref().map_or(0, |summary| summary.len()),
-            EventKind::BranchSummary { summary, .. } => summary.len(),
+            EventKind::Branch(BranchEvent::BranchSummary { summary, .. }) => summary.len(),
             EventKind::TaskFinished { down, .. } => down.text.len(),
-            EventKind::FilesRestored { files, refused, .. } => {
+            EventKind::Branch(BranchEvent::FilesRestored { files, refused, .. }) => {
                 let refused = refused.iter().map(|file| file.path.len() + file.why.len());
                 files.iter().map(String::len).chain(refused).sum()
             }

@@ -194,11 +194,6 @@ impl Unsettled {
         self.lines.extend(lost);
     }
 
-    /// Whether a compaction is open. If so, a rollback may cost something.
-    pub(super) fn compacts(&self) -> bool {
-        self.open.values().any(|open| matches!(open.what, What::Compaction(_)))
-    }
-
     /// Closes the request for a summary, and adds a line for each try that came to nothing.
     fn close_summary(&mut self, ticket: Seq, lost: u32, usage: &Usage, estimated: Option<&Usage>) {
         let Some(open) = self.open.get(&ticket) else { return };

@@ -23,8 +23,7 @@ const TITLE_CHARS_MAX: usize = 200;
 /// The longest title made from the first words of a message, in characters.
 const WORDS_CHARS_MAX: usize = 60;
 
-/// Kinds of entries that may be large and are not parsed, because they change no digest. Two kinds are parsed while they may
-/// change one: see [`Digest::passes_over`].
+/// Kinds of entries that may be large and are not parsed, because they change no digest.
 const PASSED_OVER: &[&str] = &["result", "call", "call_started", "pruned", "granted", "ask", "merged"];
 
 /// What a list shows of a session.
@@ -33,11 +32,10 @@ const PASSED_OVER: &[&str] = &["result", "call", "call_started", "pruned", "gran
 pub(crate) struct Digest {
     /// The title that the host set.
     title: Option<String>,
-    /// The first message to the session, and the words that it begins with. Until the first message is delivered, it may be taken
-    /// back, so the messages that wait behind it follow.
-    said: Vec<(MessageId, String)>,
-    /// Whether the first message was delivered: it gives the title from then on.
-    is_delivered: bool,
+    /// The first message that was delivered, and the words that it begins with.
+    first: Option<(MessageId, String)>,
+    /// Until one was delivered: the messages that wait, oldest first. Each may be taken back.
+    waiting: Vec<(MessageId, String)>,
     pub(crate) agent: Option<String>,
     pub(crate) model: Option<ModelRef>,
     pub(crate) workspace: Option<String>,
@@ -89,7 +87,7 @@ impl Digest {
 
     /// Takes the next line of the tape. What this version does not understand is passed over.
     pub(crate) fn take(&mut self, line: &tape::Entry) {
-        if self.passes_over(&line.kind) {
+        if PASSED_OVER.contains(&line.kind.as_str()) {
             return;
         }
         let Ok(entry) = Entry::from_tape(line) else { return };
@@ -118,35 +116,23 @@ impl Digest {
                 self.origin = self.origin.take().filter(|of| matches!(of, Parent::ForkOf { seq, .. } if begins(*seq)));
                 self.workspace = Some(imported.workspace.clone());
             }
-            Record::Accepted { message, .. } if !self.is_delivered => self.said.extend(words(message)),
+            Record::Accepted { message, .. } if self.first.is_none() => self.waiting.extend(words(message)),
             // The message still waits, so the model will read the edited words.
-            Record::Edited { message } if !self.is_delivered => {
-                match (self.said.iter().position(|(id, _)| *id == message.id), words(message)) {
-                    (Some(at), Some(edited)) => self.said[at] = edited,
-                    (Some(at), None) => drop(self.said.remove(at)),
-                    (None, _) => {}
+            Record::Edited { message } => {
+                if let Some(at) = self.waiting.iter().position(|(id, _)| *id == message.id) {
+                    self.waiting.splice(at..=at, words(message));
                 }
             }
-            Record::Withdrawn { id } if !self.is_delivered => self.said.retain(|(said, _)| said != id),
+            Record::Withdrawn { id } => self.waiting.retain(|(waiting, _)| waiting != id),
             Record::Delivered { ids } => {
-                self.is_delivered = self.said.first().is_some_and(|(first, _)| ids.contains(first));
-                let waits = |id: &MessageId| !self.is_delivered && !ids.contains(id);
-                let mut nth = 0..;
-                self.said.retain(|(id, _)| nth.next() == Some(0) || waits(id));
+                if let Some(at) = self.waiting.iter().position(|(id, _)| ids.contains(id)) {
+                    self.first = Some(self.waiting.swap_remove(at));
+                    self.waiting.clear();
+                }
             }
             Record::AgentSwitched { agent } => self.agent = Some(agent.clone()),
             Record::Ended { .. } => self.ended = true,
             _ => {}
-        }
-    }
-
-    /// Whether lines of this kind are not parsed.
-    fn passes_over(&self, kind: &str) -> bool {
-        match kind {
-            // A rollback may give up an open compaction, whose reserve then counts as used.
-            "rolled_back" => !self.bill.compacts(),
-            "delivered" => self.is_delivered || self.said.is_empty(),
-            kind => PASSED_OVER.contains(&kind),
         }
     }
 
@@ -157,9 +143,10 @@ impl Digest {
         self.workspace = Some(settings.workspace.clone());
     }
 
-    /// The title that the host set, else the first words of the first message.
+    /// The title that the host set, else the first words of the first message that was delivered or waits.
     pub(crate) fn title(&self) -> Option<&str> {
-        self.title.as_deref().or(self.said.first().map(|(_, words)| words.as_str()))
+        let first = self.first.as_ref().or(self.waiting.first());
+        self.title.as_deref().or(first.map(|(_, words)| words.as_str()))
     }
 }
 
@@ -246,8 +233,8 @@ mod tests {
         assert_eq!(digest.title(), Some("fifth"));
         digest.take(&line(12, accepted("f", "sixth")));
         digest.take(&line(13, Record::Delivered { ids: vec!["f".into()] }));
-        digest.take(&line(14, Record::Delivered { ids: vec!["e".into()] }));
+        digest.take(&line(14, Record::Withdrawn { id: "e".into() }));
         digest.take(&line(15, accepted("g", "seventh")));
-        assert_eq!((digest.title(), digest.said.len()), (Some("fifth"), 1), "a delivered message keeps the title");
+        assert_eq!((digest.title(), digest.waiting.len()), (Some("sixth"), 0), "a delivered message keeps the title");
     }
 }

@@ -1,10 +1,10 @@
 //! The sessions of a store, as people want to see them: newest first, with title, age, size, cost and status, a page at a
-//! time, as a list or as a tree of forks and children.
+//! time.
 //!
 //! Over files the list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only
 //! entries that were appended since the last list are read from tapes ([`ListCost`] counts them). No tape is folded twice. The
 //! index decides nothing: without one, and over any other engine, the sessions of the page are read from their tapes
-//! ([`SessionPage::indexed`]), and then children are not counted and a tree is a flat list.
+//! ([`SessionPage::indexed`]), and then children are not counted.
 //!
 //! A change must keep this: a list takes no claim, writes to no tape and asks no actor; and one damaged session does not spoil the
 //! page.
@@ -27,13 +27,13 @@ use crate::{
     words::usage::{Cost, Usage},
 };
 
-pub use query::{SessionCursor, SessionQuery, Shape};
+pub use query::{SessionCursor, SessionQuery};
 
 /// A page of sessions.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SessionPage {
-    /// The sessions, most recently used first. In a tree, each root is followed by the sessions below it.
+    /// The sessions, most recently used first.
     pub sessions: Vec<ListedSession>,
     /// Where the next page begins; `None` on the last page.
     pub next: Option<SessionCursor>,
@@ -42,8 +42,6 @@ pub struct SessionPage {
     /// Whether the page comes from the index. If not, the store has no index and none could be made, or the tapes are not kept in
     /// files. Then all sessions were looked at and the tapes of the page were read; the page lacks only the children of sessions.
     pub indexed: bool,
-    /// Whether a tree was cut: a page shows at most 1,000 sessions, and more are below its roots.
-    pub cut: bool,
     /// The work that the page took.
     pub cost: ListCost,
 }
@@ -99,8 +97,6 @@ pub struct ListedSession {
     pub forks: u64,
     /// How many children do tasks of it; 0 without an index, where they are not known.
     pub children: u64,
-    /// In a tree, how far below its root it stands.
-    pub depth: u32,
 }
 
 /// Lists sessions of a store of files. Blocks on the disk, so do not call it on an async thread. Takes no claim, and may run beside
@@ -132,24 +128,20 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
     all.retain(|summary| query.is_behind_cursor(used(summary), &summary.id));
     let (mut sessions, mut next) = (Vec::new(), None);
     for summary in &all {
-        let mut listed = match read(store, summary, &statuses) {
+        let listed = match read(store, summary, &statuses) {
             // The session is listed all the same, with what is known without its tape.
             Err(TapeError::Damaged(_) | TapeError::Missing { .. } | TapeError::Newer { .. }) => {
                 ListedSession::of(summary, &statuses, None, None)
             }
             listed => listed?,
         };
-        if !query.takes(&listed) {
-            continue;
-        }
-        if sessions.len() == query.page_limit() {
-            next = sessions.last().map(SessionCursor::behind);
+        next = query.add(&mut sessions, listed);
+        if next.is_some() {
             break;
         }
-        listed.beside_bytes = beside(store, &listed.session);
-        sessions.push(listed);
     }
-    Ok(SessionPage { sessions, next, behind: Behind::No, indexed: false, cut: false, cost })
+    sessions.iter_mut().for_each(|listed| listed.beside_bytes = beside(store, &listed.session));
+    Ok(SessionPage { sessions, next, behind: Behind::No, indexed: false, cost })
 }
 
 /// A session of a list, read from its tape.
@@ -215,7 +207,6 @@ impl ListedSession {
             parent: digest.and_then(|digest| digest.origin.as_ref()).filter(is_here).cloned(),
             forks: 0,
             children: 0,
-            depth: 0,
         }
     }
 

@@ -163,38 +163,29 @@ impl fmt::Display for KeptReason {
 }
 
 /// What a policy would remove now, and why. Changes nothing. Blocks on the disk: reads the ends of all tapes, and for each session
-/// that would go, as much as opening it would read.
+/// that would go, as much as opening it would read. `stop` is asked before each session; a plan that it ends has what was found by then.
 ///
 /// # Errors
 /// [`TapeError::Io`], where the store itself cannot be read. A session that cannot be read is named in [`Sweep::kept`]; a session
 /// of which no entry can be read is left out.
-pub fn sweep_plan(store: &dyn TapeStore, policy: SweepPolicy, now: Millis) -> Result<Sweep, TapeError> {
-    plan_some(store, policy, now, usize::MAX, &|| false)
-}
-
-/// The plan of at most `removed_max` removals. Where `stop` ends it early, the plan has what was found by then.
-pub(crate) fn plan_some(
+pub fn sweep_plan(
     store: &dyn TapeStore,
     policy: SweepPolicy,
     now: Millis,
-    removed_max: usize,
-    stop: &dyn Fn() -> bool,
+    stop: impl Fn() -> bool,
 ) -> Result<Sweep, TapeError> {
-    let candidates = look(store, policy, now, stop)?;
+    let candidates = look(store, policy, now, &stop)?;
     let is_at_work = |one: &&Candidate| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork));
-    let working: BTreeSet<&SessionId> = candidates.iter().filter(is_at_work).map(|one| &one.session).collect();
-    let mut room = removed_max;
-    Ok(plan(policy, &candidates, now, &mut |one| {
-        if room == 0 || stop() {
+    let working: BTreeSet<SessionId> = candidates.iter().filter(is_at_work).map(|one| one.session.clone()).collect();
+    Ok(plan(policy, candidates, now, &mut |one| {
+        if stop() {
             return ControlFlow::Break(());
         }
-        let why = match task_of(store, &one.session, one.seq) {
+        ControlFlow::Continue(match task_of(store, &one.session, one.seq) {
             Ok(parent) => parent.filter(|parent| working.contains(parent)).map(KeptReason::ParentAtWork),
             // Only this session stays. Entries of a later version are that version's to remove.
             Err(error) => Some(KeptReason::Failed(error.to_string())),
-        };
-        room -= usize::from(why.is_none());
-        ControlFlow::Continue(why)
+        })
     }))
 }
 
@@ -276,7 +267,14 @@ fn look(
         let counts = policy.bytes_max.is_some() || protected.is_none();
         let bytes = bytes.saturating_add(if counts { beside(store, &session) } else { 0 });
         let last = last.unwrap_or(now).min(now);
-        candidates.push(Candidate { session, last, seq, bytes, forks: forks.unwrap_or_default(), protected });
+        candidates.push(Candidate {
+            session,
+            last,
+            seq,
+            bytes,
+            forks: forks.unwrap_or_default().into_iter().collect(),
+            protected,
+        });
     }
     candidates.sort_by(|one, other| (other.last, &other.session).cmp(&(one.last, &one.session)));
     Ok(candidates)

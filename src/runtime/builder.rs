@@ -10,12 +10,10 @@
 use std::{
     path::PathBuf,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use tokio::task::JoinError;
-
-#[cfg(feature = "fault-injection")]
-use std::time::Duration;
 
 use crate::{
     actor::{limits::RuntimeLimits, shared::Shared, tapes::Tapes, undone::left_undone},
@@ -23,9 +21,10 @@ use crate::{
     event::EventStream,
     hook::{Hook, Hooks},
     model::{Model, ModelError, ModelLimits, Models, Price, Prices},
+    ops::SweepPolicy,
     permission::Ruleset,
     runtime::{
-        Inner, Passivation, Runtime, Sweeps,
+        Inner, Passivation, Runtime,
         ending::Ending,
         options::Defaults,
         recovery::{Listen, resume_interrupted},
@@ -57,7 +56,7 @@ pub struct Builder {
     watch: crate::process::Watch,
     passivation: Passivation,
     limits: RuntimeLimits,
-    sweeps: Option<Sweeps>,
+    sweeps: Option<(Duration, SweepPolicy)>,
     #[cfg(feature = "fault-injection")]
     hold_back_appends: Option<Duration>,
 }
@@ -273,11 +272,22 @@ impl Builder {
         self
     }
 
-    /// Lets the runtime sweep by itself from time to time; off by default. See [`Sweeps`] for the policy, and
-    /// [`Runtime::last_sweep`] for the newest report.
+    /// Lets the runtime sweep by itself about every `every`, which is at least a second; off by default. Each wait, also the one
+    /// before the first sweep, is drawn from three quarters to five quarters of `every`, so that runtimes that were started
+    /// together do not sweep together. [`Runtime::last_sweep`] has the newest report.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tamtam::{Runtime, ops::SweepPolicy};
+    ///
+    /// let mut policy = SweepPolicy::default();
+    /// policy.older_than = Some(Duration::from_secs(30 * 24 * 60 * 60));
+    /// let builder = Runtime::builder().sweeps(Duration::from_secs(60 * 60), policy);
+    /// # drop(builder);
+    /// ```
     #[must_use]
-    pub fn sweeps(mut self, sweeps: Sweeps) -> Builder {
-        self.sweeps = Some(sweeps);
+    pub fn sweeps(mut self, every: Duration, policy: SweepPolicy) -> Builder {
+        self.sweeps = Some((every, policy));
         self
     }
 
@@ -358,7 +368,7 @@ impl Builder {
         let processes = processes(&store, self.watch).await;
         let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
         (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
-        shared.sweeper.sweeps = self.sweeps;
+        shared.sweeper.own = self.sweeps;
         #[cfg(all(unix, feature = "tools"))]
         {
             shared.processes = processes;

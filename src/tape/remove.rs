@@ -4,8 +4,9 @@
 //! it goes on from; and protecting a session at the moment of its removal either keeps it, or fails because the session is gone.
 //! After a crash, a session is there as before, gone, or hidden without a fork; [`finish`] erases the last kind at the next start.
 //!
-//! A change must keep: a session with an open turn is deleted only where nobody will go on with it (`delete_given_up`); it is hidden before its last entry is looked at, so nobody can
-//! go on with it meanwhile; a mark of a fork is cleared only if the fork is not there. Blocks, and may wait 10 s for another owner.
+//! A change must keep: a session with an open turn is deleted only where nobody will go on with it (`delete_given_up`); it is
+//! hidden before its last entry is looked at, so nobody can go on with it meanwhile; a mark of a fork is cleared only if the fork
+//! is not there. Blocks, and may wait 10 s for another owner.
 
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,7 @@ use tamtam::{
     Delivery, EventKind, Message, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
     model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
     permission::Profile,
-    session::{BranchError, Entry, Finish, ModelRef, NoPoint, Point, Record, Refusal, State},
+    session::{BranchError, BranchEvent, Entry, Finish, ModelRef, NoPoint, Point, Record, Refusal, State},
 };
 
 use crate::support::taped;
@@ -138,7 +138,7 @@ async fn undo_and_redo_outlive_the_process() {
         }
     };
     assert!(
-        matches!(&shown, EventKind::RolledBack { to, gone, .. } if *to == undone.to && *gone == undone.gone),
+        matches!(&shown, EventKind::Branch(BranchEvent::RolledBack { to, gone, .. }) if *to == undone.to && *gone == undone.gone),
         "{shown:?}"
     );
     assert_eq!(receipt.wait().await.unwrap().text, "re b");

@@ -17,7 +17,7 @@ use tamtam::{
     Delivery, EventKind, Message, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     model::{Item, Model, Reply, Scripted, transcript},
     permission::Profile,
-    session::{BranchError, Limits, Next, NoPoint, Point, Record, Refusal, RollbackOptions, State},
+    session::{BranchError, BranchEvent, Limits, Next, NoPoint, Point, Record, Refusal, RollbackOptions, State},
     tape::Deleted,
 };
 
@@ -267,13 +267,15 @@ async fn a_merge_brings_what_was_said_in_the_fork_once() {
     assert_eq!((merged.messages.as_slice(), merged.items), (&["x".into(), "y".into()][..], 4));
     let shown = loop {
         match events.next().await {
-            Some(Next::Event(event)) if matches!(event.kind, EventKind::Merged { .. }) => break event.kind.clone(),
+            Some(Next::Event(event)) if matches!(event.kind, EventKind::Branch(BranchEvent::Merged { .. })) => {
+                break event.kind.clone();
+            }
             Some(_) => {}
             None => panic!("the stream ended"),
         }
     };
     assert!(
-        matches!(&shown, EventKind::Merged { fork: id, items: 4, messages, .. }
+        matches!(&shown, EventKind::Branch(BranchEvent::Merged { fork: id, items: 4, messages, .. })
         if id == fork.id() && *messages == merged.messages),
         "{shown:?}"
     );

@@ -8,7 +8,7 @@ use tamtam::{
     model::{Item, Reply, Scripted},
     ops::{Restore, RestoreError},
     permission::Profile,
-    session::Next,
+    session::{BranchEvent, Next},
     tape::TapeStoreExt as _,
     tools,
 };
@@ -86,7 +86,7 @@ async fn the_files_of_a_turn_that_changed_twenty_are_shown_and_put_back() {
     assert_eq!(std::fs::read_dir(work.join("made")).unwrap().count(), 0);
     let event = loop {
         if let Some(Next::Event(event)) = events.next().await
-            && let EventKind::FilesRestored { files, refused, .. } = &event.kind
+            && let EventKind::Branch(BranchEvent::FilesRestored { files, refused, .. }) = &event.kind
         {
             break (files.len(), refused[0].path.clone());
         }

@@ -8,12 +8,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
 use crate::{
     actor::{shared::Shared, tape_store::Chore},
     lock::Lock,
-    ops::sweep::{Sweep, SweepPolicy, plan_some, sweep_through},
+    ops::sweep::{Sweep, SweepPolicy, sweep_plan, sweep_through},
     supervisor::backoff::Chance,
     tape::TapeError,
     words::ids::{Millis, new_uuid},
@@ -25,46 +23,6 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 /// The most sessions that a report names of those that a limit selects and that stay.
 const KEPT_NAMED_MAX: usize = 100;
 
-/// How often a runtime sweeps by itself, and what it does not keep.
-///
-/// ```
-/// use std::time::Duration;
-/// use tamtam::{Runtime, runtime::Sweeps, ops::SweepPolicy};
-///
-/// let mut policy = SweepPolicy::default();
-/// policy.older_than = Some(Duration::from_secs(30 * 24 * 60 * 60));
-/// let builder = Runtime::builder().sweeps(Sweeps::new(Duration::from_secs(60 * 60), policy));
-/// # drop(builder);
-/// ```
-#[derive(Clone, Debug)]
-pub struct Sweeps {
-    policy: SweepPolicy,
-    every: Duration,
-    removed_max: usize,
-}
-
-impl Sweeps {
-    /// Sweeps by `policy` about every `every`, which is at least a second. Each wait, also the one before the first sweep, is drawn
-    /// from three quarters to five quarters of `every`, so that runtimes that were started together do not sweep together.
-    #[must_use]
-    pub fn new(every: Duration, policy: SweepPolicy) -> Sweeps {
-        Sweeps { policy, every: every.max(EVERY_MIN), removed_max: 1_000 }
-    }
-
-    /// Sets the most sessions that one sweep removes, 1,000 by default; the next sweeps remove the rest.
-    #[must_use]
-    pub fn removing_at_most(mut self, sessions: usize) -> Sweeps {
-        self.removed_max = sessions;
-        self
-    }
-
-    /// The next wait. `drawn` is a random number from 0 up to 1.
-    fn wait(&self, drawn: f64) -> Duration {
-        // A wait too long for a `Duration` becomes the longest one: it never ends.
-        Duration::try_from_secs_f64(self.every.as_secs_f64() * (0.75 + drawn / 2.0)).unwrap_or(Duration::MAX)
-    }
-}
-
 /// The result of a sweep that the runtime made by itself.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -73,8 +31,6 @@ pub struct SweepReport {
     pub number: u64,
     /// When it began.
     pub at: Millis,
-    /// How long it took.
-    pub took: Duration,
     /// The removed sessions, and the first 100 of the sessions that a limit selects and that stay.
     pub sweep: Sweep,
     /// How many sessions a limit selects and that stay, in all.
@@ -83,10 +39,10 @@ pub struct SweepReport {
     pub error: Option<String>,
 }
 
-/// The settings of a runtime's own sweeps, and the report of the newest one.
+/// When a runtime sweeps by itself and by which policy, if its host asked for that, and the report of the newest sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
-    pub(crate) sweeps: Option<Sweeps>,
+    pub(crate) own: Option<(Duration, SweepPolicy)>,
     pub(crate) newest: Lock<Option<Arc<SweepReport>>>,
 }
 
@@ -94,14 +50,14 @@ impl Sweeper {
     /// The wait before the next sweep; `None` if the host asked for no sweeps.
     pub(super) fn wait(&self) -> Option<Duration> {
         let mut chance = Chance::new(new_uuid().as_u128() as u64);
-        self.sweeps.as_ref().map(|sweeps| sweeps.wait(chance.next()))
+        self.own.map(|(every, _)| wait(every, chance.next()))
     }
 
     /// Sweeps once, and keeps the report. Blocks on the disk.
     pub(super) fn sweep(&self, shared: &Shared, stop: &dyn Fn() -> bool) {
-        let Some(Sweeps { policy, removed_max, .. }) = self.sweeps else { return };
-        let (began, at) = (Instant::now(), shared.clock.now());
-        let swept = sweep(shared, policy, removed_max, stop);
+        let Some((_, policy)) = self.own else { return };
+        let at = shared.clock.now();
+        let swept = sweep(shared, policy, stop);
         let error = swept.as_ref().err().map(ToString::to_string);
         let mut swept = swept.unwrap_or_default();
         let kept = swept.kept.len();
@@ -113,23 +69,23 @@ impl Sweeper {
         }
         let mut newest = self.newest.lock();
         let number = newest.as_ref().map_or(1, |newest| newest.number + 1);
-        *newest = Some(Arc::new(SweepReport { number, at, took: began.elapsed(), sweep: swept, kept, error }));
+        *newest = Some(Arc::new(SweepReport { number, at, sweep: swept, kept, error }));
     }
 }
 
-/// Removes the sessions that a policy does not keep, at most `max`, until the runtime ends or `stop` returns `true`. Blocks on the
-/// disk.
-pub(crate) fn sweep(
-    shared: &Shared,
-    policy: SweepPolicy,
-    max: usize,
-    stop: &dyn Fn() -> bool,
-) -> Result<Sweep, TapeError> {
+/// Removes the sessions that a policy does not keep, until the runtime ends or `stop` returns `true`. Blocks on the disk.
+pub(crate) fn sweep(shared: &Shared, policy: SweepPolicy, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
     let stop = || stop() || shared.orders.is_closed();
-    let planned = plan_some(&*shared.store, policy, shared.clock.now(), max, &stop)?;
+    let planned = sweep_plan(&*shared.store, policy, shared.clock.now(), &stop)?;
     let done = sweep_through(planned, stop, |session, seq| shared.store.delete_unused(session, seq));
     shared.orders.chore(Chore::Scrub);
     done
+}
+
+/// The next wait. `drawn` is a random number from 0 up to 1.
+fn wait(every: Duration, drawn: f64) -> Duration {
+    // A wait too long for a `Duration` becomes the longest one: it never ends.
+    Duration::try_from_secs_f64(every.max(EVERY_MIN).as_secs_f64() * (0.75 + drawn / 2.0)).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]
@@ -138,12 +94,10 @@ mod tests {
 
     #[test]
     fn waits_lie_around_what_was_asked_for() {
-        let sweeps = |every| Sweeps::new(every, SweepPolicy::default());
-        let minute = sweeps(Duration::from_secs(60));
-        assert_eq!([0.0, 0.5, 1.0].map(|drawn| minute.wait(drawn).as_secs()), [45, 60, 75]);
-        assert_eq!(sweeps(Duration::ZERO).wait(0.0), Duration::from_millis(750));
-        let never = sweeps(Duration::MAX);
-        assert!(never.wait(0.0) > Duration::from_secs(1 << 62));
-        assert_eq!([never.wait(0.5), never.wait(1.0)], [Duration::MAX; 2]);
+        let minute = Duration::from_secs(60);
+        assert_eq!([0.0, 0.5, 1.0].map(|drawn| wait(minute, drawn).as_secs()), [45, 60, 75]);
+        assert_eq!(wait(Duration::ZERO, 0.0), Duration::from_millis(750));
+        assert!(wait(Duration::MAX, 0.0) > Duration::from_secs(1 << 62));
+        assert_eq!([0.5, 1.0].map(|drawn| wait(Duration::MAX, drawn)), [Duration::MAX; 2]);
     }
 }

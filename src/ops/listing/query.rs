@@ -1,4 +1,4 @@
-//! The query of a session list, as a value: filters, layout, limit and page cursor.
+//! The query of a session list, as a value: filters, limit and page cursor.
 //!
 //! A query that looks for too much is refused before anything is read. The text form of a [`SessionCursor`] is handed out to
 //! people, so a change must still read the old form.
@@ -18,17 +18,6 @@ const PAGE_MAX: usize = 200;
 /// The longest text that is looked for, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// How a page is laid out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shape {
-    /// A flat list.
-    #[default]
-    List,
-    /// A tree: the sessions that belong to no other are its roots, each with its forks and children below it. Filters apply to the
-    /// roots. A deleted session that forks go on from is shown above them.
-    Tree,
-}
-
 /// Which sessions are wanted. A session must pass every filter that is set.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -40,11 +29,9 @@ pub struct SessionQuery {
     pub agent: Option<String>,
     /// Only sessions that have all of these labels.
     pub labels: Labels,
-    /// Only sessions with this status. Deleted sessions are listed only where this asks for them, or in a tree.
+    /// Only sessions with this status. Deleted sessions are listed only where this asks for them.
     pub status: Option<SessionStatus>,
-    /// The layout: a list or a tree.
-    pub shape: Shape,
-    /// The most sessions of the page, or roots of a tree: 1 to 200; 20 by default.
+    /// The most sessions of the page: 1 to 200; 20 by default.
     pub limit: usize,
     /// Where the page before ended, which is its [`SessionPage::next`](crate::ops::listing::SessionPage::next).
     pub after: Option<SessionCursor>,
@@ -59,7 +46,6 @@ impl Default for SessionQuery {
             agent: None,
             labels: Labels::default(),
             status: None,
-            shape: Shape::List,
             limit: 20,
             after: None,
             wait: Duration::from_secs(1),
@@ -68,10 +54,6 @@ impl Default for SessionQuery {
 }
 
 impl SessionQuery {
-    pub(super) fn page_limit(&self) -> usize {
-        self.limit.clamp(1, PAGE_MAX)
-    }
-
     pub(super) fn is_behind_cursor(&self, last: Millis, session: &SessionId) -> bool {
         self.after.as_ref().is_none_or(|after| (last, session) < (after.last, &after.session))
     }
@@ -83,12 +65,22 @@ impl SessionQuery {
         if bytes > TEXT_BYTES_MAX { Err(TapeError::Query { what }) } else { Ok(()) }
     }
 
-    /// Whether a session passes the filters.
-    pub(super) fn takes(&self, listed: &ListedSession) -> bool {
-        let is_out_of_sight = listed.status == SessionStatus::Hidden && self.shape == Shape::List;
+    /// Adds a session to a page if it passes the filters. Where the page is full already, gives the place of the next page instead.
+    pub(super) fn add(&self, page: &mut Vec<ListedSession>, listed: ListedSession) -> Option<SessionCursor> {
+        if !self.takes(&listed) {
+            return None;
+        }
+        if page.len() == self.limit.clamp(1, PAGE_MAX) {
+            return page.last().map(SessionCursor::behind);
+        }
+        page.push(listed);
+        None
+    }
+
+    fn takes(&self, listed: &ListedSession) -> bool {
         let title = listed.title.as_deref().unwrap_or_default();
         let text = || format!("{title}\n{}", listed.session).to_lowercase();
-        self.status.map_or(!is_out_of_sight, |wanted| listed.status == wanted)
+        self.status.map_or(listed.status != SessionStatus::Hidden, |wanted| listed.status == wanted)
             && listed.labels.have(&self.labels)
             && (self.agent.is_none() || self.agent == listed.agent)
             && self.text.to_lowercase().split_whitespace().all(|word| text().contains(word))
@@ -105,8 +97,7 @@ pub struct SessionCursor {
 }
 
 impl SessionCursor {
-    /// The place behind a session.
-    pub(super) fn behind(listed: &ListedSession) -> SessionCursor {
+    fn behind(listed: &ListedSession) -> SessionCursor {
         SessionCursor { last: listed.last.unwrap_or_default(), session: listed.session.clone() }
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::{
     kernel::{Digest, Parent},
-    ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, Shape, beside},
+    ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, beside},
     tape::{
         Access, Entry, FORK_DEPTH_MAX, Fold, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
         TapeError,
@@ -19,11 +19,8 @@ use crate::{
 /// How many rows are read at a time.
 const PIECE: usize = 64;
 
-/// The most sessions on a page that is a tree.
-const TREE_MAX: usize = 1_000;
-
 impl Fold for Digest {
-    const FORM: u32 = 6;
+    const FORM: u32 = 7;
 
     fn add(&mut self, entries: &[Entry]) {
         entries.iter().for_each(|entry| self.take(entry));
@@ -55,12 +52,11 @@ fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let (cost, behind) = index.bring_rows::<Digest>(query.wait)?;
     let mut rows = Rows { statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
     let (mut sessions, next) = rows.newest_first(query)?;
-    let cut = query.shape == Shape::Tree && rows.put_below(&mut sessions)?;
     for listed in &mut sessions {
         listed.beside_bytes = beside(store, &listed.session);
         (listed.forks, listed.children) = rows.session_rows.count_below(&listed.session)?;
     }
-    Ok(SessionPage { sessions, next, behind, indexed: true, cut, cost: rows.cost })
+    Ok(SessionPage { sessions, next, behind, indexed: true, cost: rows.cost })
 }
 
 struct Rows<'i> {
@@ -75,45 +71,22 @@ fn fork_parent(row: &SessionRow<Digest>) -> Option<&SessionId> {
 }
 
 impl Rows<'_> {
-    /// The sessions of a page, newest first, and where the next page begins. Of a tree, its roots.
+    /// The sessions of a page, newest first, and where the next page begins.
     fn newest_first(&mut self, query: &SessionQuery) -> Result<(Vec<ListedSession>, Option<SessionCursor>), TapeError> {
-        let limit = query.page_limit();
-        let mut found: Vec<ListedSession> = Vec::new();
-        let mut after = query.after.clone();
+        let (mut found, mut after) = (Vec::new(), query.after.clone());
         loop {
             // A piece at a time, so that no statement is open while other rows are looked up.
             let behind = after.as_ref().map(|after| (after.last, after.session.as_str()));
-            let session_rows =
-                self.session_rows.newest_first(behind, PIECE, query.shape == Shape::Tree, &query.labels)?;
+            let session_rows = self.session_rows.newest_first(behind, PIECE, &query.labels)?;
             let Some((session, newest)) = session_rows.last() else { return Ok((found, None)) };
             after = Some(SessionCursor { last: newest.last, session: session.clone() });
             for (session, row) in session_rows {
                 let listed = self.listed(session, &row)?;
-                if !query.takes(&listed) {
-                    continue;
+                if let Some(next) = query.add(&mut found, listed) {
+                    return Ok((found, Some(next)));
                 }
-                if found.len() == limit {
-                    let next = found.last().map(SessionCursor::behind);
-                    return Ok((found, next));
-                }
-                found.push(listed);
             }
         }
-    }
-
-    /// Puts the sessions below each root behind it, up to the limit of a page. Returns whether some had to be left out.
-    fn put_below(&mut self, sessions: &mut Vec<ListedSession>) -> Result<bool, TapeError> {
-        let mut cut = false;
-        for top in std::mem::take(sessions) {
-            let room = TREE_MAX.saturating_sub(sessions.len() + 1);
-            let below = self.session_rows.below(&top.session, room + 1)?;
-            cut |= below.len() > room;
-            sessions.push(top);
-            for (session, row) in below.into_iter().take(room) {
-                sessions.push(self.listed(session, &row)?);
-            }
-        }
-        Ok(cut)
     }
 
     fn listed(&mut self, session: SessionId, row: &SessionRow<Digest>) -> Result<ListedSession, TapeError> {
@@ -121,7 +94,7 @@ impl Rows<'_> {
         let (created, last) = ((row.entries > 0).then_some(row.created), (row.entries > 0).then_some(row.last));
         let summary = SessionSummary { id: session, from: None, created, last, seq: row.seq, bytes: row.bytes };
         let mut listed = ListedSession::of(&summary, &self.statuses, Some(&row.digest), fork_parent(row));
-        (listed.entries, listed.depth) = (Some(row.entries), row.depth);
+        listed.entries = Some(row.entries);
         listed.labels.clone_from(&row.labels);
         // A fork inherits missing fields from its parent, then from that one's parent, and so on.
         let mut next = fork_parent(row).cloned();

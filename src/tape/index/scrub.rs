@@ -5,8 +5,8 @@
 //! words out of the file. A scrub has no limit of time and may be stopped, or killed, after each piece: it goes on the next time.
 //!
 //! A change must keep: a note that a scrub began with goes only when the rows are out, the search table is merged, and the
-//! write-ahead log is emptied; what is deleted is overwritten (`secure_delete`); the lock on `index.lock` is held. Blocks; a search meanwhile finds what is
-//! there, and says that it may be behind.
+//! write-ahead log is emptied; what is deleted is overwritten (`secure_delete`); the lock on `index.lock` is held. Blocks; a
+//! search meanwhile finds what is there, and says that it may be behind.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -30,9 +30,8 @@ const READERS_WAIT: Duration = Duration::from_millis(100);
 
 impl Store {
     /// Takes the words of deleted sessions out of the files of the index, and out of this store's commit log, and says whether all
-    /// are out. `false` where another
-    /// process writes or reads the index all the while, or where `stop`, asked after each piece, returned true: call it again to go
-    /// on. A runtime does that by itself. Blocks on the disk.
+    /// are out. `false` where another process writes or reads the index all the while, or where `stop`, asked after each piece,
+    /// returned true: call it again to go on. A runtime does that by itself. Blocks on the disk.
     ///
     /// # Errors
     /// [`TapeError::Index`]; [`TapeError::Io`]; [`TapeError::ReadingOnly`].

@@ -1,10 +1,12 @@
 //! One row for each session, for lists: a digest of its entries, its parent, and when it was used last.
 //!
-//! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which goes on from what it was before. For each session the row remembers how far its files were read; new entries are read when a list asks, so
-//! no entry is folded twice. Lists and searches are independent: neither waits for the other's table.
+//! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which goes on from what it was before. For
+//! each session the row remembers how far its files were read; new entries are read when a list asks, so no entry is folded twice.
+//! Lists and searches are independent: neither waits for the other's table.
 //!
-//! A change must keep: rows never form a circle of parents, whatever tapes say; another [`Fold::FORM`] reads a session anew;
-//! nothing from the database is trusted (names are parsed again); writing needs the lock on `index.lock`, reading needs none.
+//! Parents may form a circle, because tapes may say so: a reader that follows them needs a bound. A change must keep: another
+//! [`Fold::FORM`] reads a session anew; nothing from the database is trusted (names are parsed again); writing needs the lock on
+//! `index.lock`, reading needs none.
 
 use std::time::{Duration, Instant};
 
@@ -51,9 +53,6 @@ pub(crate) struct SessionRow<D: Fold> {
     pub(crate) entries: u64,
     /// The length of its files together, in bytes, as far as they were read. A torn tail is not counted, so it is looked at again.
     pub(crate) bytes: u64,
-    /// In an answer of [`SessionRows::below`], how far below the top it stands.
-    #[serde(skip)]
-    pub(crate) depth: u32,
     form: u32,
     files: u64,
     /// The newest file that was read, and how far.
@@ -96,8 +95,7 @@ fn find<D: Fold>(database: &Connection, sql: &str, params: impl Params) -> rusql
     let named = |columns: &Row<'_>| {
         let (session, row): (String, String) = (columns.get("session")?, columns.get("row")?);
         let named = session.parse().ok().zip(serde_json::from_str(&row).ok());
-        let depth = columns.get("depth").unwrap_or_default();
-        Ok(named.map(|(session, row): Named<D>| (session, SessionRow { depth, ..row })))
+        Ok(named)
     };
     database.prepare(sql)?.query_map(params, named)?.filter_map(Result::transpose).collect()
 }
@@ -109,39 +107,25 @@ fn failed(error: rusqlite::Error) -> TapeError {
 const ONE: &str = "select * from session_rows where session = ?1";
 
 fn newest_first() -> String {
-    let has_labels = labels::has_all("row_labels", "session_rows.session", "?5");
+    let has_labels = labels::has_all("row_labels", "session_rows.session", "?4");
     format!(
-        "select * from session_rows where (last, session) < (?1, ?2)
-         and (not ?4 or not exists (select 1 from session_rows above where above.session = session_rows.parent))
-         and {has_labels} order by last desc, session desc limit ?3"
+        "select * from session_rows where (last, session) < (?1, ?2) and {has_labels}
+         order by last desc, session desc limit ?3"
     )
 }
 
-const BELOW: &str = "with recursive below as (
-      select 1 as depth, * from session_rows where parent = ?1
-      union all select depth + 1, session_rows.* from below join session_rows on session_rows.parent = below.session
-      order by depth desc, last desc, session desc limit ?2)
-    select * from below";
-
 impl SessionRows<'_> {
-    /// The rows behind the place `after`, last used first, `limit` at most: those that have all of the wanted labels. With
-    /// `top_only`, only those whose parent has no row.
+    /// The rows behind the place `after`, last used first, `limit` at most: those that have all of the wanted labels.
     pub(crate) fn newest_first<D: Fold>(
         &self,
         after: Option<(Millis, &str)>,
         limit: usize,
-        top_only: bool,
         wanted: &Labels,
     ) -> Result<Vec<Named<D>>, TapeError> {
         // A place before the newest row: the latest possible time, and a name behind every session id.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
-        let params = params![last, session, signed(limit as u64), top_only, labels::parameter(wanted)];
+        let params = params![last, session, signed(limit as u64), labels::parameter(wanted)];
         find(&self.at_once, &newest_first(), params).map_err(failed)
-    }
-
-    /// The sessions below a session: children right behind their parent, last used first; `limit` at most.
-    pub(crate) fn below<D: Fold>(&self, top: &SessionId, limit: usize) -> Result<Vec<Named<D>>, TapeError> {
-        find(&self.at_once, BELOW, params![top.as_str(), signed(limit as u64)]).map_err(failed)
     }
 
     /// The row of a session.
@@ -213,7 +197,7 @@ fn bring<D: Fold>(
     row.parent = match row.parent.take() {
         // The fork was brought in whole, and goes on from no session of this store: one with its parent's name is another.
         Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != named) => None,
-        Some((named, _)) if is_above(change, session, &named)? => None,
+        Some((named, _)) if named == *session => None,
         parent => parent,
     };
     let (parent, is_fork) = row.parent.as_ref().map_or((None, false), |(parent, is_fork)| (Some(parent), *is_fork));
@@ -225,17 +209,6 @@ fn bring<D: Fold>(
         params![session.as_str(), row.form, parent, is_fork, last, files, bytes, text],
     )?;
     Ok(())
-}
-
-/// Whether one session is the other, or stands above it already. Files may say that sessions belong to each other in a circle. The
-/// row that would close the circle gets no parent, so there is no circle in the rows.
-fn is_above(change: &Transaction<'_>, session: &SessionId, other: &SessionId) -> rusqlite::Result<bool> {
-    let mut query = change.prepare(
-        "with recursive above (session) as (
-           select ?2 union select parent from session_rows join above using (session) where parent is not null)
-         select exists (select 1 from above where session = ?1)",
-    )?;
-    query.query_row([session.as_str(), other.as_str()], |row| row.get(0))
 }
 
 /// Reads all that comes after `row`; `None` where the files are not what was read before.

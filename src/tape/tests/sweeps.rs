@@ -45,7 +45,7 @@ fn a_session_that_cannot_be_read_stays_and_keeps_no_other() {
         fs::rename(session("lost").join("anchors"), session("lost").join("elsewhere")).unwrap();
         fs::write(session("lost").join("anchors"), "no folder").unwrap();
 
-        let planned = sweep_plan(&store, nothing_stays(), Millis::now()).unwrap();
+        let planned = sweep_plan(&store, nothing_stays(), Millis::now(), || false).unwrap();
         let swept = sweep_planned(&store, planned.clone(), || false).unwrap();
         for sweep in [&planned, &swept] {
             let expected = if somebody_is_at_work { vec!["a"] } else { vec!["a", "works"] };

@@ -185,9 +185,9 @@ fn a_session_is_forked_and_gone_on_with() {
     assert_eq!(lab.run(&["sessions", "--json"]).lines().len(), 4);
 }
 
-/// Z-04: the list for people and for programs, page by page, filtered, and as a tree.
+/// Z-04: the list for people and for programs, page by page, and filtered.
 #[test]
-fn z_04_sessions_are_listed_by_title_with_their_cost_and_as_a_tree() {
+fn z_04_sessions_are_listed_by_title_with_their_cost() {
     let lab = Lab::new();
     let model = lab.script_with(json!({
         "replies": [{"text": "one", "usage": {"input": 1000, "output": 100}}, {"text": "two"}],
@@ -200,11 +200,9 @@ fn z_04_sessions_are_listed_by_title_with_their_cost_and_as_a_tree() {
     let shown = lab.run(&["sessions"]);
     let column = shown.stdout.lines().next().unwrap().find("title").unwrap();
     let titles: Vec<&str> = shown.stdout.lines().map(|line| &line[column..]).collect();
-    assert_eq!(titles, ["title", "Mend the build", "Write a[31m poem", "Mend the build [1 fork]"], "{}", shown.stdout);
+    let expected = ["title", "Mend the build [fork of a]", "Write a[31m poem", "Mend the build [1 fork]"];
+    assert_eq!(titles, expected, "{}", shown.stdout);
     assert!(shown.stdout.lines().nth(2).unwrap().contains("$0.003000"), "{}", shown.stdout);
-    let tree = lab.run(&["sessions", "--tree"]);
-    let rows: Vec<(&str, &str)> = tree.stdout.lines().skip(1).map(|line| (&line[..1], &line[column..])).collect();
-    assert_eq!(rows, [("b", "Write a[31m poem"), ("a", "Mend the build [1 fork]"), ("f", "  fork: Mend the build")]);
     let json = lab.run(&["sessions", "--json"]).lines();
     let of = |id: &str| json.iter().find(|line| line["session"] == id).unwrap();
     assert_eq!((&of("b")["cost"], &of("b")["usage"]["input"]), (&json!(3000), &json!(1000)));
@@ -316,9 +314,9 @@ fn a_session_has_the_title_that_it_was_given() {
     assert_eq!(lab.run(&["replay", "s"]).code, 0);
 }
 
-/// A fork that is brought in under the name of what it went on from belongs to nobody there, and is seen in a tree as any other.
+/// A fork that is brought in under the name of what it went on from belongs to nobody there, and is listed as any other.
 #[test]
-fn a_fork_under_its_parents_name_is_in_the_tree() {
+fn a_fork_under_its_parents_name_is_in_the_list() {
     let (lab, other) = (Lab::new(), Lab::new());
     let model = lab.script(json!(["one", "two"]));
     assert_eq!(lab.run(&["run", "--session", "a", "--model", &model, "first"]).code, 0);
@@ -328,11 +326,9 @@ fn a_fork_under_its_parents_name_is_in_the_tree() {
     assert_eq!(lab.run(&["tape", "export", "f", "--to", &file]).code, 0);
     let imported = other.run(&["tape", "import", &file, "--as", "a"]);
     assert_eq!(imported.code, 0, "{}", imported.stderr);
-    for arguments in [&["sessions", "--json", "--tree"][..], &["sessions", "--json"]] {
-        let listed = other.run(arguments).lines();
-        let found: Vec<_> = listed.iter().map(|one| (&one["session"], &one["parent"], &one["forks"])).collect();
-        assert_eq!(found, [(&json!("a"), &Value::Null, &json!(0))], "{arguments:?}");
-    }
+    let listed = other.run(&["sessions", "--json"]).lines();
+    let found: Vec<_> = listed.iter().map(|one| (&one["session"], &one["parent"], &one["forks"])).collect();
+    assert_eq!(found, [(&json!("a"), &Value::Null, &json!(0))]);
     assert_eq!(other.run(&["replay", "a"]).code, 0);
 
     // Where somebody else has that name, it is not that one's fork.
@@ -340,17 +336,10 @@ fn a_fork_under_its_parents_name_is_in_the_tree() {
     let model = third.script(json!(["three"]));
     assert_eq!(third.run(&["run", "--session", "a", "--model", &model, "another"]).code, 0);
     assert_eq!(third.run(&["tape", "import", &file, "--as-it-was"]).code, 0);
-    for arguments in [&["sessions", "--json", "--tree"][..], &["sessions", "--json"]] {
-        let listed = third.run(arguments).lines();
-        let mut found: Vec<_> =
-            listed.iter().map(|one| (one["session"].as_str(), &one["parent"], &one["forks"])).collect();
-        found.sort_by_key(|(session, ..)| *session);
-        assert_eq!(
-            found,
-            [(Some("a"), &Value::Null, &json!(0)), (Some("f"), &Value::Null, &json!(0))],
-            "{arguments:?}"
-        );
-    }
+    let listed = third.run(&["sessions", "--json"]).lines();
+    let mut found: Vec<_> = listed.iter().map(|one| (one["session"].as_str(), &one["parent"], &one["forks"])).collect();
+    found.sort_by_key(|(session, ..)| *session);
+    assert_eq!(found, [(Some("a"), &Value::Null, &json!(0)), (Some("f"), &Value::Null, &json!(0))]);
 }
 
 /// A label is set by `run`, and lists and searches find its sessions alone. A wrong one is a usage error that names it.

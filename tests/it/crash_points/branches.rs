@@ -50,7 +50,8 @@ impl Deed {
                 let mut policy = SweepPolicy::default();
                 // The protected one is the newest of the three, and does not count against them.
                 policy.keep_newest = Some(0);
-                ops::sweep_planned(store, ops::sweep_plan(store, policy, Millis::now()).unwrap(), || false).map(drop)
+                ops::sweep_planned(store, ops::sweep_plan(store, policy, Millis::now(), || false).unwrap(), || false)
+                    .map(drop)
             }
         }
     }

@@ -12,7 +12,7 @@ fn one(name: &str, ago: u64) -> Candidate {
         last: Millis(NOW.0 - ago),
         seq: Seq(7),
         bytes: 10,
-        forks: Vec::new(),
+        forks: BTreeSet::new(),
         protected: None,
     }
 }
@@ -22,7 +22,7 @@ fn with_forks(forks: &[&str], one: Candidate) -> Candidate {
 }
 
 fn plan(policy: SweepPolicy, candidates: &[Candidate], now: Millis) -> Sweep {
-    super::plan(policy, candidates, now, &mut |_| ControlFlow::Continue(None))
+    super::plan(policy, candidates.to_vec(), now, &mut |_| ControlFlow::Continue(None))
 }
 
 fn swept(policy: SweepPolicy, candidates: &[Candidate]) -> (String, String) {
@@ -105,21 +105,21 @@ fn a_session_stays_as_long_as_a_fork_of_it_does_and_goes_behind_the_last() {
 fn what_stays_when_it_is_asked_keeps_what_it_goes_on_from_and_counts_for_the_limit_of_bytes() {
     let all = [one("d", 0), one("c", 10), one("b", 20), with_forks(&["b"], one("a", 30))];
     let mut asked = Vec::new();
-    let sweep = super::plan(bytes(30), &all, NOW, &mut |one| {
+    let sweep = super::plan(bytes(30), all.to_vec(), NOW, &mut |one| {
         asked.push(one.session.to_string());
         ControlFlow::Continue((one.session.as_str() == "b").then_some(KeptReason::Used))
     });
     let gone: Vec<&str> = sweep.gone.iter().map(|gone| gone.session.as_str()).collect();
     // In its place another one goes, and who was not to go is not asked.
     assert_eq!((gone, asked.join(" ")), (vec!["c"], "b c".to_owned()));
-    let stays = super::plan(keep(0), &all, NOW, &mut |one| {
+    let stays = super::plan(keep(0), all.to_vec(), NOW, &mut |one| {
         ControlFlow::Continue((one.session.as_str() == "b").then_some(KeptReason::Used))
     });
     let kept: Vec<String> = stays.kept.iter().map(|kept| format!("{}: {}", kept.session, kept.why)).collect();
     assert_eq!(kept, ["a: session b is a fork of it", "b: it was used meanwhile"]);
     // What was not come to is in no list.
     let mut room = 1;
-    let some = super::plan(keep(0), &all, NOW, &mut |_| match room {
+    let some = super::plan(keep(0), all.to_vec(), NOW, &mut |_| match room {
         0 => ControlFlow::Break(()),
         _ => {
             room -= 1;
@@ -161,7 +161,7 @@ fn no_plan_takes_what_should_stay() {
             if n > 0 && next(3) == 0 {
                 let parent = next(n as u64) as usize;
                 let fork = all[n].session.clone();
-                all[parent].forks.push(fork);
+                all[parent].forks.insert(fork);
             }
             if next(4) == 0 {
                 all[n].protected = Some(KeptReason::Protected);
@@ -210,7 +210,7 @@ fn a_plan_over_a_hundred_thousand_sessions_is_made_in_one_pass() {
     // Each goes on from the one before it, so that none can go but in this order; a third of them is needed by one that stays.
     let mut all: Vec<Candidate> = (0..COUNT).map(|n| one(&format!("s{n:06}"), n as u64)).collect();
     for (n, one) in all.iter_mut().enumerate().skip(1) {
-        one.forks = vec![format!("s{:06}", n - 1).parse().unwrap()];
+        one.forks = [format!("s{:06}", n - 1).parse().unwrap()].into();
     }
     let everything = plan(bytes(0), &all, NOW);
     assert_eq!((everything.gone.len(), everything.kept.len()), (COUNT, 0));

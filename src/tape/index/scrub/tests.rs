@@ -154,7 +154,10 @@ fn what_is_swept_leaves_the_index_with_one_scrub() {
     talked(&store);
     let policy = SweepPolicy { keep_newest: Some(0), ..SweepPolicy::default() };
     assert_eq!(
-        sweep_planned(&store, sweep_plan(&store, policy, Millis::now()).unwrap(), || false).unwrap().gone.len(),
+        sweep_planned(&store, sweep_plan(&store, policy, Millis::now(), || false).unwrap(), || false)
+            .unwrap()
+            .gone
+            .len(),
         6
     );
     scrub(&store);
