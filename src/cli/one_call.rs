@@ -14,10 +14,11 @@ use tamtam::{
 };
 
 use super::{
-    arguments::{PermitArguments, ToolArguments},
+    arguments::{PermitArguments, ToolArguments, TurnArguments},
+    config::Config,
     environment::Environment,
     failure::{Exit, Failure},
-    print, rules,
+    note, print, rules,
 };
 
 /// Runs one tool and prints its result. No rules apply: the person who types the command is the one whom a session would ask.
@@ -52,9 +53,12 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.tool, &given.json, environment)?;
     let root = environment.workspace(given.workspace.as_deref())?;
-    let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
+    let config = Config::load(environment, &root, given.config.as_deref())?;
+    config.notes.iter().for_each(|why| note(&format!("warning: {why}")));
+    let turn = TurnArguments { permission: given.permission.clone(), ..TurnArguments::default() };
+    let rights = rules::rights(&config.over(&turn, None).0.permission, &config, rules::Audience::Someone)?;
     let globs = Globs::default();
-    let judged = |access: Access| (judge([&ruleset], &access, &globs), access);
+    let judged = |access: Access| (judge(rights.layers(), &access, &globs), access);
     let seen = |accesses| seen_from(&root.to_string_lossy(), &[], accesses);
     let accesses = seen(tool.access(&arguments));
     // The strictest judgement wins, as in a session.
@@ -101,7 +105,7 @@ fn why(judgement: Option<&Judgement>, access: Option<&Access>, is_linked: bool) 
     let verb = if is_linked { "goes through a link, which the rules treat more strictly, and needs" } else { "needs" };
     let wants = format!("the call {verb} {} {}", access.permission, access.pattern);
     match &judgement.rule {
-        Some(rule) => format!("{wants}; the last rule that matches is \"{rule}\" of {}", judgement.layer),
+        Some(rule) => format!("{wants}; the rule that stands is \"{rule}\" of {}", judgement.layer),
         None => format!("{wants}; no rule matches, so a person is asked"),
     }
 }
