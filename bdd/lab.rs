@@ -51,6 +51,8 @@ pub(crate) struct Lab {
     pub(crate) receipts: Vec<Receipt>,
     pub(crate) answer: Option<Answer>,
     pub(crate) refusal: Option<SendError>,
+    /// What the newest command of the operator wrote: its exit code, stdout and stderr.
+    pub(crate) ran: Option<(i32, String, String)>,
 }
 
 impl Default for Lab {
@@ -78,6 +80,7 @@ impl Default for Lab {
             receipts: Vec::new(),
             answer: None,
             refusal: None,
+            ran: None,
         }
     }
 }
@@ -96,6 +99,16 @@ impl Lab {
     /// A path in the workspace.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join("workspace").join(name)
+    }
+
+    /// Runs the binary as an operator would, in the workspace, with a home of its own and nobody at the terminal.
+    pub(crate) fn operate(&mut self, arguments: &[&str]) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tamtam"));
+        command.args(arguments).current_dir(self.path("")).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.folder.path().join("home"));
+        let ran = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        self.ran = Some((ran.status.code().unwrap_or(-1), text(ran.stdout), text(ran.stderr)));
     }
 
     /// The model's next reply.

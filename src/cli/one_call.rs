@@ -14,10 +14,11 @@ use tamtam::{
 };
 
 use super::{
-    arguments::{PermitArguments, ToolArguments},
+    arguments::{PermitArguments, ToolArguments, TurnArguments},
+    config::Config,
     environment::Environment,
     failure::{Exit, Failure},
-    print, rules,
+    note, print, rules,
 };
 
 /// Runs one tool and prints its result. No rules apply: the person who types the command is the one whom a session would ask.
@@ -52,14 +53,17 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.tool, &given.json, &environment.tools())?;
     let root = environment.workspace(given.workspace.as_deref())?;
-    let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
+    let config = Config::load(environment, &root, given.config.as_deref())?;
+    config.notes.iter().for_each(|why| note(&format!("warning: {why}")));
+    let turn = TurnArguments { permission: given.permission.clone(), ..TurnArguments::default() };
+    let rights = rules::rights(&config.over(&turn, None).0.permission, &config, rules::Audience::Someone)?;
     let globs = Globs::default();
     let accesses = seen_from(&root.to_string_lossy(), &[], with_parts(tool.access(&arguments)));
     // The strictest judgement wins, as in a session.
-    let verdict = decide(&[&ruleset], &accesses, &globs);
+    let verdict = decide(&rights.layers(), &accesses, &globs);
     let workspace = Workspace::open(&root).map_err(|error| Failure::usage(error.to_string()))?;
     let linked: Vec<_> = accesses.iter().filter_map(|access| end_of_links(&workspace, access)).collect();
-    let at_ends = decide(&[&ruleset], &linked, &globs);
+    let at_ends = decide(&rights.layers(), &linked, &globs);
     // A session asks nobody about the target of a link: it denies the call if the rules are stricter about the target than about
     // the name.
     let is_stopped = !linked.is_empty() && at_ends.judgement.action > verdict.judgement.action;
@@ -97,7 +101,7 @@ fn why(verdict: &Verdict, accesses: &[Access], is_linked: bool) -> String {
     let verb = if is_linked { "goes through a link, which the rules treat more strictly, and needs" } else { "needs" };
     let wants = format!("the call {verb} {access}");
     match &verdict.judgement.rule {
-        Some(rule) => format!("{wants}; the last rule that matches is \"{rule}\" of {}", verdict.judgement.layer),
+        Some(rule) => format!("{wants}; the rule that stands is \"{rule}\" of {}", verdict.judgement.layer),
         None => format!("{wants}; no rule matches, so a person is asked"),
     }
 }
