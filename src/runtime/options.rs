@@ -11,7 +11,7 @@ use crate::{
     agent::{Agent, BadAgent},
     kernel::{Budget, Mode, RestartPolicy, Settings},
     model::Params,
-    permission::{Profile, Ruleset},
+    permission::{Profile, Rule, Ruleset},
     words::ids::SessionId,
     words::labels::Labels,
     words::message::ModelRef,
@@ -84,6 +84,9 @@ pub struct SessionOptions {
     /// Further layers of rules below `rules`, each less powerful than the one before it; none by default. Such a layer may allow
     /// what those above it ask about, and not what they deny.
     pub rules_below: Vec<Ruleset>,
+    /// What people granted for longer than one session, such as for the project of the workspace; none by default, and of a child in
+    /// its parent's folder what its parent has. It loosens asks and no deny ([`Settings::granted`]).
+    pub granted: Vec<Rule>,
     /// What the session and its children may use together, and what happens at a breach; no limit by default. A child's limits are
     /// what its parent grants to it; where they are silent, the parent grants a share of what it has left.
     pub budget: Budget,
@@ -145,6 +148,7 @@ impl SessionOptions {
             agent_rules: None,
             rules: None,
             rules_below: Vec::new(),
+            granted: Vec::new(),
             budget: Budget::default(),
             task_depth_max: None,
             task_width_max: None,
@@ -170,6 +174,7 @@ impl SessionOptions {
             system: self.system.map_or(settings.system, Into::into),
             tools: self.tools.or(settings.tools),
             rules: if rules.is_empty() { settings.rules } else { rules },
+            granted: if self.granted.is_empty() { settings.granted } else { self.granted },
             budget: self.budget,
             params: self.params,
             steps_max: self.steps_max,
