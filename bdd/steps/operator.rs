@@ -12,6 +12,20 @@ fn runs(lab: &mut Lab, step: &gherkin::Step) {
     lab.operate(&arguments);
 }
 
+/// The same with `--json`; where the answer is refused, the call is rejected.
+#[when("the operator runs tamtam, and answers the ask with always for the project:")]
+fn runs_and_answers(lab: &mut Lab, step: &gherkin::Step) {
+    let row = &step.table.as_ref().expect("the arguments are a table").rows[0];
+    let arguments: Vec<&str> = row.iter().map(String::as_str).collect();
+    lab.operate_answering(&arguments, &serde_json::json!({"grant": "always", "scope": "project", "offer": 2}));
+}
+
+#[then(expr = "the command asked {int} time(s)")]
+fn asked(lab: &mut Lab, times: usize) {
+    let (_, stdout, _) = lab.ran.as_ref().expect("no command was run");
+    assert_eq!(stdout.matches("\"event\":\"ask\"").count(), times, "{stdout}");
+}
+
 #[then(expr = "the command ended with {int} and printed {string}")]
 fn printed(lab: &mut Lab, code: i32, wanted: String) {
     let (ended, stdout, stderr) = lab.ran.as_ref().expect("no command was run");

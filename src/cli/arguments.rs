@@ -51,7 +51,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Trust the configuration in the folder .tamtam of a project, as its files are now
+    /// Trust the files in the folder .tamtam of a project as they are now, or take that back
     Trust(TrustArguments),
     /// List the models whose price is known, and whether there is a key for them
     Models(ModelsArguments),
@@ -86,12 +86,12 @@ pub(super) enum ConfigCommand {
 pub(super) struct TrustArguments {
     /// The folder of the project
     pub(super) dir: Option<PathBuf>,
-    /// List what is trusted, and the rules that were granted for each project
+    /// List what is trusted, and what was granted for each project
     #[arg(long, conflicts_with = "revoke")]
     pub(super) list: bool,
-    /// Take back the trust and all rules that were granted; with a number, that rule of the list
-    #[arg(long, value_name = "NUMBER", num_args = 0..=1, require_equals = true)]
-    pub(super) revoke: Option<Option<usize>>,
+    /// Take back the trust and all that was granted; with an id, that grant of the list
+    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
+    pub(super) revoke: Option<Option<u64>>,
     /// With --list: one project a line, as JSON
     #[arg(long, requires = "list")]
     pub(super) json: bool,
@@ -112,8 +112,7 @@ pub(super) struct PermissionArguments {
     #[arg(long, value_name = "PROFILE")]
     pub(super) permission: Option<Profile>,
     /// A file of rules that win over those of the profile, in TOML (NAME.toml) or JSON: bash = "ask", or
-    /// {"permission":"bash","pattern":"cargo test","action":"allow"} (see docs/CONFIG.md).
-    /// A * in a pattern for bash matches anything, also further commands: "cargo *" allows "cargo test; rm -r x"
+    /// {"permission":"bash","pattern":"cargo test","action":"allow"} (see docs/CONFIG.md)
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
 }

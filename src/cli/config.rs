@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | user | `tamtam/config.toml` in the user's configuration folder | always |
 //! | project | `.tamtam/config.toml` in the workspace | once that folder is trusted, and unchanged since (`trust`) |
-//! | named | the file of `--config` | where it is named |
-//! | arguments | – | always |
+//! | config | the file of `--config` | where it is named |
+//! | flag | – | always |
 //!
 //! Of a setting the value of the last layer in this table holds. Rules are another matter: those of a later layer may allow what
 //! an earlier one asks about, and never what it denies ([`super::rules::rights`]).
@@ -22,13 +22,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tamtam::{ModelRef, permission::Ruleset};
+use tamtam::{
+    ModelRef,
+    permission::{Rule, Ruleset},
+    session::Granted,
+};
 
 use super::{
     arguments::TurnArguments,
     environment::Environment,
     failure::Failure,
-    trust::{Project, Trust},
+    trust::{CONFIG, Project, Trust},
 };
 
 pub(super) use file::{Said, parse};
@@ -47,7 +51,7 @@ impl Layer {
         match self {
             Layer::User => "user",
             Layer::Project => "project",
-            Layer::Named => "named",
+            Layer::Named => "config",
         }
     }
 }
@@ -57,8 +61,8 @@ impl Layer {
 pub(super) struct Config {
     /// From the weakest to the strongest.
     layers: Vec<Said>,
-    /// The rules that a person granted for this project.
-    pub(super) granted: Ruleset,
+    /// What people granted for this project.
+    pub(super) granted: Vec<Granted>,
     /// What was not read, and why.
     pub(super) notes: Vec<String>,
 }
@@ -67,21 +71,19 @@ impl Config {
     /// Reads the files for a workspace: the user's, those of the project if it is trusted, and the named one.
     pub(super) fn load(environment: &Environment, workspace: &Path, named: Option<&Path>) -> Result<Config, Failure> {
         let mut config = Config { layers: user(environment)?, ..Config::default() };
-        let trust = Trust::of(environment);
-        match trust.look(workspace)? {
+        match Trust::of(environment).look(workspace, &[CONFIG])? {
             Project::Nothing => {}
-            Project::Trusted(files) => {
-                for (path, text) in files {
-                    config.layers.push(parse(Layer::Project, &path, &text)?);
+            Project::Trusted { files, granted } => {
+                for (name, text) in files {
+                    config.layers.push(parse(Layer::Project, &workspace.join(name), &text)?);
                 }
+                config.granted = granted;
             }
             Project::Untrusted(why) => config.notes.push(why),
         }
         if let Some(path) = named {
             config.layers.push(file::read(Layer::Named, &environment.absolute(path))?);
         }
-        let granted = trust.project_rules(workspace)?;
-        config.granted = Ruleset::new(GRANTED, granted.into_iter().map(|granted| granted.rule));
         Ok(config)
     }
 
@@ -113,15 +115,17 @@ impl Config {
         (turn, from)
     }
 
+    /// The rules of all that people granted for this project.
+    pub(super) fn granted_rules(&self) -> Vec<Rule> {
+        self.granted.iter().flat_map(|granted| &granted.rules).cloned().collect()
+    }
+
     /// The layers that have rules, from the most to the least powerful.
     pub(super) fn rules(&self) -> impl Iterator<Item = (Layer, &Ruleset)> {
         let with_rules = self.layers.iter().filter(|layer| !layer.rules.rules.is_empty());
         with_rules.map(|layer| (layer.layer, &layer.rules))
     }
 }
-
-/// The name of the layer of rules that people granted for a project.
-pub(super) const GRANTED: &str = "granted for this project";
 
 /// The folder of the tapes: the named one, else that of the file of `--config`, of the user's file, or the default.
 pub(super) fn store(environment: &Environment, given: &TurnArguments) -> Result<PathBuf, Failure> {

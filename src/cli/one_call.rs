@@ -7,8 +7,9 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 use tamtam::{
-    SessionId,
-    permission::{Action, Globs, Judgement, Verdict, decide, seen_from, with_parts},
+    ModelRef, SessionId,
+    permission::{Action, Globs, Judgement, Verdict, seen_from, with_parts},
+    session::Settings,
     tool::{Access, Tool, ToolContext, Toolbox, Workspace},
     tools::process::Processes,
 };
@@ -57,16 +58,23 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
     config.notes.iter().for_each(|why| note(&format!("warning: {why}")));
     let turn = TurnArguments { permission: given.permission.clone(), ..TurnArguments::default() };
     let rights = rules::rights(&config.over(&turn, None).0.permission, &config, rules::Audience::Someone)?;
+    let model = ModelRef { provider: String::new(), model: String::new() };
+    let mut settings = Settings::new(root.to_string_lossy(), model);
+    (settings.host, settings.rules, settings.granted) = (rights.host, rights.session, config.granted_rules());
     let globs = Globs::default();
     let accesses = seen_from(&root.to_string_lossy(), &[], with_parts(tool.access(&arguments)));
     // The strictest judgement wins, as in a session.
-    let verdict = decide(&rights.layers(), &accesses, &globs);
+    let verdict = settings.decide(&accesses, &globs);
     let workspace = Workspace::open(&root).map_err(|error| Failure::usage(error.to_string()))?;
     let linked: Vec<_> = accesses.iter().filter_map(|access| end_of_links(&workspace, access)).collect();
-    let at_ends = decide(&rights.layers(), &linked, &globs);
+    let at_ends = settings.decide(&linked, &globs);
     // A session asks nobody about the target of a link: it denies the call if the rules are stricter about the target than about
     // the name.
     let is_stopped = !linked.is_empty() && at_ends.judgement.action > verdict.judgement.action;
+    if !is_stopped && verdict.judgement.action == Action::Ask && settings.grants(&accesses, &globs) {
+        let why = format!("a person allowed it for this project: `tamtam trust {} --list` lists it", root.display());
+        return print(&format!("{}\n", json!({"decision": "allow", "rule": null, "layer": "granted", "why": why})));
+    }
     let why = if is_stopped { why(&at_ends, &linked, true) } else { why(&verdict, &accesses, false) };
     let Judgement { action, rule, layer } = if is_stopped { at_ends.judgement } else { verdict.judgement };
     let decision = if is_stopped { Action::Deny } else { action };

@@ -5,7 +5,6 @@
 //! session    the project's, if they deny anything
 //!            those of --config, if they deny anything
 //!            profile, then user, project, --config, --rules  the last match of all of them
-//!            what people granted for this project            loosens asks
 //! ```
 //!
 //! A later layer cannot undo a denial of an earlier one. So a file can loosen what the profile asks about or denies, and what an
@@ -70,9 +69,6 @@ pub(super) fn rights(arguments: &PermissionArguments, config: &Config, audience:
         append(&mut all, rules);
     }
     session.push(all);
-    if !config.granted.rules.is_empty() {
-        session.push(config.granted.clone());
-    }
     Ok(Rights { host: host(config), session })
 }
 

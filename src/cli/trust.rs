@@ -1,12 +1,15 @@
 //! Which projects the user trusts, and what people granted for them: a file in the user's data folder.
 //!
-//! Whoever writes a folder's files, such as the author of a repository that was cloned, says nothing by them until the user has
-//! said `tamtam trust DIR`. That holds for one folder (its real path, and the folder itself: one that was made anew there is
-//! another) and for the bytes of its files: one changed byte, one file more or less, and nothing of it is read.
+//! A workspace may be a stranger's, such as a repository that was cloned. Its files say nothing until the user has run
+//! `tamtam trust DIR`. Trust is for one folder: its real path, and that folder itself, not another one that was made there later. Trust
+//! is also for the bytes of its files: where one byte has changed, or there is a file more or less, the files of that kind are not
+//! read. What people granted for the project holds while the project's configuration is trusted as it is.
 //!
-//! `trust.json` is a stored format (`docs/FORMATS.md`). It is written whole and then renamed, under a lock, and nobody but its
-//! owner may write it. A file that is not understood is an error: it says what is allowed, and to pass it over would lose what
-//! was granted. A change must keep that the text which is judged is the text which is used: it is read once.
+//! Who reads files of a workspace asks [`Trust::look`] about their places ([`Place`]) and uses the text that it gives: what was
+//! judged is what is used.
+//!
+//! `trust.json` is a stored format (`docs/FORMATS.md`). It is written whole and then renamed, under a lock, and only its owner may
+//! write it. A file that is not understood is an error: to pass it over would lose what was granted.
 
 mod command;
 mod project;
@@ -14,29 +17,40 @@ mod stored;
 
 use std::path::{Path, PathBuf};
 
-use tamtam::permission::Rule;
+use tamtam::{
+    Millis, Seq,
+    permission::Rule,
+    session::{Granted, Scope},
+};
 
 use super::{environment::Environment, failure::Failure};
 use stored::{Entry, Stored};
 
 pub(super) use command::trust;
-pub(super) use project::Project;
-pub(super) use stored::Granted;
+pub(super) use project::{CONFIG, Place};
+
+/// What the files of a project are worth.
+#[derive(Debug, PartialEq)]
+pub(super) enum Project {
+    /// There are none, and the folder is not trusted.
+    Nothing,
+    /// The files, by name from the folder on, with the text that was trusted, and what people granted.
+    Trusted { files: project::Files, granted: Vec<Granted> },
+    /// They are not read; the line says why, and what to do.
+    Untrusted(String),
+}
 
 /// The trust file of a user. Holds nothing open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Trust {
     /// `None` where the user has no data folder: then nothing is trusted.
     path: Option<PathBuf>,
-    /// When something is written: now.
-    now: String,
 }
 
 impl Trust {
     /// The trust file of the user of this process.
     pub(super) fn of(environment: &Environment) -> Trust {
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        Trust { path: environment.data().map(|data| data.join("trust.json")), now }
+        Trust { path: environment.data().map(|data| data.join("trust.json")) }
     }
 
     fn read(&self) -> Result<Stored, Failure> {
@@ -50,108 +64,85 @@ impl Trust {
         stored::change(path, change)
     }
 
-    /// What is known of the folder `workspace`; `None` where nothing is, or where it was made anew since.
-    fn entry(&self, workspace: &Path) -> Result<Option<Entry>, Failure> {
-        let entry = self.read()?.projects.into_iter().find(|entry| Path::new(&entry.path) == workspace);
-        let made = project::made(workspace);
-        Ok(entry.filter(|entry| Some(&entry.made) == made.as_ref()))
+    /// The files of the folder `workspace` in these places, if they are trusted as they are now. Files in other places may have
+    /// changed.
+    pub(super) fn look(&self, workspace: &Path, places: &[Place]) -> Result<Project, Failure> {
+        Ok(look(self.read()?.of(workspace), workspace, places))
     }
 
-    /// The configuration files of the folder `workspace`, if they are trusted as they are now.
-    pub(super) fn look(&self, workspace: &Path) -> Result<Project, Failure> {
-        if !project::has_files(workspace) {
-            return self.look_for_lost(workspace);
-        }
-        let how = format!("`tamtam trust {}` shows and trusts it", workspace.display());
-        let place = workspace.join(project::FOLDER);
-        let Some(trusted) = self.entry(workspace)?.and_then(|entry| entry.files) else {
-            return Ok(Project::Untrusted(format!(
-                "{} is not trusted, so nothing of it is read: {how}",
-                place.display()
-            )));
-        };
-        let files = match project::read(workspace) {
-            Ok(files) => files,
-            Err(why) => {
-                return Ok(Project::Untrusted(format!("{} was trusted, and is not read now: {why}", place.display())));
-            }
-        };
-        if project::hashes(&files) == trusted {
-            return Ok(Project::Trusted(files.into_iter().map(|(name, text)| (place.join(name), text)).collect()));
-        }
-        Ok(Project::Untrusted(format!(
-            "{} has changed since it was trusted, so nothing of it is read: {how}",
-            place.display()
-        )))
-    }
-
-    /// A project without configuration; it is worth a word where it had one that was trusted.
-    fn look_for_lost(&self, workspace: &Path) -> Result<Project, Failure> {
-        let had = self.entry(workspace)?.and_then(|entry| entry.files).is_some();
-        let gone = || {
-            let place = workspace.join(project::FOLDER);
-            Project::Untrusted(format!("the configuration that was trusted in {} is gone", place.display()))
-        };
-        Ok(if had { gone() } else { Project::Nothing })
-    }
-
-    /// Trusts files of a folder as they were read.
-    fn trust(&self, workspace: &Path, files: &[(String, String)]) -> Result<(), Failure> {
+    /// Trusts the files of a folder as they were read, in all places.
+    fn trust(&self, workspace: &Path, files: &project::Files) -> Result<(), Failure> {
         self.change(|stored| {
-            let entry = stored.entry(workspace, &self.now)?;
-            entry.files = Some(project::hashes(files));
-            entry.at.clone_from(&self.now);
+            let entry = stored.entry(workspace)?;
+            (entry.files, entry.time) = (project::hashes(files), Millis::now());
             Ok(())
         })
     }
 
-    /// The rules that people granted for the folder `workspace`, in the order in which they were granted. None for a folder that
-    /// was made anew since.
-    pub(super) fn project_rules(&self, workspace: &Path) -> Result<Vec<Granted>, Failure> {
-        Ok(self.entry(workspace)?.map(|entry| entry.rules).unwrap_or_default())
-    }
-
-    /// Adds rules to those that were granted for the folder `workspace`, and says who granted them. A rule that is there already
-    /// is not added.
-    #[cfg_attr(not(test), expect(dead_code, reason = "its caller is the answer to an ask whose scope is the project"))]
+    /// Adds rules that a person granted for the folder `workspace`, as one grant. Rules that are granted already are not added.
+    ///
+    /// # Errors
+    /// Where the project is not trusted, and where the file cannot be written.
     pub(super) fn add_project_rules(&self, workspace: &Path, rules: &[Rule], who: Option<&str>) -> Result<(), Failure> {
         self.change(|stored| {
-            let entry = stored.entry(workspace, &self.now)?;
-            for rule in rules {
-                if !entry.rules.iter().any(|granted| granted.rule == *rule) {
-                    let granted = Granted { rule: rule.clone(), who: who.map(str::to_owned), at: self.now.clone() };
-                    entry.rules.push(granted);
-                }
+            let granted = match look(stored.of(workspace), workspace, &[CONFIG]) {
+                Project::Trusted { granted, .. } => granted,
+                Project::Nothing => return Err(Failure::usage(untrusted(workspace))),
+                Project::Untrusted(why) => return Err(Failure::usage(why)),
+            };
+            if granted.iter().any(|granted| granted.rules == rules) {
+                return Ok(());
             }
+            let mut new = Granted::default();
+            new.id = Seq(granted.iter().map(|granted| granted.id.0).max().unwrap_or_default() + 1);
+            (new.scope, new.rules) = (Scope::Project, rules.to_vec());
+            (new.who, new.time) = (who.map(str::to_owned), Millis::now());
+            stored.entry(workspace)?.granted.push(new);
             Ok(())
         })
     }
 
-    /// Takes back the rule at that place of [`Trust::project_rules`], counted from 1, or with `None` all rules and the trust.
-    /// Gives the rules that went, and whether files were trusted.
-    fn revoke(&self, workspace: &Path, number: Option<usize>) -> Result<(Vec<Granted>, bool), Failure> {
+    /// Takes back the grant of that id, or with `None` all grants and the trust. Gives what was taken back.
+    fn revoke(&self, workspace: &Path, id: Option<u64>) -> Result<Vec<Granted>, Failure> {
         self.change(|stored| {
             let at = stored.projects.iter().position(|entry| Path::new(&entry.path) == workspace);
-            let Some(at) = at else {
-                return Err(Failure::usage(format!("nothing is trusted in {}", workspace.display())));
-            };
-            let Some(number) = number else {
-                let entry = stored.projects.remove(at);
-                return Ok((entry.rules, entry.files.is_some()));
-            };
-            let entry = &mut stored.projects[at];
-            if number == 0 || number > entry.rules.len() {
-                let why =
-                    format!("there is no rule {number}: `tamtam trust {} --list` numbers them", workspace.display());
-                return Err(Failure::usage(why));
-            }
-            let gone = entry.rules.remove(number - 1);
-            if entry.rules.is_empty() && entry.files.is_none() {
-                stored.projects.remove(at);
-            }
-            Ok((vec![gone], false))
+            let at = at.ok_or_else(|| Failure::usage(format!("{} is not trusted", workspace.display())))?;
+            let Some(id) = id else { return Ok(stored.projects.remove(at).granted) };
+            let granted = &mut stored.projects[at].granted;
+            let found = granted.iter().position(|granted| granted.id == Seq(id));
+            let found = found.ok_or_else(|| {
+                let list = format!("`tamtam trust {} --list` lists them", workspace.display());
+                Failure::usage(format!("no grant for {} has the id {id}: {list}", workspace.display()))
+            })?;
+            Ok(vec![granted.remove(found)])
         })
     }
+}
+
+/// As [`Trust::look`], for what the trust file says of the folder.
+fn look(entry: Option<&Entry>, workspace: &Path, places: &[Place]) -> Project {
+    let how = format!("`tamtam trust {}` shows and trusts it", workspace.display());
+    let Some(entry) = entry else {
+        let Some(found) = places.iter().find(|place| place.is_there(workspace)) else { return Project::Nothing };
+        let place = workspace.join(found.path);
+        return Project::Untrusted(format!("{} is not trusted, so nothing of it is read: {how}", place.display()));
+    };
+    let files = match project::read(workspace, places) {
+        Ok(files) => files,
+        Err(why) => return Project::Untrusted(format!("{} is not read: {why}", workspace.display())),
+    };
+    let trusted = entry.files.iter().filter(|(name, _)| places.iter().any(|place| place.has(name)));
+    match project::difference(&trusted.collect(), &project::hashes(&files)) {
+        None => Project::Trusted { files, granted: entry.granted.clone() },
+        Some(what) => {
+            Project::Untrusted(format!("{what} since {} was trusted, so it is not read: {how}", workspace.display()))
+        }
+    }
+}
+
+/// What to say about a folder without files that is not trusted.
+pub(super) fn untrusted(workspace: &Path) -> String {
+    format!("{0} is not trusted: `tamtam trust {0}` trusts it", workspace.display())
 }
 
 #[cfg(test)]

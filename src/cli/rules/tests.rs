@@ -63,17 +63,6 @@ fn files_of_both_orders_stand_together() {
     assert_eq!(rights.host, None, "it denies nothing");
 }
 
-/// What was granted for a project loosens an ask, and nothing that is denied, by a file or by the profile.
-#[test]
-fn a_grant_loosens_asks_only() {
-    let mut config = Config::of(vec![said(Layer::User, "[rules.bash]\n'rm *' = 'deny'")]);
-    config.granted = Ruleset::new("granted", [Rule::new("bash", "*", Action::Allow)]);
-    let asked = rights(&arguments(Some(Profile::Ask), None), &config, Audience::Someone).unwrap();
-    assert_eq!((decided(&asked, "bash", "ls"), decided(&asked, "bash", "rm x")), (Action::Allow, Action::Deny));
-    let headless = rights(&arguments(None, None), &config, Audience::Nobody).unwrap();
-    assert_eq!(decided(&headless, "bash", "ls"), Action::Deny);
-}
-
 #[test]
 fn a_rules_file_is_toml_or_json_by_its_name_and_an_error_names_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,9 +10,9 @@ use std::{
 
 use tamtam::{
     ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
-    permission::Ruleset,
+    permission::{Rule, Ruleset},
     runtime::{Agent, Builder},
-    session::{AgentChoice, Budget, EventStream, Open, State},
+    session::{AgentChoice, Budget, EventStream, Open, Scope, State},
     tape::{Durability, TapeError},
 };
 
@@ -26,6 +26,7 @@ use crate::cli::{
     rules::{self, Audience},
     run::view,
     tapes,
+    trust::Trust,
 };
 
 /// How often a session that another process is making is looked at, and how long after one another: its first entry is there then.
@@ -42,6 +43,8 @@ pub(super) struct Opened {
     pub(super) asked: Vec<Seq>,
     /// Its last entry, when it was opened.
     pub(super) opened: Seq,
+    /// Where answers with the scope `project` are kept.
+    pub(super) trust: Trust,
     /// The configuration that was not read, each with the reason.
     pub(super) not_read: Vec<String>,
 }
@@ -90,6 +93,7 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     options.labels = labels;
     let rights = rules::rights(&turn.permission, &config, audience(&turn))?;
     options.rules_below = rights.session;
+    options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
     turn.budget.apply(&mut options.budget);
     // A day and no time: the system prompt stays the same, so the provider's cache can be used.
@@ -104,7 +108,8 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
         created => or_shut_down(&runtime, created).await?,
     };
     let events = session.events();
-    Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO, not_read: config.notes }))
+    let (trust, not_read) = (Trust::of(environment), config.notes);
+    Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO, trust, not_read }))
 }
 
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
@@ -143,7 +148,12 @@ async fn take_up(
     let config = Config::load(environment, Path::new(workspace), given.config.as_deref())?;
     let (given, _) = &config.over(given, Some(&settings.model));
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
-    let rules = rules_now(&settings.rules, given, &config)?;
+    let asked_for = &given.permission;
+    let rules = match asked_for.permission.is_some() || asked_for.rules.is_some() {
+        true => Some(rules::rights(asked_for, &config, audience(given))?.session),
+        false => None,
+    };
+    let granted = Some(config.granted_rules()).filter(|granted| *granted != settings.granted);
     let model = Some(choice.model.clone()).filter(|_| given.model.model.is_some());
     let mut budget = settings.budget.clone();
     given.budget.apply(&mut budget);
@@ -151,8 +161,11 @@ async fn take_up(
     let (runtime, hints) = start(store, choice, given, rules::host(&config), environment).await?;
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
-    let changes = Changes { model, rules, budget, workspace: moved_to };
+    let changes = Changes { model, rules, granted, budget, workspace: moved_to };
     or_shut_down(&runtime, configure(&session, given, changes).await).await?;
+    for id in taken_back(before, &config) {
+        or_shut_down(&runtime, session.revoke(id).await).await?;
+    }
     if let Some(choice) = choice_of(agent, given.agent.as_deref() == Some(own), id)? {
         or_shut_down(&runtime, session.switch_agent(choice).await).await?;
     }
@@ -167,20 +180,14 @@ async fn take_up(
         })
         .map(|(ask, _)| *ask)
         .collect();
-    Ok(Opened { runtime, session, events, hints, asked, opened, not_read: config.notes })
+    Ok(Opened { runtime, session, events, hints, asked, opened, trust: Trust::of(environment), not_read: config.notes })
 }
 
-/// The rules of a session that is there, where they are to be others: those that the arguments ask for, else its own with what is
-/// granted for its project now, so that what was taken back no longer holds.
-fn rules_now(own: &[Ruleset], given: &TurnArguments, config: &Config) -> Result<Option<Vec<Ruleset>>, Failure> {
-    let asked_for = &given.permission;
-    if asked_for.permission.is_some() || asked_for.rules.is_some() {
-        return Ok(Some(rules::rights(asked_for, config, audience(given))?.session));
-    }
-    let granted = Some(&config.granted).filter(|granted| !granted.rules.is_empty());
-    let kept = own.iter().filter(|layer| layer.name != config::GRANTED);
-    let rules: Vec<_> = kept.chain(granted).cloned().collect();
-    Ok(Some(rules).filter(|rules| rules != own))
+/// The standing grants of the session that were given for the project, and that the project no longer has.
+fn taken_back(before: &State, config: &Config) -> Vec<Seq> {
+    let is_there = |rules: &[Rule]| config.granted.iter().any(|granted| granted.rules == rules);
+    let of_project = before.grants.iter().filter(|granted| granted.scope == Scope::Project);
+    of_project.filter(|granted| !is_there(&granted.rules)).map(|granted| granted.id).collect()
 }
 
 /// The new folder of a session whose own one is gone; `None` where the session stays in its folder.
@@ -233,14 +240,15 @@ fn choice_of(agent: Option<Agent>, is_own: bool, id: &SessionId) -> Result<Optio
 struct Changes {
     model: Option<ModelRef>,
     rules: Option<Vec<Ruleset>>,
+    granted: Option<Vec<Rule>>,
     budget: Option<Budget>,
     workspace: Option<String>,
 }
 
 /// Changes only the settings that the arguments name.
 async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
-    let Changes { model, rules, budget, workspace } = changes;
-    let nothing = model.is_none() && rules.is_none() && budget.is_none() && workspace.is_none();
+    let Changes { model, rules, granted, budget, workspace } = changes;
+    let nothing = model.is_none() && rules.is_none() && granted.is_none() && budget.is_none() && workspace.is_none();
     if nothing && given.max_steps.is_none() {
         return Ok(());
     }
@@ -250,6 +258,9 @@ async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -
         }
         if let Some(rules) = &rules {
             settings.rules.clone_from(rules);
+        }
+        if let Some(granted) = &granted {
+            settings.granted.clone_from(granted);
         }
         if let Some(budget) = &budget {
             settings.budget.clone_from(budget);

@@ -1,7 +1,6 @@
 //! The trust file: its format, its bounds, and how it is read and written.
 
 use std::{
-    collections::BTreeMap,
     fs::{File, TryLockError},
     io::Write as _,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
@@ -10,16 +9,16 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tamtam::permission::Rule;
+use tamtam::{Millis, permission::Action, session::Granted};
 
-use super::project;
+use super::project::{self, Files};
 use crate::cli::{failure::Failure, named_file};
 
 /// The version of the format that is written.
 const VERSION: u32 = 1;
-/// The most projects, and the most rules that are granted for one.
+/// The most projects, and the most grants for one.
 const PROJECTS_MAX: usize = 1_000;
-const RULES_MAX: usize = 1_000;
+const GRANTS_MAX: usize = 200;
 /// Largest file.
 const BYTES_MAX: u64 = 8 << 20;
 /// How often, and how long after one another, a lock is tried that another process has.
@@ -46,38 +45,33 @@ pub(super) struct Entry {
     pub(super) path: String,
     /// Which folder that was: see [`project::made`].
     pub(super) made: String,
-    /// Its configuration files and their hashes, as they were trusted; absent where they were not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) files: Option<BTreeMap<String, String>>,
-    /// What people granted for it.
+    /// The hashes of its files, as they were trusted.
+    pub(super) files: Files,
+    /// What people granted for it, in the order in which they did. The ids are numbers of this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) rules: Vec<Granted>,
-    /// When it was trusted, or first named.
-    pub(super) at: String,
-}
-
-/// A rule that somebody granted for a project.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::cli) struct Granted {
-    #[serde(flatten)]
-    pub(in crate::cli) rule: Rule,
-    /// Who granted it, where that was said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::cli) who: Option<String>,
-    pub(in crate::cli) at: String,
+    pub(super) granted: Vec<Granted>,
+    /// When it was trusted.
+    pub(super) time: Millis,
 }
 
 impl Stored {
+    /// What is known of a folder; `None` where nothing is, or where it was made anew since.
+    pub(super) fn of(&self, workspace: &Path) -> Option<&Entry> {
+        let entry = self.projects.iter().find(|entry| Path::new(&entry.path) == workspace)?;
+        let made = project::made(workspace);
+        Some(entry).filter(|entry| Some(&entry.made) == made.as_ref())
+    }
+
     /// The entry of a folder: that of this folder, else a new one in the place of what an earlier folder had at this path.
-    pub(super) fn entry(&mut self, workspace: &Path, now: &str) -> Result<&mut Entry, Failure> {
+    pub(super) fn entry(&mut self, workspace: &Path) -> Result<&mut Entry, Failure> {
         let named = workspace.to_str();
         let path = named.ok_or_else(|| Failure::usage("a folder whose path is not UTF-8 cannot be trusted"))?;
         let made = project::made(workspace);
         let made = made.ok_or_else(|| Failure::usage(format!("there is no folder {}", workspace.display())))?;
         self.projects.retain(|entry| entry.path != path || entry.made == made);
         let at = self.projects.iter().position(|entry| entry.path == path).unwrap_or_else(|| {
-            let entry = Entry { path: path.to_owned(), made, files: None, rules: Vec::new(), at: now.to_owned() };
-            self.projects.push(entry);
+            let (path, files, granted) = (path.to_owned(), Files::new(), Vec::new());
+            self.projects.push(Entry { path, made, files, granted, time: Millis::now() });
             self.projects.len() - 1
         });
         Ok(&mut self.projects[at])
@@ -89,8 +83,8 @@ impl Stored {
         if self.projects.len() > PROJECTS_MAX {
             return full(format!("more than {PROJECTS_MAX} projects cannot be trusted"));
         }
-        match self.projects.iter().find(|entry| entry.rules.len() > RULES_MAX) {
-            Some(entry) => full(format!("more than {RULES_MAX} rules cannot be granted for {}", entry.path)),
+        match self.projects.iter().find(|entry| entry.granted.len() > GRANTS_MAX) {
+            Some(entry) => full(format!("{} cannot have more than {GRANTS_MAX} grants", entry.path)),
             None => Ok(()),
         }
     }
@@ -114,6 +108,10 @@ pub(super) fn read(path: &Path) -> Result<Stored, Failure> {
     if stored.version > VERSION {
         return Err(refused(&"a newer tamtam wrote it"));
     }
+    let mut rules = stored.projects.iter().flat_map(|entry| &entry.granted).flat_map(|granted| &granted.rules);
+    if let Some(rule) = rules.find(|rule| rule.action != Action::Allow) {
+        return Err(refused(&format_args!("a grant allows, and `{rule}` does not")));
+    }
     Ok(stored)
 }
 
@@ -131,7 +129,11 @@ pub(super) fn change<T>(path: &Path, change: impl FnOnce(&mut Stored) -> Result<
     let mut stored = read(path)?;
     let done = change(&mut stored)?;
     stored.check()?;
-    write(path, &stored).map_err(|error| failed("write", &error))?;
+    let text = serde_json::to_vec_pretty(&stored).map_err(|error| failed("write", &error))?;
+    if text.len() as u64 >= BYTES_MAX {
+        return Err(failed("write", &format_args!("it would have more than {BYTES_MAX} bytes")));
+    }
+    write(path, &text).map_err(|error| failed("write", &error))?;
     Ok(done)
 }
 
@@ -149,14 +151,14 @@ fn lock(path: &Path) -> Result<File, String> {
 }
 
 /// Writes a file beside the old one and gives it the old one's name, so that a reader sees one or the other.
-fn write(path: &Path, stored: &Stored) -> std::io::Result<()> {
+fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension("new");
     match std::fs::remove_file(&draft) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = File::options().create_new(true).write(true).mode(0o600).open(&draft)?;
-    file.write_all(&serde_json::to_vec_pretty(stored)?)?;
+    file.write_all(text)?;
     file.write_all(b"\n")?;
     file.sync_all()?;
     std::fs::rename(&draft, path)?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::lab::{Ended, Lab};
+use super::lab::{Ended, Lab, Live};
 
 impl Lab {
     /// Writes a file with the folders above it.
@@ -73,8 +73,8 @@ fn the_layers_win_in_their_order() {
     let shown = settings(&lab, &["--config", named.to_str().unwrap(), "--max-steps", "4"]);
     for (name, value, layer) in [
         ("model", "openai/gpt-4", "project"),
-        ("max_steps", "4", "argument"),
-        ("budget_tokens", "3", "named"),
+        ("max_steps", "4", "flag"),
+        ("budget_tokens", "3", "config"),
         ("permission", "edits", "project"),
         ("agent", "build", "user"),
         ("store", "", "default"),
@@ -82,6 +82,35 @@ fn the_layers_win_in_their_order() {
         let (found, of) = setting(&shown, name);
         assert_eq!((found.as_str().unwrap_or_default(), of.as_str()), (value, layer), "{name}");
     }
+}
+
+/// A variable is an origin too, below every file: the only key names a model, and an address is that of the chosen provider. Neither key
+/// nor password is shown.
+#[test]
+fn a_value_of_the_environment_names_its_variable() {
+    let lab = Lab::new();
+    let show = || {
+        let mut command = lab.command(&["config", "show", "--json"]);
+        command.env("OPENAI_API_KEY", "sk-CANARY").env("OPENAI_BASE_URL", "http://me:CANARY@127.0.0.1:9/v1");
+        command.env("DEEPSEEK_BASE_URL", "http://other/v1").env("XDG_DATA_HOME", lab.path("home/data"));
+        let shown = Live::start(command).end();
+        assert!(shown.code == 0 && !shown.stdout.contains("CANARY"), "{}", shown.stdout);
+        shown.lines().remove(0)
+    };
+    let of = |shown: &Value, name: &str| {
+        let all = shown["settings"].as_array().unwrap().iter();
+        let found = all.clone().find(|setting| setting["name"] == name).unwrap();
+        ["value", "layer", "place"].map(|field| found[field].as_str().unwrap_or_default().to_owned())
+    };
+    let shown = show();
+    assert_eq!(of(&shown, "model"), ["openai/gpt-4.1", "environment", "OPENAI_API_KEY"]);
+    assert_eq!(of(&shown, "base_url"), ["http://127.0.0.1:9/v1", "environment", "OPENAI_BASE_URL"]);
+    let data = lab.path("home/data/tamtam").display().to_string();
+    assert_eq!(of(&shown, "store"), [&data, "environment", "XDG_DATA_HOME"]);
+    let file = lab.put(USER, "model = 'deepseek/x'");
+    let shown = show();
+    assert_eq!(of(&shown, "model"), ["deepseek/x", "user", file.to_str().unwrap()]);
+    assert_eq!(of(&shown, "base_url"), ["http://other/v1", "environment", "DEEPSEEK_BASE_URL"]);
 }
 
 /// SETTINGS-004, SETTINGS-007, CONFIG-ERR-005: what is not understood is an error of configuration that says where and what is allowed,
@@ -142,7 +171,7 @@ fn the_system_prompt_says_date_and_folder() {
 fn a_run_does_what_the_files_say() {
     let lab = Lab::new();
     let call = json!({"name": "write", "input": {"path": "a", "content": "x"}});
-    let model = lab.script(json!([{"calls": [call]}, "Done."]));
+    let model = lab.script(json!([{"calls": [call]}, "Done.", {"calls": [call]}, "Done."]));
     lab.put(USER, &format!("model = '{model}'\npermission = 'edits'\nstore = 'tapes'\n"));
     let ended = lab.run(&["run", "--session", "s", "go"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
