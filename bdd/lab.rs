@@ -5,14 +5,15 @@ use std::{
     fmt,
     fs::Permissions,
     future::Future,
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
-    process::Command,
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tamtam::{
     Answer, ModelRef, Receipt, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{ErrorKind, ModelError, Reply, Request, Scripted},
@@ -51,6 +52,8 @@ pub(crate) struct Lab {
     pub(crate) receipts: Vec<Receipt>,
     pub(crate) answer: Option<Answer>,
     pub(crate) refusal: Option<SendError>,
+    /// What the newest command of the operator wrote: its exit code, stdout and stderr.
+    pub(crate) ran: Option<(i32, String, String)>,
 }
 
 impl Default for Lab {
@@ -78,6 +81,7 @@ impl Default for Lab {
             receipts: Vec::new(),
             answer: None,
             refusal: None,
+            ran: None,
         }
     }
 }
@@ -96,6 +100,43 @@ impl Lab {
     /// A path in the workspace.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join("workspace").join(name)
+    }
+
+    /// Runs the binary as an operator would, in the workspace, with a home of its own and nobody at the terminal.
+    pub(crate) fn operate(&mut self, arguments: &[&str]) {
+        let ran = self.command(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        self.ran = Some((ran.status.code().unwrap_or(-1), text(ran.stdout), text(ran.stderr)));
+    }
+
+    /// The same with `--json`, by an operator who answers the first ask with this line, and rejects where that is refused.
+    pub(crate) fn operate_answering(&mut self, arguments: &[&str], answer: &Value) {
+        let mut command = self.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut stdin, mut stdout, mut ask) = (child.stdin.take().unwrap(), String::new(), Value::Null);
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            stdout += &format!("{line}\n");
+            let mut said = match () {
+                () if line["event"] == "ask" => {
+                    ask = line["ask"].clone();
+                    answer.clone()
+                }
+                () if !line["reply"]["error"].is_null() => json!({"grant": "reject", "message": "no"}),
+                () => continue,
+            };
+            said["ask"] = ask.clone();
+            writeln!(stdin, "{}", json!({ "answer": said })).unwrap();
+        }
+        let ended = child.wait_with_output().unwrap();
+        self.ran = Some((ended.status.code().unwrap_or(-1), stdout, String::from_utf8(ended.stderr).unwrap()));
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tamtam"));
+        command.args(arguments).current_dir(self.path("")).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.folder.path().join("home"));
+        command
     }
 
     /// The model's next reply.

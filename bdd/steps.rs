@@ -3,6 +3,7 @@
 //! In texts `\n` is a new line. Tables have no head row.
 
 mod given;
+mod operator;
 mod then;
 mod when;
 

@@ -14,6 +14,7 @@ mod branch;
 mod budget;
 mod catalogue;
 mod command;
+mod config;
 mod demo;
 mod doctor;
 mod environment;
@@ -38,6 +39,7 @@ mod stdin;
 mod sweep;
 mod tapes;
 mod transfer;
+mod trust;
 mod typed;
 
 use std::{
@@ -49,7 +51,7 @@ use std::{
 
 use clap::Parser as _;
 
-use arguments::{Arguments, Command, TapeCommand};
+use arguments::{Arguments, Command, ConfigCommand, TapeCommand};
 use environment::Environment;
 use failure::{Exit, Failure};
 
@@ -93,6 +95,8 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Resume(arguments) => run::resume(arguments, environment).await,
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
+        Command::Config { command: ConfigCommand::Show(given) } => config::show(&given, environment),
+        Command::Trust(given) => trust::trust(&given, environment),
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment),
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
@@ -159,6 +163,12 @@ fn log_to(stderr: &output::Lines) {
     let stderr = stderr.clone();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || stderr.clone());
     log.with_ansi(std::io::stderr().is_terminal()).init();
+}
+
+/// Writes a line for people to stderr, before a session runs. A write to a closed stderr fails; there is no other place to report
+/// that.
+fn note(line: &str) {
+    drop(std::io::stderr().write_all(format!("{}\n", escape::line(line)).as_bytes()));
 }
 
 /// Writes the answer of a command to stdout, and gives the exit of a command that is done. If the reader of stdout is gone, the

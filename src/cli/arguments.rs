@@ -46,6 +46,13 @@ pub(super) enum Command {
     Tool(ToolArguments),
     /// Judge one call, run nothing, and print {"decision","rule","layer","why"}
     Permit(PermitArguments),
+    /// Look at the settings that files and arguments make
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Trust the files in the folder .tamtam of a project as they are now, or take that back
+    Trust(TrustArguments),
     /// List the models whose price is known, and whether there is a key for them
     Models(ModelsArguments),
     /// Show what this system has: the store, keys by name, the terminal, and what it can hold of a sandbox
@@ -69,8 +76,29 @@ pub(super) enum Command {
     },
 }
 
-/// Where the tapes are.
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Show each setting of a new session and where it comes from, and the rules; takes the arguments of run
+    Show(TurnArguments),
+}
+
 #[derive(Args, Debug)]
+pub(super) struct TrustArguments {
+    /// The folder of the project
+    pub(super) dir: Option<PathBuf>,
+    /// List what is trusted, and what was granted for each project
+    #[arg(long, conflicts_with = "revoke")]
+    pub(super) list: bool,
+    /// Take back the trust and all that was granted; with an id, that grant of the list
+    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
+    pub(super) revoke: Option<Option<u64>>,
+    /// With --list: one project a line, as JSON
+    #[arg(long, requires = "list")]
+    pub(super) json: bool,
+}
+
+/// Where the tapes are.
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct StoreArguments {
     /// Folder of the tapes [default: tamtam in the user's data folder]
     #[arg(long, value_name = "DIR", global = true, display_order = 900)]
@@ -78,19 +106,19 @@ pub(super) struct StoreArguments {
 }
 
 /// Which calls may run.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct PermissionArguments {
     /// strict, ask, edits, auto, readonly, headless or opencode [default: ask on a terminal and with --json, else headless]
     #[arg(long, value_name = "PROFILE")]
     pub(super) permission: Option<Profile>,
-    /// A file of rules that win over those of the profile, one a line: {"permission":"bash","pattern":"cargo test","action":"allow"}.
-    /// A * in a pattern for bash matches anything, also further commands: "cargo *" allows "cargo test; rm -r x"
+    /// A file of rules that win over those of the profile, in TOML (NAME.toml) or JSON: bash = "ask", or
+    /// {"permission":"bash","pattern":"cargo test","action":"allow"} (see docs/CONFIG.md)
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
 }
 
 /// Who answers.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct ModelArguments {
     /// PROVIDER/MODEL, or scripted:FILE to play a script [default: the session's, else that of the one provider whose key or
     /// local server is found]
@@ -102,8 +130,11 @@ pub(super) struct ModelArguments {
 }
 
 /// What a turn is run with.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct TurnArguments {
+    /// A file of settings that win over those of the user and of the project (see docs/CONFIG.md)
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) model: ModelArguments,
     /// Name of the agent: build, or plan, which changes nothing but its plan until that is approved [default: build]
@@ -130,8 +161,9 @@ pub(super) struct TurnArguments {
     #[arg(long)]
     pub(super) no_redact: bool,
     /// What is on the tape survives the end of the process, or also a power cut, at one sync of the disk for each step
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Survives::Process)]
-    pub(super) durability: Survives,
+    /// [default: process]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub(super) durability: Option<Survives>,
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }
@@ -201,6 +233,9 @@ pub(super) struct PermitArguments {
     /// Folder that the call would work in [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
+    /// A file of settings that win over those of the user and of the project (see docs/CONFIG.md)
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) permission: PermissionArguments,
 }

@@ -15,17 +15,17 @@ use tamtam::{
 use super::failure::Failure;
 
 /// The budget arguments of a session. A limit covers its whole life, including what it has used before.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct BudgetArguments {
     /// US dollars that the session may cost, such as 0.50
     #[arg(long = "budget-usd", value_name = "X")]
-    usd: Option<PicoUsd>,
+    pub(super) usd: Option<PicoUsd>,
     /// Tokens that the session may use, read and written
     #[arg(long = "budget-tokens", value_name = "N")]
-    tokens: Option<u64>,
+    pub(super) tokens: Option<u64>,
     /// At a limit: ask, stop, or switch to PROVIDER/MODEL [default: ask]
     #[arg(long = "on-budget", value_name = "WHAT", value_parser = on_breach)]
-    on_breach: Option<OnBreach>,
+    pub(super) on_breach: Option<OnBreach>,
     /// What the model costs: US dollars for a million tokens, as INPUT/OUTPUT or INPUT/OUTPUT/CACHE_READ/CACHE_WRITE
     #[arg(long, value_name = "IN/OUT", value_parser = price)]
     pub(super) price: Option<Price>,
@@ -54,7 +54,7 @@ impl BudgetArguments {
     }
 }
 
-fn on_breach(text: &str) -> Result<OnBreach, String> {
+pub(super) fn on_breach(text: &str) -> Result<OnBreach, String> {
     match text {
         "ask" => Ok(OnBreach::Ask),
         "stop" => Ok(OnBreach::Stop),
@@ -62,7 +62,7 @@ fn on_breach(text: &str) -> Result<OnBreach, String> {
     }
 }
 
-fn price(text: &str) -> Result<Price, String> {
+pub(super) fn price(text: &str) -> Result<Price, String> {
     let kinds: Result<Vec<MicroUsd>, _> =
         text.split('/').map(|usd| usd.parse::<PicoUsd>().map(PicoUsd::to_micro)).collect();
     match kinds.map_err(|error| error.to_string())?.as_slice() {

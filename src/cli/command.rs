@@ -7,11 +7,11 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tamtam::{
-    Delivery, Message, MessageId, Runtime, SendError, Seq, Session, Steering,
+    Delivery, Message, MessageId, SendError, Seq, Steering,
     session::{Grant, Limits, Refusal, Scope},
 };
 
-use super::grants::{listed, standing, unstored};
+use super::grants::{AnswerError, Host, listed, standing};
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,8 +208,9 @@ impl Command {
     }
 
     /// Carries out the command, and gives the answer. It may wait as long as the session waits for its tape.
-    pub(super) async fn carry_out(self, session: &Session, runtime: &Runtime) -> Value {
+    pub(super) async fn carry_out(self, host: &Host) -> Value {
         let name = self.name();
+        let session = &host.session;
         let done = match self {
             Command::Send { text, id, delivery, pin } => {
                 let message = Message::user(text);
@@ -222,22 +223,21 @@ impl Command {
             Command::Abort { reason } => session.abort(reason).await.map(|_| json!({})),
             Command::Queue => session.queue().await.map(|queue| json!({"queue": queue})),
             Command::Withdraw { message } => session.withdraw(message).await.map(|()| json!({})),
-            Command::Answer { grant, .. } if unstored(&grant).is_some() => {
-                let message = unstored(&grant).unwrap_or_default();
-                return json!({"command": name, "error": {"kind": "no_project_store", "message": message}});
-            }
             Command::Grants => {
                 let grants = session.grants().await;
                 grants.map(|grants| json!({"grants": grants.iter().map(listed).collect::<Vec<_>>()}))
             }
             Command::Revoke { grant } => session.revoke(grant).await.map(|()| json!({})),
-            Command::Answer { ask, grant, who: None } => session.answer(ask, grant).await.map(|()| json!({})),
-            Command::Answer { ask, grant, who: Some(who) } => {
-                session.answer_as(ask, grant, who).await.map(|()| json!({}))
-            }
+            Command::Answer { ask, grant, who } => match host.answer(ask, grant, who).await {
+                Ok(()) => Ok(json!({})),
+                Err(AnswerError::Send(error)) => Err(error),
+                Err(AnswerError::Project { kind, message }) => {
+                    return json!({"command": name, "error": {"kind": kind, "message": message}});
+                }
+            },
             Command::Pin { message } => session.pin(message).await.map(|()| json!({})),
             Command::Unpin { message } => session.unpin(message).await.map(|()| json!({})),
-            Command::Tree => Ok(json!({"tree": runtime.tree()})),
+            Command::Tree => Ok(json!({"tree": host.runtime.tree()})),
         };
         let mut reply = Map::from_iter([("command".to_owned(), name.into())]);
         match done {

@@ -19,7 +19,10 @@ use tamtam::{
     },
 };
 
-use super::failure::{Exit, Failure};
+use super::{
+    config,
+    failure::{Exit, Failure},
+};
 
 /// The endings of the names of variables whose values are taken out of the output of tools.
 const SECRET_ENDINGS: [&str; 8] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "_PAT"];
@@ -53,19 +56,35 @@ impl Environment {
         Environment { variables, current_dir: None }
     }
 
-    /// The folder of the tapes: the named folder, else `tamtam` in the user's data folder.
+    /// The folder of the tapes: the named folder, else that of the user's configuration, else `tamtam` in the user's data folder.
     pub(super) fn store(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
         if let Some(given) = given {
             // Absolute, because tools get paths in this folder.
             return Ok(self.absolute(given));
         }
-        let data = self.get("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        let data = data.or_else(|| self.get("HOME").map(|home| Path::new(home).join(".local/share")));
-        data.map(|data| data.join("tamtam"))
-            .ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
+        if let Some(store) = config::user_store(self)? {
+            return Ok(store);
+        }
+        self.data().ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
     }
 
-    /// The path, seen from the current folder.
+    /// The folder of what `tamtam` keeps for the user; `None` where the environment names no place.
+    pub(super) fn data(&self) -> Option<PathBuf> {
+        self.user_folder("XDG_DATA_HOME", ".local/share")
+    }
+
+    /// The user's configuration file, whether it is there or not; `None` where the environment names no place.
+    pub(super) fn config_file(&self) -> Option<PathBuf> {
+        self.user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("config.toml"))
+    }
+
+    fn user_folder(&self, variable: &str, in_home: &str) -> Option<PathBuf> {
+        let named = self.get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = named.or_else(|| self.get("HOME").map(|home| Path::new(home).join(in_home)));
+        folder.map(|folder| folder.join("tamtam"))
+    }
+
+    /// The path from the current folder.
     pub(super) fn absolute(&self, path: &Path) -> PathBuf {
         self.current_dir.as_deref().unwrap_or(Path::new("")).join(path)
     }

@@ -3,15 +3,19 @@
 //! The list is read from the tape, beside whatever runs. A revoke needs a session at rest; in a running one it is the command
 //! `revoke` of `--json`.
 //!
-//! A change must keep this: there is no store for the rules of a project yet, so an answer with the scope `project` is refused
-//! before it reaches the session.
+//! An answer with the scope `project` is the session's, and then goes into the trust file too. A change must keep that order: where
+//! the process ends between the two, a person is asked once more. Nothing is stored that no tape has.
 
-use std::{fmt::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 use tamtam::{
-    SendError, Seq,
-    session::{Grant, Granted, Refusal, Scope},
+    EventKind, Runtime, SendError, Seq, Session,
+    permission::Rule,
+    session::{Grant, Granted, Next, Open, Refusal, Scope},
     tape::TapeError,
 };
 
@@ -22,6 +26,7 @@ use super::{
     escape,
     failure::{Exit, Failure},
     print, tapes,
+    trust::{CONFIG, Project, Trust, untrusted},
 };
 
 /// Carries out `grants`: lists the standing grants of a session, or revokes one.
@@ -81,9 +86,105 @@ pub(super) fn standing(scope: Scope, offer: u32) -> Grant {
     if offer == 1 { Grant::Always(scope) } else { Grant::Offered { scope, offer } }
 }
 
-/// Why an answer is refused before it reaches the session; `None` where it is not.
-pub(super) fn unstored(grant: &Grant) -> Option<&'static str> {
-    let (scope, _) = grant.standing()?;
-    (scope == Scope::Project)
-        .then_some("nothing stores grants for the project yet, so nothing was granted: answer with the scope session")
+/// The session that is driven, the runtime that has it, and where answers with the scope `project` are kept.
+pub(super) struct Host {
+    pub(super) runtime: Runtime,
+    pub(super) session: Session,
+    pub(super) trust: Trust,
+}
+
+/// Why an answer did not do all that it was to do.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerError {
+    /// The session refused it.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// It cannot be kept for the project. `kind` is a word for programs.
+    #[error("{message}")]
+    Project { kind: &'static str, message: String },
+}
+
+impl Host {
+    /// Answers an ask. With the scope `project`, the rules are kept for the folder of the session that makes the call, which must be
+    /// trusted: else nothing is granted at all.
+    pub(super) async fn answer(&self, ask: Seq, grant: Grant, who: Option<String>) -> Result<(), AnswerError> {
+        let folder = match grant.standing() {
+            Some((Scope::Project, _)) => Some(self.trusted_folder(ask).await?),
+            _ => None,
+        };
+        match who {
+            Some(who) => self.session.answer_as(ask, grant, who).await?,
+            None => self.session.answer(ask, grant).await?,
+        }
+        match folder {
+            Some(folder) => self.keep(folder, ask).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The folder of the session that asks: this one, or a child whose question has come here.
+    async fn trusted_folder(&self, ask: Seq) -> Result<PathBuf, AnswerError> {
+        let state = self.session.state().await?;
+        let mut folder = PathBuf::from(&state.settings.workspace);
+        if let Some(Open::TaskAsk(open)) = state.open.get(&ask)
+            && let Some(caller) = open.asked.from.last()
+        {
+            folder = self.runtime.session(&caller.session).state().await?.settings.workspace.clone().into();
+        }
+        let (trust, looked) = (self.trust.clone(), folder.clone());
+        let refused = |why: &str| {
+            let message = format!("nothing was granted: {why}, or answer with the scope session");
+            AnswerError::Project { kind: "not_trusted", message }
+        };
+        match blocking(move || trust.look(&looked, &[CONFIG])).await {
+            Ok(Project::Trusted { .. }) => Ok(folder),
+            Ok(Project::Nothing) => Err(refused(&untrusted(&folder))),
+            Ok(Project::Untrusted(why)) => Err(refused(&why)),
+            Err(failure) => Err(refused(&failure.message)),
+        }
+    }
+
+    /// Keeps the rules that stand since the ask was answered.
+    async fn keep(&self, folder: PathBuf, ask: Seq) -> Result<(), AnswerError> {
+        let lost = |why: String| {
+            let message = format!("it is allowed in this session, and not kept for the project: {why}");
+            AnswerError::Project { kind: "not_kept", message }
+        };
+        let (rules, who) = self.chosen(ask).await.map_err(lost)?;
+        if rules.is_empty() {
+            // Nothing could be granted for more than this call.
+            return Ok(());
+        }
+        let trust = self.trust.clone();
+        let kept = blocking(move || trust.add_project_rules(&folder, &rules, who.as_deref())).await;
+        kept.map_err(|failure| lost(failure.message))
+    }
+
+    /// The rules that the tape has of the answer to an ask, and who gave it.
+    async fn chosen(&self, ask: Seq) -> Result<(Vec<Rule>, Option<String>), String> {
+        let listen = || async { self.session.events_after(ask).await.map_err(|error| error.to_string()) };
+        let mut events = listen().await?;
+        loop {
+            let event = match events.next().await {
+                Some(Next::Event(event)) => event,
+                Some(Next::Lagged(_)) => {
+                    events = listen().await?;
+                    continue;
+                }
+                None => return Err(SendError::Closed.to_string()),
+            };
+            match &event.kind {
+                EventKind::AskClosed { ask: closed, rules, who, .. } if *closed == ask => {
+                    return Ok((rules.clone(), who.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Works on the disk, and may wait for the lock of another process.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Failure::failed(error.to_string())))
 }

@@ -140,6 +140,20 @@ pub(super) fn key_of<'a>(variables: &[&'static str], environment: &'a Environmen
     variables.iter().find_map(|name| Some((*name, environment.get(name)?)))
 }
 
+/// The default model of the only provider with a key, and the variable that has the key. `None` where there are several or none.
+pub(super) fn of_only_key(environment: &Environment) -> Option<(ModelRef, &'static str)> {
+    let mut keys = PROVIDERS.iter().filter_map(|known| Some((known.name, key_of(known.key_variables, environment)?.0)));
+    let ((provider, variable), None) = (keys.next()?, keys.next()) else { return None };
+    let (_, model) = DEFAULTS.iter().find(|(name, _)| *name == provider)?;
+    Some((ModelRef { provider: provider.into(), model: (*model).into() }, variable))
+}
+
+/// The variable with the address of the provider, and the address, if it is set.
+pub(super) fn address_of<'a>(provider: &str, environment: &'a Environment) -> Option<(&'static str, &'a str)> {
+    let known = PROVIDERS.iter().find(|known| known.name == provider)?;
+    Some((known.base_url_variable, environment.get(known.base_url_variable)?))
+}
+
 /// Finds a model when none was named: the default model of the only provider with a key, else the first model of the local server.
 /// Keys of several providers are a usage error.
 async fn find(base_url: Option<&str>, environment: &Environment) -> Result<ModelRef, Failure> {

@@ -7,17 +7,19 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 use tamtam::{
-    SessionId,
-    permission::{Action, Globs, Judgement, Verdict, decide, seen_from, with_parts},
+    ModelRef, SessionId,
+    permission::{Action, Globs, Judgement, Verdict, seen_from, with_parts},
+    session::Settings,
     tool::{Access, Tool, ToolContext, Toolbox, Workspace},
     tools::process::Processes,
 };
 
 use super::{
-    arguments::{PermitArguments, ToolArguments},
+    arguments::{PermitArguments, ToolArguments, TurnArguments},
+    config::Config,
     environment::Environment,
     failure::{Exit, Failure},
-    print, rules,
+    note, print, rules,
 };
 
 /// Runs one tool and prints its result. No rules apply: the person who types the command is the one whom a session would ask.
@@ -52,17 +54,27 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.tool, &given.json, &environment.tools())?;
     let root = environment.workspace(given.workspace.as_deref())?;
-    let ruleset = rules::ruleset(&given.permission, rules::Audience::Someone)?;
+    let config = Config::load(environment, &root, given.config.as_deref())?;
+    config.notes.iter().for_each(|why| note(&format!("warning: {why}")));
+    let turn = TurnArguments { permission: given.permission.clone(), ..TurnArguments::default() };
+    let rights = rules::rights(&config.over(&turn, None).0.permission, &config, rules::Audience::Someone)?;
+    let model = ModelRef { provider: String::new(), model: String::new() };
+    let mut settings = Settings::new(root.to_string_lossy(), model);
+    (settings.host, settings.rules, settings.granted) = (rights.host, rights.session, config.granted_rules());
     let globs = Globs::default();
     let accesses = seen_from(&root.to_string_lossy(), &[], with_parts(tool.access(&arguments)));
     // The strictest judgement wins, as in a session.
-    let verdict = decide(&[&ruleset], &accesses, &globs);
+    let verdict = settings.decide(&accesses, &globs);
     let workspace = Workspace::open(&root).map_err(|error| Failure::usage(error.to_string()))?;
     let linked: Vec<_> = accesses.iter().filter_map(|access| end_of_links(&workspace, access)).collect();
-    let at_ends = decide(&[&ruleset], &linked, &globs);
+    let at_ends = settings.decide(&linked, &globs);
     // A session asks nobody about the target of a link: it denies the call if the rules are stricter about the target than about
     // the name.
     let is_stopped = !linked.is_empty() && at_ends.judgement.action > verdict.judgement.action;
+    if !is_stopped && verdict.judgement.action == Action::Ask && settings.grants(&accesses, &globs) {
+        let why = format!("a person allowed it for this project: `tamtam trust {} --list` lists it", root.display());
+        return print(&format!("{}\n", json!({"decision": "allow", "rule": null, "layer": "granted", "why": why})));
+    }
     let why = if is_stopped { why(&at_ends, &linked, true) } else { why(&verdict, &accesses, false) };
     let Judgement { action, rule, layer } = if is_stopped { at_ends.judgement } else { verdict.judgement };
     let decision = if is_stopped { Action::Deny } else { action };
@@ -97,7 +109,7 @@ fn why(verdict: &Verdict, accesses: &[Access], is_linked: bool) -> String {
     let verb = if is_linked { "goes through a link, which the rules treat more strictly, and needs" } else { "needs" };
     let wants = format!("the call {verb} {access}");
     match &verdict.judgement.rule {
-        Some(rule) => format!("{wants}; the last rule that matches is \"{rule}\" of {}", verdict.judgement.layer),
+        Some(rule) => format!("{wants}; the rule that stands is \"{rule}\" of {}", verdict.judgement.layer),
         None => format!("{wants}; no rule matches, so a person is asked"),
     }
 }

@@ -1,14 +1,28 @@
-//! Builds the rules of a session: those of a profile, followed by those of a file.
+//! Builds the rules of a session: those of a profile, of the configuration files, and of the file of `--rules`.
 //!
-//! Where nobody can be asked, the default profile is `headless`, which denies instead of asking. A change must keep this: a line
-//! of the file that is not understood is an error that names the line. A rule that was left out would allow more.
+//! ```text
+//! host       the user's rules, if they deny anything         above every session, also one that is there already
+//! session    the project's, if they deny anything
+//!            those of --config, if they deny anything
+//!            profile, then user, project, --config, --rules  the last match of all of them
+//! ```
+//!
+//! A later layer cannot undo a denial of an earlier one. So a file can loosen what the profile asks about or denies, and what an
+//! earlier file asks about, but not what an earlier file denies. The layers that stand by themselves are there for that alone.
+//!
+//! Where nobody can be asked, the default profile is `headless`, which denies instead of asking. A change must keep this: a file
+//! that is not understood is an error that names the line. A rule that was left out would allow more.
 
 use std::path::Path;
 
-use serde::Deserialize;
 use tamtam::permission::{Action, Profile, Rule, Ruleset};
 
-use super::{arguments::PermissionArguments, failure::Failure, named_file};
+use super::{
+    arguments::PermissionArguments,
+    config::{Config, Layer},
+    failure::Failure,
+    named_file,
+};
 
 /// Largest rules file.
 const RULES_BYTES_MAX: u64 = 1 << 20;
@@ -22,72 +36,69 @@ pub(super) enum Audience {
     Nobody,
 }
 
-/// The rules that the arguments ask for, or the default ones.
-///
-/// The rules of the file follow those of the profile in one layer, and the last matching rule wins. So a file can loosen a profile
-/// as well as tighten it.
-pub(super) fn ruleset(arguments: &PermissionArguments, audience: Audience) -> Result<Ruleset, Failure> {
+/// The rules of a session, from the most to the least powerful.
+#[derive(Debug, Default)]
+pub(super) struct Rights {
+    /// Above every session of the runtime.
+    pub(super) host: Option<Ruleset>,
+    pub(super) session: Vec<Ruleset>,
+}
+
+impl Rights {
+    pub(super) fn layers(&self) -> Vec<&Ruleset> {
+        self.host.iter().chain(&self.session).collect()
+    }
+}
+
+/// The rules that the arguments and the files ask for, or the default ones.
+pub(super) fn rights(arguments: &PermissionArguments, config: &Config, audience: Audience) -> Result<Rights, Failure> {
     let profile = arguments.permission.unwrap_or(match audience {
         Audience::Someone => Profile::Ask,
         Audience::Nobody => Profile::Headless,
     });
-    let mut ruleset = profile.ruleset();
-    if let Some(path) = &arguments.rules {
-        ruleset.rules.extend(read(path)?);
-        ruleset.name = format!("{}, then {}", ruleset.name, path.display());
+    let mut all = profile.ruleset();
+    let mut session = Vec::new();
+    let named = arguments.rules.as_deref().map(read).transpose()?;
+    for (layer, rules) in config.rules() {
+        append(&mut all, rules);
+        if layer != Layer::User && denies(rules) {
+            session.push(rules.clone());
+        }
     }
-    Ok(ruleset)
+    if let Some(rules) = &named {
+        append(&mut all, rules);
+    }
+    session.push(all);
+    Ok(Rights { host: host(config), session })
 }
 
-fn read(path: &Path) -> Result<Vec<Rule>, Failure> {
+/// The user's rules, if they deny anything: they stand above every session, whatever its tape says.
+pub(super) fn host(config: &Config) -> Option<Ruleset> {
+    let user = config.rules().find(|(layer, _)| *layer == Layer::User).map(|(_, rules)| rules);
+    user.filter(|rules| denies(rules)).cloned()
+}
+
+fn denies(rules: &Ruleset) -> bool {
+    rules.rules.iter().any(|rule| rule.action == Action::Deny)
+}
+
+/// Adds rules behind those of a ruleset whose last match stands. The rules of one whose first match stands come backwards.
+fn append(all: &mut Ruleset, rules: &Ruleset) {
+    let mut strongest_first: Vec<Rule> = rules.strongest_first().cloned().collect();
+    strongest_first.reverse();
+    all.rules.extend(strongest_first);
+    all.name = format!("{}, then {}", all.name, rules.name);
+}
+
+/// Reads a file of rules: TOML where its name ends so, else JSON.
+fn read(path: &Path) -> Result<Ruleset, Failure> {
     let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("bad rules file {}: {why}", path.display()));
     let text = named_file::text(path, RULES_BYTES_MAX).map_err(|why| refused(&why))?;
-    parse(&text).map_err(|why| refused(&why))
-}
-
-/// Reads one rule a line; empty lines and lines that begin with `#` are skipped.
-fn parse(text: &str) -> Result<Vec<Rule>, String> {
-    let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.trim()));
-    let rules = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    rules.map(|(n, line)| parse_line(line).map_err(|why| format!("line {n}: {why}"))).collect()
-}
-
-/// One line. Unknown fields are errors: a misspelt field must not become another rule.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleLine {
-    permission: String,
-    pattern: String,
-    action: Action,
-}
-
-fn parse_line(line: &str) -> Result<Rule, String> {
-    let read: Result<RuleLine, _> = serde_json::from_str(line);
-    read.map(|rule| Rule::new(rule.permission, rule.pattern, rule.action)).map_err(|error| error.to_string())
+    let name = path.display().to_string();
+    let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+    let read = if is_toml { Ruleset::from_toml(name, &text) } else { Ruleset::from_json(name, &text) };
+    read.map_err(|why| refused(&why))
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn a_rules_file_has_one_rule_a_line() {
-        let text = "# who may what\n\n{\"permission\":\"bash\",\"pattern\":\"cargo *\",\"action\":\"allow\"}\n";
-        assert_eq!(parse(text).unwrap(), [Rule::new("bash", "cargo *", Action::Allow)]);
-    }
-
-    #[test]
-    fn a_bad_rule_is_named_by_its_line() {
-        let bad = [
-            "{\"permission\":\"bash\",\"pattern\":\"*\",\"action\":\"perhaps\"}",
-            "{\"permission\":\"bash\",\"patern\":\"*\",\"action\":\"deny\"}",
-            "{\"permission\":\"bash\"}",
-            "[]",
-            "deny all",
-        ];
-        for line in bad {
-            assert!(parse(&format!("#\n{line}")).unwrap_err().starts_with("line 2: "), "{line}");
-        }
-    }
-}
+mod tests;

@@ -35,6 +35,7 @@ use super::{
     environment::Environment,
     escape, failed_to_start,
     failure::{Exit, Failure},
+    grants::Host,
     models::{self, Takes},
     output::Output,
     print, stdin,
@@ -89,11 +90,12 @@ fn not_begun(failure: Failure, json: bool) -> Failure {
 }
 
 async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Exit, Failure> {
-    let Opened { runtime, session, events, hints, asked, opened } = opened;
+    let Opened { runtime, session, events, hints, asked, opened, trust, not_read } = opened;
     let output = Output::start().map_err(|error| failed_to_start(&error))?;
     let view = View::new(json, session.clone(), output.clone());
     let left_out = prompt.iter().flat_map(|prompt| left_out(prompt, &hints)).collect();
-    let listener = Listener::start(runtime.clone(), session.clone(), view.clone());
+    not_read.iter().for_each(|why| view.warn("configuration_not_read", why));
+    let listener = Listener::start(Host { runtime: runtime.clone(), session: session.clone(), trust }, view.clone());
     let mut listener = listener.map_err(|error| failed_to_start(&error))?;
     let drive = Drive { view: view.clone(), session, opened, left_out, output: output.clone() };
     let (ended, heard) = drive.carry_through(prompt, &asked, events, &mut listener).await;

@@ -10,7 +10,7 @@ use tamtam::tools::{Sandbox, SandboxMode, process::Network};
 use super::environment::Environment;
 
 /// What commands may reach.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct SandboxArguments {
     /// Confine the commands of bash to the workspace: `tamtam doctor` says what this system can hold [default: off]
     #[arg(long, value_name = "MODE", value_enum)]

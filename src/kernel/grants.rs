@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskAnswer, CarriedOut, Grant, Record, Refusal, Scope, State, batch::AnswerAsk, decide::Draft, input::Decide,
+        AskAnswer, CarriedOut, Grant, Record, Refusal, Scope, Settings, State, batch::AnswerAsk, decide::Draft,
+        input::Decide,
     },
     permission::{Action, Globs, Judgement, Rule, allows, grants, offers},
     tool::Access,
@@ -99,6 +100,26 @@ pub(super) fn chosen(given: &AnswerAsk, accesses: &[Access], is_full: bool) -> R
     }
 }
 
+impl Settings {
+    /// Whether what people granted for longer than this session ([`Settings::granted`]) answers what the rules ask about these
+    /// accesses. What the rules deny stays denied: look at [`Settings::judge`] first.
+    #[must_use]
+    pub fn grants(&self, accesses: &[Access], globs: &Globs) -> bool {
+        let rules: Vec<_> = self.granted.iter().collect();
+        self.allows_rest(&left(&rules, accesses, globs), accesses, globs)
+    }
+
+    /// Whether some of these accesses are granted, and the rules allow the others.
+    fn allows_rest(&self, left: &[Access], accesses: &[Access], globs: &Globs) -> bool {
+        left.len() < accesses.len() && (left.is_empty() || self.judge(left, globs).action == Action::Allow)
+    }
+}
+
+/// The accesses that none of these granted rules takes.
+fn left(rules: &[&Rule], accesses: &[Access], globs: &Globs) -> Vec<Access> {
+    accesses.iter().filter(|access| !grants(rules.iter().copied(), access, globs)).cloned().collect()
+}
+
 impl State {
     /// The decision about all that is wanted, by the rules of the settings and by the standing grants.
     pub(super) fn judge(&self, accesses: &[Access], globs: &Globs) -> Judgement {
@@ -114,16 +135,15 @@ impl State {
     /// Whether standing grants answer what would be asked about these accesses. A call that names no access has nothing that could
     /// have been granted.
     pub(super) fn is_granted(&self, accesses: &[Access], globs: &Globs) -> bool {
-        if accesses.is_empty() || self.grants.is_empty() {
+        if accesses.is_empty() || (self.grants.is_empty() && self.settings.granted.is_empty()) {
             return false;
         }
         let turn = self.turn.as_ref().map(|turn| turn.id);
         let standing = || self.grants.iter().filter(|granted| granted.turn.is_none() || granted.turn == turn);
-        let by_rule = |access: &Access| grants(standing().flat_map(|granted| &granted.rules), access, globs);
-        let left: Vec<_> = accesses.iter().filter(|access| !by_rule(access)).cloned().collect();
+        let rules: Vec<_> = standing().flat_map(|granted| &granted.rules).chain(&self.settings.granted).collect();
+        let left = left(&rules, accesses, globs);
         let as_before = |access| standing().any(|granted| granted.access.as_ref() == Some(access));
-        left.iter().all(as_before)
-            || (left.len() < accesses.len() && self.settings.judge(&left, globs).action == Action::Allow)
+        left.iter().all(as_before) || self.settings.allows_rest(&left, accesses, globs)
     }
 
     /// A person's answer stands from here on. `asked` is what the call wanted.

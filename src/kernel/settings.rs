@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{Budget, Switched, toolset},
     model::Params,
-    permission::{Chain, Globs, Judgement, Profile, Ruleset, Verdict, decide},
+    permission::{Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide},
     tool::Access,
     words::is_default,
     words::labels::Labels,
@@ -118,6 +118,10 @@ pub struct Settings {
     pub retries_max: u32,
     /// The session's own rules of permission, from the most to the least powerful layer.
     pub rules: Vec<Ruleset>,
+    /// What people granted for longer than this session, such as for its project. It loosens asks as the session's own standing
+    /// grants do, and no deny. The host keeps these rules, and gives them to each session that they are for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub granted: Vec<Rule>,
     /// The rules of the host that has the session now, above all others. Only the core writes them, from `Env`; no change of
     /// settings reaches them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,6 +173,7 @@ impl Settings {
             asks_wait: false,
             retries_max: 3,
             rules: vec![Profile::default().ruleset()],
+            granted: Vec::new(),
             host: None,
             compaction: CompactionSettings::default(),
             budget: Budget::default(),

@@ -12,6 +12,7 @@
 //! permission = "mcp_*"
 //! pattern = "*"
 //! action = "deny"
+//! exact = true               # only there: the pattern is a text without wildcards
 //! ```
 //!
 //! The JSON has the same forms. A JSON file may also hold several values, such as one rule a line, and then lines that begin with
@@ -163,10 +164,10 @@ impl Read {
                 Err(Fault::new(node.at, shown, format!("write last or first, not {}", other.kind())))
             }
             ("rules", Value::List(items)) => items.iter().try_for_each(|item| self.item(item)),
-            (_, Value::Text(_)) => self.rule(name, "*", &shown, node),
+            (_, Value::Text(_)) => self.rule(name, "*", false, (&shown, node)),
             (_, Value::Map(patterns)) => patterns.iter().try_for_each(|field| {
                 let place = format!("{shown}.{}", document::quoted(&field.name));
-                self.rule(name, &field.name, &place, &field.node)
+                self.rule(name, &field.name, false, (&place, &field.node))
             }),
             (_, other) => {
                 let why = format!("write an action or a table of pattern = action, not {}", other.kind());
@@ -185,7 +186,7 @@ impl Read {
 
     /// A rule of the list form.
     fn listed(&mut self, at: usize, fields: &[Field]) -> Result<(), Fault> {
-        const NAMES: [&str; 3] = ["permission", "pattern", "action"];
+        const NAMES: [&str; 4] = ["permission", "pattern", "action", "exact"];
         if let Some(field) = fields.iter().find(|field| !NAMES.contains(&field.name.as_str())) {
             let why = format!("unknown field: a rule has {LISTED}{}", nearest(&field.name, &NAMES));
             return Err(Fault::new(field.node.at, shown(&field.name), why));
@@ -198,10 +199,19 @@ impl Read {
             Node { value: Value::Text(text), .. } => Ok(text.clone()),
             Node { value, at } => Err(Fault::new(*at, name, format!("write a text, not {}", value.kind()))),
         };
-        self.rule(&text("permission")?, &text("pattern")?, "action", of("action")?)
+        let exact = match fields.iter().find(|field| field.name == "exact").map(|field| &field.node) {
+            None => false,
+            Some(Node { value: Value::Flag(exact), .. }) => *exact,
+            Some(Node { value, at }) => {
+                return Err(Fault::new(*at, "exact", format!("write true or false, not {}", value.kind())));
+            }
+        };
+        self.rule(&text("permission")?, &text("pattern")?, exact, ("action", of("action")?))
     }
 
-    fn rule(&mut self, permission: &str, pattern: &str, field: &str, node: &Node) -> Result<(), Fault> {
+    /// A rule, whose action is in that field.
+    fn rule(&mut self, permission: &str, pattern: &str, exact: bool, action: (&str, &Node)) -> Result<(), Fault> {
+        let (field, node) = action;
         const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
         let wrong = |why: String| Err(Fault::new(node.at, field, why));
         let Value::Text(action) = &node.value else {
@@ -214,12 +224,12 @@ impl Read {
         if permission.trim().is_empty() {
             return wrong("the permission has no name: write a tool's name, or \"*\" for all".to_owned());
         }
-        if matches!(permission, "read" | "edit") && !pattern::is_glob(pattern) {
+        if matches!(permission, "read" | "edit") && !exact && !pattern::is_glob(pattern) {
             return wrong(format!(
                 "{pattern:?} is no pattern of paths: write one such as \"src/**\", with \\ before [ and {{"
             ));
         }
-        self.rules.push((node.at, Rule::new(permission, pattern, action)));
+        self.rules.push((node.at, Rule { exact, ..Rule::new(permission, pattern, action) }));
         Ok(())
     }
 }

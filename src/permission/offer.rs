@@ -98,7 +98,7 @@ pub(crate) fn grants<'a>(rules: impl IntoIterator<Item = &'a Rule>, access: &Acc
     is_whole(access)
         && rules.into_iter().any(|rule| {
             let by_name = rule.exact || !has_wildcard(&rule.permission, &rule.pattern);
-            rule.matches(access, globs) && (by_name || is_ordinary(access))
+            rule.action == Action::Allow && rule.matches(access, globs) && (by_name || is_ordinary(access))
         })
 }
 

@@ -233,6 +233,8 @@ fn of_child(parent: &Settings, mut options: SessionOptions, workspace: String, t
     });
     let mut settings = Settings { workspace, read_roots: Vec::new(), ..parent.own() };
     if settings.workspace != parent.workspace {
+        // A granted path is relative to the folder that it was granted in.
+        settings.granted.clear();
         settings.system = crate::prompt::system(&settings.workspace, options.date.as_deref()).into();
     }
     options.over(settings)

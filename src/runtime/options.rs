@@ -11,7 +11,7 @@ use crate::{
     agent::{Agent, BadAgent},
     kernel::{Budget, Mode, RestartPolicy, Settings},
     model::Params,
-    permission::{Profile, Ruleset},
+    permission::{Profile, Rule, Ruleset},
     words::ids::SessionId,
     words::labels::Labels,
     words::message::ModelRef,
@@ -81,6 +81,12 @@ pub struct SessionOptions {
     /// The permission rules of the session. With no rules here and none of an agent: those of [`Profile::Strict`], and of a child
     /// the parent's.
     pub rules: Option<Ruleset>,
+    /// Further layers of rules below `rules`, each less powerful than the one before it; none by default. Such a layer may allow
+    /// what those above it ask about, and not what they deny.
+    pub rules_below: Vec<Ruleset>,
+    /// What people granted for longer than one session, such as for the project of the workspace; none by default, and of a child in
+    /// its parent's folder what its parent has. It loosens asks and no deny ([`Settings::granted`]).
+    pub granted: Vec<Rule>,
     /// What the session and its children may use together, and what happens at a breach; no limit by default. A child's limits are
     /// what its parent grants to it; where they are silent, the parent grants a share of what it has left.
     pub budget: Budget,
@@ -141,6 +147,8 @@ impl SessionOptions {
             asks_wait: false,
             agent_rules: None,
             rules: None,
+            rules_below: Vec::new(),
+            granted: Vec::new(),
             budget: Budget::default(),
             task_depth_max: None,
             task_width_max: None,
@@ -157,7 +165,7 @@ impl SessionOptions {
         let choice = self.begins_as.as_ref().zip(self.id.as_ref());
         // It was checked when the options were made of it.
         let choice = choice.and_then(|(agent, id)| agent.for_session(id).ok());
-        let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().collect();
+        let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().chain(self.rules_below).collect();
         let settings = Settings {
             title: self.title,
             labels: self.labels,
@@ -166,6 +174,7 @@ impl SessionOptions {
             system: self.system.map_or(settings.system, Into::into),
             tools: self.tools.or(settings.tools),
             rules: if rules.is_empty() { settings.rules } else { rules },
+            granted: if self.granted.is_empty() { settings.granted } else { self.granted },
             budget: self.budget,
             params: self.params,
             steps_max: self.steps_max,

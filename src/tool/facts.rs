@@ -77,8 +77,11 @@ impl Toolbox {
         };
         // Where they are no JSON object, the core itself finds that.
         let Ok(arguments) = arguments(input) else { return facts };
-        match catch_unwind(AssertUnwindSafe(|| (tool.access(&arguments), tool.check(&arguments)))) {
-            Ok((access, checked)) => CallFacts { access, unusable: checked.err().map(Unusable::BadArguments), ..facts },
+        // What bad arguments want is not asked: code that computes it may rely on good ones.
+        let asked = || tool.check(&arguments).map(|()| tool.access(&arguments));
+        match catch_unwind(AssertUnwindSafe(asked)) {
+            Ok(Ok(access)) => CallFacts { access, ..facts },
+            Ok(Err(why)) => CallFacts { unusable: Some(Unusable::BadArguments(why)), ..facts },
             Err(_) => CallFacts {
                 unusable: CallFacts::unknown(tool.name(), "crashed over these arguments").unusable,
                 ..facts

@@ -1,6 +1,8 @@
 //! Promise 8 in a whole runtime: rights only narrow. What a parent or the host denies is denied below it, whatever is named,
 //! searched, started again or brought in.
 
+mod arguments;
+mod granted;
 mod host;
 mod import;
 #[cfg(feature = "tools")]

@@ -11,7 +11,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use serde_json::Value;
-use tamtam::{Delivery, Runtime, Session, Steering};
+use tamtam::{Delivery, Session, Steering};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},
@@ -24,7 +24,7 @@ use crate::cli::{
     command::{Command, bad_line, overtaken, reply},
     escape,
     failure::{Exit, Failure},
-    grants::unstored,
+    grants::Host,
     stdin::{self, Line},
     typed::{self, Typed},
 };
@@ -59,13 +59,13 @@ pub(super) struct Asks(mpsc::Sender<Ask>);
 
 impl Listener {
     /// Starts to hear signals. If lines of stdin are for the session, they are carried out from the first request of [`Asks`] on.
-    pub(super) fn start(runtime: Runtime, session: Session, view: View) -> std::io::Result<Listener> {
+    pub(super) fn start(host: Host, view: View) -> std::io::Result<Listener> {
         let (leave, left) = mpsc::channel(1);
         // Outlives the listener: the third Ctrl-C must end a process whose tree does not go down.
-        tokio::spawn(hear_signals(session.clone(), view.clone(), leave, Signals::new()?));
+        tokio::spawn(hear_signals(host.session.clone(), view.clone(), leave, Signals::new()?));
         let lines = if view.takes_lines() { Some(stdin::lines()?) } else { None };
         let (ask, asked) = mpsc::channel(1);
-        let lines = Lines { number: 0, lines, backlog: Backlog::default(), runtime, session, view, is_closing: false };
+        let lines = Lines { number: 0, lines, backlog: Backlog::default(), host, view, is_closing: false };
         Ok(Listener { task: tokio::spawn(lines.carry_out(asked)), asks: Asks(ask), left })
     }
 
@@ -155,8 +155,7 @@ struct Lines {
     lines: Option<mpsc::Receiver<Line>>,
     /// Empty, except while there is no room for replies.
     backlog: Backlog,
-    runtime: Runtime,
-    session: Session,
+    host: Host,
     view: View,
     /// Whether the command is ending: lines are answered and not carried out.
     is_closing: bool,
@@ -240,7 +239,7 @@ impl Lines {
             Ok(command) => {
                 // A program that sends another command than a stop is there and reads.
                 self.view.set_stopping(command.stops());
-                command.carry_out(&self.session, &self.runtime).await
+                command.carry_out(&self.host).await
             }
             Err(message) => bad_line(&message),
         };
@@ -301,14 +300,17 @@ impl Lines {
                 let answers = asked.map(|question| question.answers()).unwrap_or_default();
                 return self.view.note(format!("? {answers}"));
             }
-            Typed::Steer(text) => self.session.send(text, Delivery::Steer(Steering::default())).await.map(drop),
-            Typed::Answer(_, grant) if unstored(&grant).is_some() => {
-                return self.view.note(format!("! {}", unstored(&grant).unwrap_or_default()));
+            Typed::Steer(text) => {
+                let sent = self.host.session.send(text, Delivery::Steer(Steering::default())).await;
+                sent.map(drop).map_err(|error| error.to_string())
             }
-            Typed::Answer(ask, grant) => self.session.answer(ask, grant).await,
+            Typed::Answer(ask, grant) => {
+                let answered = self.host.answer(ask, grant, None).await;
+                answered.map_err(|error| error.to_string())
+            }
         };
         if let Err(error) = done {
-            self.view.note(format!("! {}", escape::line(&error.to_string())));
+            self.view.note(format!("! {}", escape::line(&error)));
         }
     }
 }

@@ -10,21 +10,23 @@ use std::{
 
 use tamtam::{
     ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
-    permission::Ruleset,
-    runtime::Agent,
-    session::{AgentChoice, Budget, EventStream, Open, State},
+    permission::{Rule, Ruleset},
+    runtime::{Agent, Builder},
+    session::{AgentChoice, Budget, EventStream, Open, Scope, State},
     tape::{Durability, TapeError},
 };
 
 use super::Hints;
 use crate::cli::{
     arguments::{ResumeArguments, RunArguments, Survives, TurnArguments, labels},
+    config::{self, Config},
     environment::Environment,
     failure::Failure,
     models::{self, Choice},
     rules::{self, Audience},
     run::view,
     tapes,
+    trust::Trust,
 };
 
 /// How often a session that another process is making is looked at, and how long after one another: its first entry is there then.
@@ -41,6 +43,10 @@ pub(super) struct Opened {
     pub(super) asked: Vec<Seq>,
     /// Its last entry, when it was opened.
     pub(super) opened: Seq,
+    /// Where answers with the scope `project` are kept.
+    pub(super) trust: Trust,
+    /// The configuration that was not read, each with the reason.
+    pub(super) not_read: Vec<String>,
 }
 
 /// The session for `run`: the named one, or a new one. Where another process makes the named one at the same moment, that is looked at
@@ -57,7 +63,7 @@ pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> 
 
 /// As [`for_run`]. The inner error says that the session was not there, and could not be made because it is.
 async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Result<Opened, TapeError>, Failure> {
-    let store = environment.store(given.turn.store.store.as_deref())?;
+    let store = config::store(environment, &given.turn)?;
     let labels = labels(&given.label)?;
     let before = match &given.session {
         Some(id) => tapes::state(&store, id)?,
@@ -75,21 +81,25 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
         return Ok(Ok(opened));
     }
     let workspace = environment.workspace(given.turn.workspace.as_deref())?;
-    let agent = agent(given.turn.agent.as_deref(), None)?;
-    let choice = models::choose(&given.turn.model, None, environment).await?;
+    let config = Config::load(environment, &workspace, given.turn.config.as_deref())?;
+    let (turn, _) = config.over(&given.turn, None);
+    let agent = agent(turn.agent.as_deref(), None)?;
+    let choice = models::choose(&turn.model, None, environment).await?;
     let options = agent
         .map_or_else(|| Ok(SessionOptions::new(&workspace)), |agent| SessionOptions::from_agent(&agent, &workspace));
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
     options.id = given.session.clone();
     options.title = given.title.clone();
     options.labels = labels;
-    options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
-    options.steps_max = given.turn.max_steps.or(options.steps_max);
-    given.turn.budget.apply(&mut options.budget);
+    let rights = rules::rights(&turn.permission, &config, audience(&turn))?;
+    options.rules_below = rights.session;
+    options.granted = config.granted_rules();
+    options.steps_max = turn.max_steps.or(options.steps_max);
+    turn.budget.apply(&mut options.budget);
     // A day and no time: the system prompt stays the same, so the provider's cache can be used.
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
-    given.turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
-    let (runtime, hints) = start(store, choice, &given.turn, environment).await?;
+    turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
+    let (runtime, hints) = start(store, choice, &turn, rights.host, environment).await?;
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
             drop(runtime.shutdown().await);
@@ -98,12 +108,13 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
         created => or_shut_down(&runtime, created).await?,
     };
     let events = session.events();
-    Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO }))
+    let (trust, not_read) = (Trust::of(environment), config.notes);
+    Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO, trust, not_read }))
 }
 
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
 pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environment) -> Result<Opened, Failure> {
-    let store = environment.store(given.turn.store.store.as_deref())?;
+    let store = config::store(environment, &given.turn)?;
     let missing = || TapeError::Missing { session: given.session.clone() };
     let before = tapes::state(&store, &given.session)?.ok_or_else(missing)?;
     let opened = take_up(&given.session, &given.turn, &before, store, environment).await?;
@@ -133,22 +144,28 @@ async fn take_up(
     let moved_to = moved_to(id, &settings.workspace, given.workspace.as_deref(), environment)?;
     let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.agent);
     let agent = agent(given.agent.as_deref(), Some((own, &settings.agent)))?;
+    let workspace = moved_to.as_deref().unwrap_or(&settings.workspace);
+    let config = Config::load(environment, Path::new(workspace), given.config.as_deref())?;
+    let (given, _) = &config.over(given, Some(&settings.model));
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
-    let permission = &given.permission;
-    let rules = if permission.permission.is_some() || permission.rules.is_some() {
-        Some(rules::ruleset(permission, audience(given))?)
-    } else {
-        None
+    let asked_for = &given.permission;
+    let rules = match asked_for.permission.is_some() || asked_for.rules.is_some() {
+        true => Some(rules::rights(asked_for, &config, audience(given))?.session),
+        false => None,
     };
+    let granted = Some(config.granted_rules()).filter(|granted| *granted != settings.granted);
     let model = Some(choice.model.clone()).filter(|_| given.model.model.is_some());
     let mut budget = settings.budget.clone();
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
-    let (runtime, hints) = start(store, choice, given, environment).await?;
+    let (runtime, hints) = start(store, choice, given, rules::host(&config), environment).await?;
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
-    let changes = Changes { model, rules, budget, workspace: moved_to };
+    let changes = Changes { model, rules, granted, budget, workspace: moved_to };
     or_shut_down(&runtime, configure(&session, given, changes).await).await?;
+    for id in taken_back(before, &config) {
+        or_shut_down(&runtime, session.revoke(id).await).await?;
+    }
     if let Some(choice) = choice_of(agent, given.agent.as_deref() == Some(own), id)? {
         or_shut_down(&runtime, session.switch_agent(choice).await).await?;
     }
@@ -163,7 +180,14 @@ async fn take_up(
         })
         .map(|(ask, _)| *ask)
         .collect();
-    Ok(Opened { runtime, session, events, hints, asked, opened })
+    Ok(Opened { runtime, session, events, hints, asked, opened, trust: Trust::of(environment), not_read: config.notes })
+}
+
+/// The standing grants of the session that were given for the project, and that the project no longer has.
+fn taken_back(before: &State, config: &Config) -> Vec<Seq> {
+    let is_there = |rules: &[Rule]| config.granted.iter().any(|granted| granted.rules == rules);
+    let of_project = before.grants.iter().filter(|granted| granted.scope == Scope::Project);
+    of_project.filter(|granted| !is_there(&granted.rules)).map(|granted| granted.id).collect()
 }
 
 /// The new folder of a session whose own one is gone; `None` where the session stays in its folder.
@@ -215,15 +239,16 @@ fn choice_of(agent: Option<Agent>, is_own: bool, id: &SessionId) -> Result<Optio
 /// Settings that the arguments change, beside those that they name directly.
 struct Changes {
     model: Option<ModelRef>,
-    rules: Option<Ruleset>,
+    rules: Option<Vec<Ruleset>>,
+    granted: Option<Vec<Rule>>,
     budget: Option<Budget>,
     workspace: Option<String>,
 }
 
 /// Changes only the settings that the arguments name.
 async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
-    let Changes { model, rules, budget, workspace } = changes;
-    let nothing = model.is_none() && rules.is_none() && budget.is_none() && workspace.is_none();
+    let Changes { model, rules, granted, budget, workspace } = changes;
+    let nothing = model.is_none() && rules.is_none() && granted.is_none() && budget.is_none() && workspace.is_none();
     if nothing && given.max_steps.is_none() {
         return Ok(());
     }
@@ -232,7 +257,10 @@ async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -
             settings.model.clone_from(model);
         }
         if let Some(rules) = &rules {
-            settings.rules = vec![rules.clone()];
+            settings.rules.clone_from(rules);
+        }
+        if let Some(granted) = &granted {
+            settings.granted.clone_from(granted);
         }
         if let Some(budget) = &budget {
             settings.budget.clone_from(budget);
@@ -249,12 +277,13 @@ async fn start(
     store: PathBuf,
     choice: Choice,
     given: &TurnArguments,
+    host_rules: Option<Ruleset>,
     environment: &Environment,
 ) -> Result<(Runtime, Hints), Failure> {
     let Choice { models, model, key_from, base_url, takes } = choice;
     let durability = match given.durability {
-        Survives::Process => Durability::Process,
-        Survives::Power => Durability::Power,
+        None | Some(Survives::Process) => Durability::Process,
+        Some(Survives::Power) => Durability::Power,
     };
     let prices = given.budget.price.map(|price| (model.clone(), price));
     let hints = Hints { key_from, base_url, takes, model: model.clone() };
@@ -265,6 +294,7 @@ async fn start(
         .models(models, model)
         .tools(tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment))))
         .watch(Environment::watch());
+    let builder = host_rules.into_iter().fold(builder, Builder::rules);
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());

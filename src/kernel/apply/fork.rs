@@ -98,6 +98,7 @@ impl State {
         // A finished compaction waited for a request that is no longer open.
         self.put_compacted_in_place();
         self.grants = Arc::default();
+        Arc::make_mut(&mut self.settings).granted.clear();
         // These commands were done at the parent, and not here.
         self.done.clear();
         self.origin = None;

@@ -1,6 +1,6 @@
 //! TOML and JSON as one kind of value that knows where in the text each part stands.
 //!
-//! Only what rules need: texts, maps and lists; of everything else its kind, for messages. Neither parser is asked for the order
+//! Only what rules need: texts, maps, lists, true and false; of everything else its kind, for messages. Neither parser is asked for the order
 //! of fields, because each part has its place.
 
 use std::{borrow::Cow, fmt};
@@ -27,6 +27,7 @@ pub(super) enum Value {
     Text(String),
     Map(Vec<Field>),
     List(Vec<Node>),
+    Flag(bool),
     /// Something that no rule has, by its kind.
     Other(&'static str),
 }
@@ -45,6 +46,7 @@ impl Value {
             Value::Text(_) => "a text",
             Value::Map(_) => "a table",
             Value::List(_) => "a list",
+            Value::Flag(_) => "true or false",
             Value::Other(kind) => kind,
         }
     }
@@ -77,7 +79,7 @@ fn of_toml(value: &toml::Spanned<DeValue<'_>>) -> Node {
         DeValue::String(text) => Value::Text(text.clone().into_owned()),
         DeValue::Table(table) => of_table(table),
         DeValue::Array(items) => Value::List(items.iter().map(of_toml).collect()),
-        DeValue::Boolean(_) => Value::Other("true or false"),
+        DeValue::Boolean(is) => Value::Flag(*is),
         DeValue::Datetime(_) => Value::Other("a date"),
         DeValue::Integer(_) | DeValue::Float(_) => Value::Other("a number"),
     };
@@ -146,7 +148,7 @@ fn of_json(raw: &RawValue, text: &str, depth: usize) -> Result<Node, Fault> {
             }
             Value::Map(fields)
         }
-        Some(b't' | b'f') => Value::Other("true or false"),
+        Some(b't' | b'f') => Value::Flag(raw.get() == "true"),
         Some(b'n') => Value::Other("null"),
         _ => Value::Other("a number"),
     };

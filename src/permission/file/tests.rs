@@ -41,6 +41,19 @@ fn strings_maps_and_lists_say_the_same_rules() {
     }
 }
 
+/// A rule may be a text that only equals itself, although it has wildcards in it. Then it need be no glob.
+#[test]
+fn a_listed_rule_may_be_exact() {
+    let expected = vec![Rule { exact: true, ..Rule::new("edit", "src/[", Allow) }, Rule::new("bash", "ls *", Allow)];
+    let text = "[[rules]]\npermission = 'edit'\npattern = 'src/['\naction = 'allow'\nexact = true\n\
+                [[rules]]\npermission = 'bash'\npattern = 'ls *'\naction = 'allow'\nexact = false\n";
+    assert_eq!(toml(text).unwrap(), expected);
+    let lines: Vec<_> = expected.iter().map(|rule| serde_json::to_string(rule).unwrap()).collect();
+    assert_eq!(json(&lines.join("\n")).unwrap(), expected);
+    let wrong = json(r#"{"permission":"bash","pattern":"ls","action":"allow","exact":"yes"}"#).unwrap_err();
+    assert_eq!(wrong, "line 1: exact: write true or false, not a text");
+}
+
 /// C-02: the order of the text decides, so it is kept: between tables, inside of them, and where they are mixed.
 #[test]
 fn rules_come_in_the_order_of_the_text() {

@@ -39,7 +39,8 @@ fn an_offer_is_chosen_listed_and_revoked_over_json() {
     assert_eq!(ask["offers"][1], json!({"offer": 2, "rules": rules, "allows": allows}));
     // What cannot be granted is refused, and the ask stays open.
     let refused = reply(&mut first, &answer(&ask["ask"], &json!({"scope": "project"})));
-    assert_eq!(refused["error"]["kind"], "no_project_store", "{refused}");
+    assert_eq!(refused["error"]["kind"], "not_trusted", "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("`tamtam trust "), "{refused}");
     let refused = reply(&mut first, &answer(&ask["ask"], &json!({"offer": 3})));
     assert_eq!(refused["error"]["kind"], "no_such_offer", "{refused}");
     assert!(refused["error"]["message"].as_str().unwrap().ends_with("choose one from 1 to 2"), "{refused}");
@@ -89,7 +90,8 @@ fn an_offer_is_chosen_by_its_key_and_revoked_by_a_command() {
     run.type_keys("a3\n");
     run.until_text("? y: once");
     run.type_keys("a1 project\n");
-    run.until_text("! nothing stores grants for the project yet");
+    run.until_text("! nothing was granted: ");
+    run.until_text("is not trusted: `tamtam trust ");
     run.type_keys("a1 turn\n");
     run.until_text("? always allowed");
     run.until_text("a2: Allows `echo` with any arguments.");

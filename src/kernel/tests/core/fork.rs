@@ -3,7 +3,7 @@
 use tamtam::{
     kernel::{Delivery, Grant, Outcome, Scope, Steering},
     model::Item,
-    permission::Action,
+    permission::{Action, Rule},
     session::Finish,
 };
 
@@ -98,16 +98,20 @@ fn a_turn_that_was_open_at_the_fork_ended_here() {
 /// A grant "for this session" is for that one; pauses, ends and holds are too.
 #[test]
 fn grants_pauses_and_the_end_stay_with_the_parent() {
-    let mut play = Play::with(|settings| settings.rules = vec![rules("host", &[("*", "*", Action::Ask)])]);
+    let mut play = Play::with(|settings| {
+        settings.rules = vec![rules("host", &[("*", "*", Action::Ask)])];
+        settings.granted = vec![Rule::new("edit", "a", Action::Allow)];
+    });
     play.send("go");
     play.answer(vec![call("c0", "read", "{}")], Finish::ToolCalls);
     let ask = play.asks()[0];
     play.grant(ask, Grant::Always(Scope::Session)).unwrap();
-    assert!(!play.state.grants.is_empty());
+    assert!(!play.state.grants.is_empty() && !play.state.settings.granted.is_empty());
     play.pause();
     let written = play.written();
     let mut fork = play.fork_at(written);
     assert!(fork.state.grants.is_empty() && !fork.state.paused && fork.state.closed.is_none());
+    assert!(fork.state.settings.granted.is_empty());
     fork.send("again");
     fork.answer(vec![call("c1", "read", "{}")], Finish::ToolCalls);
     assert_eq!(fork.asks().len(), 1, "it asks again");

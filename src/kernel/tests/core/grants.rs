@@ -161,6 +161,44 @@ fn grant_of(id: Seq, patterns: &[&str]) -> Granted {
     Granted { id, rules, ..Granted::default() }
 }
 
+/// C-05: what people granted for longer than the session answers in each turn, within the bounds of a grant: a wildcard takes nothing
+/// that is hidden and no shell syntax, a rule that does not allow grants nothing, and a deny stays.
+#[test]
+fn what_was_granted_for_longer_than_the_session_answers_in_each_turn() {
+    let mut play = Play::with(|settings| {
+        settings.rules = vec![rules("own", &[("*", "*", Action::Ask), ("bash", "rm *", Action::Deny)])];
+        let edit = Rule::new("edit", "src/**", Action::Allow);
+        let exact = Rule { exact: true, ..allow("echo *") };
+        settings.granted = vec![allow("cargo *"), allow("rm x"), exact, edit, Rule::new("put", "*", Action::Ask)];
+    });
+    for turn in ["first", "second"] {
+        play.send(turn);
+        assert!(
+            !is_asked(&mut play, "cargo test")
+                && is_asked(&mut play, "cargo test; ls")
+                && is_asked(&mut play, "echo a")
+        );
+        play.answer_text("done");
+    }
+    let globs = Default::default();
+    let judged = |permission: &str, pattern: &str| play.state.judge(&[Access::new(permission, pattern)], &globs);
+    for (permission, pattern, action) in [
+        ("bash", "rm x", Action::Deny),
+        ("bash", "echo *", Action::Allow),
+        ("edit", "src/a.rs", Action::Allow),
+        ("edit", "src/.env", Action::Ask),
+        ("put", "x", Action::Ask),
+    ] {
+        assert_eq!(judged(permission, pattern).action, action, "{permission} {pattern}");
+        let granted = play.state.settings.grants(&[Access::new(permission, pattern)], &globs);
+        assert_eq!(granted, action == Action::Allow || action == Action::Deny, "{permission} {pattern}");
+    }
+    assert!(!play.state.settings.grants(&[], &globs));
+    play.crash();
+    play.send("third");
+    assert!(!is_asked(&mut play, "cargo test"));
+}
+
 /// Revoked, a grant holds no more: for the next call, for one that has not started, and after a crash.
 #[test]
 fn a_revoked_grant_is_asked_about_again() {

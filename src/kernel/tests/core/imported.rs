@@ -2,7 +2,7 @@
 
 use tamtam::{
     kernel::{Bill, Grant, Outcome, Scope},
-    permission::Action,
+    permission::{Action, Rule},
     session::Finish,
 };
 
@@ -73,6 +73,7 @@ fn the_conversation_stays_and_says_what_became_of_what_was_open() {
 fn grants_and_wide_settings_of_the_file_give_nothing() {
     let mut play = Play::with(|settings| {
         settings.rules = vec![rules("host", &[("*", "*", Action::Ask)])];
+        settings.granted = vec![Rule::new("bash", "*", Action::Allow)];
         settings.read_roots = vec!["/etc".into()];
         settings.parallel_max = 1_000;
         settings.steps_max = None;
@@ -89,6 +90,7 @@ fn grants_and_wide_settings_of_the_file_give_nothing() {
     let play = play.imported_at(written);
     assert!(play.state.grants.is_empty() && !play.state.paused && play.state.origin.is_none());
     let settings = &play.state.settings;
+    assert!(settings.granted.is_empty());
     assert_eq!((settings.parallel_max, settings.task_depth_max, settings.task_width_max), (8, 1, 8));
     assert_eq!(settings.steps_max, Some(50));
     assert!(settings.params.options.is_null() && !settings.read_roots.contains(&"/etc".into()));

@@ -1,0 +1,105 @@
+//! Reads one configuration file: its settings as texts, and its rules.
+//!
+//! Whatever is not understood is a usage error that names file, line and field, and what is allowed there.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use tamtam::permission::Ruleset;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{Layer, settings};
+use crate::cli::{arguments::TurnArguments, failure::Failure, named_file};
+
+/// Largest configuration file.
+pub(super) const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// What one file says.
+#[derive(Debug)]
+pub(in crate::cli) struct Said {
+    pub(in crate::cli) layer: Layer,
+    pub(in crate::cli) path: PathBuf,
+    /// The settings, by name, as texts that `settings::set` takes.
+    pub(in crate::cli) values: BTreeMap<&'static str, String>,
+    pub(in crate::cli) rules: Ruleset,
+}
+
+impl Said {
+    /// Whether an address or a price in this file is that of the chosen model: the file names a model of that provider, or the
+    /// model was not chosen elsewhere.
+    pub(super) fn is_about(&self, chosen: Option<&str>) -> bool {
+        let provider = |model: &str| model.split(['/', ':']).next().unwrap_or_default().to_owned();
+        match (chosen, self.values.get("model")) {
+            (None, _) => true,
+            (Some(chosen), Some(own)) => provider(chosen) == provider(own),
+            (Some(_), None) => false,
+        }
+    }
+}
+
+/// Reads a file. Only a regular file of bounded size is read.
+pub(super) fn read(layer: Layer, path: &Path) -> Result<Said, Failure> {
+    let text = named_file::text(path, CONFIG_BYTES_MAX).map_err(|why| refused(path, &why))?;
+    parse(layer, path, &text)
+}
+
+fn refused(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::usage(format!("bad configuration {}: {why}", path.display()))
+}
+
+/// Reads the text of the file at `path`.
+pub(in crate::cli) fn parse(layer: Layer, path: &Path, text: &str) -> Result<Said, Failure> {
+    let at = |at: usize, why: &str| {
+        let line = 1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
+        refused(path, &format_args!("line {line}: {why}"))
+    };
+    let table = DeTable::parse(text).map_err(|error| {
+        let place = error.span().map_or(text.len(), |span| span.start);
+        at(place, &format!("not TOML: {}", error.message().replace('\n', ", ")))
+    })?;
+    let rules = Ruleset::from_toml_table(path.display().to_string(), text, "rules");
+    let rules = rules.map_err(|error| refused(path, &error))?;
+    let mut said = Said { layer, path: path.to_owned(), values: BTreeMap::new(), rules };
+    for (name, value) in table.get_ref() {
+        if name.get_ref() == "rules" {
+            continue;
+        }
+        let (name, value) = setting(layer, path, name.get_ref(), value)
+            .map_err(|why| at(name.span().start, &format!("{}: {why}", name.get_ref())))?;
+        said.values.insert(name, value);
+    }
+    Ok(said)
+}
+
+/// One setting, checked as the argument of the same name is.
+fn setting(
+    layer: Layer,
+    path: &Path,
+    name: &str,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<(&'static str, String), String> {
+    let setting = settings::find(name)?;
+    if setting.of_user && layer == Layer::Project {
+        return Err("a project cannot set this: it belongs into your own file, or behind --config".to_owned());
+    }
+    let text = match value.get_ref() {
+        DeValue::String(text) => text.clone().into_owned(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(is) => is.to_string(),
+        _ => return Err(format!("write {}", setting.takes)),
+    };
+    let text = match name {
+        // Relative to the file, so that it means the same from every folder.
+        "store" => path.parent().unwrap_or(Path::new("")).join(text).display().to_string(),
+        _ => text,
+    };
+    settings::set(setting.name, &text, &mut TurnArguments::default())
+        .map_err(|why| format!("{why}: write {}", setting.takes))?;
+    Ok((setting.name, text))
+}

@@ -1,0 +1,139 @@
+//! The files of a project that have a say: found, read once, and known by their hashes.
+//!
+//! The files are a stranger's. They are opened beneath the folder's handle, so no link leads out of the workspace; a special file
+//! is refused and never waited for; how many are read, and how much of them, is bounded.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use tamtam::tool::{Dir, FileKind, Workspace, WorkspaceError};
+
+/// Files of a workspace that have a say, by their place.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct Place {
+    /// A file, or a folder.
+    pub(super) path: &'static str,
+    /// Of a folder, how the names of the files in it and below it end; none of a file.
+    pub(super) endings: &'static [&'static str],
+}
+
+/// The settings and rules of a project.
+pub(in crate::cli) const CONFIG: Place = Place { path: ".tamtam/config.toml", endings: &[] };
+
+/// All places: `tamtam trust` covers them together. A new kind of file is a line here, and is read through `Trust::look`.
+pub(super) const ALL: [Place; 3] = [
+    CONFIG,
+    Place { path: ".tamtam/agents", endings: &[".md", ".toml", ".json"] },
+    Place { path: ".tamtam/commands", endings: &[".md"] },
+];
+
+/// Texts or hashes of files, by their names from the workspace on.
+pub(in crate::cli) type Files = BTreeMap<String, String>;
+
+/// Largest file, the most files, the most bytes of all, and how deep folders are looked into.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILES_MAX: usize = 1_000;
+const BYTES_MAX: usize = 8 << 20;
+const DEPTH_MAX: usize = 8;
+
+impl Place {
+    /// Whether a file of this name is in the place.
+    pub(super) fn has(&self, name: &str) -> bool {
+        match name.strip_prefix(self.path) {
+            Some(rest) if !self.endings.is_empty() => rest.starts_with('/') && self.takes(rest),
+            rest => rest == Some(""),
+        }
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        self.endings.iter().any(|ending| name.ends_with(ending))
+    }
+
+    /// Whether there is something. Nothing is opened.
+    pub(super) fn is_there(&self, workspace: &Path) -> bool {
+        std::fs::symlink_metadata(workspace.join(self.path)).is_ok()
+    }
+}
+
+/// Reads the files of a folder that are in these places.
+pub(super) fn read(workspace: &Path, places: &[Place]) -> Result<Files, String> {
+    let opened = Workspace::open(workspace).map_err(|error| error.to_string())?;
+    let mut reading = Reading { workspace: &opened, files: Files::new(), bytes: 0 };
+    for place in places.iter().filter(|place| place.is_there(workspace)) {
+        if place.endings.is_empty() {
+            reading.file(place.path)?;
+        } else {
+            let dir = opened.resolve(place.path).and_then(|path| opened.open_dir(&path));
+            reading.folder(place, &dir.map_err(|error| error.to_string())?, DEPTH_MAX)?;
+        }
+    }
+    Ok(reading.files)
+}
+
+struct Reading<'a> {
+    workspace: &'a Workspace,
+    files: Files,
+    bytes: usize,
+}
+
+impl Reading<'_> {
+    fn file(&mut self, name: &str) -> Result<(), String> {
+        let path = self.workspace.resolve(name).map_err(|error| error.to_string())?;
+        let (bytes, _) = self.workspace.read(&path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
+        self.bytes += bytes.len();
+        let text = String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))?;
+        self.files.insert(name.to_owned(), text);
+        if self.files.len() > FILES_MAX || self.bytes > BYTES_MAX {
+            return Err(format!("it has more than {FILES_MAX} files or {BYTES_MAX} bytes of them"));
+        }
+        Ok(())
+    }
+
+    /// The files in a folder and below it. Links to folders are not followed.
+    fn folder(&mut self, place: &Place, dir: &Dir, depth: usize) -> Result<(), String> {
+        let failed = |error: WorkspaceError| error.to_string();
+        for entry in dir.entries().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let kind = match entry.kind {
+                FileKind::Unknown => dir.info(&entry.name).map_err(failed)?.kind,
+                kind => kind,
+            };
+            let path: PathBuf = dir.path().relative().join(&entry.name);
+            let name = path.to_str().ok_or_else(|| format!("{} has a name that is not UTF-8", path.display()))?;
+            if kind == FileKind::Directory && depth > 0 {
+                self.folder(place, &dir.open_dir(&entry.name).map_err(failed)?, depth - 1)?;
+            } else if kind == FileKind::Directory {
+                return Err(format!("{name} is more than {DEPTH_MAX} folders deep"));
+            } else if place.takes(name) {
+                self.file(name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files by their hashes: what trust is bound to.
+pub(super) fn hashes(files: &Files) -> Files {
+    let hash = |text: &str| blake3::hash(text.as_bytes()).to_hex().to_string();
+    files.iter().map(|(name, text)| (name.clone(), hash(text))).collect()
+}
+
+/// What is not as it was trusted; the first file by name.
+pub(super) fn difference(trusted: &BTreeMap<&String, &String>, now: &Files) -> Option<String> {
+    let changed = now.iter().find(|(name, hash)| trusted.get(name) != Some(hash));
+    if let Some((name, _)) = changed {
+        return Some(format!("{name} {}", if trusted.contains_key(name) { "has changed" } else { "is new" }));
+    }
+    trusted.keys().find(|name| !now.contains_key(**name)).map(|name| format!("{name} is gone"))
+}
+
+/// What tells a folder from another one that was made at the same path later: its number in the file system, and when it was made,
+/// where the file system says that. `None` where there is no folder.
+pub(super) fn made(workspace: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(workspace).ok().filter(std::fs::Metadata::is_dir)?;
+    let born = metadata.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    Some(format!("{}:{}", metadata.ino(), born.map_or(0, |at| at.as_nanos())))
+}
