@@ -4,6 +4,10 @@
 //! file list, nothing that changes between two requests. Providers cache requests by their beginning, and the prompt stands
 //! there.
 
+mod template;
+
+pub use template::Template;
+
 /// The system prompt for a workspace.
 ///
 /// `date` is a day such as `2026-11-21`. The library reads no clock, so without a date the prompt names none. The platform is the

@@ -62,6 +62,7 @@ use crate::{
 pub use crate::{
     agent::{Agent, AgentLimits, BadAgent},
     error::{DeleteError, Kind, StartError},
+    prompt::Template,
 };
 
 /// A running tree. Cheap to clone: all clones are one runtime.
