@@ -26,6 +26,7 @@ mod named_file;
 mod one_call;
 mod output;
 mod progress;
+mod prompt;
 mod render;
 mod replay;
 mod restore;
@@ -49,7 +50,7 @@ use std::{
 
 use clap::Parser as _;
 
-use arguments::{Arguments, Command, TapeCommand};
+use arguments::{Arguments, Command, PromptCommand, TapeCommand};
 use environment::Environment;
 use failure::{Exit, Failure};
 
@@ -93,6 +94,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Resume(arguments) => run::resume(arguments, environment).await,
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
+        Command::Prompt { command: PromptCommand::Show(given) } => prompt::show(&given, environment).await,
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment),
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),

@@ -65,6 +65,19 @@ impl Environment {
             .ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
     }
 
+    /// The folder of the user's configuration, whether it is there or not; `None` where the environment names no place.
+    pub(super) fn config_folder(&self) -> Option<PathBuf> {
+        let config = self.get("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let config = config.or_else(|| self.get("HOME").map(|home| Path::new(home).join(".config")));
+        config.map(|config| config.join("tamtam"))
+    }
+
+    /// A program of the search path, by its absolute path.
+    pub(super) fn program(&self, name: &str) -> Option<PathBuf> {
+        let folders = std::env::split_paths(self.get("PATH")?).filter(|folder| folder.is_absolute());
+        folders.map(|folder| folder.join(name)).find(|path| path.is_file())
+    }
+
     /// The path, seen from the current folder.
     pub(super) fn absolute(&self, path: &Path) -> PathBuf {
         self.current_dir.as_deref().unwrap_or(Path::new("")).join(path)

@@ -24,6 +24,7 @@ use crate::{
     hook::{Hook, Hooks},
     model::{Model, ModelError, ModelLimits, Models, Price, Prices},
     permission::Ruleset,
+    prompt::{EnvironmentProvider, Named},
     runtime::{
         Inner, Passivation, Runtime, Sweeps,
         ending::Ending,
@@ -46,6 +47,7 @@ pub struct Builder {
     models: Option<Arc<dyn Models>>,
     model: Option<ModelRef>,
     tools: Toolbox,
+    environment: Vec<Named>,
     hooks: Vec<Arc<dyn Hook>>,
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
@@ -160,6 +162,15 @@ impl Builder {
     #[must_use]
     pub fn tool(mut self, tool: impl Tool) -> Builder {
         self.tools = self.tools.with(tool);
+        self
+    }
+
+    /// One more provider of the environment, after those before it: it tells each new session of its surroundings, once. With a
+    /// provider, the system prompt has sections: an agent's own prompt, or that of the options, takes the place of the default
+    /// agent's words, and what the session is told of its surroundings stays. Without one, a prompt that a host gives is all.
+    #[must_use]
+    pub fn environment(mut self, provider: impl EnvironmentProvider) -> Builder {
+        self.environment.push((provider.name().to_owned(), Arc::new(provider)));
         self
     }
 
@@ -359,6 +370,7 @@ impl Builder {
         let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
         (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
         shared.sweeper.sweeps = self.sweeps;
+        shared.environment = self.environment;
         #[cfg(all(unix, feature = "tools"))]
         {
             shared.processes = processes;

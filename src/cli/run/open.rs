@@ -22,6 +22,7 @@ use crate::cli::{
     environment::Environment,
     failure::Failure,
     models::{self, Choice},
+    prompt,
     rules::{self, Audience},
     run::view,
     tapes,
@@ -86,8 +87,7 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
     options.steps_max = given.turn.max_steps.or(options.steps_max);
     given.turn.budget.apply(&mut options.budget);
-    // A day and no time: the system prompt stays the same, so the provider's cache can be used.
-    options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
+    options.date = Some(prompt::today());
     given.turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
     let (runtime, hints) = start(store, choice, &given.turn, environment).await?;
     let session = match runtime.create(options).await {
@@ -265,6 +265,7 @@ async fn start(
         .models(models, model)
         .tools(tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment))))
         .watch(Environment::watch());
+    let builder = prompt::with_surroundings(builder, environment);
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());
