@@ -16,6 +16,7 @@ use tamtam::{
     Delivery, Millis, Runtime, Seq, SessionId, SessionOptions, Steering,
     model::{Reply, Scripted},
     permission::Profile,
+    runtime::{EnvironmentProvider as _, Place, RuleFiles},
     tape::{Appended, Durability, Entry, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     tool::{Tool, ToolContext},
     tools::{Bash, BashOptions, LookLimits},
@@ -38,7 +39,7 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 17] = [
+    let figures: [(&str, Figure); 18] = [
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
@@ -56,6 +57,7 @@ fn main() {
         ("look", |tokio| tokio.block_on(look())),
         ("tree", |tokio| tokio.block_on(tree())),
         ("cold", |tokio| cold_start(tokio)),
+        ("prompt", |tokio| tokio.block_on(prompt())),
     ];
     for (name, figure) in figures {
         if name.contains(&wanted) {
@@ -288,6 +290,42 @@ async fn tree() {
     distribution("t: the same as text", written);
     distribution(&format!("t: count, {live} sessions"), counted);
     drop(rt.shutdown().await);
+}
+
+/// (p) A session with 64 KiB of project rules: finding and reading them, and making a session with them and without.
+async fn prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().canonicalize().unwrap().join("repo/deep/work");
+    std::fs::create_dir_all(&work).unwrap();
+    std::fs::create_dir(folder.path().join("repo/.git")).unwrap();
+    for (name, line) in
+        [("repo/AGENTS.md", "Use tabs, and no spaces.\n"), ("repo/deep/AGENTS.md", "Write few words.\n")]
+    {
+        std::fs::write(folder.path().join(name), line.repeat(32 * 1024 / line.len())).unwrap();
+    }
+    let rules = RuleFiles::trusting(|_, _| true);
+    let place = Place::new(&work, "bench/calls".parse().unwrap());
+    let mut read = Vec::new();
+    for _ in 0..scaled(2_000) {
+        let start = Instant::now();
+        let sections = rules.sections(&place).await.unwrap();
+        read.push(start.elapsed());
+        assert!(sections.iter().map(|section| section.text.len()).sum::<usize>() > 60_000);
+    }
+    distribution("p: 64 KiB of rules, read", read);
+    for has_rules in [false, true] {
+        let builder = Runtime::builder().in_memory().model(Arc::new(Calls::new(1)));
+        let builder = if has_rules { builder.environment(rules.clone()) } else { builder };
+        let rt = builder.start().await.unwrap();
+        let mut made = Vec::new();
+        for _ in 0..scaled(500) {
+            let start = Instant::now();
+            rt.create(SessionOptions::new(&work)).await.unwrap();
+            made.push(start.elapsed());
+        }
+        distribution(if has_rules { "p: a session with them, made" } else { "p: a session without, made" }, made);
+        drop(rt.shutdown().await);
+    }
 }
 
 /// (f) Appends a second over 100 sessions, one entry of about 300 bytes an append.

@@ -27,6 +27,7 @@ mod named_file;
 mod one_call;
 mod output;
 mod progress;
+mod prompt;
 mod render;
 mod replay;
 mod restore;
@@ -51,7 +52,7 @@ use std::{
 
 use clap::Parser as _;
 
-use arguments::{Arguments, Command, ConfigCommand, TapeCommand};
+use arguments::{Arguments, Command, ConfigCommand, PromptCommand, TapeCommand};
 use environment::Environment;
 use failure::{Exit, Failure};
 
@@ -97,6 +98,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Config { command: ConfigCommand::Show(given) } => config::show(&given, environment),
         Command::Trust(given) => trust::trust(&given, environment),
+        Command::Prompt { command: PromptCommand::Show(given) } => prompt::show(&given, environment).await,
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment),
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),

@@ -24,7 +24,7 @@
 //! | `mailbox.rs` | which inputs wait, and which are decided next |
 //! | `decide.rs` | what follows from an input: entries, stops, replies |
 //! | `state.rs`, `open.rs` | the fold of a tape; what is open in it, by ticket |
-//! | `settings.rs`, `first.rs` | the settings of a session; the first entries of a tape |
+//! | `settings.rs`, `sections.rs`, `first.rs` | the settings of a session; the sections of its system prompt; the first entries of a tape |
 //! | `due.rs` | which open tickets need a worker |
 //! | `inbox.rs`, `edit.rs` | which messages are accepted, refused or delivered; how a waiting message is edited or withdrawn |
 //! | `advance.rs` | what happens next, the agent's loop: the steps of a turn, the turns of a session |
@@ -90,6 +90,7 @@ mod report;
 mod restored;
 mod retry;
 mod said;
+mod sections;
 mod settings;
 mod spending;
 mod spent;
@@ -144,6 +145,7 @@ pub use reply::Disposition;
 pub(crate) use reply::{CarriedOut, Receipt, Reply, Stop};
 pub(crate) use report::{NoSummary, Report};
 pub use restored::{RefusedFile, RestoredFiles};
+pub use sections::{Layer, PromptSection};
 pub use settings::{CompactionSettings, Mode, RestartPolicy, Settings};
 pub use spent::{Charge, Reserve, Spent};
 pub use state::{State, Turn, TurnEnd, Waiting};

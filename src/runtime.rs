@@ -40,6 +40,8 @@ pub use crate::actor::{
 };
 #[cfg(feature = "fault-injection")]
 pub use crate::fault::Faults;
+#[cfg(all(unix, feature = "tools"))]
+pub use crate::prompt::{FileTree, GitState, RuleFiles};
 use crate::{
     actor::{
         shared::Shared,
@@ -62,6 +64,8 @@ use crate::{
 pub use crate::{
     agent::{Agent, AgentLimits, BadAgent},
     error::{DeleteError, Kind, StartError},
+    kernel::Layer,
+    prompt::{EnvironmentProvider, Place, Section, Template},
 };
 
 /// A running tree. Cheap to clone: all clones are one runtime.
@@ -125,7 +129,8 @@ impl Runtime {
         Builder::default()
     }
 
-    /// Begins a new conversation, and returns when the session is awake. Dropping the future does not take the session back.
+    /// Begins a new conversation, and returns when the session is awake. The providers of the environment are asked first
+    /// ([`Builder::environment`]), for two seconds at most. Dropping the future does not take the session back.
     ///
     /// # Errors
     /// [`OpenError::Tape`] where the id is taken or the tape cannot be made; [`OpenError::Workspace`] where the workspace is not a
@@ -135,9 +140,14 @@ impl Runtime {
         self.is_open()?;
         known_tools(&self.inner.shared.toolbox, &options)?;
         let workspace = canonical(&options.workspace).await?;
+        let said = self
+            .inner
+            .shared
+            .surroundings(&workspace, options.model.as_ref().unwrap_or(&self.inner.settings.model))
+            .await;
         let id = options.id.clone().unwrap_or_else(SessionId::new);
         let options = options.id(id.clone());
-        let mut settings = self.inner.settings.of(options, &workspace);
+        let mut settings = self.inner.settings.of(options, &workspace, said.as_deref());
         settings.read_roots.extend(self.inner.shared.store.spill_path(&id).map(|folder| folder.display().to_string()));
         let slot = self.inner.shared.slot(&id);
         // From here on, a message to this id waits until the session is made.

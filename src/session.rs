@@ -24,16 +24,19 @@ mod turn_stream;
 
 use std::{sync::Arc, time::Duration};
 
-pub use crate::kernel::context::{Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Window};
+pub use crate::kernel::context::{
+    Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Window, estimated_tokens,
+};
 pub use crate::kernel::{
     Account, AgentChoice, AgentParts, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind,
     BillLine, Branch, BranchRequest, BranchSummary, Breach, Budget, CallAnswer, CallOpened, CallState, CallVerdict,
     Charge, Compacted, CompactionReason, CompactionSettings, ContextState, Delivery, Disposition, Down, DownReason,
     Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Limits, Link, Merged, MergedLast, Mode, ModelSeen, NoPoint,
     OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenTaskAsk,
-    OpenWait, Origin, Outcome, Pin, Point, Record, Recorded, Refusal, RefusedFile, RequestOpened, Reserve, Resource,
-    RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent, State, Steering, Switched,
-    TaskAsk, TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
+    OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal, RefusedFile, RequestOpened,
+    Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent, State,
+    Steering, Switched, TaskAsk, TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting,
+    Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;

@@ -16,6 +16,7 @@ mod edit;
 mod file_tool;
 mod find;
 mod grep;
+mod listing;
 mod locked;
 mod ls;
 pub(crate) mod names;
@@ -45,6 +46,8 @@ pub use remote::{RemoteExecutor, remote};
 pub mod process {
     pub use crate::process::*;
 }
+
+pub(crate) use listing::{Listing, listing};
 
 use call::Shared;
 use file_tool::FileTool;

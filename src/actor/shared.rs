@@ -28,6 +28,7 @@ use crate::{
     lock::Lock,
     model::{Models, Price, Prices},
     permission::{Globs, Ruleset},
+    prompt::{Named, Place, Section, ask},
     supervisor::{Registry, SupervisorHandle},
     tape::TapeStoreExt as _,
     tool::Toolbox,
@@ -40,6 +41,8 @@ use crate::{
 pub(crate) struct Shared {
     pub(crate) store: Tapes,
     pub(crate) toolbox: Toolbox,
+    /// The providers that tell new sessions of their surroundings.
+    pub(crate) environment: Vec<Named>,
     pub(crate) toolbox_hash: String,
     /// The estimated size of all tool descriptions in a request, in tokens.
     pub(crate) tools_tokens: u64,
@@ -119,6 +122,7 @@ impl Shared {
         Shared {
             store,
             toolbox,
+            environment: Vec::new(),
             toolbox_hash,
             tools_tokens,
             models,
@@ -144,6 +148,14 @@ impl Shared {
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
         }
+    }
+
+    /// What the providers of the environment say to a new session; `None` where there is no provider.
+    pub(crate) async fn surroundings(&self, workspace: &str, model: &ModelRef) -> Option<Vec<Section>> {
+        if self.environment.is_empty() {
+            return None;
+        }
+        Some(ask(&self.environment, Place::new(workspace, model.clone()), &self.tokio).await)
     }
 
     /// Runs work that may wait for a disk on a thread of its own. Dropping the future does not cancel the work.

@@ -53,6 +53,11 @@ pub(super) enum Command {
     },
     /// Trust the files in the folder .tamtam of a project as they are now, or take that back
     Trust(TrustArguments),
+    /// Show what a session is sent before its first message
+    Prompt {
+        #[command(subcommand)]
+        command: PromptCommand,
+    },
     /// List the models whose price is known, and whether there is a key for them
     Models(ModelsArguments),
     /// Show what this system has: the store, keys by name, the terminal, and what it can hold of a sandbox
@@ -238,6 +243,27 @@ pub(super) struct PermitArguments {
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) permission: PermissionArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PromptCommand {
+    /// Print the system prompt and the tools of a new session, section by section, with their sizes
+    Show(PromptShowArguments),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PromptShowArguments {
+    /// Name of the agent [default: build]
+    #[arg(long, value_name = "NAME")]
+    pub(super) agent: Option<String>,
+    /// Folder that the session would work in [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) sandbox: SandboxArguments,
+    /// One JSON object: the system prompt whole and by its sections, and the tools
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]

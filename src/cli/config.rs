@@ -145,7 +145,8 @@ pub(super) fn user_store(environment: &Environment) -> Result<Option<PathBuf>, F
 
 /// The user's file, if there is one.
 fn user(environment: &Environment) -> Result<Vec<Said>, Failure> {
-    let Some(path) = environment.config_file() else { return Ok(Vec::new()) };
+    let Some(folder) = environment.config_folder() else { return Ok(Vec::new()) };
+    let path = folder.join("config.toml");
     match std::fs::symlink_metadata(&path) {
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
             Ok(Vec::new())

@@ -73,9 +73,9 @@ impl Environment {
         self.user_folder("XDG_DATA_HOME", ".local/share")
     }
 
-    /// The user's configuration file, whether it is there or not; `None` where the environment names no place.
-    pub(super) fn config_file(&self) -> Option<PathBuf> {
-        self.user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("config.toml"))
+    /// The folder of the user's configuration, whether it is there or not; `None` where the environment names no place.
+    pub(super) fn config_folder(&self) -> Option<PathBuf> {
+        self.user_folder("XDG_CONFIG_HOME", ".config")
     }
 
     fn user_folder(&self, variable: &str, in_home: &str) -> Option<PathBuf> {

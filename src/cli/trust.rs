@@ -70,6 +70,20 @@ impl Trust {
         Ok(look(self.read()?.of(workspace), workspace, places))
     }
 
+    /// Whether a file of a trusted folder is as it was trusted, and begins with `text`.
+    pub(super) fn has_trusted(&self, file: &Path, text: &str) -> bool {
+        let Ok(stored) = self.read() else { return false };
+        stored.projects.iter().any(|entry| {
+            let workspace = Path::new(&entry.path);
+            let name = file.strip_prefix(workspace).ok().and_then(Path::to_str);
+            let trusted = name.and_then(|name| stored.of(workspace)?.files.get(name).map(|hash| (name, hash)));
+            trusted.is_some_and(|(name, hash)| {
+                let whole = project::text(workspace, name);
+                whole.is_ok_and(|whole| project::hash(&whole) == *hash && whole.starts_with(text))
+            })
+        })
+    }
+
     /// Trusts the files of a folder as they were read, in all places.
     fn trust(&self, workspace: &Path, files: &project::Files) -> Result<(), Failure> {
         self.change(|stored| {

@@ -19,6 +19,7 @@ pub(crate) use cut::{Cut, cut};
 pub(crate) use prune::{PRUNED_TEXT, PruneRule, prune};
 pub use summary::SUMMARY_SYSTEM;
 pub(crate) use summary::{BadSummary, Summarise, check, render, words as said};
+pub use tokens::estimated_tokens;
 pub(crate) use tokens::{Meter, of_item, of_text};
 pub use window::{Fullness, Level, Window};
 pub(crate) use window::{RESERVE_MIN, SUMMARY_MAX, carry_max, learned, summary_max};

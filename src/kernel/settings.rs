@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Budget, Switched, toolset},
+    kernel::{Budget, PromptSection, Switched, toolset},
     model::Params,
     permission::{Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide},
     tool::Access,
@@ -96,6 +96,10 @@ pub struct Settings {
     pub switched: Option<Arc<Switched>>,
     /// The system prompt, whole. It should not change within a session, so that provider caches hit.
     pub system: Arc<str>,
+    /// The sections that the system prompt was assembled from, by their sizes; see [`Settings::sections`]. Empty for a prompt that was
+    /// given whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sections: Vec<PromptSection>,
     /// The tools that the model is told of and may use, by names and patterns such as `mcp_files_*`; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
@@ -163,6 +167,7 @@ impl Settings {
             agent: "build".to_owned(),
             switched: None,
             system: "".into(),
+            sections: Vec::new(),
             tools: None,
             params: Params::default(),
             steps_max: Some(50),

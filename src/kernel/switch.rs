@@ -15,7 +15,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{CarriedOut, Open, Record, Refusal, Settings, State, decide::Draft, input::Decide, toolset},
+    kernel::{
+        CarriedOut, Open, PromptSection, Record, Refusal, Settings, State, decide::Draft, input::Decide, toolset,
+    },
     permission::Ruleset,
     words::message::ModelRef,
 };
@@ -26,7 +28,8 @@ use crate::{
 pub struct AgentParts {
     /// The agent's name.
     pub agent: String,
-    /// The system prompt, in place of the session's.
+    /// The agent's own prompt, in place of that of the session's agent. What the session was told of its environment and its rules
+    /// stays; a prompt that was given whole is replaced whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Arc<str>>,
     /// Words behind the session's own system prompt.
@@ -65,6 +68,9 @@ pub struct Switched {
     pub agent: String,
     /// The session's own system prompt.
     pub system: Arc<str>,
+    /// The sections of that prompt, by their sizes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sections: Vec<PromptSection>,
     /// The session's own model.
     pub model: ModelRef,
     /// The session's own tools.
@@ -143,6 +149,7 @@ impl Settings {
         own.agent.clone_from(&switched.agent);
         if to.system.is_some() || to.addition.is_some() {
             own.system.clone_from(&switched.system);
+            own.sections.clone_from(&switched.sections);
         }
         if to.model.is_some() {
             own.model.clone_from(&switched.model);
@@ -168,16 +175,17 @@ impl Settings {
             to: (**parts).clone(),
             agent: std::mem::replace(&mut settings.agent, agent.clone()),
             system: settings.system.clone(),
+            sections: settings.sections.clone(),
             model: settings.model.clone(),
             tools: settings.tools.clone(),
             output_max: settings.params.max_output,
             steps_max: settings.steps_max,
         };
         if let Some(system) = system {
-            settings.system.clone_from(system);
+            settings.set_persona(agent, system);
         }
         if let Some(addition) = addition {
-            settings.system = format!("{}\n\n{addition}", settings.system).into();
+            settings.add_to_prompt(agent, addition);
         }
         if let Some(model) = model {
             settings.model.clone_from(model);

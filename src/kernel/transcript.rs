@@ -13,22 +13,35 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    kernel::{CallOpened, Charge, Entry, Merged, Record, trail::Trail},
+    kernel::{
+        AgentChoice, CallOpened, Charge, CompactionReason, Entry, Merged, Record, Settings, TaskOrder, trail::Trail,
+    },
     model::{Answer, AnswerPart, Item, Price, ToolResultItem},
     tool::{FileImage, FileState, ToolResult},
-    words::ids::{MessageId, Millis, Seq},
+    words::ids::{MessageId, Millis, Seq, SessionId},
     words::message::{
-        ErrorReason, Message, MessageTime, Part, PatchPart, ReasoningPart, RetryPart, Role, SnapshotPart, Span,
-        StepFinishPart, StepStartPart, TextPart, ToolPart, ToolState,
+        AgentPart, CompactionPart, ErrorReason, Message, MessageTime, Part, PatchPart, ReasoningPart, RetryPart, Role,
+        SnapshotPart, Span, StepFinishPart, StepStartPart, SubtaskPart, TextPart, ToolPart, ToolState,
     },
 };
+
+/// Characters of a task's first line that stand for its subject.
+const DESCRIPTION_MAX: usize = 80;
 
 /// Builds messages from entries, one by one.
 #[derive(Debug, Default)]
 pub struct Transcript {
     messages: Vec<Message>,
     accepted: BTreeMap<MessageId, Arc<Message>>,
-    agent: String,
+    session: Option<SessionId>,
+    /// The settings that hold, for the agent and the model of a message.
+    settings: Option<Arc<Settings>>,
+    /// The agent that was chosen, and is not yet in force.
+    chosen: Option<AgentChoice>,
+    /// The marks that go before the next step.
+    marks: Vec<Part>,
+    /// Whether the compaction that is being written was begun by the runtime.
+    auto: bool,
     /// The place of each call's part, by the call's ticket: position of the message, and of the part in it.
     calls: BTreeMap<Seq, (usize, usize)>,
     /// The place of each answer, by its entry: position of the message, and the positions of its parts that are calls.
@@ -68,9 +81,20 @@ impl Transcript {
     pub fn apply(&mut self, entry: &Entry) {
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
-            Record::State(state) => self.agent.clone_from(&state.settings.agent),
-            Record::Settings(settings) => self.agent.clone_from(&settings.agent),
-            Record::AgentSwitched { agent } => self.agent.clone_from(agent),
+            Record::State(state) => {
+                self.session = Some(state.session.clone());
+                self.settings = Some(state.settings.clone());
+            }
+            Record::Settings(settings) => self.settings = Some(Arc::new((**settings).clone())),
+            Record::AgentChosen { choice } => self.chosen = Some(choice.clone()),
+            Record::AgentSwitched { agent } => self.switch_agent(agent),
+            Record::TaskStarted { order: Some(order), .. } => self.subtask(order),
+            Record::Compaction(open) => self.auto = open.reason != CompactionReason::Asked,
+            Record::Compacted(_) => {
+                // A cut without a summary has no ticket, and is the runtime's.
+                let auto = entry.ticket.is_none() || self.auto;
+                self.marks.push(Part::Compaction(CompactionPart { auto }));
+            }
             Record::Accepted { message, .. } | Record::Edited { message } => {
                 self.accepted.insert(message.id.clone(), message.clone());
             }
@@ -82,12 +106,15 @@ impl Transcript {
             }
             Record::Delivered { ids } => {
                 let delivered = ids.iter().filter_map(|id| self.accepted.remove(id));
-                self.messages.extend(delivered.map(|message| (*message).clone()));
+                let delivered: Vec<Message> =
+                    delivered.collect::<Vec<_>>().iter().map(|message| self.as_told(message)).collect();
+                self.messages.extend(delivered);
             }
             Record::Request(request) => {
                 self.requested = Some((entry.time, request.model.clone(), request.price));
                 if request.attempt == 1 {
-                    self.before = vec![Part::StepStart(StepStartPart { step: entry.step.unwrap_or(1) })];
+                    self.before = std::mem::take(&mut self.marks);
+                    self.before.push(Part::StepStart(StepStartPart { step: entry.step.unwrap_or(1) }));
                 }
             }
             Record::RequestFailed { error, .. } => {
@@ -115,13 +142,56 @@ impl Transcript {
                     message.pinned = back.context.pins.iter().any(|pin| pin.message == message.id);
                 }
             }
-            Record::Forked(_) => self.leave_open(entry.time, "the conversation was forked while this call was open"),
-            Record::Imported(_) => {
-                self.leave_open(entry.time, "it was brought in from a file while this call was open")
+            Record::Forked(forked) => {
+                self.leave_open(entry.time, "the conversation was forked while this call was open");
+                self.belong_to(&forked.session);
+            }
+            Record::Imported(imported) => {
+                self.leave_open(entry.time, "it was brought in from a file while this call was open");
+                self.belong_to(&imported.session);
             }
             _ => {}
         }
         self.made.resize(self.messages.len(), entry.seq);
+    }
+
+    /// The tape is that of another session from here on, and so are all its messages.
+    fn belong_to(&mut self, session: &SessionId) {
+        let messages = self.messages.iter_mut().chain(self.away.iter_mut().map(|(_, message)| message));
+        messages.for_each(|message| message.session = Some(session.clone()));
+        self.session = Some(session.clone());
+    }
+
+    /// A user's message as it is told: with its session, and the agent and the model that it is for.
+    fn as_told(&self, message: &Message) -> Message {
+        let mut message = Message { session: self.session.clone(), ..message.clone() };
+        if let Some(settings) = &self.settings {
+            message.agent.get_or_insert_with(|| settings.agent.clone());
+            message.model.get_or_insert_with(|| settings.model.clone());
+        }
+        message
+    }
+
+    fn switch_agent(&mut self, agent: &str) {
+        if let Some((settings, choice)) = self.settings.as_ref().zip(self.chosen.take()) {
+            self.settings = Some(Arc::new(settings.with_agent(&choice)));
+        }
+        self.marks.push(Part::Agent(AgentPart { name: agent.to_owned() }));
+    }
+
+    /// Adds the part of a task, behind the answer that is the newest; before the next one where there is none.
+    fn subtask(&mut self, order: &TaskOrder) {
+        let prompt = order.prompt.text();
+        let first_line = || prompt.lines().next().unwrap_or_default().chars().take(DESCRIPTION_MAX).collect();
+        let part = Part::Subtask(SubtaskPart {
+            description: order.settings.title.clone().unwrap_or_else(first_line),
+            agent: order.settings.agent.clone(),
+            prompt,
+        });
+        match self.messages.last_mut().filter(|message| message.role == Role::Assistant) {
+            Some(message) => message.parts.push(part),
+            None => self.marks.push(part),
+        }
     }
 
     fn pin(&mut self, id: &MessageId, pinned: bool) {
@@ -139,7 +209,8 @@ impl Transcript {
                 Item::User(user) => {
                     let time = MessageTime { created: entry.time, completed: Some(entry.time) };
                     let said = Message::user("").with_id(user.id.clone());
-                    self.messages.push(Message { parts: user.parts.clone(), time, ..said });
+                    let session = self.session.clone();
+                    self.messages.push(Message { session, parts: user.parts.clone(), time, ..said });
                 }
                 Item::Assistant(answer) => {
                     self.answer(entry, answer, None);
@@ -177,6 +248,7 @@ impl Transcript {
         self.calls.clear();
         self.answers.clear();
         self.before.clear();
+        self.marks.clear();
         self.requested = None;
     }
 
@@ -221,9 +293,10 @@ impl Transcript {
         self.answers.insert(entry.seq, (self.messages.len(), call_parts));
         self.messages.push(Message {
             id: MessageId::from(format!("answer-{}", entry.seq)),
+            session: self.session.clone(),
             role: Role::Assistant,
             parts,
-            agent: Some(self.agent.clone()),
+            agent: self.settings.as_ref().map(|settings| settings.agent.clone()),
             model,
             pinned: false,
             tools: BTreeMap::new(),

@@ -23,6 +23,7 @@ use crate::{
     model::{Model, ModelError, ModelLimits, Models, Price, Prices},
     ops::SweepPolicy,
     permission::Ruleset,
+    prompt::{EnvironmentProvider, Named},
     runtime::{
         Inner, Passivation, Runtime,
         ending::Ending,
@@ -45,6 +46,7 @@ pub struct Builder {
     models: Option<Arc<dyn Models>>,
     model: Option<ModelRef>,
     tools: Toolbox,
+    environment: Vec<Named>,
     hooks: Vec<Arc<dyn Hook>>,
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
@@ -159,6 +161,15 @@ impl Builder {
     #[must_use]
     pub fn tool(mut self, tool: impl Tool) -> Builder {
         self.tools = self.tools.with(tool);
+        self
+    }
+
+    /// One more provider of the environment, after those before it: it tells each new session of its surroundings, once. With a
+    /// provider, the system prompt has sections: an agent's own prompt, or that of the options, takes the place of the default
+    /// agent's words, and what the session is told of its surroundings stays. Without one, a prompt that a host gives is all.
+    #[must_use]
+    pub fn environment(mut self, provider: impl EnvironmentProvider) -> Builder {
+        self.environment.push((provider.name().to_owned(), Arc::new(provider)));
         self
     }
 
@@ -369,6 +380,7 @@ impl Builder {
         let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
         (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
         shared.sweeper.own = self.sweeps;
+        shared.environment = self.environment;
         #[cfg(all(unix, feature = "tools"))]
         {
             shared.processes = processes;

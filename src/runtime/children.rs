@@ -16,7 +16,8 @@ use crate::{
         StopLevel, TaskOrder, Tie, kept, toolset,
     },
     ops::taped,
-    runtime::{Recovered, Runtime, SessionOptions, canonical, known_tools},
+    prompt::Section,
+    runtime::{Recovered, Runtime, SessionOptions, canonical, known_tools, options::default_prompt},
     session::Session,
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
@@ -134,7 +135,12 @@ impl Session {
         if !is_known && exists.unwrap_or(false) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
-        let settings = of_child(&parent, options.id(child.clone()), workspace, &self.shared.toolbox);
+        // In the parent's folder the child is told what its parent was told: the two prompts begin with the same bytes.
+        let said = match workspace == parent.workspace {
+            true => None,
+            false => self.shared.surroundings(&workspace, options.model.as_ref().unwrap_or(&parent.model)).await,
+        };
+        let settings = of_child(&parent, options.id(child.clone()), workspace, &self.shared.toolbox, said.as_deref());
         let order = Box::new(TaskOrder { settings, prompt });
         let ticket = self.record(Spawn { child: child.clone(), order, link }).await?;
         self.child(child, ticket).await
@@ -225,7 +231,13 @@ fn is_beneath(workspace: &str, parent: &Settings) -> Result<(), SpawnError> {
 }
 
 /// The settings of a child: those of its parent where its options are silent (see `SessionOptions::over`). The core narrows them.
-fn of_child(parent: &Settings, mut options: SessionOptions, workspace: String, toolbox: &Toolbox) -> Settings {
+fn of_child(
+    parent: &Settings,
+    mut options: SessionOptions,
+    workspace: String,
+    toolbox: &Toolbox,
+    said: Option<&[Section]>,
+) -> Settings {
     // The names are written out: two sets of patterns have no common pattern. The child gets no tool that the parent lacks.
     options.tools = options.tools.map(|tools| {
         let both = |name: &&str| toolset::has(Some(&tools), name) && parent.has_tool(name);
@@ -235,7 +247,7 @@ fn of_child(parent: &Settings, mut options: SessionOptions, workspace: String, t
     if settings.workspace != parent.workspace {
         // A granted path is relative to the folder that it was granted in.
         settings.granted.clear();
-        settings.system = crate::prompt::system(&settings.workspace, options.date.as_deref()).into();
+        default_prompt(&mut settings, options.date.as_deref(), said);
     }
     options.over(settings)
 }

@@ -12,6 +12,7 @@ use crate::{
     kernel::{Budget, Mode, RestartPolicy, Settings},
     model::Params,
     permission::{Profile, Rule, Ruleset},
+    prompt::{Section, assemble, system},
     words::ids::SessionId,
     words::labels::Labels,
     words::message::ModelRef,
@@ -25,15 +26,24 @@ pub(super) struct Defaults {
 }
 
 impl Defaults {
-    pub(super) fn of(&self, options: SessionOptions, workspace: &str) -> Settings {
+    /// The settings of a new session. `said` is what the providers of the environment had to say; `None` where there are none.
+    pub(super) fn of(&self, options: SessionOptions, workspace: &str, said: Option<&[Section]>) -> Settings {
         let mut settings = Settings::new(workspace, self.model.clone());
-        settings.system = crate::prompt::system(workspace, options.date.as_deref()).into();
+        default_prompt(&mut settings, options.date.as_deref(), said);
         settings.rules = vec![Profile::default().ruleset()];
         settings.host.clone_from(&self.host_rules);
         if let Some((depth, width)) = self.task_limits {
             (settings.task_depth_max, settings.task_width_max) = (depth, width);
         }
         options.over(settings)
+    }
+}
+
+/// Sets the default prompt: with sections where there is a provider of the environment, and else in one text.
+pub(super) fn default_prompt(settings: &mut Settings, date: Option<&str>, said: Option<&[Section]>) {
+    match said {
+        Some(said) => assemble(settings, date, said),
+        None => (settings.system, settings.sections) = (system(&settings.workspace, date).into(), Vec::new()),
     }
 }
 
@@ -54,7 +64,8 @@ pub struct SessionOptions {
     pub labels: Labels,
     /// The agent's name, for people; `build` by default.
     pub agent: Option<String>,
-    /// The system prompt, in place of the default one.
+    /// The prompt of its agent, in place of the default one. It is the whole system prompt, unless the runtime has providers of the
+    /// environment ([`Builder::environment`](crate::runtime::Builder::environment)): their sections follow it.
     pub system: Option<String>,
     /// The date that the default system prompt names, such as `2026-11-21`; none by default, for the library asks no clock.
     pub date: Option<String>,
@@ -166,12 +177,11 @@ impl SessionOptions {
         // It was checked when the options were made of it.
         let choice = choice.and_then(|(agent, id)| agent.for_session(id).ok());
         let rules: Vec<_> = [self.agent_rules, self.rules].into_iter().flatten().chain(self.rules_below).collect();
-        let settings = Settings {
+        let mut settings = Settings {
             title: self.title,
             labels: self.labels,
             agent: self.agent.unwrap_or(settings.agent),
             model: self.model.unwrap_or(settings.model),
-            system: self.system.map_or(settings.system, Into::into),
             tools: self.tools.or(settings.tools),
             rules: if rules.is_empty() { settings.rules } else { rules },
             granted: if self.granted.is_empty() { settings.granted } else { self.granted },
@@ -188,6 +198,10 @@ impl SessionOptions {
             restart: self.restart,
             ..settings
         };
+        if let Some(system) = self.system {
+            let agent = settings.agent.clone();
+            settings.set_persona(&agent, &system.into());
+        }
         choice.map_or(settings.clone(), |choice| settings.with_agent(&choice))
     }
 

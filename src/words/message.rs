@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    words::ids::{MessageId, Millis},
+    words::ids::{MessageId, Millis, SessionId},
     words::usage::{MicroUsd, Usage},
 };
 
@@ -46,6 +46,9 @@ pub use tool::{ErrorReason, ToolPart, ToolState};
 pub struct Message {
     /// The id of the message. A second message with the same id is the same message, and is not taken twice.
     pub id: MessageId,
+    /// The session that the message is part of. Set where a conversation is told; left out on tapes, which name their session.
+    #[serde(default, rename = "sessionID", skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     /// Who speaks.
     pub role: Role,
     /// The content, in order.
@@ -89,6 +92,7 @@ impl Message {
     pub fn user(text: impl Into<String>) -> Message {
         Message {
             id: MessageId::new(),
+            session: None,
             role: Role::User,
             parts: vec![Part::text(text)],
             agent: None,

@@ -50,6 +50,8 @@ mod passive;
 mod prefix;
 #[cfg(feature = "cli")]
 mod processes;
+#[cfg(feature = "cli")]
+mod prompts;
 mod published;
 mod questions;
 #[cfg(feature = "tools")]

@@ -7,7 +7,8 @@ use tamtam::{
     EventKind, Message, Outcome, Runtime, SessionOptions,
     model::{BoxFuture, ErrorKind, MicroUsd, ModelError, Price, Reply, Scripted, Usage},
     permission::{Action, Profile, Rule, Ruleset},
-    session::{FilePart, Next, Part, ToolState},
+    runtime::Agent,
+    session::{FilePart, Link, Next, Part, ToolState},
     tool::{Tool, ToolContext, ToolResult},
     tools,
 };
@@ -114,7 +115,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     let call = |id: &str, tool: &str, state: Value| json!({"type": "tool", "callID": id, "tool": tool, "state": state});
     let finish = |step: u32, finish: &str, tokens: Usage| json!({"type": "step-finish", "step": step, "finish": finish, "tokens": tokens});
     let answered = |parts: Value, finish: &str, tokens: Usage| {
-        json!({"role": "assistant", "parts": parts, "agent": "build", "model": {"provider": "scripted", "model": "script"},
+        json!({"role": "assistant", "sessionID": session.id(), "parts": parts, "agent": "build", "model": {"provider": "scripted", "model": "script"},
             "time": {"created": "T", "completed": "T"}, "tokens": tokens, "finish": finish})
     };
     let calls = [
@@ -153,7 +154,8 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     parts.push(finish(1, "tool-calls", usage));
     let rest = json!([{"type": "step-start", "step": 2}, {"type": "text", "text": "Done."}, finish(2, "stop", Usage::default())]);
     let mut expected = json!([
-        {"id": "m-1", "role": "user", "time": {"created": "T", "completed": "T"}, "parts": [
+        {"id": "m-1", "role": "user", "sessionID": session.id(), "agent": "build",
+            "model": {"provider": "scripted", "model": "script"}, "time": {"created": "T", "completed": "T"}, "parts": [
             {"type": "text", "text": "look"},
             {"type": "file", "url": "data:text/plain;base64,bm90ZQ==", "filename": "a.txt", "mime": "text/plain"},
         ]},
@@ -223,6 +225,56 @@ async fn what_an_agent_did_can_be_seen_whole() {
     assert_eq!(figures(&messages[2]), (used(2_000, 10), Some(2_040)));
     assert_eq!(answer.spent.usage, used(3_000, 60));
     assert_eq!(answer.spent.cost.exact().map(|cost| cost.0), Some(3_240 * 1_000_000));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// C-p2, C-p4, C-p5: a message names its session, agent and model; another agent, a task and a compaction are parts of the message
+/// where they came: before the step that follows, and behind the answer that was the newest. A fork's messages are the fork's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_a_task_and_a_compaction_are_parts_where_they_came() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new((0..9).map(|_| Reply::text("Fine."))));
+    let runtime = Runtime::builder().store(folder.path().join("store")).model(model).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    session.configure(|settings| settings.compaction.keep = Some(0)).await.unwrap();
+    let say = async |text: &str| {
+        let text = format!("{text} {}", "word ".repeat(500));
+        assert_eq!(session.prompt(text).await.unwrap().wait().await.unwrap().outcome, Outcome::Done);
+    };
+    say("one").await;
+    let task = SessionOptions::new(folder.path());
+    let child = session.spawn_child(task, "Count the words.\nAll of them.", Link::DETACHED).await.unwrap();
+    child.down().await.unwrap();
+    session.switch_agent(Agent::plan().for_session(session.id()).unwrap()).await.unwrap();
+    say("two").await;
+    let mut events = session.events();
+    session.compact().await.unwrap();
+    while !matches!(events.next().await.unwrap(), Next::Event(event) if matches!(event.kind, EventKind::CompactionFinished { .. }))
+    {
+    }
+    say("three").await;
+    let messages = session.messages().await.unwrap();
+    let marks = |message: &Message| -> Vec<Value> {
+        let is_mark = |part: &&Part| matches!(part, Part::Agent(_) | Part::Subtask(_) | Part::Compaction(_));
+        message.parts.iter().filter(is_mark).map(|part| serde_json::to_value(part).unwrap()).collect()
+    };
+    let subtask = json!({"type": "subtask", "prompt": "Count the words.\nAll of them.", "description": "Count the words.", "agent": "build"});
+    let expected = [
+        vec![],
+        vec![subtask],
+        vec![],
+        vec![json!({"type": "agent", "name": "plan"})],
+        vec![],
+        vec![json!({"type": "compaction", "auto": false})],
+    ];
+    assert_eq!(messages.iter().map(marks).collect::<Vec<_>>(), expected);
+    assert!(matches!(messages[3].parts[..2], [Part::Agent(_), Part::StepStart(_)]), "{:?}", messages[3].parts);
+    let names: Vec<_> = messages.iter().map(|message| message.agent.as_deref().unwrap()).collect();
+    assert_eq!(names, ["build", "build", "plan", "plan", "plan", "plan"]);
+    assert!(messages.iter().all(|message| message.session.as_ref() == Some(session.id()) && message.model.is_some()));
+    let at = session.state().await.unwrap().seq;
+    let fork = session.fork(at).await.unwrap();
+    assert!(fork.messages().await.unwrap().iter().all(|message| message.session.as_ref() == Some(fork.id())));
     assert!(runtime.shutdown().await.is_empty());
 }
 

@@ -23,6 +23,7 @@ use crate::cli::{
     environment::Environment,
     failure::Failure,
     models::{self, Choice},
+    prompt,
     rules::{self, Audience},
     run::view,
     tapes,
@@ -96,8 +97,7 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
     turn.budget.apply(&mut options.budget);
-    // A day and no time: the system prompt stays the same, so the provider's cache can be used.
-    options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
+    options.date = Some(prompt::today());
     turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
     let (runtime, hints) = start(store, choice, &turn, rights.host, environment).await?;
     let session = match runtime.create(options).await {
@@ -108,7 +108,9 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
         created => or_shut_down(&runtime, created).await?,
     };
     let events = session.events();
-    let (trust, not_read) = (Trust::of(environment), config.notes);
+    let state = or_shut_down(&runtime, session.state().await).await?;
+    let not_read = config.notes.into_iter().chain(prompt::rules_not_used(&state.settings)).collect();
+    let trust = Trust::of(environment);
     Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO, trust, not_read }))
 }
 
@@ -295,6 +297,7 @@ async fn start(
         .tools(tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment))))
         .watch(Environment::watch());
     let builder = host_rules.into_iter().fold(builder, Builder::rules);
+    let builder = prompt::with_surroundings(builder, environment);
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());

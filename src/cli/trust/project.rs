@@ -24,8 +24,12 @@ pub(in crate::cli) struct Place {
 pub(in crate::cli) const CONFIG: Place = Place { path: ".tamtam/config.toml", endings: &[] };
 
 /// All places: `tamtam trust` covers them together. A new kind of file is a line here, and is read through `Trust::look`.
-pub(super) const ALL: [Place; 3] = [
+pub(super) const ALL: [Place; 7] = [
     CONFIG,
+    Place { path: "AGENTS.md", endings: &[] },
+    Place { path: "CLAUDE.md", endings: &[] },
+    Place { path: ".cursorrules", endings: &[] },
+    Place { path: ".tamtam/rules", endings: &[".md"] },
     Place { path: ".tamtam/agents", endings: &[".md", ".toml", ".json"] },
     Place { path: ".tamtam/commands", endings: &[".md"] },
 ];
@@ -81,10 +85,8 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn file(&mut self, name: &str) -> Result<(), String> {
-        let path = self.workspace.resolve(name).map_err(|error| error.to_string())?;
-        let (bytes, _) = self.workspace.read(&path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
-        self.bytes += bytes.len();
-        let text = String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))?;
+        let text = text_in(self.workspace, name)?;
+        self.bytes += text.len();
         self.files.insert(name.to_owned(), text);
         if self.files.len() > FILES_MAX || self.bytes > BYTES_MAX {
             return Err(format!("it has more than {FILES_MAX} files or {BYTES_MAX} bytes of them"));
@@ -115,9 +117,23 @@ impl Reading<'_> {
     }
 }
 
+/// The text of one file of a folder.
+pub(super) fn text(workspace: &Path, name: &str) -> Result<String, String> {
+    text_in(&Workspace::open(workspace).map_err(|error| error.to_string())?, name)
+}
+
+fn text_in(workspace: &Workspace, name: &str) -> Result<String, String> {
+    let path = workspace.resolve(name).map_err(|error| error.to_string())?;
+    let (bytes, _) = workspace.read(&path, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
+}
+
+pub(super) fn hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
 /// The files by their hashes: what trust is bound to.
 pub(super) fn hashes(files: &Files) -> Files {
-    let hash = |text: &str| blake3::hash(text.as_bytes()).to_hex().to_string();
     files.iter().map(|(name, text)| (name.clone(), hash(text))).collect()
 }
 

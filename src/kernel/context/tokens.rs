@@ -26,6 +26,13 @@ const ITEM_TOKENS: u64 = 4;
 /// compact at every step, or never.
 const FACTOR_BOUNDS: (u64, u64) = (500, 3_000);
 
+/// Our estimate of the tokens of a text, as limits and budgets count it before a provider has said anything. Providers count
+/// otherwise.
+#[must_use]
+pub fn estimated_tokens(text: &str) -> u64 {
+    of_text(text)
+}
+
 /// The estimate for a text, rounded up; 0 for an empty one.
 #[must_use]
 pub(crate) fn of_text(text: &str) -> u64 {

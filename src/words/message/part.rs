@@ -36,9 +36,9 @@ pub enum Part {
     StepFinish(StepFinishPart),
     /// A model request failed and will be made again.
     Retry(RetryPart),
-    /// A message names the agent it is meant for.
+    /// Another agent is in force from here on.
     Agent(AgentPart),
-    /// A message asks for work by a subagent.
+    /// Work was given to a subagent.
     Subtask(SubtaskPart),
     /// The history before this point is replaced by a summary.
     Compaction(CompactionPart),
@@ -155,14 +155,14 @@ pub struct RetryPart {
     pub time: Millis,
 }
 
-/// The agent that a message is meant for.
+/// The agent in force from here on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentPart {
     /// Its name.
     pub name: String,
 }
 
-/// Work for a subagent.
+/// Work that was given to a subagent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubtaskPart {
     /// The prompt of the subagent.

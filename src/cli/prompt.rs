@@ -1,0 +1,122 @@
+//! `tamtam prompt show`: prints what a session is sent before its first message. And what every new session of this program is told
+//! of its surroundings.
+//!
+//! The prompt is that of a session which is made as `run` makes one, in memory, by a runtime without a store and without a model. So
+//! it cannot be another one than that of a run. A change must keep that, and that nothing is asked of a provider of models.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use serde_json::{Value, json};
+use tamtam::{
+    Runtime, SessionOptions,
+    model::{Scripted, ToolSpec},
+    runtime::{Agent, Builder, FileTree, GitState, Layer, RuleFiles},
+    session::{PromptSection, Settings, estimated_tokens},
+    tool::Toolbox,
+};
+
+use super::{
+    arguments::PromptShowArguments,
+    environment::Environment,
+    escape,
+    failure::{Exit, Failure},
+    print,
+    trust::Trust,
+};
+
+/// The same builder, with what new sessions are told of their surroundings: the repository, the files, the rules of the user and
+/// of the project.
+pub(super) fn with_surroundings(builder: Builder, environment: &Environment) -> Builder {
+    let trust = Trust::of(environment);
+    let rules = RuleFiles::trusting(move |file, text| trust.has_trusted(file, text));
+    let rules = environment.config_folder().into_iter().fold(rules, RuleFiles::user_folder);
+    // Changed files are not counted: git may run what a repository names, and trust is not bound to the repository's configuration.
+    builder.environment(GitState::new()).environment(FileTree::default()).environment(rules)
+}
+
+/// The rule files that a session is not told of, or not whole; a line for each, with the reason.
+pub(super) fn rules_not_used(settings: &Settings) -> Vec<String> {
+    let sections = settings.sections().into_iter().filter(|(section, _)| section.layer == Layer::Rules);
+    sections.filter_map(|(section, _)| Some(format!("{}: {}", section.origin, section.note.as_ref()?))).collect()
+}
+
+/// The day, for the system prompt: no time, so the prompt stays the same and the provider's cache can be used.
+pub(super) fn today() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
+/// Carries out the command.
+pub(super) async fn show(given: &PromptShowArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let workspace = environment.workspace(given.workspace.as_deref())?;
+    let usage = |error: tamtam::runtime::BadAgent| Failure::usage(error.to_string());
+    let mut options = match given.agent.as_deref() {
+        Some(name) => SessionOptions::from_agent(&Agent::named(name).map_err(usage)?, &workspace).map_err(usage)?,
+        None => SessionOptions::new(&workspace),
+    };
+    options.date = Some(today());
+    let tools = tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment)));
+    let builder = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).tools(tools.clone());
+    let runtime = with_surroundings(builder, environment).start().await?;
+    let state = match runtime.create(options).await {
+        Ok(session) => session.state().await.map_err(Failure::from),
+        Err(error) => Err(error.into()),
+    };
+    drop(runtime.shutdown().await);
+    let settings = &state?.settings;
+    let tools = offered(&tools, settings);
+    print(&if given.json { as_json(settings, &tools) } else { as_text(settings, &tools) })
+}
+
+/// The tools that the model is told of, each as JSON text.
+fn offered(tools: &Toolbox, settings: &Settings) -> Vec<(ToolSpec, String)> {
+    let specs = tools.specs();
+    let offered = specs.iter().filter(|spec| settings.has_tool(&spec.name));
+    offered.map(|spec| (spec.clone(), serde_json::to_string(spec).unwrap_or_default())).collect()
+}
+
+fn as_json(settings: &Settings, tools: &[(ToolSpec, String)]) -> String {
+    let sections = settings.sections().into_iter().map(|(section, text)| {
+        let PromptSection { layer, name, origin, bytes, note, .. } = section;
+        json!({"layer": layer, "name": name, "origin": origin, "bytes": bytes, "tokens": estimated_tokens(text),
+            "note": note, "text": text})
+    });
+    let sections: Vec<Value> = sections.collect();
+    let tools = tools.iter().map(|(spec, text)| {
+        json!({"name": spec.name, "description": spec.description, "schema": spec.schema, "bytes": text.len(),
+            "tokens": estimated_tokens(text)})
+    });
+    let tools: Vec<Value> = tools.collect();
+    let total = |field: &str| -> u64 { sections.iter().chain(&tools).filter_map(|value| value[field].as_u64()).sum() };
+    let (bytes, tokens) = (total("bytes"), total("tokens"));
+    let shown = json!({"agent": settings.agent, "system": &*settings.system, "sections": sections, "tools": tools, "bytes": bytes, "tokens": tokens});
+    format!("{shown}\n")
+}
+
+fn as_text(settings: &Settings, tools: &[(ToolSpec, String)]) -> String {
+    let mut text = String::new();
+    let mut total = (0, 0);
+    let mut add = |text: &mut String, head: String, said: &str| {
+        let tokens = estimated_tokens(said);
+        total = (total.0 + said.len(), total.1 + tokens);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "--- {} | {} bytes | about {tokens} tokens", escape::line(&head), said.len());
+    };
+    for (section, said) in settings.sections() {
+        let layer = serde_json::to_value(section.layer).unwrap_or_default();
+        let mut head = format!("{} {}", layer.as_str().unwrap_or_default(), section.name);
+        if !section.origin.is_empty() {
+            head += &format!(" ({})", section.origin);
+        }
+        head.extend(section.note.iter().map(|note| format!(" [{note}]")));
+        add(&mut text, head, said);
+        if !said.is_empty() {
+            let _ = writeln!(text, "{}", escape::text(said));
+        }
+    }
+    for (spec, said) in tools {
+        add(&mut text, format!("tool {}", spec.name), said);
+        let _ = writeln!(text, "{}\n{}", escape::text(&spec.description), escape::line(&spec.schema.to_string()));
+    }
+    let _ = writeln!(text, "--- in all | {} bytes | about {} tokens", total.0, total.1);
+    text
+}

@@ -1,0 +1,220 @@
+//! Rule files: instructions for agents that people keep beside their code, and those of the user.
+//!
+//! ```text
+//! the user's folder          AGENTS.md, rules/*.md
+//! the repository's root      AGENTS.md, CLAUDE.md, .cursorrules, .tamtam/rules/*.md
+//!   …each folder below it    the same
+//!     the workspace          the same: what is nearest comes last
+//! ```
+//!
+//! The files of a project are instructions of strangers. Each is shown to the host's judge as it was read, and only the text that
+//! the judge trusted is used. Files are opened beneath the folder's handle, so no link leads out of it, and no special file is
+//! waited for. What is refused says so in a note. A change must keep all of this.
+
+use std::{
+    collections::BTreeSet,
+    io::Read as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    EnvironmentProvider, Place, Section,
+    git::repository,
+    text::{cut_at_line, on_one_line},
+};
+use crate::{
+    kernel::Layer,
+    model::BoxFuture,
+    tool::{Workspace, workspace::WorkspaceError},
+};
+
+/// Names of rule files in a folder of a project.
+const NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".cursorrules"];
+
+/// The folder of further rule files in a folder of a project.
+const PROJECT_FOLDER: &str = ".tamtam/rules";
+
+/// The file and the folder of rules in the user's folder.
+const USER_NAME: &str = "AGENTS.md";
+const USER_FOLDER: &str = "rules";
+
+/// Bytes of one file.
+const FILE_BYTES_MAX: usize = 32 * 1024;
+
+/// Bytes of all files together, with what stands around their texts.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// Files in one folder of rules.
+const FILES_MAX: usize = 64;
+
+/// Decides whether the text of a file may be used.
+type Trusts = dyn Fn(&Path, &str) -> bool + Send + Sync;
+
+/// Tells a session the rules of its project and of its user.
+///
+/// ```
+/// use tamtam::{Runtime, runtime::RuleFiles};
+///
+/// // A host that has looked at the files itself, and knows them by their text.
+/// let known = "Use tabs.\n";
+/// let rules = RuleFiles::trusting(move |_path, text| text == known).user_folder("/home/me/.config/tamtam");
+/// let builder = Runtime::builder().environment(rules);
+/// # drop(builder);
+/// ```
+#[derive(Clone)]
+pub struct RuleFiles {
+    user: Option<PathBuf>,
+    trusts: Arc<Trusts>,
+}
+
+impl RuleFiles {
+    /// The rules of projects, as far as `trusts` says so of a file, by its path and its text. The text that was judged is the one
+    /// that is used. It is asked on a blocking thread, once for each file and session.
+    #[must_use]
+    pub fn trusting(trusts: impl Fn(&Path, &str) -> bool + Send + Sync + 'static) -> RuleFiles {
+        RuleFiles { user: None, trusts: Arc::new(trusts) }
+    }
+
+    /// Also the rules of the user: `AGENTS.md` and `rules/*.md` in this folder. They are trusted, and come first.
+    #[must_use]
+    pub fn user_folder(mut self, folder: impl Into<PathBuf>) -> RuleFiles {
+        self.user = Some(folder.into());
+        self
+    }
+
+    fn read(&self, workspace: &Path) -> Vec<Section> {
+        let mut found = Found::default();
+        if let Some(user) = self.user.as_deref().and_then(|user| Workspace::open(user).ok()) {
+            found.take(&user, USER_NAME, None);
+            found.take_folder(&user, USER_FOLDER, None);
+        }
+        let root = repository(workspace).unwrap_or(workspace);
+        let Ok(project) = Workspace::open(root) else { return found.sections };
+        let mut level = PathBuf::new();
+        let below = workspace.strip_prefix(root).unwrap_or(Path::new(""));
+        for step in std::iter::once(None).chain(below.iter().map(Some)) {
+            level.extend(step);
+            for name in NAMES {
+                found.take(&project, &named(&level, name), Some(&*self.trusts));
+            }
+            found.take_folder(&project, &named(&level, PROJECT_FOLDER), Some(&*self.trusts));
+        }
+        found.sections
+    }
+}
+
+impl EnvironmentProvider for RuleFiles {
+    fn name(&self) -> &str {
+        "rules"
+    }
+
+    fn sections<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Vec<Section>, String>> {
+        let (rules, workspace) = (self.clone(), place.workspace.clone());
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || rules.read(&workspace)).await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+fn named(level: &Path, name: &str) -> String {
+    level.join(name).to_string_lossy().into_owned()
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    sections: Vec<Section>,
+    /// The texts that are in: one that two names lead to is told once.
+    texts: BTreeSet<Arc<str>>,
+    bytes: usize,
+}
+
+impl Found {
+    /// Takes all `*.md` of a folder, in the order of their names.
+    fn take_folder(&mut self, root: &Workspace, folder: &str, trusts: Option<&Trusts>) {
+        let Some(place) = root.beneath(Path::new(folder)) else { return };
+        let Ok(entries) = root.open_dir(&place).and_then(|dir| dir.entries()) else { return };
+        let names = entries.filter_map(|entry| entry.ok()?.name.into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+        names.sort_unstable();
+        for name in names.iter().take(FILES_MAX) {
+            self.take(root, &format!("{folder}/{name}"), trusts);
+        }
+        if names.len() > FILES_MAX {
+            self.left_out(
+                folder,
+                root.root().join(folder),
+                format!("only {FILES_MAX} of {} files are read", names.len()),
+            );
+        }
+    }
+
+    /// Takes a file, if it is there. `trusts` judges it; without a judge it is trusted.
+    fn take(&mut self, root: &Workspace, name: &str, trusts: Option<&Trusts>) {
+        let path = root.root().join(name);
+        let (text, is_cut) = match read(root, name) {
+            Ok(read) => read,
+            Err(None) => return,
+            Err(Some(why)) => return self.left_out(name, path, why),
+        };
+        if text.trim().is_empty() || self.texts.contains(&*text) {
+            return;
+        }
+        if !trusts.is_none_or(|trusts| trusts(&path, &text)) {
+            return self.left_out(name, path, "not trusted, so it is not used".to_owned());
+        }
+        let fence = on_one_line(name).replace('"', "'");
+        // A file must not end its own fence.
+        let inside = text.trim_end().replace("</rules", "<\\/rules");
+        let around = fence.len() + 100;
+        let (kept, is_cut_again) = cut_at_line(&inside, BYTES_MAX.saturating_sub(self.bytes + around));
+        if kept.is_empty() {
+            return self.left_out(name, path, format!("there is no room: all rules together have {BYTES_MAX} bytes"));
+        }
+        let is_cut = is_cut || is_cut_again;
+        let end = if is_cut { "\n[cut here: the file has more]" } else { "" };
+        let mut section = Section::new(Layer::Rules, name, format!("<rules file=\"{fence}\">\n{kept}{end}\n</rules>"));
+        section.note =
+            is_cut.then(|| format!("cut: a file has {FILE_BYTES_MAX} bytes at most, all together {BYTES_MAX}"));
+        self.bytes += section.text.len() + 2;
+        self.texts.insert(text.into());
+        self.sections.push(section.from_origin(path.display().to_string()));
+    }
+
+    fn left_out(&mut self, name: &str, path: PathBuf, why: String) {
+        let section = Section::left_out(Layer::Rules, name, why);
+        self.sections.push(section.from_origin(path.display().to_string()));
+    }
+}
+
+/// The text of a file, and whether it was cut. `None` for a file that is not there, else why it is refused.
+fn read(root: &Workspace, name: &str) -> Result<(String, bool), Option<String>> {
+    let place = root.beneath(Path::new(name)).ok_or(None)?;
+    let (file, _) = root.open_read(&place).map_err(|error| match error {
+        WorkspaceError::NotFound { .. } => None,
+        error => Some(error.to_string()),
+    })?;
+    let mut bytes = Vec::new();
+    let read = file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Some(error.to_string()))?;
+    if bytes.starts_with(b"\xef\xbb\xbf") || bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err(Some("it begins with a byte order mark: save it as plain UTF-8".to_owned()));
+    }
+    // A character that the end of the read cuts through is no fault of the file.
+    let whole = match std::str::from_utf8(&bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() && bytes.len() > FILE_BYTES_MAX => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return Err(Some("it is not UTF-8 text".to_owned())),
+    };
+    if whole.contains('\0') {
+        return Err(Some("it is not text".to_owned()));
+    }
+    let (text, is_cut) = cut_at_line(whole, FILE_BYTES_MAX);
+    Ok((text.to_owned(), is_cut))
+}
+
+#[cfg(test)]
+mod tests;
