@@ -49,8 +49,12 @@ impl Question {
 pub(super) fn call_answers(offers: usize) -> String {
     let always = match offers {
         0 => String::new(),
-        1 => "a1: always in this session, a1 turn: only in this turn, ".to_owned(),
-        last => format!("a1 to a{last}: always in this session, a1 turn: only in this turn, "),
+        1 => "a1: always in this session".to_owned(),
+        last => format!("a1 to a{last}: always in this session"),
+    };
+    let always = match offers {
+        0 => always,
+        _ => format!("{always}, a1 turn: only in this turn, a1 project: always in this folder, "),
     };
     format!("y: once, {always}n: no and stop, n MESSAGE: no, and tell the model why")
 }

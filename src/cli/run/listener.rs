@@ -11,7 +11,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use serde_json::Value;
-use tamtam::{Delivery, Session, Steering};
+use tamtam::{Delivery, Session, Steering, session::Scope};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},
@@ -305,7 +305,11 @@ impl Lines {
                 sent.map(drop).map_err(|error| error.to_string())
             }
             Typed::Answer(ask, grant) => {
+                let is_project = grant.standing().is_some_and(|(scope, _)| scope == Scope::Project);
                 let answered = self.host.answer(ask, grant, None).await;
+                if is_project && answered.is_ok() {
+                    self.view.note("kept for this folder: `tamtam trust --list` shows it".to_owned());
+                }
                 answered.map_err(|error| error.to_string())
             }
         };

@@ -178,7 +178,7 @@ fn start(lab: &Lab, session: &str, command: &str) -> Live {
     let script = lab.put(&format!("{session}.json"), &{
         // A session that is there goes on behind the replies that it had.
         let turn = [json!({"calls": [{"name": "bash", "input": {"command": command}}]}), json!("Done.")];
-        json!({"replies": turn.repeat(8)}).to_string()
+        json!({"replies": vec![turn; 8].concat()}).to_string()
     });
     let model = format!("scripted:{}", script.display());
     lab.start(&["run", "--json", "--session", session, "--permission", "ask", "--model", &model, "go"])
