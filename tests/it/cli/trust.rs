@@ -287,3 +287,31 @@ fn a_grant_that_cannot_be_kept_is_said() {
     assert_eq!(run.end().code, 0);
     assert!(lab.work("a.txt").exists());
 }
+
+/// P-04, reliability S13: rule files are told to the model as they were trusted, also one that is cut; one changed byte ends that,
+/// and a run says so.
+#[test]
+fn rule_files_are_told_as_they_were_trusted() {
+    let lab = Lab::new();
+    let long = format!("Use tabs.\n{}", "A line of rules.\n".repeat(4_000));
+    lab.put("work/AGENTS.md", &long);
+    lab.put("work/.tamtam/rules/a.md", "Name things.\n");
+    let told = || {
+        let ended = lab.run(&["prompt", "show", "--json"]);
+        let system = ended.lines()[0]["system"].as_str().unwrap().to_owned();
+        (system.contains("Use tabs."), system.contains("Name things."))
+    };
+    assert_eq!(told(), (false, false));
+    let trusted = lab.run(&["trust", "."]);
+    assert!(trusted.code == 0 && trusted.stdout.contains("AGENTS.md as it is now"), "{}", trusted.stderr);
+    assert_eq!(told(), (true, true));
+    // Behind the place where it is cut, and in the other file nothing.
+    lab.put("work/AGENTS.md", &(long.clone() + "And spaces.\n"));
+    assert_eq!(told(), (false, true));
+    let script = lab.put("script.json", &json!({"replies": ["Done."]}).to_string());
+    let ended = lab.run(&["run", "--json", "--model", &format!("scripted:{}", script.display()), "go"]);
+    let warned: Vec<_> = ended.stderr.lines().filter(|line| line.contains("AGENTS.md: not trusted")).collect();
+    assert_eq!((ended.code, warned.len()), (0, 1), "{}", ended.stderr);
+    lab.put("work/AGENTS.md", &long);
+    assert_eq!(told(), (true, true));
+}
