@@ -22,5 +22,6 @@ mod sessions;
 mod shell;
 mod steering;
 mod stop;
+mod strangers;
 mod terminal;
 mod tools;
