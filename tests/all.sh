@@ -55,7 +55,7 @@ run bench-cycles cargo test --features cli --bench cycles -- 1000
 if [ "${1:-}" != "--quick" ]; then
   # A build of its own, in which a test may end an actor, a thread or the process at each crash point by name: all modules that
   # have such tests.
-  run crash-points cargo test --features cli,fault-injection --test it -- crash_points:: back::a_crash branch:: kill:: soak::
+  run crash-points cargo test --features cli,fault-injection --test it -- crash_points:: back::a_crash branch:: kill:: soak:: links::asks::killed
   run without-sqlite cargo test --no-default-features --features http,tools,fault-injection --lib
 fi
 # The program that judges coverage, and then what it says of this run: the checked-in pages must be those of the run.

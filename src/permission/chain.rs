@@ -24,8 +24,8 @@ use crate::{
 #[serde(from = "Vec<Row>", into = "Vec<Row>")]
 pub struct Chain {
     layers: Vec<Ruleset>,
-    /// The folder that the rules' paths start from. `None` on tapes that are older than this field, and where there are no rules:
-    /// then it is the folder of the session that is judged.
+    /// The folder that the rules' paths start from. `None` on tapes that are older than this field, or than the folder of a session
+    /// without rules: then it is the folder of the session that is judged.
     workspace: Option<String>,
     /// The tools that the parent has, by names and patterns; `None` for all.
     tools: Option<BTreeSet<String>>,
@@ -61,19 +61,18 @@ impl From<Chain> for Vec<Row> {
 impl Chain {
     /// The rules of a session that works in the folder `workspace`.
     #[must_use]
-    pub fn new(workspace: &str, layers: Vec<Ruleset>) -> Chain {
-        // Where there are no rules there are no paths either, and nothing on the tape that could name a folder.
-        let workspace = (!layers.is_empty()).then(|| workspace.to_owned());
-        Chain { layers, workspace, tools: None }
+    pub fn new(workspace: &str, mut layers: Vec<Ruleset>) -> Chain {
+        if layers.is_empty() {
+            // A chain is stored as rows. A layer without a rule decides nothing, and gives folder and tools a row to stand in: the
+            // host's rules are seen from the folder also where the session has none of its own.
+            layers.push(Ruleset::new("session", []));
+        }
+        Chain { layers, workspace: Some(workspace.to_owned()), tools: None }
     }
 
     /// The same chain that also limits the tools: no descendant may have a tool that is not among these. `None` for all tools.
     #[must_use]
     pub fn with_tools(mut self, tools: Option<BTreeSet<String>>) -> Chain {
-        if tools.is_some() && self.layers.is_empty() {
-            // A chain is stored as rows. A layer without a rule decides nothing, and gives the tools a row to stand in.
-            self.layers.push(Ruleset::new("session", []));
-        }
         self.tools = tools;
         self
     }
@@ -150,6 +149,20 @@ mod tests {
         assert_eq!(judged(&parent, "/other", &[("read", "x")]), Action::Ask);
         // What is no path is what it is.
         assert_eq!(judged(&chain("/w", &[("bash", "ls", Action::Allow)]), "/w/docs", &[("bash", "ls")]), Action::Allow);
+    }
+
+    /// Promise 8: a parent without rules of its own may do what the host's rules say in its folder; a child that works below it may not do
+    /// more. Found by random families (`kernel/tests/core/narrowing.rs`).
+    #[test]
+    fn the_hosts_rules_are_seen_from_the_parents_folder_also_where_it_has_none_of_its_own() {
+        let host = Ruleset::new("host", [Rule::new("*", "*", Action::Ask), Rule::new("edit", "a", Action::Allow)]);
+        let parent: Chain =
+            serde_json::from_str(&serde_json::to_string(&Chain::new("/w", Vec::new())).unwrap()).unwrap();
+        let judged = |from: &str| {
+            let decided = parent.decide(Some(&host), (from, &[]), &[Access::new("edit", "a")], &Globs::default());
+            decided.judgement.action
+        };
+        assert_eq!((judged("/w"), judged("/w/sub")), (Action::Allow, Action::Ask));
     }
 
     /// A tape of before the folder was written down is read as it was meant; a folder comes back.

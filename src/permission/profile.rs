@@ -44,20 +44,41 @@ pub(crate) const ALL: [Profile; 7] = [
     Profile::Opencode,
 ];
 
-/// Files that decide what runs later: `edits` and `auto` ask before editing them although they allow other edits. The rules for
-/// these files come last, because the last matching rule wins.
-const PROTECTED: [&str; 10] = [
-    "**/.git/**",
-    "**/.tamtam/**",
-    "**/.envrc",
-    "**/.vscode/**",
-    "**/.idea/**",
-    "**/.claude/**",
-    "**/.opencode/**",
-    "**/.mcp.json",
-    "**/.bashrc",
-    "**/.ssh/**",
+/// Folders whose files decide what runs later: `edits` and `auto` ask before editing these files although they allow other edits. A file
+/// of that name is protected too: a file `.git` says where the repository is.
+const PROTECTED_FOLDERS: [&str; 9] =
+    [".git", ".tamtam", ".vscode", ".idea", ".cursor", ".claude", ".opencode", ".agents", ".ssh"];
+
+/// Files of that kind: what a shell runs, what starts servers of tools, and what agents are told.
+const PROTECTED_FILES: [&str; 10] = [
+    ".envrc",
+    ".mcp.json",
+    "mcp.json",
+    ".gitmodules",
+    ".bashrc",
+    ".bash_profile",
+    ".profile",
+    ".zshrc",
+    "AGENTS.md",
+    "CLAUDE.md",
 ];
+
+/// The patterns of what is protected, the plain ones last: they are the ones that people are shown.
+fn protected() -> Vec<String> {
+    // Some file systems make no difference between upper and lower case. One glob for all names, because each edit meets each glob.
+    let any_case = |names: &[&str]| {
+        let letter = |c: char| match c.is_ascii_alphabetic() {
+            true => format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase()),
+            false => c.to_string(),
+        };
+        names.iter().map(|name| name.chars().map(letter).collect()).collect::<Vec<String>>().join(",")
+    };
+    let folders = any_case(&PROTECTED_FOLDERS);
+    let mut patterns = vec![format!("**/{{{folders}}}/**"), format!("**/{{{folders},{}}}", any_case(&PROTECTED_FILES))];
+    patterns.extend(PROTECTED_FILES.iter().map(|name| format!("**/{name}")));
+    patterns.extend(PROTECTED_FOLDERS.iter().map(|name| format!("**/{name}/**")));
+    patterns
+}
 
 impl Profile {
     /// The name of the profile, as on the command line.
@@ -88,6 +109,7 @@ impl Profile {
             Profile::Headless => [Allow, Deny, Deny, Deny, Deny, Deny, Deny, Deny],
             Profile::Opencode => [Allow, Allow, Allow, Allow, Ask, Ask, Allow, Allow],
         };
+        let patterns = self::protected();
         let mut rules = vec![
             Rule::new("*", "*", others),
             Rule::new("read", "**", read),
@@ -97,7 +119,8 @@ impl Profile {
             Rule::new("external_directory", "*", outside),
             Rule::new("doom_loop", "*", doom_loop),
         ];
-        rules.extend(PROTECTED.iter().map(|pattern| Rule::new("edit", *pattern, protected)));
+        // They come last, because the last matching rule wins.
+        rules.extend(patterns.into_iter().map(|pattern| Rule::new("edit", pattern, protected)));
         Ruleset::new(format!("profile {}", self.name()), rules)
     }
 }
@@ -159,6 +182,55 @@ mod tests {
         }
         let profiles: Vec<_> = rows.iter().map(|row| row[0]).collect();
         assert_eq!(profiles, ALL.map(Profile::name));
+    }
+
+    /// Reliability F05: whether the file is there or not, and in upper case too; a name that only begins alike is another file.
+    #[test]
+    fn an_edit_of_what_decides_what_runs_later_is_asked_about() {
+        for profile in [Profile::Edits, Profile::Auto] {
+            let rules = profile.ruleset();
+            let judged = |path: &str| {
+                let tool = judge_all(&[&rules], &[Access::new("edit", path)], &Globs::default()).action;
+                let command = with_parts(vec![Access::new("bash", format!("echo > '{path}'"))]);
+                assert_eq!(judge_all(&[&rules], &command, &Globs::default()).action, tool, "a redirect to {path}");
+                tool
+            };
+            for path in [
+                ".git/hooks/pre-commit",
+                ".git/config",
+                ".git",
+                "vendor/lib/.git",
+                ".GIT/hooks/pre-commit",
+                "a/.Git/config",
+                ".gitmodules",
+                ".tamtam/config.toml",
+                ".claude/settings.json",
+                ".agents/skills/x/SKILL.md",
+                ".cursor/mcp.json",
+                "mcp.json",
+                ".mcp.json",
+                "sub/.MCP.json",
+                ".envrc",
+                ".EnvRC",
+                ".vscode/tasks.json",
+                ".VSCode/tasks.json",
+                ".idea/workspace.xml",
+                ".ssh/authorized_keys",
+                ".bashrc",
+                ".zshrc",
+                ".profile",
+                "AGENTS.md",
+                "docs/agents.md",
+                "CLAUDE.md",
+            ] {
+                assert_eq!(judged(path), Action::Ask, "{path} under {}", profile.name());
+            }
+            for path in
+                ["git/config", ".github/x.yml", ".gitignore", "a.git/x", "src/.envrc.rs", "MY_AGENTS.md", "profile"]
+            {
+                assert_eq!(judged(path), Action::Allow, "{path} under {}", profile.name());
+            }
+        }
     }
 
     /// Reliability P01: a command that only reports, with something chained behind it, is not that command.

@@ -68,7 +68,8 @@ impl Child {
         Ok(&self.session)
     }
 
-    /// Waits until the parent's tape has the child's DOWN. A parent remembers the newest 32; an older one is read from its tape.
+    /// Waits until the parent's tape has the child's DOWN. A parent remembers the newest 32; an older one is read from its tape,
+    /// which takes the longer the longer the tape is. So a host with many tasks waits for each from its beginning.
     ///
     /// # Errors
     /// [`Refusal::Ended`] where no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]

@@ -23,6 +23,7 @@ mod sessions;
 mod shell;
 mod steering;
 mod stop;
+mod strangers;
 mod terminal;
 mod tools;
 mod trust;

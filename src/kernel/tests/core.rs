@@ -16,6 +16,7 @@ mod inbox;
 mod judged;
 pub(crate) mod line;
 mod merge;
+mod narrowing;
 mod pause;
 mod permission;
 mod pin;

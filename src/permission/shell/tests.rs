@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod against_bash;
-mod corpus;
 
 use proptest::prelude::*;
 

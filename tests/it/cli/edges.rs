@@ -1,21 +1,40 @@
-//! `docs/EDGES.md`: each test that it names is there, and each command that it shows ends as it says.
+//! `docs/EDGES.md`, and the rows of the checklist in `docs/SECURITY.md`: each test that they name is there, and each command that they
+//! show ends as it says.
 
 use std::{collections::BTreeSet, path::Path, process::Stdio};
 
 use super::lab::Lab;
 
 const PAGE: &str = include_str!("../../../docs/EDGES.md");
+const SECURITY: &str = include_str!("../../../docs/SECURITY.md");
+
+/// The cells of the rows of a table, whose first line begins so.
+fn table<const N: usize>(page: &str, begins: &str) -> Vec<[String; N]> {
+    let rows = page.lines().skip_while(|line| !line.starts_with(begins)).skip(2);
+    let cells = rows.take_while(|line| line.starts_with('|')).map(|line| {
+        let cells = line.replace("\\|", "\u{0}");
+        let cells = cells.strip_prefix('|').and_then(|cells| cells.strip_suffix('|')).unwrap().split('|');
+        let cells: Vec<_> = cells.map(|cell| cell.trim().replace('\u{0}', "|")).collect();
+        cells.try_into().unwrap_or_else(|cells| panic!("{cells:?}"))
+    });
+    cells.collect()
+}
+
+/// A cell that is code, or empty.
+fn code(cell: &str) -> String {
+    cell.trim_matches('`').to_owned()
+}
 
 /// What happens, the test, the command, its exit code, and a part of what it prints.
 fn rows() -> Vec<[String; 5]> {
-    let rows = PAGE.lines().filter(|line| line.starts_with("| ")).skip(1);
-    let cells = rows.map(|line| {
-        let cells = line.replace("\\|", "\u{0}");
-        let cells: Vec<_> = cells.trim_matches('|').split('|').map(|cell| cell.trim().replace('\u{0}', "|")).collect();
-        let plain = cells.into_iter().map(|cell| cell.trim_matches('`').to_owned());
-        plain.collect::<Vec<_>>().try_into().unwrap_or_else(|cells| panic!("{cells:?}"))
-    });
-    cells.collect()
+    let mut rows = table::<5>(PAGE, "| what happens now |");
+    rows.iter_mut().flatten().for_each(|cell| *cell = code(cell));
+    rows
+}
+
+/// The rows of the checklist: its id, what is attempted, what holds, the tests, a command, its exit code, and a part of what it prints.
+fn checklist() -> Vec<[String; 7]> {
+    table(SECURITY, "| row | attack |")
 }
 
 fn functions(folder: &Path, into: &mut BTreeSet<String>) {
@@ -32,12 +51,33 @@ fn functions(folder: &Path, into: &mut BTreeSet<String>) {
     }
 }
 
-#[test]
-fn each_test_of_the_page_is_there() {
+fn all_functions() -> BTreeSet<String> {
     let mut there = BTreeSet::new();
     ["src", "tests"]
         .into_iter()
         .for_each(|folder| functions(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut there));
+    there
+}
+
+/// Of the checklist of reliability: the rows on permission, files, shell, secrets and the trust in configuration.
+#[test]
+fn each_row_of_the_checklist_has_a_test_that_is_there_or_a_reason() {
+    let there = all_functions();
+    let rows = checklist();
+    let of = |letter: char, last: usize| (1..=last).map(move |n| format!("{letter}{n:02}"));
+    let expected: Vec<_> =
+        of('P', 19).chain(of('F', 10)).chain(of('H', 9)).chain(of('K', 6)).chain(of('C', 7)).collect();
+    assert_eq!(rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), expected);
+    for [row, _, holds, tests, ..] in &rows {
+        let named: Vec<_> = tests.split(", ").filter(|test| !test.is_empty()).map(code).collect();
+        assert!(named.iter().all(|test| there.contains(test)), "{row}: of {named:?} one is not there");
+        assert!(!named.is_empty() || holds.contains("No test: "), "{row} has neither a test nor a reason");
+    }
+}
+
+#[test]
+fn each_test_of_the_page_is_there() {
+    let there = all_functions();
     let rows = rows();
     assert!(rows.len() > 50, "{}", rows.len());
     for [what, test, command, ..] in &rows {
@@ -46,10 +86,13 @@ fn each_test_of_the_page_is_there() {
 }
 
 #[test]
-fn each_command_of_the_page_ends_as_it_says() {
-    let shown: Vec<_> =
-        rows().into_iter().filter(|[_, _, command, exit, _]| !command.is_empty() && !exit.is_empty()).collect();
-    assert!(shown.len() > 15, "{}", shown.len());
+fn each_command_of_the_pages_ends_as_it_says() {
+    let of_checklist = checklist()
+        .into_iter()
+        .map(|[row, _, _, test, command, exit, says]| [row, test, code(&command), exit, code(&says)]);
+    let shown = rows().into_iter().chain(of_checklist);
+    let shown: Vec<_> = shown.filter(|[_, _, command, exit, _]| !command.is_empty() && !exit.is_empty()).collect();
+    assert!(shown.len() > 25, "{}", shown.len());
     let mut failed = Vec::new();
     for [what, _, command, exit, says] in shown {
         let lab = Lab::new();

@@ -206,3 +206,48 @@ fn an_abort_ends_with_130_and_leaves_no_process() {
         assert_eq!(lab.processes(&format!("sleep {seconds}")), 0);
     }
 }
+
+/// Must show 4 of Permission, the row "call asking" of the table of deliveries, over JSON: what skips or aborts withdraws the question and
+/// the calls of its batch; what may wait leaves it open, and it is answered.
+#[test]
+fn an_open_ask_is_steered_and_aborted_as_the_table_says() {
+    for (line, stays, code) in [
+        (json!({"send": "instead", "delivery": "steer"}), false, 0),
+        (json!({"send": "instead", "delivery": "steer", "steering": "abort_running"}), false, 0),
+        (json!({"send": "instead", "delivery": "steer", "steering": "finish_batch"}), true, 0),
+        (json!({"send": "instead"}), true, 0),
+        (json!({"abort": "enough"}), false, 130),
+    ] {
+        let lab = Lab::new();
+        let write = |path: &str| json!({"name": "write", "input": {"path": path, "content": "x"}});
+        let model = lab.script(json!([{"calls": [write("a.txt"), write("b.txt")]}, {"text": "one"}, {"text": "two"}]));
+        let mut run = lab.start(&["run", "--json", "--session", "s", "--permission", "ask", "--model", &model, "go"]);
+        let ask = run.until_event("ask")["ask"].clone();
+        run.say(&line.to_string());
+        let first = run.until(|line| !line["reply"].is_null())["reply"].clone();
+        assert!(first["error"].is_null(), "{line}: {first}");
+        // Of a question that was withdrawn no answer is taken.
+        let answer = |ask: &Value| json!({"answer": {"ask": ask, "grant": "once"}}).to_string();
+        run.say(&answer(&ask));
+        if stays {
+            let other = run.until_event("ask")["ask"].clone();
+            run.say(&answer(&other));
+        }
+        let ended = run.end();
+        let lines = ended.lines();
+        let closed: Vec<_> = events(&lines, "ask_closed").into_iter().filter(|event| event["ask"] == ask).collect();
+        let refused = lines.iter().any(|line| line["reply"]["error"]["kind"] == "ask_closed");
+        assert_eq!((closed.len(), ended.code), (1, code), "{line}: {}", ended.stdout);
+        // An aborted run may end before it has read the answer.
+        assert!(code == 130 || refused != stays, "{line}: {}", ended.stdout);
+        assert_eq!((lab.work("a.txt").exists(), lab.work("b.txt").exists()), (stays, stays), "{line}");
+        let expected = if code == 130 { "aborted" } else { "skipped" };
+        let stopped = results(&ended).iter().filter(|(_, error)| error == expected).count();
+        assert_eq!(stopped, if stays { 0 } else { 2 }, "{line}: {}", ended.stdout);
+        // A message that steers joins the turn; one that was queued has a turn of its own.
+        let (joined, turns) = (events(&lines, "delivered").len(), events(&lines, "turn_finished").len());
+        let steers = line["delivery"] == "steer";
+        let queued = !steers && code == 0;
+        assert_eq!((joined, turns), (usize::from(steers), 1 + usize::from(queued)), "{line}");
+    }
+}

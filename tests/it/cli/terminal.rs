@@ -80,6 +80,39 @@ fn a_question_is_answered_by_a_key() {
     assert_eq!(asks, 3);
 }
 
+/// Must show 4 of Permission on a terminal, where no line is a message while a question is open: a no with words steers (the model is
+/// told them, and the turn goes on), and Ctrl-C aborts, which withdraws the question.
+#[test]
+fn an_open_question_is_steered_by_a_no_with_words_and_aborted_by_ctrl_c() {
+    let lab = Lab::new();
+    let write = |path: &str| json!({"calls": [{"name": "write", "input": {"path": path, "content": "x"}}]});
+    let model = lab.script(json!([
+        write("a.txt"),
+        {"expect": ["use b.txt"], "calls": [{"name": "write", "input": {"path": "b.txt", "content": "x"}}]},
+        "never said",
+    ]));
+    let mut run = lab.on_terminal(&["run", "--session", "s", "--permission", "ask", "--model", &model, "go"]);
+    run.until_text("tell the model why");
+    run.type_keys("use b.txt instead\n");
+    run.until_text("? y: once");
+    run.type_keys("n use b.txt instead\n");
+    run.until_text("? rejected");
+    run.until_text("path: b.txt");
+    run.until_text("tell the model why");
+    run.type_keys(CTRL_C);
+    run.until_text("aborting; press Ctrl-C again to leave");
+    let ended = run.end();
+    assert_eq!(ended.code, 130, "{}", ended.stdout);
+    assert!(!lab.work("a.txt").exists() && !lab.work("b.txt").exists());
+    let tape = lab.tape("s");
+    let kinds = |kind: &str| tape.iter().filter(|entry| entry["kind"] == kind).count();
+    assert_eq!(
+        (kinds("ask"), kinds("granted"), kinds("accepted")),
+        (2, 1, 1),
+        "one answer, and no line became a message"
+    );
+}
+
 /// A question for more of a budget is answered by an amount, in the unit that is shown; a word that is none raises nothing.
 #[test]
 fn a_question_for_more_is_answered_by_an_amount() {

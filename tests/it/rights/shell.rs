@@ -1,8 +1,11 @@
 //! Shell commands in a whole session: each is judged by its parts, with the tools and the rules that a session has.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Deserialize;
 use tamtam::{
     permission::{Globs, seen_from, with_parts},
+    runtime::Agent,
     session::Settings,
 };
 
@@ -16,10 +19,17 @@ fn accesses(command: &str) -> Vec<Access> {
     seen_from("/work", &[], with_parts(facts.access))
 }
 
-fn judged(layers: Vec<Ruleset>, command: &str) -> Action {
+/// What is decided about a command, and why, in words.
+fn decided(layers: Vec<Ruleset>, command: &str) -> (Action, String) {
     let mut settings = Settings::new("/work", "scripted/model".parse().unwrap());
     settings.rules = layers;
-    settings.judge(&accesses(command), &Globs::default()).action
+    let accesses = accesses(command);
+    let verdict = settings.decide(&accesses, &Globs::default());
+    (verdict.judgement.action, verdict.why(&accesses))
+}
+
+fn judged(layers: Vec<Ruleset>, command: &str) -> Action {
+    decided(layers, command).0
 }
 
 #[derive(Deserialize)]
@@ -28,6 +38,7 @@ struct Attempt {
     profile: Profile,
     rules: Vec<(String, String, Action)>,
     expected: Action,
+    class: String,
 }
 
 fn corpus() -> Vec<Attempt> {
@@ -35,7 +46,8 @@ fn corpus() -> Vec<Attempt> {
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Must show 1 of the issue: no attempt of the corpus is allowed in a session, whatever a rule allows beside it.
+/// Must show 1 of the issue, P12: no attempt of the corpus is allowed in a session, whatever a rule allows beside it, also not in plan
+/// mode over the profile that allows most; each verdict is explained in one line.
 #[test]
 fn no_attempt_of_the_corpus_runs_in_a_session_without_an_answer() {
     let mut wrong = Vec::new();
@@ -44,14 +56,18 @@ fn no_attempt_of_the_corpus_runs_in_a_session_without_an_answer() {
             wrong.push(format!("{why}: {command}"));
         }
     };
+    let mut classes = BTreeMap::<_, BTreeSet<_>>::new();
     for attempt in corpus() {
         let lines = attempt.rules.iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, *action));
         let own = Ruleset::new("session", lines);
         let command = &attempt.command;
-        judge("as is", judged(vec![attempt.profile.ruleset(), own.clone()], command) == attempt.expected, command);
+        let (action, why) = decided(vec![attempt.profile.ruleset(), own.clone()], command);
+        judge("as is", action == attempt.expected, command);
+        judge("explained in one line", !why.is_empty() && !why.contains('\n'), command);
         if attempt.expected == Action::Allow {
             continue;
         }
+        classes.entry(attempt.class).or_default().insert(command.clone());
         let mut cargo = own.clone();
         cargo.rules.push(Rule::new("bash", "cargo *", Action::Allow));
         let layers = vec![attempt.profile.ruleset(), cargo];
@@ -62,6 +78,8 @@ fn no_attempt_of_the_corpus_runs_in_a_session_without_an_answer() {
             for profile in [Profile::Readonly, Profile::Edits] {
                 judge(profile.name(), judged(vec![profile.ruleset()], command) != Action::Allow, command);
             }
+            let layers = vec![Profile::Auto.ruleset(), Ruleset::new("agent plan", Agent::plan().permission)];
+            judge("in plan mode", judged(layers, command) != Action::Allow, command);
         }
         // Whatever else a command does: one that is denied in it denies it.
         let deny =
@@ -69,6 +87,9 @@ fn no_attempt_of_the_corpus_runs_in_a_session_without_an_answer() {
         let behind = format!("/bin/rm -rf x; {command}");
         judge("behind rm", judged(vec![deny], &behind) != Action::Allow, &behind);
     }
+    let distinct: usize = classes.values().map(BTreeSet::len).sum();
+    println!("{distinct} attempts in {} classes", classes.len());
+    assert!(distinct >= 600 && classes.len() >= 20, "{distinct} in {}", classes.len());
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -77,6 +98,7 @@ fn no_attempt_of_the_corpus_runs_in_a_session_without_an_answer() {
 fn harmless_commands_run_in_a_session_without_an_ask() {
     let lines = include_str!("../../../src/permission/shell/corpus/harmless.jsonl").lines();
     let commands: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(commands.len() >= 300, "{}", commands.len());
     for profile in [Profile::Readonly, Profile::Edits] {
         let of = |command: &&Value| judged(vec![profile.ruleset()], command["command"].as_str().unwrap());
         let asked = commands.iter().filter(|command| of(command) != Action::Allow).count();
