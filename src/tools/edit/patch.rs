@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use super::{diff::lines, matching::ending_at};
+use super::matching::ending_at;
 
 /// Why a diff cannot be applied. Nothing has been changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,6 +163,11 @@ fn find(hunk: &Hunk, number: usize, old: &[&[u8]], from: usize) -> Result<Range<
             Err(PatchError::Ambiguous { hunk: number, at: at.join(", ") })
         }
     }
+}
+
+/// The lines of some bytes, each with its ending.
+fn lines(bytes: &[u8]) -> Vec<&[u8]> {
+    bytes.split_inclusive(|&byte| byte == b'\n').collect()
 }
 
 fn same(line: &Line, old: &[u8]) -> bool {
