@@ -226,6 +226,8 @@ fn grants_are_kept_and_taken_back() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
     /// What is granted is read back as the same rules, from the file, and by whoever reads rules.
     #[test]
     fn rules_are_read_back_as_they_were_granted(
@@ -234,7 +236,7 @@ proptest! {
         let rules: Vec<_> = rules
             .into_iter()
             .map(|(permission, pattern, exact)| {
-                // A pattern of paths that is no glob is only ever granted exactly.
+                // A path that is no glob is only ever granted exactly.
                 let exact = exact || matches!(&*permission, "read" | "edit");
                 Rule { exact, ..Rule::new(permission, pattern, Action::Allow) }
             })
