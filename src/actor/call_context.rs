@@ -68,6 +68,7 @@ impl CallContext {
             #[cfg(all(unix, feature = "tools"))]
             modes: modes::modes(&post.slot, self.plan_file),
             filters: post.shared.hooks.filters(),
+            threads: post.shared.threads.clone(),
             session_ref: post.session_ref(),
         }
     }
