@@ -176,6 +176,14 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Whether [`run`](Tool::run) and the questions about a call answer at once: the tool waits for nothing and blocks on nothing.
+    ///
+    /// Where it says so, the runtime spares a task and a thread for each call. A tool that says so and waits all the same only
+    /// costs a little more; one that blocks holds up the limit and the stop of its own call. `false` by default.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// How long one call may take. A call that takes longer is stopped and answered with an error.
     fn limit(&self, _arguments: &Value) -> Duration {
         CALL_LIMIT

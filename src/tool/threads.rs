@@ -190,7 +190,9 @@ mod tests {
     /// The code of a call that hangs until it is let go.
     fn hang() -> (mpsc::Sender<()>, impl FnOnce() + Send + 'static) {
         let (let_go, hangs) = mpsc::channel::<()>();
-        (let_go, move || drop(hangs.recv()))
+        (let_go, move || {
+            let _ = hangs.recv();
+        })
     }
 
     #[tokio::test]

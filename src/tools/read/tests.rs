@@ -312,7 +312,7 @@ fn reads_leave_nothing_behind_and_share_a_thread() {
     let lab = lab(lines(20, 20));
     let mut context = lab.context();
     let kept = lab.outside().join("kept");
-    context.changes = crate::tool::ChangeLog::new(Some(kept.clone()), crate::words::ids::Seq(1));
+    context.changes = crate::tool::ChangeLog::new(Some(std::sync::Arc::new(kept.clone())), crate::words::ids::Seq(1));
     let before = crate::tools::lab::entries(lab.outside());
     let read = lab.tools.find("read").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
