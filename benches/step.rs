@@ -1,7 +1,8 @@
 //! What a step costs beside its model and its tool: the whole path through `Session::send`, and a hand-written floor.
 //!
 //! One iteration is a turn of 32 steps: the model (in memory) asks for one call of a tool that does nothing, 31 times, and
-//! then ends. The floor does the same in a plain loop and writes one line of JSON a step.
+//! then ends. The floor does the same in a plain loop and writes one line of JSON a step. Beside the times stands what a step
+//! allocates, which is the same on a busy machine.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{hint::black_box, io::Write as _};
@@ -9,10 +10,15 @@ use std::{hint::black_box, io::Write as _};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tamtam::model::{AnswerPart, History, Item, Model as _, Request};
 
+#[path = "support/counted.rs"]
+mod counted;
 #[path = "support/parts.rs"]
 mod parts;
 
 const STEPS: u32 = 32;
+
+/// How many turns are counted. A chunk of the history is filled now and then, so one turn alone says little.
+const COUNTED: u32 = 32;
 
 fn steps(c: &mut Criterion) {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -30,6 +36,15 @@ fn steps(c: &mut Criterion) {
             assert_eq!(answer.steps, STEPS);
         });
     });
+    let before = counted::so_far();
+    tokio.block_on(async {
+        for _ in 0..COUNTED {
+            session.prompt("go").await.unwrap().wait().await.unwrap();
+        }
+    });
+    let after = counted::so_far();
+    let steps = u64::from(COUNTED * STEPS);
+    println!("a step: {} allocations, {} bytes", (after.0 - before.0) / steps, (after.1 - before.1) / steps);
     tokio.block_on(async { drop(runtime.shutdown().await) });
     listener.abort();
 

@@ -191,15 +191,20 @@ pub fn judge<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access,
 
 /// Judges one access by its permission and its pattern alone.
 fn by_text<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access, globs: &Globs) -> Judgement {
-    let mut stands = unruled();
+    let mut stands = None;
     for layer in layers {
         let Some(rule) = layer.strongest_first().find(|rule| rule.matches(access, globs)) else { continue };
-        stands = Judgement { action: rule.action, rule: Some(rule.clone()), layer: layer.name.clone() };
+        stands = Some((rule, layer));
         if rule.action == Action::Deny {
             break;
         }
     }
-    stands
+    let judgement = |(rule, layer): (&Rule, &Ruleset)| Judgement {
+        action: rule.action,
+        rule: Some(rule.clone()),
+        layer: layer.name.clone(),
+    };
+    stands.map_or_else(unruled, judgement)
 }
 
 /// Judges all accesses of a call; the strictest decision stands. [`decide`] also says which access decided.

@@ -22,6 +22,7 @@ pub(crate) mod files;
 mod mode;
 pub(crate) mod partial_json;
 mod question;
+mod threads;
 mod toolbox;
 pub mod truncate;
 mod typed;
@@ -50,6 +51,7 @@ pub(crate) use mode::{Entered, Mode, Modes};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub(crate) use question::Asks;
 pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};
+pub(crate) use threads::Threads;
 pub use toolbox::Toolbox;
 pub use typed::{
     IntoToolResult, Json, NoArguments, STREAM_BYTES_MAX, TextSink, TypedTool, typed, typed_blocking, typed_streaming,
@@ -171,6 +173,14 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Whether a call of the tool may run at the same time as other calls. A call that may not is a barrier: later calls wait.
     fn parallel(&self) -> bool {
+        false
+    }
+
+    /// Whether [`run`](Tool::run) and the questions about a call answer at once: the tool waits for nothing and blocks on nothing.
+    ///
+    /// Where it says so, the runtime spares a task and a thread for each call. A tool that says so and waits all the same only
+    /// costs a little more; one that blocks holds up the limit and the stop of its own call. `false` by default.
+    fn answers_at_once(&self) -> bool {
         false
     }
 

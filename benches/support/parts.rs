@@ -109,6 +109,10 @@ impl Tool for Nothing {
         Effect::Read
     }
 
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async { ToolResult::ok("ok") })
     }

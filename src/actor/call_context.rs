@@ -34,6 +34,8 @@ pub(crate) struct CallContext {
     pub(crate) attempt: u32,
     pub(crate) workspace: Arc<PathBuf>,
     pub(crate) spill: Option<Arc<PathBuf>>,
+    /// The folder for the contents that files had before calls changed them.
+    pub(crate) files: Option<Arc<PathBuf>>,
     pub(crate) external: Arc<[PathBuf]>,
     pub(crate) may: May,
     #[cfg(all(unix, feature = "tools"))]
@@ -68,6 +70,7 @@ impl CallContext {
             #[cfg(all(unix, feature = "tools"))]
             modes: modes::modes(&post.slot, self.plan_file),
             filters: post.shared.hooks.filters(),
+            threads: post.shared.threads.clone(),
             session_ref: post.session_ref(),
         }
     }

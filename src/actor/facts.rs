@@ -2,7 +2,7 @@
 //! crash.
 //!
 //! The code of a tool may panic or hang. So each call is asked about on a thread of its own, with a time limit, and a tool that
-//! fails costs its own call only. A hanging tool keeps its thread. Shell commands are read into their parts on the same thread.
+//! fails costs its own call only. A hanging tool keeps its thread. A tool that says that it answers at once is asked in place. Shell commands are read into their parts on the same thread.
 //!
 //! A change must never call a tool in a session's handler or in the core: the facts come with a report, or with the recovery.
 
@@ -21,18 +21,20 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Asks what each call wants, all at once and each on a thread of its own. A call is the name of its tool and its arguments; the
 /// answers come in the same order. A call whose tool panics or does not answer in time cannot run.
 pub(crate) async fn ask(toolbox: &Toolbox, calls: impl IntoIterator<Item = (String, Arc<str>)>) -> Vec<CallFacts> {
-    let asked = calls.into_iter().map(|(name, input)| {
-        let (toolbox, tool) = (toolbox.clone(), name.clone());
-        let said = tokio::task::spawn_blocking(move || judged_by_parts(toolbox.facts(&name, &input)));
-        async move {
-            match tokio::time::timeout(LIMIT, said).await {
-                Ok(Ok(facts)) => facts,
-                Ok(Err(_)) => CallFacts::unknown(&tool, "crashed over these arguments"),
-                Err(_) => CallFacts::unknown(&tool, "did not say in time what this call wants"),
-            }
-        }
-    });
-    join_all(asked).await
+    join_all(calls.into_iter().map(|(name, input)| ask_one(toolbox, name, input))).await
+}
+
+async fn ask_one(toolbox: &Toolbox, name: String, input: Arc<str>) -> CallFacts {
+    if toolbox.answers_at_once(&name) {
+        return judged_by_parts(toolbox.facts(&name, &input));
+    }
+    let (toolbox, tool) = (toolbox.clone(), name.clone());
+    let said = tokio::task::spawn_blocking(move || judged_by_parts(toolbox.facts(&name, &input)));
+    match tokio::time::timeout(LIMIT, said).await {
+        Ok(Ok(facts)) => facts,
+        Ok(Err(_)) => CallFacts::unknown(&tool, "crashed over these arguments"),
+        Err(_) => CallFacts::unknown(&tool, "did not say in time what this call wants"),
+    }
 }
 
 #[cfg(test)]

@@ -233,7 +233,7 @@ fn failed(
     let error = format!("panicked: {}", panic_text(panic));
     let kind = EventKind::HookError { hook: hook.name().to_owned(), callback, error };
     let id = EventId { incarnation, ..event.id };
-    slot.show(Arc::new(Event { id, kind, ..event.clone() }));
+    slot.show([Arc::new(Event { id, kind, ..event.clone() })]);
 }
 
 #[cfg(test)]

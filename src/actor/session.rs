@@ -22,6 +22,7 @@ mod work;
 
 pub(crate) use load::LOAD_WAIT;
 
+use build::Folders;
 use work::Worker;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -129,7 +130,7 @@ enum Then {
 struct Writing {
     entries: Vec<Entry>,
     after: State,
-    events: Vec<Event>,
+    events: Vec<Arc<Event>>,
 }
 
 /// One incarnation of a session.
@@ -149,6 +150,8 @@ struct Live {
     workers: BTreeMap<Seq, Worker>,
     /// The moment that the one timer is set for, and its task.
     timer: Option<(Millis, AbortOnDropHandle<()>)>,
+    /// The session's folders, for its calls.
+    folders: Folders,
 }
 
 impl Live {
@@ -161,8 +164,8 @@ impl Live {
         state: State,
     ) -> Live {
         let clock = shared.clock.not_before(state.time);
-        let workers = BTreeMap::new();
-        Live { shared, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None }
+        let (workers, folders) = (BTreeMap::new(), Folders::of(&shared.store, &slot.id));
+        Live { shared, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None, folders }
     }
 
     /// Publishes the entries that an earlier incarnation had put on the tape and did not publish.
@@ -170,7 +173,7 @@ impl Live {
         if let Some((mut before, entries)) = unpublished {
             let mut events = Vec::new();
             for entry in &entries {
-                events.extend(events_of(&before, entry));
+                events.extend(events_of(&before, entry).map(Arc::new));
                 before.apply(entry);
             }
             self.publish(&entries, events);
@@ -244,7 +247,7 @@ impl Live {
         }
     }
 
-    fn decide(&self, inputs: &[Input]) -> (Decision, Vec<Event>) {
+    fn decide(&self, inputs: &[Input]) -> (Decision, Vec<Arc<Event>>) {
         let env = Env {
             globs: &self.shared.globs,
             host_rules: self.shared.rules.as_ref(),
@@ -260,8 +263,8 @@ impl Live {
             return (decide(&self.state, inputs, &env, now), Vec::new());
         }
         let mut events = Vec::new();
-        let decision =
-            decide_and_watch(&self.state, inputs, &env, now, |before, entry| events.extend(events_of(before, entry)));
+        let watch = |before: &State, entry: &Entry| events.extend(events_of(before, entry).map(Arc::new));
+        let decision = decide_and_watch(&self.state, inputs, &env, now, watch);
         (decision, events)
     }
 
@@ -340,17 +343,16 @@ impl Live {
     }
 
     /// Publishes recorded entries: events to listeners and observers, answers to waiting callers.
-    fn publish(&mut self, entries: &[Entry], events: Vec<Event>) {
+    fn publish(&mut self, entries: &[Entry], events: Vec<Arc<Event>>) {
         if let Some(last) = entries.last() {
             // First, because a listener that hears of an entry may read it at once.
             self.slot.note_published(last.seq);
         }
-        for event in events {
-            let event = Arc::new(event);
+        for event in &events {
             let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), incarnation: self.incarnation });
-            self.shared.observers.show(&event, tell);
-            self.slot.show(event);
+            self.shared.observers.show(event, tell);
         }
+        self.slot.show(events);
         for entry in entries {
             match &entry.record {
                 Record::TurnFinished { .. } => self.answer_waiting(),

@@ -31,7 +31,7 @@ use crate::{
     prompt::{Named, Place, Section, ask},
     supervisor::{Registry, SupervisorHandle},
     tape::TapeStoreExt as _,
-    tool::Toolbox,
+    tool::{Threads, Toolbox},
     words::clock::Clock,
     words::ids::SessionId,
     words::message::ModelRef,
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     /// The OS processes of all calls.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) processes: crate::process::Processes,
+    /// The threads of the blocking code of all calls.
+    pub(crate) threads: Threads,
     /// The table of the known sessions.
     pub(crate) slots: Slots,
     /// The limits and the alarm of the timekeeper, which puts idle sessions to sleep.
@@ -136,6 +138,7 @@ impl Shared {
             rules: None,
             #[cfg(all(unix, feature = "tools"))]
             processes: crate::process::Processes::unwatched(),
+            threads: Threads::default(),
             slots: Slots::default(),
             keeper: Keeper::new(passivation),
             sweeper: Sweeper::default(),

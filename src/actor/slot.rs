@@ -394,11 +394,11 @@ impl Slot {
         inner.phase == Phase::Passive && inner.incarnation == 0
     }
 
-    /// Shows an event to all listeners.
-    pub(crate) fn show(&self, event: Arc<Event>) {
+    /// Shows events to all listeners.
+    pub(crate) fn show(&self, events: impl IntoIterator<Item = Arc<Event>>) {
         let ring = self.inner().ring.clone();
         if let Some(ring) = ring {
-            ring.push(event);
+            ring.push(events);
         }
     }
 

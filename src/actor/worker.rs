@@ -11,7 +11,7 @@
 //! until a stop. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
 //! await, with the processes that their calls started.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::FutureExt as _;
 use serde_json::json;
@@ -29,7 +29,6 @@ use crate::{
     lock::Lock,
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     supervisor::WorkerNode,
-    tape::TapeStoreExt as _,
     tool::{ChangeLog, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
     words::ids::Seq,
     words::message::{ErrorReason, Finish, ModelRef},
@@ -77,7 +76,7 @@ impl WorkerContext {
         // No `Tell` here, because provisional events are many: a hook that fails at one is only logged.
         let event = Arc::new(event);
         observers.show(&event, || None);
-        self.slot.show(event);
+        self.slot.show([event]);
     }
 
     /// The way back to the session, for code of the host that may keep it.
@@ -267,7 +266,7 @@ impl CallWorker {
         tasks.spawn(async move {
             let _at_work = at_work;
             let node = Arc::new(node);
-            let changes = ChangeLog::new(post.shared.store.files_path(&post.slot.id), post.ticket);
+            let changes = ChangeLog::new(context.files.clone(), post.ticket);
             let waited = Waited::default();
             let made = async {
                 let context = context.of(&post, &call, stop.clone(), &node, changes.clone(), &waited);
@@ -320,7 +319,7 @@ async fn run(
     let (limits, spill) = (tool.output(), context.spill.clone());
     let result = carry_out(post, &call, tool, context, waited).await;
     let result = post.shared.hooks.on_result(&call, result, &failed).await;
-    bounded(result, limits, spill, format!("{}-{}", call.session, call.call)).await
+    bounded(result, limits, spill, || format!("{}-{}", call.session, call.call)).await
 }
 
 async fn carry_out(
@@ -334,9 +333,14 @@ async fn carry_out(
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();
     let cancel = context.cancel.clone();
+    let at_once = tool.answers_at_once();
+    let mut run = Box::pin(async move { tool.run(arguments, &context).await });
+    // A panic here is contained as that of a hook is.
+    if at_once && let Poll::Ready(result) = futures_util::poll!(&mut run) {
+        return result;
+    }
     // A task of its own contains a panic, and code that never awaits.
-    let task = post.slot.tasks().spawn(async move { tool.run(arguments, &context).await });
-    let mut task = AbortOnDropHandle::new(task);
+    let mut task = AbortOnDropHandle::new(post.slot.tasks().spawn(run));
     let why = tokio::select! {
         done = &mut task => return outcome(done),
         () = waited.worked_for(limit) => ErrorReason::Timeout,

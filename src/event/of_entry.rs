@@ -21,14 +21,14 @@ use crate::{
 };
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
-pub(crate) fn events_of(before: &State, entry: &Entry) -> Vec<Event> {
+pub(crate) fn events_of<'a>(before: &'a State, entry: &'a Entry) -> impl Iterator<Item = Event> + use<'a> {
     let kinds =
         kinds_of(before, entry).into_iter().chain(withdrawn_by(before, entry)).chain(begun_after(before, entry));
     let session = match &entry.record {
         Record::State(state) => state.session.clone(),
         _ => before.session.clone(),
     };
-    let event = |(sub, kind)| Event {
+    let event = move |(sub, kind)| Event {
         v: EVENT_VERSION,
         id: EventId { seq: entry.seq, incarnation: 0, sub },
         session: session.clone(),
@@ -38,7 +38,7 @@ pub(crate) fn events_of(before: &State, entry: &Entry) -> Vec<Event> {
         step: entry.step,
         kind,
     };
-    (0..).zip(kinds).map(event).collect()
+    (0..).zip(kinds).map(event)
 }
 
 fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
@@ -57,7 +57,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
 }
 
 /// The questions of a running call that the entry closes, because it ends the call or tells it to stop.
-fn withdrawn_by(before: &State, entry: &Entry) -> impl Iterator<Item = EventKind> {
+fn withdrawn_by(before: &State, entry: &Entry) -> impl Iterator<Item = EventKind> + use<> {
     let call = entry.ticket.filter(|_| matches!(entry.record, Record::Result { .. } | Record::Closing {}));
     let open = call.map(|call| before.open_questions(call)).unwrap_or_default();
     let why = Some(AskClosedWhy::Withdrawn);

@@ -2,7 +2,7 @@
 //! missed.
 //!
 //! A ring holds at most [`RING_EVENTS_MAX`] events and [`RING_BYTES_MAX`] bytes; a single larger event is held alone. Without a
-//! listener it holds none. Every listener gets the events in the order of their `push`. A listener that is too slow hears how
+//! listener it holds none, and with one it holds those that this one has not read. Every listener gets the events in the order of their `push`. A listener that is too slow hears how
 //! many events it missed, and continues with the oldest that is left; the durable ones among the missed can be read again from
 //! the tape. The ring outlives the session's actor, and a passive session keeps it for as long as it has a listener.
 //!
@@ -54,25 +54,34 @@ struct Buffer {
     closed: bool,
 }
 
+impl Buffer {
+    fn drop_first(&mut self) {
+        if let Some((bytes, _)) = self.events.pop_front() {
+            self.bytes -= bytes;
+            self.first += 1;
+        }
+    }
+}
+
 impl Ring {
     /// Whether anybody listens.
     pub(crate) fn is_heard(&self) -> bool {
         self.listeners.load(Ordering::Acquire) > 0
     }
 
-    /// Adds an event, unless nobody listens.
-    pub(crate) fn push(&self, event: Arc<Event>) {
+    /// Adds events, unless nobody listens. The listeners are woken once for all of them.
+    pub(crate) fn push(&self, events: impl IntoIterator<Item = Arc<Event>>) {
         if !self.is_heard() {
             return;
         }
-        let bytes = event.bytes();
         let mut buffer = self.buffer.lock();
-        buffer.bytes += bytes;
-        buffer.events.push_back((bytes, event));
-        while buffer.events.len() > RING_EVENTS_MAX || (buffer.bytes > RING_BYTES_MAX && buffer.events.len() > 1) {
-            let Some((bytes, _)) = buffer.events.pop_front() else { break };
-            buffer.bytes -= bytes;
-            buffer.first += 1;
+        for event in events {
+            let bytes = event.bytes();
+            buffer.bytes += bytes;
+            buffer.events.push_back((bytes, event));
+            while buffer.events.len() > RING_EVENTS_MAX || (buffer.bytes > RING_BYTES_MAX && buffer.events.len() > 1) {
+                buffer.drop_first();
+            }
         }
         drop(buffer);
         self.news.notify_waiters();
@@ -167,7 +176,7 @@ impl EventStream {
         if self.ended {
             return Some(None);
         }
-        let buffer = self.ring.buffer.lock();
+        let mut buffer = self.ring.buffer.lock();
         if self.next < buffer.first {
             let missed = buffer.first - self.next;
             self.next = buffer.first;
@@ -178,10 +187,15 @@ impl EventStream {
             let Some((_, event)) = buffer.events.get(at) else {
                 return buffer.closed.then_some(None);
             };
+            let event = event.clone();
             self.next += 1;
+            // A listener that comes at this moment waits for the lock, and begins behind all events that are held.
+            while self.ring.listeners.load(Ordering::Acquire) == 1 && buffer.first < self.next {
+                buffer.drop_first();
+            }
             let was_replayed = event.id.is_durable() && event.id.seq <= self.replayed;
             if !was_replayed {
-                return Some(Some(Next::Event(event.clone())));
+                return Some(Some(Next::Event(event)));
             }
         }
     }
@@ -255,14 +269,41 @@ mod tests {
     async fn a_ring_is_bounded_in_bytes_too() {
         let ring = Arc::<Ring>::default();
         let mut listens = ring.listen();
-        (1..=4).for_each(|seq| ring.push(event(seq, RING_BYTES_MAX / 3)));
+        ring.push((1..=4).map(|seq| event(seq, RING_BYTES_MAX / 3)));
         assert!(ring.buffer.lock().bytes <= RING_BYTES_MAX);
         assert_eq!(listens.next().await, Some(Next::Lagged(2)));
-        ring.push(event(5, 2 * RING_BYTES_MAX));
+        ring.push([event(5, 2 * RING_BYTES_MAX)]);
         assert_eq!(listens.next().await, Some(Next::Lagged(2)));
         let Some(Next::Event(held)) = listens.next().await else { panic!("the newest is held") };
         assert_eq!(held.id.seq, crate::words::ids::Seq(5));
         drop(listens);
         assert_eq!(ring.buffer.lock().bytes, 0);
+    }
+
+    /// What the only listener has read is dropped. Of two, the slower one misses nothing of what the quicker one has read.
+    #[tokio::test]
+    async fn a_ring_drops_what_its_only_listener_has_read() {
+        let ring = Arc::<Ring>::default();
+        let held = || ring.buffer.lock().events.len();
+        let read = |next: Option<Next>| match next {
+            Some(Next::Event(event)) => event.id.seq.0,
+            other => panic!("{other:?}"),
+        };
+        let mut quick = ring.listen();
+        ring.push((1..=3).map(|seq| event(seq, 1)));
+        assert_eq!((read(quick.next().await), held()), (1, 2));
+        let mut slow = ring.listen();
+        ring.push((4..=5).map(|seq| event(seq, 1)));
+        for seq in 2..=5 {
+            assert_eq!(read(quick.next().await), seq);
+        }
+        assert_eq!(held(), 4, "the other one has read none of them");
+        assert_eq!(read(slow.next().await), 4);
+        drop(quick);
+        assert_eq!((read(slow.next().await), held()), (5, 0));
+        assert_eq!(ring.buffer.lock().bytes, 0);
+        let mut late = ring.listen();
+        ring.push([event(6, 1)]);
+        assert_eq!((read(slow.next().await), read(late.next().await)), (6, 6));
     }
 }

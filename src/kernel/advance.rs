@@ -238,6 +238,8 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         instead,
         hash,
     };
+    // The entry changes the turn, which would be copied as long as it is held here.
+    drop(turn);
     draft.write(None, Record::Request(opened));
 }
 

@@ -8,7 +8,11 @@
 //! the entries of existing tapes to the same state as before: replay compares, and a session is opened from old entries. A new
 //! kind of entry belongs here, in `record.rs`, in `event/of_entry.rs` and in `docs/FORMATS.md`.
 
-use std::{borrow::Borrow, sync::Arc};
+use std::{
+    borrow::Borrow,
+    io::{BufWriter, Write as _},
+    sync::Arc,
+};
 
 use crate::{
     kernel::context::of_item,
@@ -241,8 +245,12 @@ impl State {
         hasher.update(self.history_hash.as_bytes());
         #[cfg(test)]
         super::tests::hashed();
+        // JSON is written in small pieces, each of which would cost the hasher as much as a large one.
+        let mut pieces = BufWriter::with_capacity(1024, &mut hasher);
         // Writing into a hasher cannot fail, and every item can be written.
-        if serde_json::to_writer(&mut hasher, &*item).is_ok() {
+        let is_written = serde_json::to_writer(&mut pieces, &*item).is_ok() && pieces.flush().is_ok();
+        drop(pieces);
+        if is_written {
             self.history_hash = hasher.finalize().to_hex()[..32].to_owned();
         }
         let context = Arc::make_mut(&mut self.context);

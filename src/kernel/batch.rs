@@ -74,19 +74,20 @@ impl Decide for AnswerAsk {
 /// Opens a ticket for each call of the newest answer that has none yet, and answers at once the calls that cannot run. `told` gives
 /// the facts of a call by its position in the answer.
 pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts>) {
-    let Some(turn) = draft.state.turn.clone() else { return };
+    // The turn is not held: its entries change it, and it would be copied for that.
+    let Some(turn) = &draft.state.turn else { return };
     let (Some(answer_seq), Some(newest)) = (turn.answer, draft.state.history.last().cloned()) else { return };
+    let (opened, last) = (turn.batch.len(), matches!(turn.next, Next::End(Outcome::StepLimit { .. })));
     let Item::Assistant(answer) = newest.as_ref() else { return };
     let calls = answer.parts.iter().filter_map(|part| match part {
         AnswerPart::Call { id, name, .. } => Some((id, name)),
         _ => None,
     });
-    for (index, (id, name)) in (0..).zip(calls).skip(turn.batch.len()) {
+    for (index, (id, name)) in (0..).zip(calls).skip(opened) {
         let facts = told(index).unwrap_or_else(|| CallFacts::unknown(name, "was not asked about this call"));
         let record = Record::Call(CallOpened { answer: answer_seq, index, id: id.clone(), facts });
         draft.write(None, record);
     }
-    let last = matches!(turn.next, Next::End(Outcome::StepLimit { .. }));
     let none_runs = match (last, answer.finish) {
         (true, _) => {
             Some((CallVerdict::LastStep, "No tools can be used on the last step of a turn; the call was not run."))

@@ -268,9 +268,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn model(&self, known: &EnvSeen, model: &ModelRef) -> ModelSeen {
         let seen = ModelSeen { window: self.env.windows.window(model), price: self.env.windows.price(model) };
-        let name = model.to_string();
-        if known.models.get(&name) != Some(&seen) {
-            self.read.borrow_mut().models.insert(name, seen);
+        // There are one or two, so they are looked through without making the text of the name.
+        let known = known.models.iter().find(|(name, _)| model.is_written(name));
+        if known.map(|(_, seen)| *seen) != Some(seen) {
+            self.read.borrow_mut().models.insert(model.to_string(), seen);
         }
         seen
     }

@@ -247,7 +247,7 @@ impl Mailbox {
     }
 
     fn take(&mut self, batch: Vec<u64>, last: Option<Input>) -> Act {
-        let (mut of, mut inputs) = (Vec::new(), Vec::new());
+        let (mut of, mut inputs) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len() + 1));
         for at in batch {
             let Some(Waiting { input, flags }) = self.waiting.remove(&at) else { continue };
             of.push((at, flags));

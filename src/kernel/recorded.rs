@@ -29,6 +29,9 @@ use crate::{
     words::is_default,
 };
 
+/// Room for an entry of usual size, so that few are copied while they are written.
+const LINE_BYTES: usize = 768;
+
 impl Entry {
     /// The entry as the tape takes it.
     ///
@@ -36,7 +39,9 @@ impl Entry {
     /// If the record cannot be written as JSON. The core makes no such record.
     pub fn to_tape(&self) -> Result<tape::Entry, serde_json::Error> {
         // The record is written as {"kind":data}; its two halves are the kind and the data of the line.
-        let whole = serde_json::to_string(&self.record)?;
+        let mut whole = Vec::with_capacity(LINE_BYTES);
+        serde_json::to_writer(&mut whole, &self.record)?;
+        let whole = String::from_utf8(whole).map_err(serde::ser::Error::custom)?;
         let kind_end = whole[2..].find('"').map_or(whole.len(), |at| at + 2);
         let kind = whole[2..kind_end].to_owned();
         let data = RawValue::from_string(whole[kind_end + 2..whole.len() - 1].to_owned())?;

@@ -117,7 +117,7 @@ pub struct State {
     pub anchor: Option<Arc<AnchorMark>>,
     /// The newest values of `Env` that decisions have read, as the tape has them.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub env: EnvSeen,
+    pub env: Arc<EnvSeen>,
     /// The newest finished commands that have an id, at most 64, oldest first, each with the entry that its sender was told.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub done: VecDeque<(CommandId, Seq)>,
@@ -216,7 +216,7 @@ impl State {
             next_agent: None,
             closed: None,
             anchor: None,
-            env: EnvSeen::default(),
+            env: Arc::default(),
             done: VecDeque::new(),
         }
     }
@@ -297,7 +297,9 @@ impl State {
 
     /// Notes what an entry says of the input that wrote it: the values of `Env` that were read, and the id of a finished command.
     pub(super) fn take_note(&mut self, input: &Recorded, seq: Seq) {
-        self.env.learn(&input.env);
+        if !is_default(&input.env) {
+            Arc::make_mut(&mut self.env).learn(&input.env);
+        }
         if let Some(id) = &input.id {
             self.done.push_back((id.clone(), input.done.unwrap_or(seq)));
             if self.done.len() > DONE_MAX {

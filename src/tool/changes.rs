@@ -22,7 +22,7 @@ pub struct ChangeLog(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     /// The folder in which the session's contents are kept, if any, and the call's ticket. `None` outside of any session.
-    place: Option<(Option<PathBuf>, Seq)>,
+    place: Option<(Option<Arc<PathBuf>>, Seq)>,
     /// The changes that were reported so far; `None` for a call that reports nothing about files.
     said: Lock<Option<Changes>>,
 }
@@ -35,14 +35,14 @@ impl ChangeLog {
     }
 
     /// The log of a session's call. Contents are kept in `folder`, if there is one.
-    pub(crate) fn new(folder: Option<PathBuf>, ticket: Seq) -> ChangeLog {
+    pub(crate) fn new(folder: Option<Arc<PathBuf>>, ticket: Seq) -> ChangeLog {
         ChangeLog(Arc::new(Inner { place: Some((folder, ticket)), said: Lock::default() }))
     }
 
     /// The folder in which contents are kept, if any, and the call's ticket; `None` outside of any session.
     #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn place(&self) -> Option<(Option<&Path>, Seq)> {
-        self.0.place.as_ref().map(|(folder, ticket)| (folder.as_deref(), *ticket))
+        self.0.place.as_ref().map(|(folder, ticket)| (folder.as_ref().map(|folder| folder.as_path()), *ticket))
     }
 
     /// Reports one changed file.

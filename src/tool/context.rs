@@ -4,7 +4,7 @@
 //! `ToolContext::session` gives (`session/inside.rs`, because this room knows no session). A tool may keep its context for longer
 //! than the call, and the runtime owns the tool. So nothing in a context may own the runtime: a change must keep it so.
 //! [`Progress`] and [`May`] call functions of the runtime, which must not wait. Code that blocks runs through [`blocking`], on a
-//! thread of its own.
+//! thread for such code.
 
 use std::{any::Any, fmt, future::Future, path::PathBuf, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(all(unix, feature = "tools"))]
 use crate::process::Processes;
 use crate::{
-    tool::{Access, Asks, ChangeLog, ToolResult},
+    tool::{Access, Asks, ChangeLog, Threads, ToolResult},
     words::ids::{CallId, Seq, SessionId},
 };
 
@@ -67,6 +67,8 @@ pub struct ToolContext {
     pub(crate) modes: crate::tool::Modes,
     /// What makes the filters of the call's output.
     pub(crate) filters: Filters,
+    /// What blocking code runs on.
+    pub(crate) threads: Threads,
     /// What `ToolContext::session` makes a handle of.
     pub(crate) session_ref: SessionRef,
 }
@@ -93,6 +95,7 @@ impl ToolContext {
             #[cfg(all(unix, feature = "tools"))]
             modes: crate::tool::Modes::default(),
             filters: Filters::default(),
+            threads: Threads::default(),
             session_ref: SessionRef::default(),
         }
     }
@@ -267,30 +270,19 @@ impl Progress {
     }
 }
 
-/// Runs blocking code on a thread of its own, so that it never holds up a session.
+/// Runs blocking code on a thread for such code, so that it never holds up a session. No call waits for the code of another one.
 ///
 /// A panic of the code goes on in the task that awaits the future; the worker of a call turns it into an error result.
-/// Dropping the future lets go of the thread, which ends when its code ends: check [`ToolContext::is_cancelled`] in loops.
+/// Dropping the future lets go of the thread, which serves other calls when its code has ended: check
+/// [`ToolContext::is_cancelled`] in loops. Code that hangs keeps its thread. With 64 threads that hang so, the result is an error.
 pub fn blocking<F>(context: &ToolContext, work: F) -> impl Future<Output = ToolResult> + Send + use<F>
 where
     F: FnOnce(&ToolContext) -> ToolResult + Send + 'static,
 {
     let context = context.clone();
     async move {
-        let (done, result) = tokio::sync::oneshot::channel();
-        let thread = std::thread::Builder::new().name(format!("tool {}", context.call));
-        let spawned = thread.spawn(move || {
-            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&context)));
-            // Nothing waits for the result of a call that was dropped; another result was recorded for it.
-            drop(done.send(caught));
-        });
-        if let Err(error) = spawned {
-            return ToolResult::error(format!("failed to start a thread for the tool: {error}"));
-        }
-        match result.await {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(_) => ToolResult::error("the tool's thread ended without a result"),
-        }
+        let threads = context.threads.clone();
+        let run = threads.run(move || work(&context)).await;
+        run.unwrap_or_else(|error| ToolResult::error(format!("failed to run the tool on a thread: {error}")))
     }
 }

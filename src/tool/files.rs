@@ -58,8 +58,15 @@ impl Files {
         of: &FileInfo,
     ) -> FileImage {
         let image = vault.keep(content, of.mode);
-        self.known.remember(session, path, Remembered { version: of.version, image: image.clone() });
+        self.known.remember(session, path, Remembered { version: of.version, image: Some(image.clone()) });
         image
+    }
+
+    /// Remembers that a session has seen a file in this state. Nothing is kept of it yet.
+    pub(crate) fn saw(&self, session: &SessionId, path: PathBuf, info: &FileInfo) {
+        if self.known.content(session, path.clone(), &info.version).is_none() {
+            self.known.remember(session, path, Remembered { version: info.version, image: None });
+        }
     }
 }
 

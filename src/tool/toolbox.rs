@@ -30,12 +30,13 @@ pub(super) struct Known {
     aliases: Box<[String]>,
     pub(super) effect: Effect,
     pub(super) parallel: bool,
+    at_once: bool,
 }
 
 impl Known {
     fn new(tool: Arc<dyn Tool>) -> Known {
         let aliases = tool.aliases().iter().map(|alias| (*alias).to_owned()).collect();
-        Known { aliases, effect: tool.effect(), parallel: tool.parallel(), tool }
+        Known { aliases, effect: tool.effect(), parallel: tool.parallel(), at_once: tool.answers_at_once(), tool }
     }
 }
 
@@ -117,6 +118,11 @@ impl Toolbox {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.known(name).map(|known| &known.tool)
+    }
+
+    /// Whether the tool of this name answers at once, as it says.
+    pub(crate) fn answers_at_once(&self, name: &str) -> bool {
+        self.known(name).is_some_and(|known| known.at_once)
     }
 
     pub(super) fn known(&self, name: &str) -> Option<&Known> {

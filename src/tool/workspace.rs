@@ -42,7 +42,7 @@ use std::{
     io::Read as _,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use rustix::{
@@ -78,8 +78,8 @@ struct Root {
     handle: OwnedFd,
     /// The path as it was given, without `.` and `..`.
     path: PathBuf,
-    /// The path with all links resolved. Both spellings are known as this folder.
-    real: PathBuf,
+    /// The path with all links resolved, looked up when it is first asked for: few paths are given in that spelling.
+    real: OnceLock<PathBuf>,
     read_only: bool,
     reach: Reach,
 }
@@ -99,11 +99,17 @@ impl Root {
         if !path.is_absolute() {
             return Err(WorkspaceError::BadPath { path: shown(), why: "the folder must be an absolute path" });
         }
-        let real = std::fs::canonicalize(path).map_err(|error| WorkspaceError::io(shown(), &error))?;
         let flags = walk::DIRECTORY | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(CWD, &real, flags, Mode::empty());
+        let handle = rustix::fs::openat(CWD, path, flags, Mode::empty());
         let handle = handle.map_err(|errno| WorkspaceError::from_errno(shown(), errno))?;
-        Ok(Root { handle, path: path::collapse(path), real, read_only, reach: Reach::All })
+        Ok(Root { handle, path: path::collapse(path), real: OnceLock::new(), read_only, reach: Reach::All })
+    }
+
+    /// The two spellings by which this folder is known, most often one and the same: as it was given, and without links. The second
+    /// one is looked up only when the first does not fit.
+    fn spellings(&self) -> impl Iterator<Item = &Path> {
+        let real = || self.real.get_or_init(|| std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone()));
+        std::iter::once(self.path.as_path()).chain(std::iter::once_with(move || real().as_path()))
     }
 }
 
@@ -172,6 +178,9 @@ impl Workspace {
     pub fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
         let exists = |path: &WorkspacePath| self.link_info(path).is_ok();
         let spellings = path::spellings(given);
+        if let [only] = &spellings[..] {
+            return self.resolve_as_written(only);
+        }
         let found = spellings.iter().filter_map(|text| self.resolve_as_written(text).ok()).find(exists);
         found.map_or_else(|| self.resolve(given), Ok)
     }
@@ -213,7 +222,7 @@ impl Workspace {
     fn resolve_as_written(&self, text: &str) -> Result<WorkspacePath, WorkspaceError> {
         let absolute = path::absolute(text, self.root(), self.home.as_deref())?;
         for (root, known) in self.roots.iter().enumerate() {
-            for prefix in [&known.path, &known.real] {
+            for prefix in known.spellings() {
                 if let Ok(relative) = absolute.strip_prefix(prefix) {
                     if matches!(&known.reach, Reach::Only(only) if only != relative) {
                         continue;
@@ -240,9 +249,15 @@ impl Workspace {
 
     /// Opens a regular file to read. Never waits, also not for a FIFO.
     pub fn open_read(&self, path: &WorkspacePath) -> Result<(File, FileInfo), WorkspaceError> {
+        self.open_real(path).map(|(file, info, _)| (file, info))
+    }
+
+    /// Like [`Workspace::open_read`], with the path without links of the file that was opened, relative to its folder. It is the
+    /// path of this very file, whatever becomes of the links.
+    pub(crate) fn open_real(&self, path: &WorkspacePath) -> Result<(File, FileInfo, PathBuf), WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let handle = match walk::open(self.root_of(path), path.relative(), flags) {
-            Ok(handle) => handle,
+        let (handle, real) = match walk::open(self.root_of(path), path.relative(), flags) {
+            Ok(opened) => opened,
             // A socket, or a device without a driver.
             Err(Fault::Os(Errno::NXIO | Errno::NODEV)) => {
                 let kind = self.info(path).map_or(FileKind::Socket, |info| info.kind);
@@ -250,7 +265,7 @@ impl Workspace {
             }
             Err(fault) => return Err(self.fault(path, fault)),
         };
-        dir::regular(handle, path)
+        dir::regular(handle, path).map(|(file, info)| (file, info, real))
     }
 
     /// Reads a whole regular file of at most `max_bytes`; a larger one is an error that names both sizes.
@@ -297,8 +312,9 @@ impl Workspace {
     /// Opens a directory to list it or to walk down from it.
     pub fn open_dir(&self, path: &WorkspacePath) -> Result<Dir, WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
-        let handle = walk::open(self.root_of(path), path.relative(), flags);
-        Ok(Dir::new(handle.map_err(|fault| self.fault(path, fault))?, path.clone()))
+        let opened = walk::open(self.root_of(path), path.relative(), flags);
+        let (handle, _) = opened.map_err(|fault| self.fault(path, fault))?;
+        Ok(Dir::new(handle, path.clone()))
     }
 
     /// Makes a directory and the missing ones above it. A directory that exists already is no error.

@@ -248,7 +248,7 @@ impl Bash {
             streams: self.options.streams,
             confinement: room.map(|room| room.confinement.clone()),
         };
-        let before = look::before(self.options.look, context).await;
+        let before = look::before(self.options.look, &self.files, context).await;
         let started = Instant::now();
         let process = tokio::select! {
             biased;

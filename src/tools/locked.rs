@@ -141,10 +141,9 @@ impl<'c> LockedFile<'c> {
 
     /// Reports the change that was made, and remembers the new content.
     fn say(&self, change: FileChange, written: &Written, content: &[u8]) {
-        let call = self.call;
-        call.remember(self.file, Glimpse::of_content(content));
+        let (call, path) = (self.call, self.call.real(self.file));
+        call.remember(path.clone(), Glimpse::of_content(content));
         // The new content is kept as well: it is the old content of the next change, whoever makes that.
-        let path = call.real(self.file);
         let image = call.shared.files.keep(&call.vault(), &call.context.session, path, content, &written.info);
         let before = match change.before {
             FileState::Absent if !written.created => {

@@ -2,10 +2,13 @@
 //!
 //! Before a call runs, [`access`] names every spelling that the path may be read as, and all of them are judged. While the call
 //! runs, a link that leads to a path about which the rules are stricter is refused.
-//! A change must keep [`access`] in step with [`Call::resolve`] and [`Call::resolve_existing`]: a spelling that these resolve and
+//! A change must keep [`access`] in step with [`Call::resolve`] and `Call::meant`: a spelling that these resolve and
 //! [`access`] does not name would pass the rules. The function [`access`] is pure; the methods of [`Call`] look at the disk.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
@@ -13,7 +16,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use crate::{
     tool::{
         Access, ToolResult,
-        workspace::{Workspace, WorkspaceError, WorkspacePath},
+        workspace::{FileInfo, Workspace, WorkspaceError, WorkspacePath},
     },
     tools::{
         arguments,
@@ -24,6 +27,17 @@ use crate::{
     words::message::ErrorReason,
 };
 
+/// A file that was opened to be read.
+pub(super) struct Opened {
+    /// The path as the model meant it.
+    pub(super) path: WorkspacePath,
+    /// The absolute path of the file, without links.
+    pub(super) real: PathBuf,
+    pub(super) file: File,
+    /// What the system said of the file when it was opened.
+    pub(super) info: FileInfo,
+}
+
 impl Call<'_> {
     /// The path of a file that is to be written.
     pub(super) fn resolve(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
@@ -32,15 +46,34 @@ impl Call<'_> {
 
     /// The path of a file that should be there, also where the model spelled its name a little differently.
     pub(super) fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
+        self.judged(self.meant(given)?)
+    }
+
+    /// Opens a file that should be there. The path that is judged is the one that was opened.
+    pub(super) fn open_existing(&self, given: &str) -> Result<Opened, ToolResult> {
+        let path = self.meant(given)?;
+        match self.workspace.open_real(&path) {
+            Ok((file, info, real)) => {
+                self.judge(&path, &real)?;
+                let real = self.workspace.absolute(&path.sibling(real));
+                Ok(Opened { path, real, file, info })
+            }
+            // About a file that the call may not touch it is not said what it is.
+            Err(error) => Err(self.judged(path).err().unwrap_or_else(|| failure(error))),
+        }
+    }
+
+    /// The path that a model meant by a text, not judged yet.
+    fn meant(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         if let Some(path) = self.quoted(given) {
-            return self.judged(path.map_err(unseen)?);
+            return path.map_err(unseen);
         }
         let path = self.workspace.resolve_existing(given).map_err(unseen)?;
         if given.is_ascii() || self.workspace.link_info(&path).is_ok() {
-            return self.judged(path);
+            return Ok(path);
         }
         let mut found = unicode_forms(given).filter_map(|form| self.workspace.resolve_existing(&form).ok());
-        self.judged(found.find(|path| self.workspace.link_info(path).is_ok()).unwrap_or(path))
+        Ok(found.find(|path| self.workspace.link_info(path).is_ok()).unwrap_or(path))
     }
 
     /// The same path, or an error where links lead from it to a path about which the rules are stricter.
@@ -48,22 +81,26 @@ impl Call<'_> {
         if self.context.may.is_anything() {
             return Ok(path);
         }
-        let real = match self.workspace.real(&path) {
-            Ok(real) => real,
+        match self.workspace.real(&path) {
+            Ok(real) => self.judge(&path, &real).map(|()| path),
             // The end of the path is not known, for example because links change all the time. A later try of the operation may
             // get through, so the call is refused here.
-            Err(error @ WorkspaceError::Io { .. }) => return Err(failure(error)),
+            Err(error @ WorkspaceError::Io { .. }) => Err(failure(error)),
             // The operation that uses the path reports why it cannot be reached.
-            Err(_) => return Ok(path),
-        };
-        if real == path.relative() {
-            return Ok(path);
+            Err(_) => Ok(path),
         }
-        let real = self.path_from(&self.workspace.absolute(&path.sibling(real)));
+    }
+
+    /// An error where a path leads to `real` by links, and the rules are stricter about that.
+    fn judge(&self, path: &WorkspacePath, real: &Path) -> Result<(), ToolResult> {
+        if self.context.may.is_anything() || real == path.relative() {
+            return Ok(());
+        }
+        let real = self.path_from(&self.workspace.absolute(&path.sibling(real.to_owned())));
         if self.may_touch(&real) {
-            return Ok(path);
+            return Ok(());
         }
-        let (shown, real) = (self.shown(&path), names::shown(&real));
+        let (shown, real) = (self.shown(path), names::shown(&real));
         let text = format!("{shown}: Permission denied: it is a link to {real}, about which the rules are stricter.");
         Err(ToolResult::failed(ErrorReason::Denied, text))
     }
@@ -90,9 +127,9 @@ impl Call<'_> {
         names::shown(&self.path_of(path))
     }
 
-    /// Remembers what the session has just seen at a path.
-    pub(super) fn remember(&self, path: &WorkspacePath, glimpse: Glimpse) {
-        self.shared.seen.remember(&self.context.session, self.real(path), glimpse);
+    /// Remembers what the session has just seen at an absolute path without links.
+    pub(super) fn remember(&self, real: PathBuf, glimpse: Glimpse) {
+        self.shared.seen.remember(&self.context.session, real, glimpse);
     }
 
     /// The absolute path of a workspace path, without links; the path as it was given where the walk to it fails.

@@ -1,9 +1,9 @@
 //! The `read` tool: shows a page of a text file with line numbers, or an image.
 //!
-//! Memory is bounded by the page, not by the file; only an image (up to 4.5 MiB) and a small file that is kept (up to 1 MiB) are
-//! read whole. Anything but a regular file is refused without a wait. A read remembers what the session has seen, so that a later
-//! write is checked against it, and keeps the content of a small file, so that a restore can put it back. A change must keep
-//! both. The doc comments of the arguments are what a model is told of them.
+//! Memory is bounded by the page, not by the file; only an image (up to 4.5 MiB) is read whole. Anything but a regular file is
+//! refused without a wait. A read stores nothing on the disk. It remembers what the session has seen, so that a later write is
+//! checked against it, and that the session knows a small file, so that a command of the shell keeps the content before it runs.
+//! A change must keep both. The doc comments of the arguments are what a model is told of them.
 
 mod page;
 
@@ -17,12 +17,13 @@ use crate::{
     tool::{
         ToolResult,
         truncate::{BYTES_MAX, LINES_MAX, format_bytes},
-        workspace::{FileInfo, WorkspacePath},
+        workspace::FileInfo,
     },
     tools::{
-        call::{Call, aborted, failure},
+        call::{Call, aborted},
         charset::Guess,
         file_tool::{FileWork, Touch},
+        path,
         seen::Watched,
         text::{self, Kind, Opened, Stoppable},
     },
@@ -37,7 +38,7 @@ const IMAGE_BYTES_MAX: u64 = 4_718_592;
 /// How many bytes past the page a file is read, in order to say how much more there is.
 const SCAN_AHEAD_BYTES: usize = 64 * 1024 * 1024;
 
-/// Largest file that is kept because it was read, in bytes.
+/// Largest file whose content is kept before a command because it was read, in bytes.
 const KEEP_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads a file.
@@ -64,9 +65,8 @@ impl FileWork for Read {
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
-        let place = call.resolve_existing(&self.path)?;
-        let (file, info) = call.workspace.open_read(&place).map_err(failure)?;
-        let shown = call.shown(&place);
+        let path::Opened { path, real, file, info } = call.open_existing(&self.path)?;
+        let shown = call.shown(&path);
         let failed = |error: std::io::Error| {
             if call.context.is_cancelled() { aborted() } else { ToolResult::error(format!("{shown}: {error}")) }
         };
@@ -75,7 +75,7 @@ impl FileWork for Read {
         let encoded = match opened.kind {
             Kind::Image(mime) => {
                 let result = image(opened, mime, info, &shown).map_err(failed)?;
-                call.remember(&place, file.glimpse(&info));
+                call.remember(real, file.glimpse(&info));
                 return Ok(result);
             }
             Kind::Binary => {
@@ -92,27 +92,13 @@ impl FileWork for Read {
         let stoppable = Stoppable { from: opened.text(), context: call.context };
         let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
         call.go_on()?;
-        call.remember(&place, file.glimpse(&info));
-        keep(call, &place, &info);
+        if info.bytes <= KEEP_BYTES_MAX {
+            call.shared.files.saw(&call.context.session, real.clone(), &info);
+        }
+        call.remember(real, file.glimpse(&info));
         // A hint at a shell command is given only where the shell would read the same text as is shown here.
         let word = encoded.is_none().then(|| shell_word(&shown)).flatten();
         answer(page, encoded, limit, &shown, word.as_deref())
-    }
-}
-
-/// Keeps the content that was read, so that it can be put back should a command of the shell change the file. A small file is read
-/// once more for that. The content of a file that changes meanwhile is not remembered.
-fn keep(call: &Call, place: &WorkspacePath, info: &FileInfo) {
-    if info.bytes > KEEP_BYTES_MAX {
-        return;
-    }
-    let (real, files, session) = (call.real(place), &call.shared.files, &call.context.session);
-    if files.known.content(session, real.clone(), &info.version).is_some() {
-        return;
-    }
-    let Ok((content, again)) = call.workspace.read(place, KEEP_BYTES_MAX) else { return };
-    if call.workspace.info(place).is_ok_and(|now| now.version == again.version) {
-        files.keep(&call.vault(), session, real, &content, &again);
     }
 }
 

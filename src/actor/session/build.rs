@@ -5,10 +5,13 @@
 //! changed meanwhile must not get into it. Only the descriptions of the tools are those of the present host. A call may reach the
 //! accesses that were judged and no more, so the tool is not asked again.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
-    actor::{call_context::CallContext, shared::Shared, worker::WorkerContext},
+    actor::{call_context::CallContext, shared::Shared, tapes::Tapes, worker::WorkerContext},
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
@@ -42,11 +45,29 @@ pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRe
     request
 }
 
+/// The folders of a session, made once for all of its calls. Either may be missing on the disk. `None` in a runtime that keeps its
+/// tapes without a folder.
+#[derive(Clone, Debug)]
+pub(super) struct Folders {
+    /// Large outputs.
+    spill: Option<Arc<PathBuf>>,
+    /// The contents that files had before calls changed them.
+    files: Option<Arc<PathBuf>>,
+}
+
+impl Folders {
+    pub(super) fn of(store: &Tapes, session: &SessionId) -> Folders {
+        let (spill, files) = (store.spill_path(session), store.files_path(session));
+        Folders { spill: spill.map(Arc::new), files: files.map(Arc::new) }
+    }
+}
+
 /// The parts that a call needs to run, or the result that says why it cannot run.
 pub(super) fn call(
     post: &WorkerContext,
     state: &State,
     open: &OpenCall,
+    folders: &Folders,
 ) -> Result<(HookCall, Arc<dyn Tool>, CallContext), ToolResult> {
     let (shared, ticket, name) = (&post.shared, post.ticket, &open.facts.tool);
     let tool = shared.toolbox.find(name).cloned();
@@ -55,14 +76,15 @@ pub(super) fn call(
     let settings = &state.settings;
     // The call may reach the accesses that were judged: the tool is not asked again.
     let accesses = seen_from(&settings.workspace, &settings.read_roots, open.facts.access.clone());
-    let may = may(state, &accesses);
-    let external = external(accesses);
+    let external = external(&accesses);
+    let may = may(state, accesses);
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         attempt: open.attempts,
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // The first call that spills creates the folder.
-        spill: shared.store.spill_path(&state.session).map(Arc::new),
+        spill: folders.spill.clone(),
+        files: folders.files.clone(),
         external,
         may,
         #[cfg(all(unix, feature = "tools"))]
@@ -79,18 +101,19 @@ pub(super) fn call(
 }
 
 /// The paths outside of the workspace that a call may reach. The call runs, so all accesses that it named were allowed.
-fn external(accesses: Vec<Access>) -> Arc<[PathBuf]> {
-    let outside = accesses.into_iter().filter(|access| access.permission == "external_directory");
-    outside.map(|access| PathBuf::from(access.pattern)).filter(|path| path.is_absolute()).collect()
+fn external(accesses: &[Access]) -> Arc<[PathBuf]> {
+    let outside = accesses.iter().filter(|access| access.permission == "external_directory");
+    outside.map(|access| PathBuf::from(&access.pattern)).filter(|path| path.is_absolute()).collect()
 }
 
 /// Decides whether a call may touch something that it did not name: not if the rules are stricter about it than about what it
 /// named.
-fn may(state: &State, accesses: &[Access]) -> May {
-    // Globs are compiled for this call, because the worker does not share the runtime's table.
-    let (settings, globs) = (state.settings.clone(), Globs::default());
-    let named = settings.judge(accesses, &globs).action;
+fn may(state: &State, accesses: Vec<Access>) -> May {
+    // Globs are compiled for this call, because the worker does not share the runtime's table. Few calls come across anything, so
+    // what they named is judged once more only then.
+    let (settings, globs, named) = (state.settings.clone(), Globs::default(), OnceLock::new());
     May::new(move |access| {
+        let named = *named.get_or_init(|| settings.judge(&accesses, &globs).action);
         let wanted = with_parts(vec![access.clone()]);
         let seen = seen_from(&settings.workspace, &settings.read_roots, wanted);
         settings.judge(&seen, &globs).action <= named

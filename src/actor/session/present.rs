@@ -5,6 +5,8 @@
 //! the session in full. Phases and figures are shown to anybody and must stay free of content. The docs of `Node::phase` list the
 //! phase words: keep them in step.
 
+use std::fmt::{self, Write as _};
+
 use crate::{
     actor::{
         figures::{At, SessionFigures},
@@ -57,41 +59,58 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
             (false, false) => ("idle", None),
         };
     };
-    let at = format!("turn {} step {}", turn.id, turn.step);
+    let mut doing = String::with_capacity(64);
+    also(&mut doing, format_args!("turn {} step {}: ", turn.id, turn.step));
     if state.waits {
-        return ("interrupted", Some(format!("{at}: interrupted, waits for `go_on`")));
-    }
-    let (mut phases, mut what) = (Vec::new(), Vec::new());
-    for open in state.open.values() {
-        let (phase, doing) = match open {
-            Open::Request(request) => ("model", format!("asks {}", request.model)),
-            Open::Wait(wait) => ("retry", format!("waits before retry {}", wait.attempt)),
-            Open::Compaction(_) => ("compaction", "sums up what was said before".to_owned()),
-            Open::Branch(_) => ("turn", "sums up a branch".to_owned()),
-            Open::Ask(_) => ("asking", "waits for a person".to_owned()),
-            Open::BudgetAsk(_) => ("asking", "waits for a larger budget".to_owned()),
-            Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
-                ("tools", format!("runs {}", call.facts.tool))
-            }
-            Open::Task(task) if !task.queued => ("turn", format!("waits for {}", task.child)),
-            Open::Task(_) | Open::TaskAsk(_) | Open::Call(_) => continue,
-        };
-        phases.push(phase);
-        what.push(doing);
-    }
-    // The most urgent phase of all open tickets.
-    let mut urgent = ["model", "tools", "asking", "retry", "compaction"].into_iter().filter(|_| !state.paused);
-    let otherwise = if state.paused { "paused" } else { "turn" };
-    let phase = urgent.find(|phase| phases.contains(phase)).unwrap_or(otherwise);
-    let fullness = state.context.fullness;
-    if fullness.warns() {
-        what.push(format!("context {} % full", fullness.percent()));
+        also(&mut doing, format_args!("interrupted, waits for `go_on`"));
+        return ("interrupted", Some(doing));
     }
     if state.paused {
         // A paused session finishes its running work and starts nothing new.
-        what.insert(0, "paused".to_owned());
+        also(&mut doing, format_args!("paused"));
     }
-    (phase, Some(format!("{at}: {}", what.join(", "))))
+    let mut phase = "turn";
+    for open in state.open.values() {
+        let mut in_phase = |phase: &'static str, what: fmt::Arguments<'_>| {
+            also(&mut doing, what);
+            phase
+        };
+        let its_phase = match open {
+            Open::Request(request) => in_phase("model", format_args!("asks {}", request.model)),
+            Open::Wait(wait) => in_phase("retry", format_args!("waits before retry {}", wait.attempt)),
+            Open::Compaction(_) => in_phase("compaction", format_args!("sums up what was said before")),
+            Open::Branch(_) => in_phase("turn", format_args!("sums up a branch")),
+            Open::Ask(_) => in_phase("asking", format_args!("waits for a person")),
+            Open::BudgetAsk(_) => in_phase("asking", format_args!("waits for a larger budget")),
+            Open::Call(call) if matches!(call.state, CallState::Running | CallState::Closing) => {
+                in_phase("tools", format_args!("runs {}", call.facts.tool))
+            }
+            Open::Task(task) if !task.queued => in_phase("turn", format_args!("waits for {}", task.child)),
+            Open::Task(_) | Open::TaskAsk(_) | Open::Call(_) => continue,
+        };
+        // The most urgent phase of all open tickets.
+        let urgency = |phase| URGENT.iter().position(|urgent| *urgent == phase).unwrap_or(URGENT.len());
+        if urgency(its_phase) < urgency(phase) {
+            phase = its_phase;
+        }
+    }
+    let fullness = state.context.fullness;
+    if fullness.warns() {
+        also(&mut doing, format_args!("context {} % full", fullness.percent()));
+    }
+    (if state.paused { "paused" } else { phase }, Some(doing))
+}
+
+/// Phases of open tickets, the most urgent one first.
+const URGENT: [&str; 5] = ["model", "tools", "asking", "retry", "compaction"];
+
+/// Adds a part to a text of several.
+fn also(text: &mut String, part: fmt::Arguments<'_>) {
+    if !text.is_empty() && !text.ends_with(": ") {
+        text.push_str(", ");
+    }
+    // Writing into a text does not fail.
+    let _ = text.write_fmt(part);
 }
 
 /// How many children a session waits for, and how many of their tasks wait for room.

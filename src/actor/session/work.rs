@@ -131,7 +131,7 @@ impl Live {
     fn start_call(&mut self, ticket: Seq) {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
         let post = self.post(ticket);
-        match build::call(&post, &self.state, open) {
+        match build::call(&post, &self.state, open, &self.folders) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
                 let node = self.shared.registry.worker(&self.node, &id, "call", build::call_title(open));

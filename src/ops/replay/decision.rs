@@ -61,7 +61,7 @@ impl Recorded {
 
     /// Decides again, from the state before this append.
     pub(super) fn again(&self, state: &State, given: &Given, globs: &Globs) -> Decision {
-        let mut seen = state.env.clone();
+        let mut seen = (*state.env).clone();
         for said in self.entries.iter().filter_map(|entry| entry.input.as_ref()) {
             seen.learn(&said.env);
             seen.jitter = said.env.jitter.or(seen.jitter);

@@ -103,7 +103,7 @@ impl Scene {
         let mut context =
             ToolContext::detached(self.path("").canonicalize().unwrap(), self.folder.path().join("spill"));
         context.session = self.session.clone();
-        context.changes = ChangeLog::new(Some(self.kept()), ticket);
+        context.changes = ChangeLog::new(Some(Arc::new(self.kept())), ticket);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut result = runtime.block_on(self.tools.find(tool).unwrap().run(arguments, &context));
         result.changes = context.changes.take().map(Box::new);

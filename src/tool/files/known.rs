@@ -20,12 +20,14 @@ use crate::{
 /// How many files are remembered.
 pub(crate) const ENTRIES_MAX: usize = 16_384;
 
-/// The content of a file that a call read or wrote. It holds for as long as the system says that the file is in the state
-/// `version`. By this the old content of a file is known also when a command of the shell changes the file.
+/// A file that a call read or wrote, in the state `version`. By this the old content of a file is known also when a command of the
+/// shell changes the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub(crate) version: Version,
-    pub(crate) image: FileImage,
+    /// The content, for as long as the system says that the file is in this state. `None`: a session saw it, and it is kept before
+    /// the next command runs.
+    pub(crate) image: Option<FileImage>,
 }
 
 /// The table of what is known of files. A clone shares it. A path is absolute and goes through no link.
@@ -74,7 +76,14 @@ impl<V: Clone> Known<V> {
 impl Known<Remembered> {
     /// The content of a file in the state `version`; `None` where it is not known.
     pub(crate) fn content(&self, session: &SessionId, path: PathBuf, version: &Version) -> Option<FileImage> {
-        self.recall(session, path).filter(|known| known.version == *version).map(|known| known.image)
+        self.recall(session, path).filter(|known| known.version == *version)?.image
+    }
+
+    /// The files that a session saw and whose content is not kept, each with the state that it was seen in.
+    pub(crate) fn not_kept(&self, session: &SessionId) -> Vec<(PathBuf, Version)> {
+        let table = self.0.lock();
+        let of_session = table.entries.iter().filter(|((of, _), (_, known))| of == session && known.image.is_none());
+        of_session.map(|((_, path), (_, known))| (path.clone(), known.version)).collect()
     }
 }
 
@@ -94,7 +103,7 @@ mod tests {
         let version = || workspace.info(&workspace.resolve("f").unwrap()).unwrap().version;
         let image = FileImage { hash: Some("h".into()), mode: 0o644, bytes: 3, not_kept: None, stamp: None };
         let (known, session) = (Known::default(), SessionId::new());
-        let remembered = || Remembered { version: version(), image: image.clone() };
+        let remembered = || Remembered { version: version(), image: Some(image.clone()) };
         known.remember(&session, "f".into(), remembered());
         assert_eq!(known.content(&session, "f".into(), &version()), Some(image.clone()));
         assert_eq!(known.content(&SessionId::new(), "f".into(), &version()), None);

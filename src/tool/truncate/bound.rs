@@ -38,7 +38,7 @@ pub(crate) async fn bounded(
     mut result: ToolResult,
     limits: Limits,
     folder: Option<Arc<PathBuf>>,
-    id: String,
+    id: impl FnOnce() -> String,
 ) -> ToolResult {
     // A `Value` can always be written as JSON.
     let details_bytes = serde_json::to_vec(&result.details).map_or(0, |json| json.len());
@@ -63,7 +63,10 @@ pub(crate) async fn bounded(
         false => (both_ends(&whole, limits), "]"),
     };
     let kept = match folder {
-        Some(folder) => tokio::task::spawn_blocking(move || spill_text(&folder, &id, &whole)).await,
+        Some(folder) => {
+            let id = id();
+            tokio::task::spawn_blocking(move || spill_text(&folder, &id, &whole)).await
+        }
         None => Ok(Err(std::io::Error::other(NO_FOLDER))),
     };
     let where_it_is = match kept.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
@@ -120,7 +123,7 @@ mod tests {
 
     async fn bound(result: ToolResult, limits: Limits) -> (ToolResult, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        (bounded(result, limits, Some(Arc::new(folder.path().join("spill"))), "call".to_owned()).await, folder)
+        (bounded(result, limits, Some(Arc::new(folder.path().join("spill"))), || "call".to_owned()).await, folder)
     }
 
     #[tokio::test]
@@ -185,10 +188,11 @@ mod tests {
     #[tokio::test]
     async fn a_result_whose_whole_cannot_be_kept_says_so() {
         let folder = Arc::new(PathBuf::from("/proc/no/such/folder"));
-        let bound = bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), Some(folder), "call".to_owned());
+        let bound =
+            bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), Some(folder), || "call".to_owned());
         let bound = bound.await;
         assert!(bound.content.contains("could not be kept") && bound.content.starts_with("x\nx\n"));
-        let bound = bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), None, "call".to_owned()).await;
+        let bound = bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), None, || "call".to_owned()).await;
         assert!(bound.content.contains(NO_FOLDER) && bound.content.starts_with("x\nx\n"), "{}", bound.content);
     }
 }

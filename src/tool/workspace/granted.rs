@@ -8,7 +8,10 @@
 //! A change must not follow links here: a permission for `/tmp/notes` does not cover the target of a link that later replaces
 //! `/tmp/notes`.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    path::{Component, Path, PathBuf},
+    sync::OnceLock,
+};
 
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat},
@@ -60,10 +63,16 @@ pub(super) fn open(given: &Path) -> Result<Opened, WorkspaceError> {
         return Ok(Opened::Root(Root {
             handle: here,
             path: top.clone(),
-            real: top,
+            real: OnceLock::from(top),
             read_only: false,
             reach: Reach::Only(only),
         }));
     }
-    Ok(Opened::Root(Root { handle: here, path: top.clone(), real: top, read_only: false, reach: Reach::All }))
+    Ok(Opened::Root(Root {
+        handle: here,
+        path: top.clone(),
+        real: OnceLock::from(top),
+        read_only: false,
+        reach: Reach::All,
+    }))
 }

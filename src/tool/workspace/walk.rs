@@ -78,19 +78,23 @@ pub(super) enum Located {
     Entry { parent: OwnedFd, name: OsString, stat: Option<Stat> },
 }
 
-/// Opens the file or directory that a path leads to, beneath the root. `flags` must not create.
-pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<OwnedFd, Fault> {
+/// Opens the file or directory that a path leads to, beneath the root, and gives its path without links. `flags` must not create.
+pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<(OwnedFd, PathBuf), Fault> {
     let flags = flags | OFlags::CLOEXEC;
     for _ in 0..TRIES {
-        match locate(root, relative, LastLink::Follow, Missing::Refuse)? {
-            Located::Directory(handle) => return Ok(openat(&handle, ".", flags, Mode::empty())?),
+        let mut walk = Walk::new(root, relative)?;
+        match walk.go(LastLink::Follow, Missing::Refuse)? {
+            Located::Directory(handle) => {
+                let opened = openat(&handle, ".", flags, Mode::empty())?;
+                return Ok((opened, walk.names.iter().collect()));
+            }
             Located::Entry { stat: None, .. } => return Err(Errno::NOENT.into()),
             Located::Entry { parent, name, stat: Some(stat) } => {
                 match openat(&parent, &name, flags | OFlags::NOFOLLOW, Mode::empty()) {
                     // A link took its place in between.
                     Err(Errno::LOOP) => {}
                     Err(Errno::NOTDIR) if FileType::from_raw_mode(stat.st_mode).is_dir() => {}
-                    opened => return Ok(opened?),
+                    opened => return Ok((opened?, walk.names.iter().chain([&name]).collect())),
                 }
             }
         }
@@ -189,16 +193,20 @@ impl Walk<'_> {
                 Step::Down(name) => walk.enter(&name, missing)?,
             }
         }
-        Ok(Located::Directory(walk.here().try_clone_to_owned().map_err(|error| os(&error))?))
+        walk.end().map(Located::Directory)
     }
 
     fn here(&self) -> BorrowedFd<'_> {
         self.held.back().unwrap_or(&self.root.handle).as_fd()
     }
 
-    fn entry(&self, name: OsString, stat: Option<Stat>) -> Result<Located, Fault> {
-        let parent = self.here().try_clone_to_owned().map_err(|error| os(&error))?;
-        Ok(Located::Entry { parent, name, stat })
+    fn entry(&mut self, name: OsString, stat: Option<Stat>) -> Result<Located, Fault> {
+        Ok(Located::Entry { parent: self.end()?, name, stat })
+    }
+
+    /// The handle of the directory that the walk has reached. The walk goes no further.
+    fn end(&mut self) -> Result<OwnedFd, Fault> {
+        self.held.pop_back().map_or_else(|| self.root.handle.try_clone().map_err(|error| os(&error)), Ok)
     }
 
     fn hold(&mut self, handle: OwnedFd) {
@@ -275,7 +283,7 @@ impl Walk<'_> {
         if !target.is_absolute() {
             return self.push_ahead(&target);
         }
-        let inside = [&self.root.real, &self.root.path].into_iter().find_map(|root| target.strip_prefix(root).ok());
+        let inside = self.root.spellings().find_map(|root| target.strip_prefix(root).ok());
         self.held.clear();
         self.names.clear();
         self.push_ahead(inside.ok_or(Fault::Escapes)?)
@@ -345,7 +353,7 @@ mod tests {
         let root = Root::open(folder.path(), false).unwrap();
         let mut walk = Walk::new(&root, Path::new(&deep)).unwrap();
         walk.go(LastLink::Follow, Missing::Refuse).unwrap();
-        assert_eq!((walk.held.len(), walk.names.len()), (HELD_MAX, 299));
+        assert_eq!((walk.held.len(), walk.names.len()), (HELD_MAX - 1, 299), "the last one was given away");
         assert_eq!(real(&root, &Path::new(&deep).join("up")).unwrap(), Path::new(&"d/".repeat(50)).join("f"));
         assert_eq!(real(&root, &Path::new(&deep).join("out")), Err(Fault::Escapes));
     }

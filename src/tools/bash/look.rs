@@ -75,16 +75,24 @@ pub(super) struct Look {
     missed: Option<String>,
 }
 
-/// The look before a command, or why nothing can be listed.
-pub(super) async fn before(limits: Option<LookLimits>, context: &ToolContext) -> Result<Look, String> {
+/// The look before a command, or why nothing can be listed. The contents that the session has read and the command may change are
+/// kept.
+pub(super) async fn before(limits: Option<LookLimits>, files: &Files, context: &ToolContext) -> Result<Look, String> {
     if context.changes.place().is_none() {
         return Err("the call belongs to no session".to_owned());
     }
     context.changes.unlisted(CUT_OFF);
     let limits = limits.ok_or("bash was set not to look at what commands change")?;
     let (root, cancel) = (context.workspace.clone(), context.cancel.clone());
+    let (files, vault, session) = (files.clone(), vault(files, context), context.session.clone());
+    let looks = move || {
+        let (stop, until) = (|| cancel.is_cancelled(), Instant::now() + limits.time_max);
+        let before = look(&root, limits, &stop)?;
+        before.keep(&files, &vault, &session, &|| stop() || Instant::now() > until);
+        Ok(before)
+    };
     tokio::select! {
-        files = on_a_thread(limits.time_max, move || look(&root, limits, &|| cancel.is_cancelled())) => files,
+        before = on_a_thread(limits.time_max, looks) => before,
         () = context.cancelled() => Err(STOPPED.to_owned()),
     }
 }
@@ -103,8 +111,7 @@ async fn on_a_thread<T: Send + 'static>(
 
 /// The look after a command. Compares both looks and reports the changes in the call's log.
 pub(super) async fn after(before: Result<Look, String>, files: &Files, context: &ToolContext) {
-    let (folder, _) = context.changes.place().unzip();
-    let (vault, files) = (files.vaults.at(folder.flatten()), files.clone());
+    let (vault, files) = (vault(files, context), files.clone());
     let (root, session) = (context.workspace.clone(), context.session.clone());
     let changes = match before {
         Err(why) => Err(why),
@@ -119,6 +126,31 @@ pub(super) async fn after(before: Result<Look, String>, files: &Files, context: 
         }
     };
     context.changes.put(changes.unwrap_or_else(Changes::unlisted));
+}
+
+/// The vault of the call's session.
+fn vault(files: &Files, context: &ToolContext) -> Vault {
+    files.vaults.at(context.changes.place().and_then(|(folder, _)| folder))
+}
+
+impl Look {
+    /// Keeps the content of each file that the session has read and that is still in the state in which it was read, so that it can
+    /// be put back should the command change it. Those that there is no time or room for count as not known.
+    fn keep(&self, files: &Files, vault: &Vault, session: &SessionId, stop: &dyn Fn() -> bool) {
+        let mut room = CONTENTS_BYTES_MAX;
+        for (path, version) in files.known.not_kept(session) {
+            let Ok(relative) = path.strip_prefix(self.workspace.root()) else { continue };
+            let is_unchanged = self.files.get(relative).is_some_and(|info| info.version == version);
+            let Some(place) = self.workspace.beneath(relative).filter(|_| is_unchanged && !stop()) else { continue };
+            let Ok((content, info)) = self.workspace.read(&place, CONTENT_BYTES_MAX.min(room)) else { continue };
+            room -= content.len() as u64;
+            // A file that changed while it was read has another version by now.
+            let after = self.workspace.info(&place).map(|info| info.version);
+            if info.version == version && after.is_ok_and(|after| after == version) {
+                files.keep(vault, session, path, &content, &info);
+            }
+        }
+    }
 }
 
 /// Looks at all files of a workspace; the error says why that was not possible.

@@ -305,3 +305,23 @@ fn aliases_and_numbers_as_strings_are_taken() {
     ]);
     assert_eq!(result.details["repaired"], repaired);
 }
+
+/// A read makes and leaves nothing: no file beside the tape or in the workspace, and no thread that the next read does not use.
+#[test]
+fn reads_leave_nothing_behind_and_share_a_thread() {
+    let lab = lab(lines(20, 20));
+    let mut context = lab.context();
+    let kept = lab.outside().join("kept");
+    context.changes = crate::tool::ChangeLog::new(Some(std::sync::Arc::new(kept.clone())), crate::words::ids::Seq(1));
+    let before = crate::tools::lab::entries(lab.outside());
+    let read = lab.tools.find("read").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for _ in 0..20 {
+        let result = runtime.block_on(read.run(json!({"path": "f.txt"}), &context));
+        assert!(!result.is_error(), "{}", result.content);
+    }
+    assert!(!kept.exists());
+    assert_eq!(crate::tools::lab::entries(lab.outside()), before);
+    // A thread is free a moment after its call was answered, so a few calls may have met none.
+    assert!(context.threads.started() <= 5, "{} threads for 20 reads", context.threads.started());
+}

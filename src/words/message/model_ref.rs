@@ -20,6 +20,14 @@ pub struct ModelRef {
     pub model: String,
 }
 
+impl ModelRef {
+    /// Whether this is the model's text form.
+    pub(crate) fn is_written(&self, text: &str) -> bool {
+        let name = text.strip_prefix(&self.provider).and_then(|rest| rest.strip_prefix('/'));
+        name == Some(self.model.as_str())
+    }
+}
+
 impl std::fmt::Display for ModelRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.provider, self.model)

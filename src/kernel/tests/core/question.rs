@@ -234,7 +234,7 @@ fn the_end_of_a_call_shows_the_end_of_its_question() {
     let before = play.state.clone();
     play.returned(call, "ok");
     let result = play.entries.iter().find(|entry| matches!(entry.record, Record::Result { .. })).unwrap();
-    let kinds: Vec<_> = crate::event::events_of(&before, result).into_iter().map(|event| event.kind).collect();
+    let kinds: Vec<_> = crate::event::events_of(&before, result).map(|event| event.kind).collect();
     let closed = |kind: &crate::event::EventKind| matches!(kind, crate::event::EventKind::AskClosed { ask: closed, why: Some(AskClosedWhy::Withdrawn), .. } if *closed == ask);
     assert_eq!(kinds.iter().filter(|kind| closed(kind)).count(), 1, "{kinds:?}");
 }

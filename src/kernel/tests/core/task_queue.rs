@@ -222,7 +222,7 @@ fn events_say_that_a_task_waits_and_when_it_begins() {
     let mut seen = Vec::new();
     for entry in entries {
         let events = events_of(&state, &entry);
-        seen.extend(events.into_iter().filter_map(|event| match event.kind {
+        seen.extend(events.filter_map(|event| match event.kind {
             EventKind::TaskStarted { ticket, queued, .. } => {
                 Some((if queued { "waits" } else { "begins at once" }, ticket))
             }

@@ -296,6 +296,7 @@ fn what_a_command_changed_is_restored_where_it_is_known_and_named_where_not() {
     scene.put("ignored", "old\n");
     scene.read("read");
     scene.read("deleted");
+    assert!(!scene.kept().exists(), "a read stores nothing");
     scene.edit("written", "old", "newer");
     let before = scene.seq();
     let result = scene.bash(
