@@ -84,12 +84,13 @@ impl Threads {
         let call = pool.new_call()?;
         let _running = Running { pool, call };
         let at_end = pool.clone();
-        pool.begin(Box::new(move || {
+        let begun = pool.begin(Box::new(move || {
             let caught = catch_unwind(AssertUnwindSafe(code));
             at_end.state.lock().calls.remove(&call);
             // Nobody waits for the value of a call that was dropped.
             drop(done.send(caught));
-        }))?;
+        }));
+        begun.inspect_err(|_| drop(pool.state.lock().calls.remove(&call)))?;
         match result.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(panic)) => resume_unwind(panic),
