@@ -164,9 +164,8 @@ impl Builder {
         self
     }
 
-    /// One more provider of the environment, after those before it: it tells each new session of its surroundings, once. With a
-    /// provider, the system prompt has sections: an agent's own prompt, or that of the options, takes the place of the default
-    /// agent's words, and what the session is told of its surroundings stays. Without one, a prompt that a host gives is all.
+    /// One more provider of the environment, which tells each new session of its surroundings, once. With one, the prompt of an agent
+    /// or of the options replaces only the default agent's words; without one, a prompt that a host gives is all.
     #[must_use]
     pub fn environment(mut self, provider: impl EnvironmentProvider) -> Builder {
         self.environment.push((provider.name().to_owned(), Arc::new(provider)));
