@@ -37,6 +37,7 @@ mod sessions;
 mod stdin;
 mod sweep;
 mod tapes;
+mod team;
 mod transfer;
 mod typed;
 
@@ -94,6 +95,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Models(arguments) => catalogue::models(&arguments, environment),
+        Command::Agents(arguments) => team::agents(&arguments, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment),
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
         Command::Replay(arguments) => replay::replay(&arguments, environment),

@@ -21,7 +21,7 @@ use crate::{
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
-    agent::Agents,
+    agent::{Agents, Commands},
     error::OpenError,
     hook::Hooks,
     kernel::context::Window,
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) rules: Option<Ruleset>,
     /// The agents of the moment; a host may swap them.
     pub(crate) agents: Lock<Agents>,
+    /// The commands of the moment, likewise.
+    pub(crate) commands: Lock<Commands>,
     /// The OS processes of all calls.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) processes: crate::process::Processes,
@@ -134,6 +136,7 @@ impl Shared {
             limits: RuntimeLimits::default(),
             rules: None,
             agents: Lock::default(),
+            commands: Lock::default(),
             #[cfg(all(unix, feature = "tools"))]
             processes: crate::process::Processes::unwatched(),
             slots: Slots::default(),

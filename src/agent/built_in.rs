@@ -2,8 +2,8 @@
 //! `compaction`, `title` and `summary`.
 //!
 //! They are data, as a host's own agents are. The rules of `plan` stand behind those of the session, because it must be able to
-//! write its plan where the session asks about edits, and must ask about commands where the session allows them. No agent that is
-//! read from a text can do that ([`Agent::native`]).
+//! write its plan where the session asks about edits, and must ask about commands where the session allows them. No text can do
+//! that: a change of `plan` by a file sets what files may set, and leaves these rules.
 
 use std::collections::BTreeSet;
 
@@ -73,8 +73,8 @@ impl Agent {
         Agent {
             native: true,
             mode: AgentMode::Primary,
-            prompt: Some(PLAN_PROMPT.to_owned()),
-            permission: vec![
+            addition: Some(PLAN_PROMPT),
+            last_rules: vec![
                 Rule::new("edit", "**", Action::Deny),
                 Rule::new("edit", PLAN_FILE, Action::Allow),
                 Rule::new("bash", "*", Action::Ask),
@@ -95,7 +95,7 @@ impl Agent {
         Agent {
             native: true,
             mode: AgentMode::Subagent,
-            prompt: Some(GENERAL_PROMPT.to_owned()),
+            addition: Some(GENERAL_PROMPT),
             ..Agent::new(
                 "general",
                 "Does a task of several steps by itself: research, or a change that is described whole.",
@@ -109,7 +109,7 @@ impl Agent {
         Agent {
             native: true,
             mode: AgentMode::Subagent,
-            prompt: Some(EXPLORE_PROMPT.to_owned()),
+            addition: Some(EXPLORE_PROMPT),
             tools: Some(["read", "grep", "find", "ls"].map(str::to_owned).into()),
             permission: ["edit", "bash", "task"].map(|kind| Rule::new(kind, "*", Action::Deny)).into(),
             ..Agent::new("explore", "Finds things in files and answers questions about them; changes nothing.")
@@ -143,6 +143,7 @@ impl Agent {
             permission: vec![Rule::new("*", "*", Action::Deny)],
             limits: AgentLimits { steps_max: Some(1), output_max: Some(output_max) },
             hidden: true,
+            native: true,
             ..Agent::new(name, description)
         }
     }

@@ -65,6 +65,12 @@ impl Environment {
             .ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
     }
 
+    /// The folder of the user's configurations, each program's below it; `None` where there is none.
+    pub(super) fn config(&self) -> Option<PathBuf> {
+        let config = self.get("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        config.or_else(|| self.get("HOME").map(|home| Path::new(home).join(".config")))
+    }
+
     /// The path, seen from the current folder.
     pub(super) fn absolute(&self, path: &Path) -> PathBuf {
         self.current_dir.as_deref().unwrap_or(Path::new("")).join(path)

@@ -13,6 +13,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     kernel::{CarriedOut, Open, Record, Refusal, Settings, State, decide::Draft, input::Decide, toolset},
@@ -44,6 +45,15 @@ pub struct AgentParts {
     /// Model requests a turn may make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_max: Option<u32>,
+    /// Sampling temperature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// Nucleus sampling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f32>,
+    /// Further options of a request, in place of the session's; `null` for none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub options: Value,
     /// Rules that stand before the session's: these may loosen what they ask about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Ruleset>,
@@ -61,21 +71,9 @@ pub struct AgentParts {
 pub struct Switched {
     /// The agent in force.
     pub to: AgentParts,
-    /// The name of the session's own agent.
-    pub agent: String,
-    /// The session's own system prompt.
-    pub system: Arc<str>,
-    /// The session's own model.
-    pub model: ModelRef,
-    /// The session's own tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<BTreeSet<String>>,
-    /// The session's own limit of an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_max: Option<u64>,
-    /// The session's own limit of steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps_max: Option<u32>,
+    /// What the session has under its own agent. Its rules are not among it, because they stay in force.
+    #[serde(flatten)]
+    pub own: AgentParts,
 }
 
 /// The agent that a session is to have. Stored format.
@@ -138,23 +136,8 @@ impl Settings {
     /// The settings under the session's own agent. What a host changed meanwhile stays, unless the other agent had set it.
     pub(crate) fn own(&self) -> Settings {
         let mut own = self.clone();
-        let Some(switched) = own.switched.take() else { return own };
-        let to = &switched.to;
-        own.agent.clone_from(&switched.agent);
-        if to.system.is_some() || to.addition.is_some() {
-            own.system.clone_from(&switched.system);
-        }
-        if to.model.is_some() {
-            own.model.clone_from(&switched.model);
-        }
-        if to.tools.is_some() {
-            own.tools.clone_from(&switched.tools);
-        }
-        if to.output_max.is_some() {
-            own.params.max_output = switched.output_max;
-        }
-        if to.steps_max.is_some() {
-            own.steps_max = switched.steps_max;
+        if let Some(switched) = own.switched.take() {
+            own.set(&switched.to, &switched.own);
         }
         own
     }
@@ -162,33 +145,59 @@ impl Settings {
     /// The settings under this agent.
     pub(crate) fn with_agent(&self, choice: &AgentChoice) -> Settings {
         let mut settings = self.own();
-        let AgentChoice::Other(parts) = choice else { return settings };
-        let AgentParts { agent, system, addition, model, tools, output_max, steps_max, .. } = &**parts;
-        let switched = Switched {
-            to: (**parts).clone(),
-            agent: std::mem::replace(&mut settings.agent, agent.clone()),
-            system: settings.system.clone(),
-            model: settings.model.clone(),
-            tools: settings.tools.clone(),
-            output_max: settings.params.max_output,
-            steps_max: settings.steps_max,
-        };
-        if let Some(system) = system {
-            settings.system.clone_from(system);
-        }
-        if let Some(addition) = addition {
-            settings.system = format!("{}\n\n{addition}", settings.system).into();
-        }
-        if let Some(model) = model {
-            settings.model.clone_from(model);
-        }
-        if let Some(tools) = tools {
-            settings.tools = Some(toolset::both(settings.tools.as_ref(), tools));
-        }
-        settings.params.max_output = output_max.or(settings.params.max_output);
-        settings.steps_max = steps_max.or(settings.steps_max);
-        settings.switched = Some(Arc::new(switched));
+        let AgentChoice::Other(to) = choice else { return settings };
+        let own = settings.parts();
+        let system = to.system.as_ref().unwrap_or(&settings.system);
+        let system = to.addition.as_ref().map_or_else(|| system.clone(), |words| format!("{system}\n\n{words}").into());
+        let tools = to.tools.as_ref().map(|tools| toolset::both(own.tools.as_ref(), tools));
+        settings.set(to, &AgentParts { system: Some(system), tools, ..(**to).clone() });
+        settings.switched = Some(Arc::new(Switched { to: (**to).clone(), own }));
         settings
+    }
+
+    /// What an agent can set, as it is.
+    fn parts(&self) -> AgentParts {
+        AgentParts {
+            agent: self.agent.clone(),
+            system: Some(self.system.clone()),
+            model: Some(self.model.clone()),
+            tools: self.tools.clone(),
+            output_max: self.params.max_output,
+            steps_max: self.steps_max,
+            temperature: self.params.temperature,
+            top_p: self.params.top_p,
+            options: self.params.options.clone(),
+            ..AgentParts::default()
+        }
+    }
+
+    /// Gives each setting that the agent `to` sets the value that it has in `from`.
+    fn set(&mut self, to: &AgentParts, from: &AgentParts) {
+        self.agent.clone_from(&from.agent);
+        if let (true, Some(system)) = (to.system.is_some() || to.addition.is_some(), &from.system) {
+            self.system.clone_from(system);
+        }
+        if let (Some(_), Some(model)) = (&to.model, &from.model) {
+            self.model.clone_from(model);
+        }
+        if to.tools.is_some() {
+            self.tools.clone_from(&from.tools);
+        }
+        if to.output_max.is_some() {
+            self.params.max_output = from.output_max;
+        }
+        if to.steps_max.is_some() {
+            self.steps_max = from.steps_max;
+        }
+        if to.temperature.is_some() {
+            self.params.temperature = from.temperature;
+        }
+        if to.top_p.is_some() {
+            self.params.top_p = from.top_p;
+        }
+        if !to.options.is_null() {
+            self.params.options.clone_from(&from.options);
+        }
     }
 
     /// The rules below the host's, from the most to the least powerful: the session's own, between those of the agent in force.

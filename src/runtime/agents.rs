@@ -1,7 +1,7 @@
-//! The agents of a runtime, and how a host swaps them.
+//! The agents and commands of a runtime, and how a host swaps them.
 
 use crate::{
-    agent::Agents,
+    agent::{Agents, Commands},
     runtime::{Builder, Runtime},
     session::Session,
 };
@@ -11,6 +11,13 @@ impl Builder {
     #[must_use]
     pub fn agents(mut self, agents: Agents) -> Builder {
         self.agents = agents;
+        self
+    }
+
+    /// The commands that sessions take; [`Commands::built_in`] by default.
+    #[must_use]
+    pub fn commands(mut self, commands: Commands) -> Builder {
+        self.commands = commands;
         self
     }
 }
@@ -40,6 +47,11 @@ impl Runtime {
     /// ```
     pub fn set_agents(&self, agents: Agents) {
         *self.inner.shared.agents.lock() = agents;
+    }
+
+    /// Swaps the commands. A command that was read before is carried out as it was.
+    pub fn set_commands(&self, commands: Commands) {
+        *self.inner.shared.commands.lock() = commands;
     }
 }
 

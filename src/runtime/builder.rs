@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::{
     actor::{limits::RuntimeLimits, shared::Shared, tapes::Tapes, undone::left_undone},
-    agent::Agents,
+    agent::{Agents, Commands},
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
@@ -50,6 +50,7 @@ pub struct Builder {
     tools: Toolbox,
     hooks: Vec<Arc<dyn Hook>>,
     pub(super) agents: Agents,
+    pub(super) commands: Commands,
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
@@ -362,7 +363,7 @@ impl Builder {
         let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
         (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
         shared.sweeper.sweeps = self.sweeps;
-        shared.agents = Lock::new(self.agents);
+        (shared.agents, shared.commands) = (Lock::new(self.agents), Lock::new(self.commands));
         #[cfg(all(unix, feature = "tools"))]
         {
             shared.processes = processes;

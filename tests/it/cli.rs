@@ -22,5 +22,6 @@ mod sessions;
 mod shell;
 mod steering;
 mod stop;
+mod team;
 mod terminal;
 mod tools;

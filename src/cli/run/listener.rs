@@ -11,7 +11,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use serde_json::Value;
-use tamtam::{Delivery, Runtime, Session, Steering};
+use tamtam::{Delivery, Runtime, Session, Steering, session::Commanded};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},
@@ -302,6 +302,14 @@ impl Lines {
                 return self.view.note(format!("? {answers}"));
             }
             Typed::Steer(text) => self.session.send(text, Delivery::Steer(Steering::default())).await.map(drop),
+            Typed::Command(line) => {
+                let done = self.session.command(&line, Delivery::Steer(Steering::default())).await;
+                return match done {
+                    Ok(Commanded::Said(words)) => self.view.said(&words),
+                    Ok(_) => {}
+                    Err(error) => self.view.note(format!("! {}", escape::line(&error.to_string()))),
+                };
+            }
             Typed::Answer(_, grant) if unstored(&grant).is_some() => {
                 return self.view.note(format!("! {}", unstored(&grant).unwrap_or_default()));
             }

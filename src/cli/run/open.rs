@@ -11,7 +11,7 @@ use std::{
 use tamtam::{
     ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::Ruleset,
-    runtime::{Agent, Agents},
+    runtime::Agent,
     session::{AgentChoice, Budget, EventStream, Open, State},
     tape::{Durability, TapeError},
 };
@@ -25,6 +25,7 @@ use crate::cli::{
     rules::{self, Audience},
     run::view,
     tapes,
+    team::Team,
 };
 
 /// How often a session that another process is making is looked at, and how long after one another: its first entry is there then.
@@ -41,22 +42,28 @@ pub(super) struct Opened {
     pub(super) asked: Vec<Seq>,
     /// Its last entry, when it was opened.
     pub(super) opened: Seq,
+    /// The files of agents and commands that could not be used, each with the reason.
+    pub(super) bad_files: Vec<String>,
 }
 
 /// The session for `run`: the named one, or a new one. Where another process makes the named one at the same moment, that is looked at
 /// again, so that the answer is this session or who has it.
-pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> Result<Opened, Failure> {
+pub(super) async fn for_run(given: &RunArguments, said: &str, environment: &Environment) -> Result<Opened, Failure> {
     for _ in 1..TRIES_MAX {
-        if let Ok(opened) = try_run(given, environment).await? {
+        if let Ok(opened) = try_run(given, said, environment).await? {
             return Ok(opened);
         }
         tokio::time::sleep(TRY_AGAIN).await;
     }
-    try_run(given, environment).await?.map_err(Failure::from)
+    try_run(given, said, environment).await?.map_err(Failure::from)
 }
 
 /// As [`for_run`]. The inner error says that the session was not there, and could not be made because it is.
-async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Result<Opened, TapeError>, Failure> {
+async fn try_run(
+    given: &RunArguments,
+    said: &str,
+    environment: &Environment,
+) -> Result<Result<Opened, TapeError>, Failure> {
     let store = environment.store(given.turn.store.store.as_deref())?;
     let labels = labels(&given.label)?;
     let before = match &given.session {
@@ -65,7 +72,7 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     };
     if let (Some(before), Some(id)) = (before, &given.session) {
         let labels = labels.or(&before.settings.labels).map_err(|error| Failure::usage(error.to_string()))?;
-        let opened = take_up(id, &given.turn, &before, store, environment).await?;
+        let opened = take_up(id, &given.turn, said, &before, store, environment).await?;
         if !given.label.is_empty() {
             or_shut_down(&opened.runtime, opened.session.set_labels(labels).await).await?;
         }
@@ -75,11 +82,10 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
         return Ok(Ok(opened));
     }
     let workspace = environment.workspace(given.turn.workspace.as_deref())?;
-    let agent = agent(given.turn.agent.as_deref(), None)?;
-    let choice = models::choose(&given.turn.model, None, environment).await?;
-    let options = agent
-        .map_or_else(|| Ok(SessionOptions::new(&workspace)), |agent| SessionOptions::from_agent(&agent, &workspace));
+    let team = team(&workspace, said, environment)?;
+    let options = SessionOptions::from_agent(team.agent(given.turn.agent.as_deref())?, &workspace);
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
+    let choice = models::choose(&given.turn.model, None, environment).await?;
     options.id = given.session.clone();
     options.title = given.title.clone();
     options.labels = labels;
@@ -89,7 +95,8 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     // A day and no time: the system prompt stays the same, so the provider's cache can be used.
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
     given.turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
-    let (runtime, hints) = start(store, choice, &given.turn, environment).await?;
+    let bad_files = told(&team);
+    let (runtime, hints) = start(store, choice, &given.turn, team, environment).await?;
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
             drop(runtime.shutdown().await);
@@ -98,15 +105,19 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
         created => or_shut_down(&runtime, created).await?,
     };
     let events = session.events();
-    Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO }))
+    Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO, bad_files }))
 }
 
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
-pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environment) -> Result<Opened, Failure> {
+pub(super) async fn for_resume(
+    given: &ResumeArguments,
+    said: &str,
+    environment: &Environment,
+) -> Result<Opened, Failure> {
     let store = environment.store(given.turn.store.store.as_deref())?;
     let missing = || TapeError::Missing { session: given.session.clone() };
     let before = tapes::state(&store, &given.session)?.ok_or_else(missing)?;
-    let opened = take_up(&given.session, &given.turn, &before, store, environment).await?;
+    let opened = take_up(&given.session, &given.turn, said, &before, store, environment).await?;
     let go_on = async {
         let state = opened.session.state().await?;
         if state.paused {
@@ -125,14 +136,16 @@ pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environmen
 async fn take_up(
     id: &SessionId,
     given: &TurnArguments,
+    said: &str,
     before: &State,
     store: PathBuf,
     environment: &Environment,
 ) -> Result<Opened, Failure> {
     let settings = &before.settings;
     let moved_to = moved_to(id, &settings.workspace, given.workspace.as_deref(), environment)?;
-    let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.agent);
-    let agent = agent(given.agent.as_deref(), Some((own, &settings.agent)))?;
+    let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.own.agent);
+    let team = team(Path::new(moved_to.as_ref().unwrap_or(&settings.workspace)), said, environment)?;
+    let agent = agent(&team, given.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     let permission = &given.permission;
     let rules = if permission.permission.is_some() || permission.rules.is_some() {
@@ -144,7 +157,8 @@ async fn take_up(
     let mut budget = settings.budget.clone();
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
-    let (runtime, hints) = start(store, choice, given, environment).await?;
+    let bad_files = told(&team);
+    let (runtime, hints) = start(store, choice, given, team, environment).await?;
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let changes = Changes { model, rules, budget, workspace: moved_to };
@@ -163,7 +177,7 @@ async fn take_up(
         })
         .map(|(ask, _)| *ask)
         .collect();
-    Ok(Opened { runtime, session, events, hints, asked, opened })
+    Ok(Opened { runtime, session, events, hints, asked, opened, bad_files })
 }
 
 /// The new folder of a session whose own one is gone; `None` where the session stays in its folder.
@@ -193,15 +207,23 @@ fn moved_to(
     Ok(Some(given.display().to_string()))
 }
 
-/// The agent that the arguments name, which must be there. `None` where they name none, and where a session has it as its own or in
-/// force (`of_session`): a session keeps the agent that a host gave it.
-fn agent(given: Option<&str>, of_session: Option<(&String, &String)>) -> Result<Option<Agent>, Failure> {
-    let has = |name: &str| of_session.is_some_and(|(own, in_force)| own == name || in_force == name);
+/// The agents and commands, which must have what is said, where that is a command. The workspace's own ones are not read: nothing
+/// says yet that the user trusts it.
+fn team(workspace: &Path, said: &str, environment: &Environment) -> Result<Team, Failure> {
+    let team = Team::load(workspace, false, environment)?;
+    team.check(said)?;
+    Ok(team)
+}
+
+fn told(team: &Team) -> Vec<String> {
+    team.bad.iter().map(|bad| format!("not used: {bad}")).collect()
+}
+
+/// The agent that the arguments name, which must be there. `None` where they name none, and where the session has it as its own or
+/// in force: a session keeps the agent that a host gave it.
+fn agent(team: &Team, given: Option<&str>, (own, in_force): (&String, &String)) -> Result<Option<Agent>, Failure> {
     match given {
-        Some(given) if !has(given) => match Agents::built_in().primary(given) {
-            Ok(agent) => Ok(Some((**agent).clone())),
-            Err(error) => Err(Failure::usage(error.to_string())),
-        },
+        Some(given) if given != own && given != in_force => team.agent(Some(given)).cloned().map(Some),
         _ => Ok(None),
     }
 }
@@ -252,6 +274,7 @@ async fn start(
     store: PathBuf,
     choice: Choice,
     given: &TurnArguments,
+    team: Team,
     environment: &Environment,
 ) -> Result<(Runtime, Hints), Failure> {
     let Choice { models, model, key_from, base_url, takes } = choice;
@@ -261,7 +284,8 @@ async fn start(
     };
     let prices = given.budget.price.map(|price| (model.clone(), price));
     let hints = Hints { key_from, base_url, takes, model: model.clone() };
-    let builder = Runtime::builder()
+    let builder = team
+        .join(Runtime::builder())
         .store(store)
         .durability(durability)
         .prices(prices)
