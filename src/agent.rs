@@ -2,17 +2,24 @@
 //! not a process.
 //!
 //! A host makes a session from an agent with [`SessionOptions::from_agent`](crate::SessionOptions::from_agent). The runtime
-//! itself brings some along (`agent/built_in.rs`), among them the hidden agent that writes summaries of conversations. Both [`Agent::from_json`] and `from_agent`
-//! check the agent: an unknown field or a bad value is an error, and is never ignored.
+//! itself brings some along (`agent/built_in.rs`); what people write about agents is an [`AgentSpec`], and [`Agents::build`] makes
+//! agents of both. Whoever makes an agent has it checked: a bad value is an error, and is never ignored.
 //!
 //! A change must keep this: an agent's rules can only be a layer under the host's, so an agent never gets rights that the host
-//! denies. The rules of an agent that was read from a text stand before those of the session, which may loosen what they ask about. Hosts store the JSON form in files, so a field may be added with a default, and none renamed or removed.
+//! denies. Rules that were read from a text stand before those of the session, which judges again what they allow; only the
+//! runtime's own agents have rules behind those of the session.
 
 mod built_in;
+mod command;
+#[cfg(feature = "agent-files")]
+mod files;
+mod registry;
+mod spec;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     kernel::{AgentChoice, AgentParts},
@@ -21,51 +28,92 @@ use crate::{
     words::message::ModelRef,
 };
 
+pub use command::{BadCommand, Called, Command, CommandAct, Commands, Does};
+#[cfg(feature = "agent-files")]
+pub use files::{AgentFiles, AgentFolder, BadFile, Dialect};
+pub use registry::{Agents, AgentsConfig};
+pub use spec::{AgentSpec, ToolChoice};
+
 /// Characters of a name, at most.
 const NAME_MAX: usize = 64;
 /// Characters of a description, at most.
-const DESCRIPTION_MAX: usize = 1_024;
+const DESCRIPTION_MAX: usize = 8_192;
 /// Characters of a prompt, at most.
 const PROMPT_MAX: usize = 200_000;
 
-/// An agent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// An agent. Its JSON form can be read as an [`AgentSpec`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Agent {
-    /// Its name: small letters, digits, `-` and `_`.
+    /// Its name: small letters, digits, `-`, `_`, and `/` between two parts of it.
     pub name: String,
     /// What the agent is for, in words for the person or model that chooses an agent. A hidden agent needs none.
-    #[serde(default)]
     pub description: String,
+    /// What the agent may be chosen for; for all where this is left out.
+    pub mode: AgentMode,
     /// The whole system prompt; the default prompt where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// The model that answers; the runtime's default where none is named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// The tools that are offered to the model, by names and patterns such as `mcp_files_*`. All tools where this is left out, none
-    /// where it is empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The tools that are offered to the model, by names and patterns such as `mcp_files_*`; `!NAME` takes one out, so `*` and
+    /// `!write` are all but `write`. All tools where this is left out, none where it is empty. A name that no tool has offers
+    /// nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
     /// The agent's permission rules; the last rule that matches counts. Where there are none, the rules of the session's options
     /// hold.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub permission: Vec<Rule>,
     /// The limits of its turns and answers.
-    #[serde(default)]
     pub limits: AgentLimits,
+    /// Sampling temperature: low for steady work, high for ideas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// Nucleus sampling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f32>,
+    /// Further options, put into the body of each request as they are; `null` for none.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub options: Value,
+    /// A color for programs that show the agent, in their own words; the runtime reads none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub color: Option<String>,
     /// Whether lists leave the agent out, and neither a person nor a model can choose it.
-    #[serde(default)]
     pub hidden: bool,
-    /// Whether the agent is one of the runtime's own. Then its rules stand behind those of the session, and its prompt behind the
-    /// session's own. Never read from a text.
+    /// Whether the agent is one of the runtime's own, perhaps with changes of others.
     #[serde(skip)]
     pub native: bool,
+    /// The file that the agent, or the newest change of it, was read from.
+    #[serde(skip)]
+    pub source: Option<PathBuf>,
+    /// Words behind the system prompt of the session. Never read from a text.
+    #[serde(skip)]
+    addition: Option<&'static str>,
+    /// Rules that stand behind those of the session, and may allow what it asks about. Never read from a text.
+    #[serde(skip)]
+    last_rules: Vec<Rule>,
+}
+
+/// What an agent may be chosen for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "agent-files", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AgentMode {
+    /// A session may work as it; no task is given to it.
+    Primary,
+    /// Tasks are given to it; no session of its own works as it.
+    Subagent,
+    /// Both.
+    #[default]
+    All,
 }
 
 /// The limits of an agent. A limit that is left out is that of a session without an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "agent-files", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AgentLimits {
@@ -89,6 +137,11 @@ pub enum BadAgent {
         /// The names that there are.
         known: String,
     },
+    /// No agent is left that a session may work as.
+    #[error(
+        "no agent is left that a session may work as: do not disable build, or give another agent \"mode\": \"primary\""
+    )]
+    NoPrimary,
     /// The text is not the JSON form of an agent.
     #[error("not an agent: {0}")]
     Unreadable(#[from] serde_json::Error),
@@ -104,6 +157,17 @@ pub enum BadAgent {
     },
 }
 
+impl BadAgent {
+    /// The field that is wrong, where one is.
+    #[must_use]
+    pub fn field(&self) -> Option<&'static str> {
+        match self {
+            BadAgent::Field { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+}
+
 impl Agent {
     /// An agent of that name, with everything else left to defaults.
     #[must_use]
@@ -111,22 +175,32 @@ impl Agent {
         Agent {
             name: name.into(),
             description: description.into(),
+            mode: AgentMode::All,
             prompt: None,
             model: None,
             tools: None,
             permission: Vec::new(),
             limits: AgentLimits::default(),
+            temperature: None,
+            top_p: None,
+            options: Value::Null,
+            color: None,
             hidden: false,
             native: false,
+            source: None,
+            addition: None,
+            last_rules: Vec::new(),
         }
     }
 
-    /// Reads an agent and checks it.
+    /// Reads an agent from the JSON form of an [`AgentSpec`] with a name, and checks it.
     ///
     /// # Errors
     /// See [`BadAgent`].
     pub fn from_json(text: &str) -> Result<Agent, BadAgent> {
-        let agent: Agent = serde_json::from_str(text)?;
+        let spec: AgentSpec = serde_json::from_str(text)?;
+        let mut agent = Agent::new(spec.name.clone().unwrap_or_default(), "");
+        agent.change(&spec);
         agent.check()?;
         Ok(agent)
     }
@@ -136,12 +210,11 @@ impl Agent {
     /// # Errors
     /// [`BadAgent::Field`] names the first field that is wrong.
     pub fn check(&self) -> Result<(), BadAgent> {
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
         let is_empty = |rule: &Rule| rule.permission.trim().is_empty() || rule.pattern.is_empty();
         let prompt = self.prompt.as_deref();
-        let (field, problem) = if self.name.is_empty() || self.name.len() > NAME_MAX || !self.name.chars().all(is_plain)
-        {
-            ("name", format!("must be 1 to {NAME_MAX} small letters, digits, - and _"))
+        let is_off = |value: Option<f32>, most: f32| value.is_some_and(|value| !(0.0..=most).contains(&value));
+        let (field, problem) = if !is_name(&self.name) {
+            ("name", format!("must be 1 to {NAME_MAX} small letters, digits, - and _, with / between two parts"))
         } else if self.description.trim().is_empty() && !self.hidden {
             ("description", "is missing: nobody could tell what the agent is for".to_owned())
         } else if self.description.chars().count() > DESCRIPTION_MAX {
@@ -158,6 +231,12 @@ impl Agent {
             ("limits.steps_max", "is 0: a turn takes at least 1 step".to_owned())
         } else if self.limits.output_max == Some(0) {
             ("limits.output_max", "is 0: an answer takes at least 1 token".to_owned())
+        } else if is_off(self.temperature, 2.0) {
+            ("temperature", "is not a number from 0 to 2".to_owned())
+        } else if is_off(self.top_p, 1.0) {
+            ("top_p", "is not a number from 0 to 1".to_owned())
+        } else if !self.options.is_null() && !self.options.is_object() {
+            ("options", "is no table".to_owned())
         } else {
             return Ok(());
         };
@@ -173,23 +252,21 @@ impl Agent {
         let plan_file = self.is_plan().then(|| built_in::plan_file(session));
         let filled =
             |text: &str| plan_file.as_deref().map_or_else(|| text.to_owned(), |file| built_in::filled(text, file));
-        let prompt = self.prompt.as_deref().map(|prompt| Arc::from(filled(prompt)));
-        let (system, addition) = if self.native { (None, prompt) } else { (prompt, None) };
-        let rules = self.ruleset().map(|mut set| {
-            set.rules.iter_mut().for_each(|rule| rule.pattern = filled(&rule.pattern));
-            set
-        });
-        let (rules, last_rules) = if self.native { (None, rules) } else { (rules, None) };
+        let mut last_rules = self.last_rules.clone();
+        last_rules.iter_mut().for_each(|rule| rule.pattern = filled(&rule.pattern));
         Ok(AgentChoice::Other(Arc::new(AgentParts {
             agent: self.name.clone(),
-            system,
-            addition,
+            system: self.prompt.as_deref().map(Arc::from),
+            addition: self.addition.map(|words| filled(words).into()),
             model: self.model.clone(),
             tools: self.tools.clone(),
             output_max: self.limits.output_max,
             steps_max: self.limits.steps_max,
-            rules,
-            last_rules,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            options: self.options.clone(),
+            rules: self.ruleset(),
+            last_rules: self.ruleset_of(last_rules),
             plan_file,
         })))
     }
@@ -198,12 +275,26 @@ impl Agent {
         self.native && self.name == "plan"
     }
 
+    /// Whether the agent adds something to its session that no text can: then a session only begins as it, and has another of its own.
+    pub(crate) fn is_mode(&self) -> bool {
+        self.addition.is_some() || !self.last_rules.is_empty()
+    }
+
     /// The agent's rules as a layer under the host's; `None` where the agent has none.
     #[must_use]
     pub fn ruleset(&self) -> Option<Ruleset> {
-        let rules = Ruleset::new(format!("agent {}", self.name), self.permission.clone());
-        (!self.permission.is_empty()).then_some(rules)
+        self.ruleset_of(self.permission.clone())
     }
+
+    fn ruleset_of(&self, rules: Vec<Rule>) -> Option<Ruleset> {
+        (!rules.is_empty()).then(|| Ruleset::new(format!("agent {}", self.name), rules))
+    }
+}
+
+/// Whether an agent or a command may have this name.
+fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    name.len() <= NAME_MAX && name.split('/').all(|part| !part.is_empty() && part.chars().all(is_plain))
 }
 
 #[cfg(test)]
@@ -236,7 +327,8 @@ mod tests {
         let agent = Agent::from_json(text).unwrap();
         assert_eq!(agent.limits.steps_max, Some(9));
         assert_eq!(Agent::from_json(&serde_json::to_string(&agent).unwrap()).unwrap(), agent);
-        for agent in [Agent::compaction(), Agent::new("plain", "Does all.")] {
+        // Whether an agent is the runtime's own is no part of its text.
+        for agent in [Agent { native: false, ..Agent::compaction() }, Agent::new("plain", "Does all.")] {
             assert_eq!(Agent::from_json(&serde_json::to_string(&agent).unwrap()).unwrap(), agent);
         }
     }
@@ -258,7 +350,15 @@ mod tests {
                 "permission has",
             ),
             (r#"{"name":"a","descripton":"x"}"#, "unknown field `descripton`"),
-            ("[]", "not an agent"),
+            (r#"{"name":"a//b","description":"x"}"#, "name must be"),
+            (r#"{"name":"a","description":"x","temperature":2.5}"#, "temperature is not"),
+            (r#"{"name":"a","description":"x","topP":-1}"#, "top_p is not"),
+            (r#"{"name":"a","description":"x","options":3}"#, "options is no table"),
+            (r#"{"name":"a","description":"x","steps":3,"maxSteps":4}"#, "duplicate field"),
+            (r#"{"name":"a","description":"x","model":"gpt"}"#, "write PROVIDER/MODEL"),
+            (r#"{"name":"a","description":"x","tools":{"read":"yes"}}"#, "invalid type"),
+            (r#"{"name":"a","description":"x","mode":"secondary"}"#, "unknown variant `secondary`"),
+            ("3", "not an agent"),
         ] {
             let refused = Agent::from_json(text).unwrap_err().to_string();
             assert!(refused.contains(expected), "{text}: {refused}");

@@ -39,6 +39,7 @@ mod sessions;
 mod stdin;
 mod sweep;
 mod tapes;
+mod team;
 mod transfer;
 mod trust;
 mod typed;
@@ -100,6 +101,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Trust(given) => trust::trust(&given, environment),
         Command::Prompt { command: PromptCommand::Show(given) } => prompt::show(&given, environment).await,
         Command::Models(arguments) => catalogue::models(&arguments, environment),
+        Command::Agents(arguments) => team::agents(&arguments, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment),
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
         Command::Replay(arguments) => replay::replay(&arguments, environment),

@@ -28,6 +28,8 @@ use serde::{Deserialize, Serialize};
 pub use chain::Chain;
 #[cfg(feature = "rules-file")]
 pub use file::BadRules;
+#[cfg(feature = "agent-files")]
+pub(crate) use file::{Fault, document, ruleset};
 pub use offer::{Offer, offers};
 pub use path::seen_from;
 pub use pattern::Globs;

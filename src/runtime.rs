@@ -8,6 +8,7 @@
 //! through `Shared::blocking` or on a blocking task; nothing new is made or swept once the admission is closed (`is_open`); and the
 //! end of the runtime begins in `ending.rs` alone, whether a caller asks for the end or drops the last clone.
 
+mod agents;
 mod builder;
 mod children;
 mod delete;
@@ -38,6 +39,8 @@ pub use crate::actor::{
     timekeeper::{Passivation, Pressure},
     undone::LeftUndone,
 };
+#[cfg(feature = "agent-files")]
+pub use crate::agent::{AgentFiles, AgentFolder, BadFile, Dialect};
 #[cfg(feature = "fault-injection")]
 pub use crate::fault::Faults;
 #[cfg(all(unix, feature = "tools"))]
@@ -62,7 +65,10 @@ use crate::{
     words::ids::SessionId,
 };
 pub use crate::{
-    agent::{Agent, AgentLimits, BadAgent},
+    agent::{
+        Agent, AgentLimits, AgentMode, AgentSpec, Agents, AgentsConfig, BadAgent, BadCommand, Called, Command,
+        CommandAct, Commands, Does, ToolChoice,
+    },
     error::{DeleteError, Kind, StartError},
     kernel::Layer,
     prompt::{EnvironmentProvider, Place, Section, Template},
@@ -424,7 +430,8 @@ impl Runtime {
 
 /// Refuses options that name tools that the runtime does not have.
 fn known_tools(toolbox: &Toolbox, options: &SessionOptions) -> Result<(), OpenError> {
-    match toolbox.unknown_among(options.tools.iter().flatten()) {
+    let of_agent = |tool: &&String| options.agent_tools.as_ref().is_some_and(|tools| tools.contains(*tool));
+    match toolbox.unknown_among(options.tools.iter().flatten().filter(|tool| !of_agent(tool))) {
         Some((unknown, known)) => Err(OpenError::UnknownTools { unknown, known }),
         None => Ok(()),
     }

@@ -10,6 +10,7 @@
 //! message are checked here (`RuntimeLimits::of_host`) and not in the kernel, so that old tapes replay as they were.
 
 mod back;
+mod command;
 mod configure;
 mod context;
 mod error;
@@ -41,6 +42,7 @@ pub use crate::kernel::{
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
+pub use command::{CommandError, Commanded};
 pub use error::BranchError;
 pub use fork::{ForkedAt, Merge, fork_at};
 pub(crate) use fork::{fork_named, fork_now, fork_now_as, wake_fork};

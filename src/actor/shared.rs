@@ -21,6 +21,7 @@ use crate::{
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
+    agent::{Agents, Commands},
     error::OpenError,
     hook::Hooks,
     kernel::context::Window,
@@ -59,6 +60,10 @@ pub(crate) struct Shared {
     pub(crate) limits: RuntimeLimits,
     /// The permission rules of the embedding program, above those of every session.
     pub(crate) rules: Option<Ruleset>,
+    /// The agents of the moment; a host may swap them.
+    pub(crate) agents: Lock<Agents>,
+    /// The commands of the moment, likewise.
+    pub(crate) commands: Lock<Commands>,
     /// The OS processes of all calls.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) processes: crate::process::Processes,
@@ -136,6 +141,8 @@ impl Shared {
             globs: Globs::default(),
             limits: RuntimeLimits::default(),
             rules: None,
+            agents: Lock::default(),
+            commands: Lock::default(),
             #[cfg(all(unix, feature = "tools"))]
             processes: crate::process::Processes::unwatched(),
             threads: Threads::default(),

@@ -60,6 +60,8 @@ pub(super) enum Command {
     },
     /// List the models whose price is known, and whether there is a key for them
     Models(ModelsArguments),
+    /// List the agents: what each is for, and the file that it comes from
+    Agents(AgentsArguments),
     /// Show what this system has: the store, keys by name, the terminal, and what it can hold of a sandbox
     Doctor(StoreArguments),
     /// List the sessions of the store
@@ -142,7 +144,8 @@ pub(super) struct TurnArguments {
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) model: ModelArguments,
-    /// Name of the agent: build, or plan, which changes nothing but its plan until that is approved [default: build]
+    /// Name of the agent, see `tamtam agents`: build, plan, which changes nothing but its plan until that is approved, or one of
+    /// your files [default: build]
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
     /// Folder that the tools work in; for a session whose folder was moved, its new place [default: the session's, else the
@@ -184,7 +187,7 @@ pub(super) enum Survives {
 
 #[derive(Args, Debug)]
 pub(super) struct RunArguments {
-    /// The task, in words; - for the text of stdin
+    /// The task, in words; - for the text of stdin; /NAME for a command, see /help
     #[arg(required = true, value_name = "PROMPT")]
     pub(super) prompt: Vec<String>,
     /// Continue this session, or create it under this id
@@ -271,6 +274,16 @@ pub(super) struct ModelsArguments {
     /// Only those whose name contains this
     pub(super) part: Option<String>,
     /// One model a line, as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct AgentsArguments {
+    /// Folder whose agents are listed beside your own [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
+    /// One agent a line, as JSON
     #[arg(long)]
     pub(super) json: bool,
 }

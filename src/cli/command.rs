@@ -7,8 +7,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tamtam::{
-    Delivery, Message, MessageId, SendError, Seq, Steering,
-    session::{Grant, Limits, Refusal, Scope},
+    Delivery, Message, MessageId, Receipt, SendError, Seq, Steering,
+    session::{CommandError, Commanded, Grant, Limits, Refusal, Scope},
 };
 
 use super::grants::{AnswerError, Host, listed, standing};
@@ -26,6 +26,7 @@ pub(super) enum Command {
     Pin { message: MessageId },
     Unpin { message: MessageId },
     Tree,
+    Command { line: String },
 }
 
 #[derive(Deserialize)]
@@ -62,6 +63,7 @@ struct PlainLine {
     grants: Option<Value>,
     revoke: Option<Value>,
     tree: Option<Value>,
+    command: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -144,8 +146,8 @@ enum GrantWord {
     Reject,
 }
 
-const COMMANDS: [&str; 10] =
-    ["send", "abort", "queue", "withdraw", "answer", "grants", "revoke", "pin", "unpin", "tree"];
+const COMMANDS: [&str; 11] =
+    ["send", "abort", "queue", "withdraw", "answer", "grants", "revoke", "pin", "unpin", "tree", "command"];
 
 impl Command {
     /// Reads one line, or says what is wrong with the line.
@@ -175,6 +177,10 @@ impl Command {
                 Value::String(text) if name == "abort" => Ok(Command::Abort { reason: text.clone() }),
                 Value::String(text) if name == "pin" => Ok(Command::Pin { message: text.as_str().into() }),
                 Value::String(text) if name == "unpin" => Ok(Command::Unpin { message: text.as_str().into() }),
+                Value::String(text) if name == "command" => match text.starts_with('/') {
+                    true => Ok(Command::Command { line: text.clone() }),
+                    false => Err("`command` must begin with /, such as /compact".to_owned()),
+                },
                 Value::String(text) => Ok(Command::Withdraw { message: text.as_str().into() }),
                 _ => Err(format!("`{name}` must be a text")),
             },
@@ -193,6 +199,7 @@ impl Command {
             Command::Pin { .. } => "pin",
             Command::Unpin { .. } => "unpin",
             Command::Tree => "tree",
+            Command::Command { .. } => "command",
         }
     }
 
@@ -216,9 +223,7 @@ impl Command {
                 let message = Message::user(text);
                 let message = if let Some(id) = id { message.with_id(id) } else { message };
                 let message = if pin { message.pinned() } else { message };
-                session.send(message, delivery).await.map(
-                    |receipt| json!({"message": receipt.message, "seq": receipt.seq, "disposition": receipt.disposition}),
-                )
+                session.send(message, delivery).await.map(|receipt| sent(&receipt))
             }
             Command::Abort { reason } => session.abort(reason).await.map(|_| json!({})),
             Command::Queue => session.queue().await.map(|queue| json!({"queue": queue})),
@@ -238,6 +243,15 @@ impl Command {
             Command::Pin { message } => session.pin(message).await.map(|()| json!({})),
             Command::Unpin { message } => session.unpin(message).await.map(|()| json!({})),
             Command::Tree => Ok(json!({"tree": host.runtime.tree()})),
+            Command::Command { line } => match session.command(&line, Delivery::Queue).await {
+                Ok(Commanded::Sent(receipt)) => Ok(sent(&receipt)),
+                Ok(Commanded::Said(words)) => Ok(json!({"said": words})),
+                Ok(_) => Ok(json!({})),
+                Err(CommandError::Session(error)) => Err(error),
+                Err(error) => {
+                    return json!({"command": name, "error": {"kind": error.kind(), "message": error.to_string()}});
+                }
+            },
         };
         let mut reply = Map::from_iter([("command".to_owned(), name.into())]);
         match done {
@@ -249,6 +263,10 @@ impl Command {
         }
         Value::Object(reply)
     }
+}
+
+fn sent(receipt: &Receipt) -> Value {
+    json!({"message": receipt.message, "seq": receipt.seq, "disposition": receipt.disposition})
 }
 
 /// The answer to a command that stood before an abort and waited for the reader of the replies: nothing was done.
@@ -426,6 +444,7 @@ mod tests {
             (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":0.25}}}"#, answer(dollars("0.25"))),
             (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":"$2"}}}"#, answer(dollars("2"))),
             (r#"{"tree":true}"#, Command::Tree),
+            (r#"{"command":"/compact"}"#, Command::Command { line: "/compact".to_owned() }),
         ];
         for (line, expected) in cases {
             assert_eq!(Command::read(line), Ok(expected), "{line}");
@@ -452,6 +471,8 @@ mod tests {
             (r#"{"pin":true}"#, "`pin` must be a text"),
             (r#"{"send":"x","pin":"ID"}"#, "`pin`"),
             (r#"{"queue":false}"#, "`queue` must be true"),
+            (r#"{"command":"compact"}"#, "`command` must begin with /"),
+            (r#"{"command":true}"#, "`command` must be a text"),
             (r#"{"tree":true,"deep":true}"#, "unknown field `deep`"),
             (r#"{"answer":{"ask":"x","grant":"once"}}"#, "names no ask"),
             (r#"{"answer":{"ask":9,"grant":"maybe"}}"#, "unknown variant `maybe`"),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tamtam::{
     Runtime, SessionOptions,
     model::{Scripted, ToolSpec},
-    runtime::{Agent, Builder, FileTree, GitState, Layer, RuleFiles},
+    runtime::{Builder, FileTree, GitState, Layer, RuleFiles},
     session::{PromptSection, Settings, estimated_tokens},
     tool::Toolbox,
 };
@@ -21,6 +21,7 @@ use super::{
     escape,
     failure::{Exit, Failure},
     print,
+    team::Team,
     trust::Trust,
 };
 
@@ -49,10 +50,8 @@ pub(super) fn today() -> String {
 pub(super) async fn show(given: &PromptShowArguments, environment: &Environment) -> Result<Exit, Failure> {
     let workspace = environment.workspace(given.workspace.as_deref())?;
     let usage = |error: tamtam::runtime::BadAgent| Failure::usage(error.to_string());
-    let mut options = match given.agent.as_deref() {
-        Some(name) => SessionOptions::from_agent(&Agent::named(name).map_err(usage)?, &workspace).map_err(usage)?,
-        None => SessionOptions::new(&workspace),
-    };
+    let team = Team::load(&workspace, environment)?;
+    let mut options = SessionOptions::from_agent(team.agent(given.agent.as_deref())?, &workspace).map_err(usage)?;
     options.date = Some(today());
     let tools = tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment)));
     let builder = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).tools(tools.clone());

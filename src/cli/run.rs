@@ -23,9 +23,9 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
-    Message, ModelRef, Outcome, Part, Seq, Session,
+    Delivery, Message, ModelRef, Outcome, Part, Seq, Session,
     model::ErrorKind,
-    session::{EventStream, Next, Spent, TurnEnd},
+    session::{CommandError, Commanded, EventStream, Next, Spent, TurnEnd},
 };
 use tokio::sync::mpsc;
 
@@ -56,11 +56,14 @@ pub(super) async fn run(given: RunArguments, environment: &Environment) -> Resul
         if text.trim().is_empty() && given.file.is_empty() {
             return Err(Failure::usage("the prompt is empty: say what is to be done"));
         }
+        if text.starts_with('/') && given.file.is_empty() {
+            return Ok((open::for_run(&given, &text, environment).await?, Prompt::Command(text)));
+        }
         let mut prompt = Message::user(text);
         for path in &given.file {
             prompt = prompt.with_part(attach::part(path)?);
         }
-        Ok((open::for_run(&given, environment).await?, prompt))
+        Ok((open::for_run(&given, "", environment).await?, Prompt::Message(prompt)))
     };
     let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
     drive(opened, Some(prompt), json).await
@@ -74,8 +77,12 @@ pub(super) async fn resume(given: ResumeArguments, environment: &Environment) ->
         if text.trim().is_empty() && !given.prompt.is_empty() {
             return Err(Failure::usage("the prompt is empty: say what is to be done, or leave it out"));
         }
-        let prompt = (!given.prompt.is_empty()).then(|| Message::user(text));
-        Ok((open::for_resume(&given, environment).await?, prompt))
+        let opened = open::for_resume(&given, &text, environment).await?;
+        let prompt = match text.starts_with('/') {
+            true => Prompt::Command(text),
+            false => Prompt::Message(Message::user(text)),
+        };
+        Ok((opened, (!given.prompt.is_empty()).then_some(prompt)))
     };
     let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
     drive(opened, prompt, json).await
@@ -89,12 +96,22 @@ fn not_begun(failure: Failure, json: bool) -> Failure {
     failure
 }
 
-async fn drive(opened: Opened, prompt: Option<Message>, json: bool) -> Result<Exit, Failure> {
+/// What is said to the session first.
+enum Prompt {
+    Message(Message),
+    /// A line that begins with `/`.
+    Command(String),
+}
+
+async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exit, Failure> {
     let Opened { runtime, session, events, hints, asked, opened, trust, not_read } = opened;
     let output = Output::start().map_err(|error| failed_to_start(&error))?;
     let view = View::new(json, session.clone(), output.clone());
-    let left_out = prompt.iter().flat_map(|prompt| left_out(prompt, &hints)).collect();
     not_read.iter().for_each(|why| view.warn("configuration_not_read", why));
+    let left_out = match &prompt {
+        Some(Prompt::Message(prompt)) => left_out(prompt, &hints),
+        _ => Vec::new(),
+    };
     let listener = Listener::start(Host { runtime: runtime.clone(), session: session.clone(), trust }, view.clone());
     let mut listener = listener.map_err(|error| failed_to_start(&error))?;
     let drive = Drive { view: view.clone(), session, opened, left_out, output: output.clone() };
@@ -160,7 +177,7 @@ impl Drive {
     /// said.
     async fn carry_through(
         &self,
-        prompt: Option<Message>,
+        prompt: Option<Prompt>,
         asked: &[Seq],
         events: EventStream,
         listener: &mut Listener,
@@ -196,14 +213,16 @@ impl Drive {
     /// Sends the prompt, and waits until the session is idle and all its events are shown. Fails if the session is left before.
     async fn until_idle(
         &self,
-        prompt: Option<Message>,
+        prompt: Option<Prompt>,
         listener: &mut Listener,
         narrator: &mut Narrator,
     ) -> Result<(), Failure> {
         let (lines, shown) = (listener.asks(), narrator.catch_up());
         let idle = async {
-            if let Some(prompt) = prompt {
-                self.session.prompt(prompt).await?;
+            match prompt {
+                Some(Prompt::Message(prompt)) => drop(self.session.prompt(prompt).await?),
+                Some(Prompt::Command(line)) => self.command(&line).await?,
+                None => {}
             }
             loop {
                 // Commands that came before the end of the turn are carried out first; they may begin another turn.
@@ -222,6 +241,16 @@ impl Drive {
             () = self.unread() => Err(Failure::quiet(Exit::Failed)),
             ended = idle => ended,
         }
+    }
+
+    async fn command(&self, line: &str) -> Result<(), Failure> {
+        match self.session.command(line, Delivery::Queue).await {
+            Ok(Commanded::Said(words)) => self.view.said(&words),
+            Ok(_) => {}
+            Err(CommandError::Session(error)) => return Err(error.into()),
+            Err(error) => return Err(Failure::usage(error.to_string())),
+        }
+        Ok(())
     }
 
     /// Resolves when nobody reads the output and no stop is requested. After a request to stop, the command ends without a reader.

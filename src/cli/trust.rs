@@ -27,7 +27,7 @@ use super::{environment::Environment, failure::Failure};
 use stored::{Entry, Stored};
 
 pub(super) use command::trust;
-pub(super) use project::{CONFIG, Place};
+pub(super) use project::{CONFIG, Place, TEAM};
 
 /// What the files of a project are worth.
 #[derive(Debug, PartialEq)]

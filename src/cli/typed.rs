@@ -16,6 +16,8 @@ use super::grants::standing;
 pub(super) enum Typed {
     /// A message for the running turn.
     Steer(String),
+    /// A line that begins with `/`.
+    Command(String),
     /// The answer to a question.
     Answer(Seq, Grant),
     /// A question is open, and the line is no answer to it.
@@ -102,10 +104,14 @@ fn by(line: &str, resource: Resource) -> Option<Limits> {
 }
 
 /// Reads a line. While a question is open, a line that does not answer it is [`Typed::NoAnswer`].
-pub(super) fn read(line: &str, asked: Option<Question>) -> Typed {
-    let line = line.trim();
+pub(super) fn read(typed: &str, asked: Option<Question>) -> Typed {
+    let line = typed.trim();
     let Some(Question { ask, more, offers }) = asked else {
-        return if line.is_empty() { Typed::Nothing } else { Typed::Steer(line.to_owned()) };
+        return match line {
+            "" => Typed::Nothing,
+            line if typed.starts_with('/') => Typed::Command(line.to_owned()),
+            line => Typed::Steer(line.to_owned()),
+        };
     };
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
@@ -137,6 +143,9 @@ mod tests {
         let cases = [
             (" use tabs \n", None, Typed::Steer("use tabs".to_owned())),
             ("y", None, Typed::Steer("y".to_owned())),
+            ("/compact \n", None, Typed::Command("/compact".to_owned())),
+            (" /tmp is full", None, Typed::Steer("/tmp is full".to_owned())),
+            ("/compact", Some(ask), Typed::NoAnswer),
             ("  ", None, Typed::Nothing),
             ("y", Some(ask), answer(Grant::Once)),
             ("YES", Some(ask), answer(Grant::Once)),

@@ -13,6 +13,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     kernel::{
@@ -47,6 +48,15 @@ pub struct AgentParts {
     /// Model requests a turn may make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_max: Option<u32>,
+    /// Sampling temperature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// Nucleus sampling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f32>,
+    /// Further options of a request, in place of the session's; `null` for none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub options: Value,
     /// Rules that stand before the session's: these may loosen what they ask about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Ruleset>,
@@ -58,30 +68,24 @@ pub struct AgentParts {
     pub plan_file: Option<String>,
 }
 
+impl AgentParts {
+    fn has_prompt(&self) -> bool {
+        self.system.is_some() || self.addition.is_some()
+    }
+}
+
 /// The agent in force, where it is not the session's own, and what its parts took the place of. Stored format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Switched {
     /// The agent in force.
     pub to: AgentParts,
-    /// The name of the session's own agent.
-    pub agent: String,
-    /// The session's own system prompt.
-    pub system: Arc<str>,
-    /// The sections of that prompt, by their sizes.
+    /// What the session has under its own agent. Its rules are not among it, because they stay in force.
+    #[serde(flatten)]
+    pub own: AgentParts,
+    /// The sections of the session's own system prompt, by their sizes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sections: Vec<PromptSection>,
-    /// The session's own model.
-    pub model: ModelRef,
-    /// The session's own tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<BTreeSet<String>>,
-    /// The session's own limit of an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_max: Option<u64>,
-    /// The session's own limit of steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps_max: Option<u32>,
 }
 
 /// The agent that a session is to have. Stored format.
@@ -144,24 +148,12 @@ impl Settings {
     /// The settings under the session's own agent. What a host changed meanwhile stays, unless the other agent had set it.
     pub(crate) fn own(&self) -> Settings {
         let mut own = self.clone();
-        let Some(switched) = own.switched.take() else { return own };
-        let to = &switched.to;
-        own.agent.clone_from(&switched.agent);
-        if to.system.is_some() || to.addition.is_some() {
-            own.system.clone_from(&switched.system);
-            own.sections.clone_from(&switched.sections);
-        }
-        if to.model.is_some() {
-            own.model.clone_from(&switched.model);
-        }
-        if to.tools.is_some() {
-            own.tools.clone_from(&switched.tools);
-        }
-        if to.output_max.is_some() {
-            own.params.max_output = switched.output_max;
-        }
-        if to.steps_max.is_some() {
-            own.steps_max = switched.steps_max;
+        if let Some(switched) = own.switched.take() {
+            own.set(&switched.to, &switched.own);
+            if let (true, Some(system)) = (switched.to.has_prompt(), &switched.own.system) {
+                own.system.clone_from(system);
+                own.sections.clone_from(&switched.sections);
+            }
         }
         own
     }
@@ -169,34 +161,60 @@ impl Settings {
     /// The settings under this agent.
     pub(crate) fn with_agent(&self, choice: &AgentChoice) -> Settings {
         let mut settings = self.own();
-        let AgentChoice::Other(parts) = choice else { return settings };
-        let AgentParts { agent, system, addition, model, tools, output_max, steps_max, .. } = &**parts;
-        let switched = Switched {
-            to: (**parts).clone(),
-            agent: std::mem::replace(&mut settings.agent, agent.clone()),
-            system: settings.system.clone(),
-            sections: settings.sections.clone(),
-            model: settings.model.clone(),
-            tools: settings.tools.clone(),
-            output_max: settings.params.max_output,
-            steps_max: settings.steps_max,
-        };
-        if let Some(system) = system {
-            settings.set_persona(agent, system);
+        let AgentChoice::Other(to) = choice else { return settings };
+        let (own, sections) = (settings.parts(), settings.sections.clone());
+        let tools = to.tools.as_ref().map(|tools| toolset::both(own.tools.as_ref(), tools));
+        settings.set(to, &AgentParts { tools, ..(**to).clone() });
+        if let Some(system) = &to.system {
+            settings.set_persona(&to.agent, system);
         }
-        if let Some(addition) = addition {
-            settings.add_to_prompt(agent, addition);
+        if let Some(addition) = &to.addition {
+            settings.add_to_prompt(&to.agent, addition);
         }
-        if let Some(model) = model {
-            settings.model.clone_from(model);
-        }
-        if let Some(tools) = tools {
-            settings.tools = Some(toolset::both(settings.tools.as_ref(), tools));
-        }
-        settings.params.max_output = output_max.or(settings.params.max_output);
-        settings.steps_max = steps_max.or(settings.steps_max);
-        settings.switched = Some(Arc::new(switched));
+        settings.switched = Some(Arc::new(Switched { to: (**to).clone(), own, sections }));
         settings
+    }
+
+    /// What an agent can set, as it is.
+    fn parts(&self) -> AgentParts {
+        AgentParts {
+            agent: self.agent.clone(),
+            system: Some(self.system.clone()),
+            model: Some(self.model.clone()),
+            tools: self.tools.clone(),
+            output_max: self.params.max_output,
+            steps_max: self.steps_max,
+            temperature: self.params.temperature,
+            top_p: self.params.top_p,
+            options: self.params.options.clone(),
+            ..AgentParts::default()
+        }
+    }
+
+    /// Gives each setting but the prompt that the agent `to` sets the value that it has in `from`.
+    fn set(&mut self, to: &AgentParts, from: &AgentParts) {
+        self.agent.clone_from(&from.agent);
+        if let (Some(_), Some(model)) = (&to.model, &from.model) {
+            self.model.clone_from(model);
+        }
+        if to.tools.is_some() {
+            self.tools.clone_from(&from.tools);
+        }
+        if to.output_max.is_some() {
+            self.params.max_output = from.output_max;
+        }
+        if to.steps_max.is_some() {
+            self.steps_max = from.steps_max;
+        }
+        if to.temperature.is_some() {
+            self.params.temperature = from.temperature;
+        }
+        if to.top_p.is_some() {
+            self.params.top_p = from.top_p;
+        }
+        if !to.options.is_null() {
+            self.params.options.clone_from(&from.options);
+        }
     }
 
     /// The rules below the host's, from the most to the least powerful: the session's own, between those of the agent in force.

@@ -1,7 +1,8 @@
 //! Which of the runtime's tools a turn has, by names and patterns. Pure functions.
 //!
 //! A pattern is a name in which `*` stands for any text and `?` for one character: `mcp_*` is every tool of every server,
-//! `mcp_files_*` those of one. An agent names the tools that it has; a message may switch some of those off for its turn.
+//! `mcp_files_*` those of one. An agent names the tools that it has; `!NAME` takes one out of these, so `*` and `!write` are all but
+//! `write`. A message may switch some of them off for its turn.
 //!
 //! A change must keep two rules. A switch never adds a tool that the agent does not have. [`both`] never gives more than both
 //! sets have, because it bounds a child by its ancestors; where patterns cannot be compared, it leaves a tool out.
@@ -12,16 +13,29 @@ use crate::permission::matches_simply;
 
 /// Whether an agent with these tools has the named tool. `None` is an agent that has all tools.
 pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
-    tools.is_none_or(|tools| tools.iter().any(|pattern| matches_simply(pattern, name)))
+    let Some(tools) = tools else { return true };
+    let mut has = false;
+    for tool in tools {
+        match tool.strip_prefix('!') {
+            Some(out) if matches_simply(out, name) => return false,
+            Some(_) => {}
+            None => has = has || matches_simply(tool, name),
+        }
+    }
+    has
 }
 
 /// The tools that `own` and `bound` both have. What two different patterns have in common cannot be told, so a pattern is kept only
-/// if both sets name it.
+/// if both sets name it, or one has `*`. What one of them takes out stays out.
 pub(crate) fn both(own: Option<&BTreeSet<String>>, bound: &BTreeSet<String>) -> BTreeSet<String> {
-    let is_name = |tool: &str| !tool.contains(['*', '?']);
+    let is_name = |tool: &str| !tool.contains(['*', '?', '!']);
+    let takes_out = |tool: &str| tool.starts_with('!');
     let Some(own) = own else { return bound.clone() };
     let both = |one: &BTreeSet<String>, other: &BTreeSet<String>| -> Vec<String> {
-        let keeps = |tool: &&String| other.contains(*tool) || (is_name(tool) && has(Some(other), tool));
+        let all = other.contains("*");
+        let keeps = |tool: &&String| {
+            all || takes_out(tool) || other.contains(*tool) || (is_name(tool) && has(Some(other), tool))
+        };
         one.iter().filter(keeps).cloned().collect()
     };
     both(own, bound).into_iter().chain(both(bound, own)).collect()
@@ -53,6 +67,10 @@ mod tests {
             (&["read"], "read_file", false),
             (&["*"], "anything", true),
             (&[], "read", false),
+            (&["*", "!write"], "write", false),
+            (&["*", "!write"], "read", true),
+            (&["*", "!mcp_*", "mcp_files_read"], "mcp_files_read", false),
+            (&["!write"], "read", false),
         ] {
             assert_eq!(named(patterns, tool), expected, "{patterns:?} {tool}");
         }
@@ -68,6 +86,16 @@ mod tests {
             assert_eq!(both(Some(own), bound), set(&["mcp_files_read", "read"]));
         }
         assert_eq!(both(Some(&set(&["mcp_*"])), &set(&["mcp_files_*"])), set(&[]));
+        // What one of them takes out is out of both, and what is left of a name that is out is nothing.
+        let (all_but, read) = (set(&["*", "!bash"]), set(&["read", "bash"]));
+        for (own, bound) in [(&all_but, &read), (&read, &all_but)] {
+            let both = both(Some(own), bound);
+            assert_eq!(["read", "bash", "write"].map(|tool| has(Some(&both), tool)), [true, false, false], "{both:?}");
+        }
+        let neither = both(Some(&set(&["bash"])), &all_but);
+        assert!(!has(Some(&neither), "bash") && !has(Some(&neither), "read"), "{neither:?}");
+        let patterns = both(Some(&set(&["mcp_*"])), &set(&["*", "!mcp_mail_*"]));
+        assert_eq!(["mcp_files_read", "mcp_mail_send"].map(|tool| has(Some(&patterns), tool)), [true, false]);
         assert_eq!((both(None, &wide), both(Some(&wide), &wide)), (wide.clone(), wide));
     }
 

@@ -22,7 +22,7 @@
 //! A text is read whole or not at all. A rule that was left out would allow more, so what is not understood is an error: unknown
 //! fields and actions, a pattern that is no glob, the same field twice. The code is pure: the caller reads the file, and names it.
 
-mod document;
+pub(crate) mod document;
 
 use crate::permission::{Action, MatchOrder, Rule, Ruleset, pattern};
 use document::{Field, Node, Value};
@@ -45,19 +45,19 @@ pub struct BadRules {
 
 /// Something wrong at a place in the text.
 #[derive(Debug)]
-struct Fault {
-    at: usize,
-    field: String,
-    why: String,
+pub(crate) struct Fault {
+    pub(crate) at: usize,
+    pub(crate) field: String,
+    pub(crate) why: String,
 }
 
 impl Fault {
-    fn new(at: usize, field: impl Into<String>, why: impl Into<String>) -> Fault {
+    pub(crate) fn new(at: usize, field: impl Into<String>, why: impl Into<String>) -> Fault {
         Fault { at, field: field.into(), why: why.into() }
     }
 
     /// The same fault, as a person finds it.
-    fn in_text(self, text: &str) -> BadRules {
+    pub(crate) fn in_text(self, text: &str) -> BadRules {
         let before = text.as_bytes().get(..self.at).unwrap_or(text.as_bytes());
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         BadRules { line, field: self.field, why: self.why }
@@ -108,7 +108,8 @@ impl Ruleset {
     }
 }
 
-fn ruleset(nodes: &[Node]) -> Result<Ruleset, Fault> {
+/// The rules that these values say, in the order of the text.
+pub(crate) fn ruleset(nodes: &[Node]) -> Result<Ruleset, Fault> {
     let mut read = Read::default();
     for node in nodes {
         read.node(node)?;
@@ -201,7 +202,7 @@ impl Read {
         };
         let exact = match fields.iter().find(|field| field.name == "exact").map(|field| &field.node) {
             None => false,
-            Some(Node { value: Value::Flag(exact), .. }) => *exact,
+            Some(Node { value: Value::Bool(exact), .. }) => *exact,
             Some(Node { value, at }) => {
                 return Err(Fault::new(*at, "exact", format!("write true or false, not {}", value.kind())));
             }

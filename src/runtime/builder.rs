@@ -17,9 +17,11 @@ use tokio::task::JoinError;
 
 use crate::{
     actor::{limits::RuntimeLimits, shared::Shared, tapes::Tapes, undone::left_undone},
+    agent::{Agents, Commands},
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
+    lock::Lock,
     model::{Model, ModelError, ModelLimits, Models, Price, Prices},
     ops::SweepPolicy,
     permission::Ruleset,
@@ -48,6 +50,8 @@ pub struct Builder {
     tools: Toolbox,
     environment: Vec<Named>,
     hooks: Vec<Arc<dyn Hook>>,
+    pub(super) agents: Agents,
+    pub(super) commands: Commands,
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
@@ -380,6 +384,7 @@ impl Builder {
         (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
         shared.sweeper.own = self.sweeps;
         shared.environment = self.environment;
+        (shared.agents, shared.commands) = (Lock::new(self.agents), Lock::new(self.commands));
         #[cfg(all(unix, feature = "tools"))]
         {
             shared.processes = processes;

@@ -110,6 +110,8 @@ pub struct SessionOptions {
     pub task_queue_max: Option<usize>,
     /// How often the session is started again when it crashes: two times in 60 s by default, also for a child.
     pub restart: RestartPolicy,
+    /// The tools that an agent has brought: a name that no tool has is no mistake of the host.
+    pub(super) agent_tools: Option<BTreeSet<String>>,
     /// The built-in agent that the session begins with, in place of its own one.
     pub(super) begins_as: Option<Agent>,
 }
@@ -123,16 +125,19 @@ impl SessionOptions {
     pub fn from_agent(agent: &Agent, workspace: impl Into<PathBuf>) -> Result<SessionOptions, BadAgent> {
         agent.check()?;
         let mut options = SessionOptions::new(workspace);
-        if agent.native {
-            options.begins_as = Some(agent.clone()).filter(|agent| *agent != Agent::build());
+        if agent.is_mode() {
+            options.begins_as = Some(agent.clone());
             return Ok(options);
         }
         options.agent = Some(agent.name.clone());
         options.system.clone_from(&agent.prompt);
         options.model.clone_from(&agent.model);
         options.tools.clone_from(&agent.tools);
+        options.agent_tools.clone_from(&agent.tools);
         options.agent_rules = agent.ruleset();
         options.params.max_output = agent.limits.output_max;
+        (options.params.temperature, options.params.top_p) = (agent.temperature, agent.top_p);
+        options.params.options.clone_from(&agent.options);
         options.steps_max = agent.limits.steps_max.or(options.steps_max);
         Ok(options)
     }
@@ -165,6 +170,7 @@ impl SessionOptions {
             task_width_max: None,
             task_queue_max: None,
             restart: RestartPolicy::default(),
+            agent_tools: None,
             begins_as: None,
         }
     }

@@ -90,7 +90,10 @@ impl Threads {
             // Nobody waits for the value of a call that was dropped.
             drop(done.send(caught));
         }));
-        begun.inspect_err(|_| drop(pool.state.lock().calls.remove(&call)))?;
+        if begun.is_err() {
+            pool.state.lock().calls.remove(&call);
+        }
+        begun?;
         match result.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(panic)) => resume_unwind(panic),

@@ -144,7 +144,7 @@ impl Toolbox {
 
     /// Those of the names that no tool has, and the names of all tools; `None` where there are none. A pattern may match nothing.
     pub(crate) fn unknown_among<'n>(&self, names: impl Iterator<Item = &'n String>) -> Option<(String, String)> {
-        let is_unknown = |name: &&str| !name.contains(['*', '?']) && self.find(name).is_none();
+        let is_unknown = |name: &&str| !name.contains(['*', '?', '!']) && self.find(name).is_none();
         let unknown: Vec<_> = names.map(String::as_str).filter(is_unknown).collect();
         let known = || self.names().collect::<Vec<_>>().join(", ");
         (!unknown.is_empty()).then(|| (unknown.join(", "), known()))

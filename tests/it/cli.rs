@@ -24,6 +24,7 @@ mod shell;
 mod steering;
 mod stop;
 mod strangers;
+mod team;
 mod terminal;
 mod tools;
 mod trust;

@@ -11,7 +11,10 @@
 use std::{collections::VecDeque, time::Duration};
 
 use serde_json::Value;
-use tamtam::{Delivery, Session, Steering, session::Scope};
+use tamtam::{
+    Delivery, Session, Steering,
+    session::{Commanded, Scope},
+};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},
@@ -303,6 +306,16 @@ impl Lines {
             Typed::Steer(text) => {
                 let sent = self.host.session.send(text, Delivery::Steer(Steering::default())).await;
                 sent.map(drop).map_err(|error| error.to_string())
+            }
+            Typed::Command(line) => {
+                let done = self.host.session.command(&line, Delivery::Steer(Steering::default())).await;
+                match done {
+                    Ok(Commanded::Said(words)) => {
+                        self.view.said(&words);
+                        Ok(())
+                    }
+                    done => done.map(drop).map_err(|error| error.to_string()),
+                }
             }
             Typed::Answer(ask, grant) => {
                 let is_project = grant.standing().is_some_and(|(scope, _)| scope == Scope::Project);

@@ -27,6 +27,7 @@ use crate::cli::{
     rules::{self, Audience},
     run::view,
     tapes,
+    team::Team,
     trust::Trust,
 };
 
@@ -52,18 +53,22 @@ pub(super) struct Opened {
 
 /// The session for `run`: the named one, or a new one. Where another process makes the named one at the same moment, that is looked at
 /// again, so that the answer is this session or who has it.
-pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> Result<Opened, Failure> {
+pub(super) async fn for_run(given: &RunArguments, said: &str, environment: &Environment) -> Result<Opened, Failure> {
     for _ in 1..TRIES_MAX {
-        if let Ok(opened) = try_run(given, environment).await? {
+        if let Ok(opened) = try_run(given, said, environment).await? {
             return Ok(opened);
         }
         tokio::time::sleep(TRY_AGAIN).await;
     }
-    try_run(given, environment).await?.map_err(Failure::from)
+    try_run(given, said, environment).await?.map_err(Failure::from)
 }
 
 /// As [`for_run`]. The inner error says that the session was not there, and could not be made because it is.
-async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Result<Opened, TapeError>, Failure> {
+async fn try_run(
+    given: &RunArguments,
+    said: &str,
+    environment: &Environment,
+) -> Result<Result<Opened, TapeError>, Failure> {
     let store = config::store(environment, &given.turn)?;
     let labels = labels(&given.label)?;
     let before = match &given.session {
@@ -72,7 +77,7 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     };
     if let (Some(before), Some(id)) = (before, &given.session) {
         let labels = labels.or(&before.settings.labels).map_err(|error| Failure::usage(error.to_string()))?;
-        let opened = take_up(id, &given.turn, &before, store, environment).await?;
+        let opened = take_up(id, &given.turn, said, &before, store, environment).await?;
         if !given.label.is_empty() {
             or_shut_down(&opened.runtime, opened.session.set_labels(labels).await).await?;
         }
@@ -84,11 +89,10 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     let workspace = environment.workspace(given.turn.workspace.as_deref())?;
     let config = Config::load(environment, &workspace, given.turn.config.as_deref())?;
     let (turn, _) = config.over(&given.turn, None);
-    let agent = agent(turn.agent.as_deref(), None)?;
-    let choice = models::choose(&turn.model, None, environment).await?;
-    let options = agent
-        .map_or_else(|| Ok(SessionOptions::new(&workspace)), |agent| SessionOptions::from_agent(&agent, &workspace));
+    let mut team = team(&workspace, said, environment)?;
+    let options = SessionOptions::from_agent(team.agent(turn.agent.as_deref())?, &workspace);
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
+    let choice = models::choose(&given.turn.model, None, environment).await?;
     options.id = given.session.clone();
     options.title = given.title.clone();
     options.labels = labels;
@@ -99,7 +103,8 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     turn.budget.apply(&mut options.budget);
     options.date = Some(prompt::today());
     turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
-    let (runtime, hints) = start(store, choice, &turn, rights.host, environment).await?;
+    let not_read = std::mem::take(&mut team.notes);
+    let (runtime, hints) = start(store, choice, &turn, rights.host, team, environment).await?;
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
             drop(runtime.shutdown().await);
@@ -109,17 +114,21 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     };
     let events = session.events();
     let state = or_shut_down(&runtime, session.state().await).await?;
-    let not_read = config.notes.into_iter().chain(prompt::rules_not_used(&state.settings)).collect();
+    let not_read = config.notes.into_iter().chain(not_read).chain(prompt::rules_not_used(&state.settings)).collect();
     let trust = Trust::of(environment);
     Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO, trust, not_read }))
 }
 
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
-pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environment) -> Result<Opened, Failure> {
+pub(super) async fn for_resume(
+    given: &ResumeArguments,
+    said: &str,
+    environment: &Environment,
+) -> Result<Opened, Failure> {
     let store = config::store(environment, &given.turn)?;
     let missing = || TapeError::Missing { session: given.session.clone() };
     let before = tapes::state(&store, &given.session)?.ok_or_else(missing)?;
-    let opened = take_up(&given.session, &given.turn, &before, store, environment).await?;
+    let opened = take_up(&given.session, &given.turn, said, &before, store, environment).await?;
     let go_on = async {
         let state = opened.session.state().await?;
         if state.paused {
@@ -138,17 +147,19 @@ pub(super) async fn for_resume(given: &ResumeArguments, environment: &Environmen
 async fn take_up(
     id: &SessionId,
     given: &TurnArguments,
+    said: &str,
     before: &State,
     store: PathBuf,
     environment: &Environment,
 ) -> Result<Opened, Failure> {
     let settings = &before.settings;
     let moved_to = moved_to(id, &settings.workspace, given.workspace.as_deref(), environment)?;
-    let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.agent);
-    let agent = agent(given.agent.as_deref(), Some((own, &settings.agent)))?;
+    let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.own.agent);
     let workspace = moved_to.as_deref().unwrap_or(&settings.workspace);
     let config = Config::load(environment, Path::new(workspace), given.config.as_deref())?;
     let (given, _) = &config.over(given, Some(&settings.model));
+    let mut team = team(Path::new(workspace), said, environment)?;
+    let agent = agent(&team, given.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     let asked_for = &given.permission;
     let rules = match asked_for.permission.is_some() || asked_for.rules.is_some() {
@@ -160,7 +171,8 @@ async fn take_up(
     let mut budget = settings.budget.clone();
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
-    let (runtime, hints) = start(store, choice, given, rules::host(&config), environment).await?;
+    let not_read = config.notes.iter().cloned().chain(std::mem::take(&mut team.notes)).collect();
+    let (runtime, hints) = start(store, choice, given, rules::host(&config), team, environment).await?;
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let changes = Changes { model, rules, granted, budget, workspace: moved_to };
@@ -182,7 +194,7 @@ async fn take_up(
         })
         .map(|(ask, _)| *ask)
         .collect();
-    Ok(Opened { runtime, session, events, hints, asked, opened, trust: Trust::of(environment), not_read: config.notes })
+    Ok(Opened { runtime, session, events, hints, asked, opened, trust: Trust::of(environment), not_read })
 }
 
 /// The standing grants of the session that were given for the project, and that the project no longer has.
@@ -219,12 +231,19 @@ fn moved_to(
     Ok(Some(given.display().to_string()))
 }
 
-/// The agent that the arguments name, which must be there. `None` where they name none, and where a session has it as its own or in
-/// force (`of_session`): a session keeps the agent that a host gave it.
-fn agent(given: Option<&str>, of_session: Option<(&String, &String)>) -> Result<Option<Agent>, Failure> {
-    let has = |name: &str| of_session.is_some_and(|(own, in_force)| own == name || in_force == name);
+/// The agents and commands, which must have what is said, where that is a command. The workspace's own ones are not read: nothing
+/// says yet that the user trusts it.
+fn team(workspace: &Path, said: &str, environment: &Environment) -> Result<Team, Failure> {
+    let team = Team::load(workspace, environment)?;
+    team.check(said)?;
+    Ok(team)
+}
+
+/// The agent that the arguments name, which must be there. `None` where they name none, and where the session has it as its own or
+/// in force: a session keeps the agent that a host gave it.
+fn agent(team: &Team, given: Option<&str>, (own, in_force): (&String, &String)) -> Result<Option<Agent>, Failure> {
     match given {
-        Some(given) if !has(given) => Agent::named(given).map(Some).map_err(|error| Failure::usage(error.to_string())),
+        Some(given) if given != own && given != in_force => team.agent(Some(given)).cloned().map(Some),
         _ => Ok(None),
     }
 }
@@ -280,6 +299,7 @@ async fn start(
     choice: Choice,
     given: &TurnArguments,
     host_rules: Option<Ruleset>,
+    team: Team,
     environment: &Environment,
 ) -> Result<(Runtime, Hints), Failure> {
     let Choice { models, model, key_from, base_url, takes } = choice;
@@ -289,7 +309,8 @@ async fn start(
     };
     let prices = given.budget.price.map(|price| (model.clone(), price));
     let hints = Hints { key_from, base_url, takes, model: model.clone() };
-    let builder = Runtime::builder()
+    let builder = team
+        .join(Runtime::builder())
         .store(store)
         .durability(durability)
         .prices(prices)

@@ -19,6 +19,7 @@ use tamtam::{
 };
 
 use crate::cli::{
+    escape,
     output::Output,
     render::{Renderer, Show},
     typed::Question,
@@ -163,6 +164,14 @@ impl View {
         if self.json {
             self.line(&json!({"warning": {"kind": kind, "message": message}}));
         }
+    }
+
+    /// Shows what a command says. Never waits.
+    pub(super) fn said(&self, words: &str) {
+        if self.is_json() {
+            return self.line(&json!({"said": words}));
+        }
+        words.lines().for_each(|line| self.note(escape::line(line)));
     }
 
     /// Shows a line for people. Never waits.

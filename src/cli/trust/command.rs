@@ -38,7 +38,7 @@ pub(in crate::cli) fn trust(given: &TrustArguments, environment: &Environment) -
     }
     let workspace = environment.workspace(given.dir.as_deref())?;
     let refused = |why: String| Failure::usage(format!("cannot trust {}: {why}", workspace.display()));
-    let files = project::read(&workspace, &project::ALL).map_err(refused)?;
+    let files = project::read(&workspace, &project::all()).map_err(refused)?;
     let shown = shown(&workspace, &files)?;
     trust.trust(&workspace, &files)?;
     print(&shown)
@@ -102,7 +102,7 @@ fn standing(entry: &Entry, current: Option<&Entry>) -> String {
     match current {
         None if workspace.is_dir() => "made anew, so nothing holds".to_owned(),
         None => "gone".to_owned(),
-        Some(_) => match look(current, workspace, &project::ALL) {
+        Some(_) => match look(current, workspace, &project::all()) {
             Project::Untrusted(why) => format!("not as it was trusted ({why})"),
             _ => "trusted".to_owned(),
         },

@@ -23,16 +23,34 @@ pub(in crate::cli) struct Place {
 /// The settings and rules of a project.
 pub(in crate::cli) const CONFIG: Place = Place { path: ".tamtam/config.toml", endings: &[] };
 
-/// All places: `tamtam trust` covers them together. A new kind of file is a line here, and is read through `Trust::look`.
-pub(super) const ALL: [Place; 7] = [
-    CONFIG,
+/// The agents and commands of a project, in all forms that are read.
+pub(in crate::cli) const TEAM: [Place; 12] = [
+    Place { path: ".tamtam/agents", endings: &[".md", ".toml", ".json"] },
+    Place { path: ".tamtam/commands", endings: &[".md"] },
+    Place { path: ".claude/agents", endings: &[".md"] },
+    Place { path: ".claude/commands", endings: &[".md"] },
+    Place { path: ".opencode/agent", endings: &[".md"] },
+    Place { path: ".opencode/agents", endings: &[".md"] },
+    Place { path: ".opencode/command", endings: &[".md"] },
+    Place { path: ".opencode/commands", endings: &[".md"] },
+    Place { path: "opencode.json", endings: &[] },
+    Place { path: "opencode.jsonc", endings: &[] },
+    Place { path: ".opencode/opencode.json", endings: &[] },
+    Place { path: ".opencode/opencode.jsonc", endings: &[] },
+];
+
+/// The files with instructions for every agent.
+const RULES: [Place; 4] = [
     Place { path: "AGENTS.md", endings: &[] },
     Place { path: "CLAUDE.md", endings: &[] },
     Place { path: ".cursorrules", endings: &[] },
     Place { path: ".tamtam/rules", endings: &[".md"] },
-    Place { path: ".tamtam/agents", endings: &[".md", ".toml", ".json"] },
-    Place { path: ".tamtam/commands", endings: &[".md"] },
 ];
+
+/// All places: `tamtam trust` covers them together. A new kind of file is a line here or above, and is read through `Trust::look`.
+pub(super) fn all() -> Vec<Place> {
+    [&[CONFIG][..], &RULES, &TEAM].concat()
+}
 
 /// Texts or hashes of files, by their names from the workspace on.
 pub(in crate::cli) type Files = BTreeMap<String, String>;

@@ -39,7 +39,7 @@ impl World {
     }
 
     fn read(&self) -> Result<project::Files, String> {
-        project::read(&self.work(), &project::ALL)
+        project::read(&self.work(), &project::all())
     }
 
     fn say_trusted(&self) {
@@ -97,7 +97,7 @@ fn trust_is_bound_to_the_bytes_of_the_files() {
 #[test]
 fn files_of_each_kind_are_compared_by_themselves() {
     let world = World::new();
-    let agents = [project::ALL[5]];
+    let agents = [project::TEAM[0]];
     let put = |name: &str, text: &str| {
         let path = world.work().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

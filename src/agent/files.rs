@@ -1,0 +1,307 @@
+//! Agents and commands that people keep as files: found in folders, read, and made into one configuration.
+//!
+//! A folder holds the files of one program: our own, OpenCode's or Claude Code's ([`Dialect`]). Each is read as that program has it;
+//! nobody has to change a file. A file that cannot be used is left out with its file, line and field, and the others load.
+//!
+//! This code reads the folders that it is given and no others; whether a folder may be trusted is its caller's to say. It runs
+//! nothing. A change must keep four bounds: a folder of a workspace is not left through a link; only plain files are opened; no
+//! file is read that is larger than [`FILE_BYTES_MAX`]; and no folder has more than [`FILES_MAX`].
+
+mod foreign;
+mod read;
+mod walk;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    agent::{Agents, AgentsConfig, BadAgent, Command, Commands},
+    permission::{
+        Fault,
+        document::{self, Node, Value},
+    },
+    words::message::ModelRef,
+};
+use read::{Names, Section};
+
+/// Bytes of a file, at most.
+pub(super) const FILE_BYTES_MAX: u64 = 256 * 1_024;
+/// Files of a folder, at most.
+const FILES_MAX: usize = 10_000;
+/// How deep a folder is read.
+const DEPTH_MAX: usize = 16;
+
+/// Whose form files have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Our own: `agents/**/*.md`, `.toml` or `.json`, and `commands/**/*.md`.
+    Tamtam,
+    /// OpenCode's: `agent/**/*.md` and `command/**/*.md` (or `agents`, `commands`), and the tables of `opencode.json`.
+    OpenCode,
+    /// Claude Code's: `agents/**/*.md` and `commands/**/*.md`.
+    ClaudeCode,
+}
+
+/// A folder with files of one program.
+#[derive(Clone, Debug)]
+pub struct AgentFolder {
+    path: PathBuf,
+    dialect: Dialect,
+    /// The folder that no link may lead out of.
+    inside: Option<PathBuf>,
+    /// Files of configuration that hold agents and commands too.
+    configs: Vec<PathBuf>,
+}
+
+impl AgentFolder {
+    /// A folder, such as `~/.config/tamtam`. It need not exist.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, dialect: Dialect) -> AgentFolder {
+        let path = path.into();
+        let configs = match dialect {
+            Dialect::OpenCode => ["opencode.json", "opencode.jsonc"].map(|name| path.join(name)).into(),
+            _ => Vec::new(),
+        };
+        AgentFolder { path, dialect, inside: None, configs }
+    }
+
+    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode and our own. None where the workspace
+    /// is not trusted: what stands there tells a model what to do.
+    #[must_use]
+    pub fn of_workspace(workspace: &Path, trusted: bool) -> Vec<AgentFolder> {
+        if !trusted {
+            return Vec::new();
+        }
+        let folder = |name: &str, dialect| AgentFolder {
+            inside: Some(workspace.to_path_buf()),
+            ..AgentFolder::new(workspace.join(name), dialect)
+        };
+        let mut folders = vec![
+            folder(".claude", Dialect::ClaudeCode),
+            folder(".opencode", Dialect::OpenCode),
+            folder(".tamtam", Dialect::Tamtam),
+        ];
+        let beside = ["opencode.json", "opencode.jsonc"].map(|name| workspace.join(name));
+        folders[1].configs.splice(0..0, beside);
+        folders
+    }
+}
+
+/// A file, or a part of one, that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}: {}{why}", path.display(), line_of(*line), if field.is_empty() { String::new() } else { format!("{field}: ") })]
+#[non_exhaustive]
+pub struct BadFile {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// The line, from 1; 0 where the file as a whole is meant.
+    pub line: usize,
+    /// The field, such as `tools.read`; empty where none is meant.
+    pub field: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+fn line_of(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(":{line}") }
+}
+
+impl BadFile {
+    fn whole(path: &Path, why: impl Into<String>) -> BadFile {
+        BadFile { path: path.to_path_buf(), line: 0, field: String::new(), why: why.into() }
+    }
+
+    fn of(path: &Path, text: &str, fault: Fault) -> BadFile {
+        let bad = fault.in_text(text);
+        BadFile { path: path.to_path_buf(), line: bad.line, field: bad.field, why: bad.why }
+    }
+}
+
+/// What the files of some folders say.
+///
+/// ```
+/// use std::{collections::BTreeMap, fs};
+/// use tamtam::runtime::{AgentFiles, AgentFolder};
+///
+/// # let workspace = tempfile::tempdir()?;
+/// # let workspace = workspace.path();
+/// fs::create_dir_all(workspace.join(".claude/agents"))?;
+/// let text = "---\nname: reviewer\ndescription: Reads changes.\ntools: Read, Grep\n---\nYou review.\n";
+/// fs::write(workspace.join(".claude/agents/reviewer.md"), text)?;
+/// fs::write(workspace.join(".claude/agents/broken.md"), "---\nname: [\n---\n")?;
+///
+/// let files = AgentFiles::read(&AgentFolder::of_workspace(workspace, true), &BTreeMap::new());
+/// let (agents, commands, bad) = files.build()?;
+/// assert_eq!(agents.get("reviewer").unwrap().prompt.as_deref(), Some("You review."));
+/// assert_eq!((bad.len(), bad[0].line), (1, 3));
+/// assert!(commands.get("review").is_some(), "the runtime's own");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct AgentFiles {
+    /// What is said of agents.
+    pub config: AgentsConfig,
+    /// The commands, in the order in which they were found.
+    pub commands: Vec<Command>,
+    /// The files, and parts of files, that could not be used.
+    pub bad: Vec<BadFile>,
+    /// The default agent that a file of configuration names.
+    default: Option<(String, PathBuf)>,
+}
+
+impl AgentFiles {
+    /// Reads the folders, the least powerful first. A folder that is not there has no files, and one that is given twice is read once.
+    /// `models` are the models that other programs name by one word, such as `sonnet`; an agent whose word is not among them has the
+    /// model of its session. Blocks on the disk.
+    #[must_use]
+    pub fn read(folders: &[AgentFolder], models: &BTreeMap<String, ModelRef>) -> AgentFiles {
+        let mut files = AgentFiles::default();
+        let mut seen = std::collections::BTreeSet::new();
+        for folder in folders {
+            for config in &folder.configs {
+                if config.is_file() && seen.insert(config.canonicalize().unwrap_or_else(|_| config.clone())) {
+                    files.config_file(folder, config, models);
+                }
+            }
+            for &(name, section) in Section::folders(folder.dialect) {
+                let root = folder.path.join(name);
+                let Ok(real) = root.canonicalize() else { continue };
+                if !seen.insert(real) {
+                    continue;
+                }
+                for path in walk::files(&root, folder.inside.as_deref(), section.endings(), &mut files.bad) {
+                    let read = Reading { folder, models, path: &path };
+                    if let Err(bad) = files.file(&read, &root, section) {
+                        files.bad.push(bad);
+                    }
+                }
+            }
+        }
+        files.check_default();
+        files
+    }
+
+    /// The agents and commands that the files make of those of the runtime, and what of the files could not be used.
+    ///
+    /// # Errors
+    /// As [`Agents::build`].
+    pub fn build(mut self) -> Result<(Agents, Commands, Vec<BadFile>), BadAgent> {
+        let (agents, wrong) = Agents::build(&self.config)?;
+        for (source, bad) in wrong {
+            let (path, field) = (source.unwrap_or_default(), bad.field().unwrap_or_default().to_owned());
+            self.bad.push(BadFile { path, line: 0, field, why: bad.to_string() });
+        }
+        Ok((agents, Commands::built_in().with(self.commands), self.bad))
+    }
+
+    /// One agent or command as a file of its own.
+    fn file(&mut self, read: &Reading<'_>, root: &Path, section: Section) -> Result<(), BadFile> {
+        let text = walk::text(read.path)?;
+        let wrong = |fault| BadFile::of(read.path, &text, fault);
+        let (node, body) = match read.path.extension().and_then(|ending| ending.to_str()) {
+            Some("json") => (document::json_with_comments(&text).map_err(wrong)?, None),
+            Some("toml") => (document::toml(&text).map_err(wrong)?, None),
+            _ => {
+                let (front, body) = read::front_matter(&text, read.folder.dialect).map_err(wrong)?;
+                (front, Some(body))
+            }
+        };
+        let name = read.path.strip_prefix(root).unwrap_or(read.path).with_extension("");
+        self.entry(read, section, &Names::of_path(&name), node, body).map_err(wrong)
+    }
+
+    /// Takes one agent or command in.
+    fn entry(
+        &mut self,
+        read: &Reading<'_>,
+        section: Section,
+        name: &Names,
+        node: Node,
+        body: Option<&str>,
+    ) -> Result<(), Fault> {
+        let source = Some(read.path.to_path_buf());
+        match section {
+            Section::Agents => {
+                let (name, spec) = read::agent(node, body, name, read.folder.dialect, read.models)?;
+                self.config.agents.push((name, spec, source));
+            }
+            Section::Commands => {
+                let command = read::command(node, body, name, read.folder.dialect, read.models)?;
+                self.commands.push(Command { source, ..command });
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of a file of configuration.
+    fn config_file(&mut self, folder: &AgentFolder, path: &Path, models: &BTreeMap<String, ModelRef>) {
+        let read = Reading { folder, models, path };
+        let text = match walk::text_inside(path, folder.inside.as_deref()) {
+            Ok(text) => text,
+            Err(bad) => return self.bad.push(bad),
+        };
+        let fields = match document::json_with_comments(&text) {
+            Ok(Node { value: Value::Map(fields), .. }) => fields,
+            Ok(node) => {
+                return self.bad.push(BadFile::of(path, &text, Fault::new(node.at, "", "a table is wanted here")));
+            }
+            Err(fault) => return self.bad.push(BadFile::of(path, &text, fault)),
+        };
+        for field in fields {
+            let done = match (field.name.as_str(), field.node.value) {
+                ("agent" | "command", Value::Map(entries)) => {
+                    let section = if field.name == "agent" { Section::Agents } else { Section::Commands };
+                    for entry in entries {
+                        let place = format!("{}.{}", field.name, entry.name);
+                        let included = read::with_files(entry.node, path, folder.inside.as_deref());
+                        let taken = included
+                            .and_then(|node| self.entry(&read, section, &Names::of_text(&entry.name), node, None));
+                        if let Err(fault) = taken {
+                            self.bad.push(BadFile::of(path, &text, read::below(&place, fault)));
+                        }
+                    }
+                    Ok(())
+                }
+                ("default_agent", Value::Text(name)) => {
+                    self.default = Some((name, path.to_path_buf()));
+                    Ok(())
+                }
+                ("tools" | "permission", value) => {
+                    let node = Node { at: field.node.at, value };
+                    read::for_all(&field.name, node, &mut self.config)
+                }
+                _ => Ok(()),
+            };
+            if let Err(fault) = done {
+                self.bad.push(BadFile::of(path, &text, fault));
+            }
+        }
+    }
+
+    /// A default agent that nobody knows is no reason to have no agents: it may be one that only the other program has.
+    fn check_default(&mut self) {
+        let Some((name, path)) = self.default.take() else { return };
+        let is_known =
+            Agents::built_in().get(&name).is_some() || self.config.agents.iter().any(|(own, ..)| *own == name);
+        if is_known {
+            self.config.default_agent = Some(name);
+        } else {
+            let why = format!("there is no agent {name:?}");
+            self.bad.push(BadFile { field: "default_agent".to_owned(), ..BadFile::whole(&path, why) });
+        }
+    }
+}
+
+/// What is read now.
+struct Reading<'a> {
+    folder: &'a AgentFolder,
+    models: &'a BTreeMap<String, ModelRef>,
+    path: &'a Path,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! What other programs write, in our words: the names of their tools, their models and their permissions.
+//!
+//! A file of another program gives no rights that one of ours could not give. What it allows beyond its agent, such as
+//! `allowed-tools` of a command, is left out; what it forbids is kept.
+
+use std::collections::BTreeMap;
+
+use super::Dialect;
+use crate::{
+    permission::{
+        Fault,
+        document::{Field, Node, Value},
+    },
+    words::message::ModelRef,
+};
+
+/// A name in small letters, digits, `-` and `_`: `Code Reviewer` is `code-reviewer`.
+pub(super) fn name(given: &str) -> String {
+    let plain = |part: &str| {
+        let mut name = String::new();
+        for c in part.to_lowercase().chars() {
+            match c {
+                c if c.is_ascii_alphanumeric() || c == '_' => name.push(c),
+                _ if name.ends_with('-') => {}
+                _ => name.push('-'),
+            }
+        }
+        name.trim_matches('-').to_owned()
+    };
+    given.split('/').map(plain).collect::<Vec<_>>().join("/")
+}
+
+/// Our name of a tool; that of a tool that we do not have stays, for a host may have it.
+fn tool(given: &str) -> String {
+    let name = given.trim().to_lowercase();
+    let ours = match name.as_str() {
+        "multiedit" | "patch" => "edit",
+        "glob" => "find",
+        "list" => "ls",
+        "agent" => "task",
+        "todowrite" => "todo_write",
+        "todoread" => "todo_read",
+        "all" | "all tools" => "*",
+        other => other,
+    };
+    // Claude Code's name of a tool of a server, and of all its tools.
+    match ours.strip_prefix("mcp__").map(|rest| rest.split_once("__")) {
+        Some(Some((server, tool))) => format!("mcp_{server}_{tool}"),
+        Some(None) => format!("mcp_{}_*", ours.trim_start_matches("mcp__")),
+        None => ours.to_owned(),
+    }
+}
+
+fn field(name: &str, at: usize, value: Value) -> Field {
+    Field { name: name.to_owned(), node: Node { at, value } }
+}
+
+fn text(at: usize, text: impl Into<String>) -> Node {
+    Node { at, value: Value::Text(text.into()) }
+}
+
+/// The fields that OpenCode gives an agent, in our words. Those that it does not know are options of a request, as there.
+pub(super) fn opencode_agent(fields: Vec<Field>) -> Vec<Field> {
+    const OURS: [&str; 13] = [
+        "description",
+        "mode",
+        "model",
+        "prompt",
+        "steps",
+        "maxSteps",
+        "temperature",
+        "top_p",
+        "topP",
+        "color",
+        "hidden",
+        "disable",
+        "disabled",
+    ];
+    let (mut known, mut options, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    for Field { name, node } in fields {
+        match (name.as_str(), node.value) {
+            ("name", _) => {}
+            ("tools", value) => known.push(field("tools", node.at, opencode_tools(value))),
+            ("permission", value) => {
+                // Our tools that search need the permission to read; so what may not be searched with is switched off.
+                if let Value::Map(fields) = &value {
+                    off.extend(
+                        fields.iter().filter(|field| is_deny(&field.node)).filter_map(|field| searcher(&field.name)),
+                    );
+                }
+                known.push(field("permission", node.at, permission(value)));
+            }
+            ("options", Value::Map(own)) => options.extend(own),
+            (_, value) if OURS.contains(&name.as_str()) => known.push(field(&name, node.at, value)),
+            (_, value) => options.push(field(&name, node.at, value)),
+        }
+    }
+    if !off.is_empty() {
+        let switches = off.into_iter().map(|name| field(&name, 0, Value::Bool(false)));
+        match known.iter_mut().find(|field| field.name == "tools").map(|field| &mut field.node.value) {
+            Some(Value::Map(own)) => own.extend(switches),
+            Some(_) => {}
+            None => known.push(field("tools", 0, Value::Map(switches.collect()))),
+        }
+    }
+    if let Some(first) = options.first() {
+        known.push(field("options", first.node.at, Value::Map(options)));
+    }
+    known
+}
+
+fn is_deny(node: &Node) -> bool {
+    matches!(&node.value, Value::Text(action) if action == "deny")
+}
+
+/// Our name of a tool that searches.
+fn searcher(name: &str) -> Option<String> {
+    Some(tool(name)).filter(|name| matches!(name.as_str(), "grep" | "find" | "ls"))
+}
+
+/// Switches with our names. A name that may be one of a server's tools is also written as we name those.
+fn opencode_tools(value: Value) -> Value {
+    let Value::Map(switches) = value else { return value };
+    let mut ours: Vec<Field> = Vec::new();
+    for Field { name, node } in switches {
+        let own = tool(&name);
+        let of_server = own.contains('_') && !own.starts_with("todo_") && !own.starts_with("mcp_");
+        for name in of_server.then(|| format!("mcp_{own}")).into_iter().chain([own]) {
+            ours.retain(|field| field.name != name);
+            ours.push(Field { name, node: node.clone() });
+        }
+    }
+    Value::Map(ours)
+}
+
+/// Rules with our names of permissions. Their `*` matches any text, also in a path.
+fn permission(value: Value) -> Value {
+    let Value::Map(fields) = value else { return value };
+    let field = |Field { name, node }: Field| {
+        let name = match tool(&name).as_str() {
+            "write" => "edit".to_owned(),
+            other => other.to_owned(),
+        };
+        let is_path = matches!(name.as_str(), "read" | "edit");
+        let value = match node.value {
+            Value::Map(patterns) if is_path => {
+                let glob = |field: Field| Field { name: glob(&field.name), ..field };
+                Value::Map(patterns.into_iter().map(glob).collect())
+            }
+            value => value,
+        };
+        Field { name, node: Node { at: node.at, value } }
+    };
+    Value::Map(fields.into_iter().map(field).collect())
+}
+
+/// A pattern whose `*` matches any text, as a glob.
+fn glob(pattern: &str) -> String {
+    match pattern.strip_suffix("/*") {
+        _ if pattern.contains("**") => pattern.to_owned(),
+        Some(folder) => format!("{folder}/**"),
+        None if pattern.len() > 1 && pattern.starts_with('*') => format!("**/{pattern}"),
+        None => pattern.to_owned(),
+    }
+}
+
+/// The fields that Claude Code gives an agent, in our words. What we have no word for is left out.
+pub(super) fn claude_agent(fields: Vec<Field>, models: &BTreeMap<String, ModelRef>) -> Result<Vec<Field>, Fault> {
+    let mut known = Vec::new();
+    let mut out = Vec::new();
+    for Field { name, node } in fields {
+        let at = node.at;
+        match (name.as_str(), node.value) {
+            ("tools", value) => claude_tools(&names(value, at)?, at, &mut known),
+            ("disallowedTools", value) => {
+                out = names(value, at)?.iter().map(|name| field(&tool(bare(name)), at, Value::Bool(false))).collect();
+            }
+            ("model", Value::Text(word)) => {
+                known.extend(model(&word, models).map(|m| field("model", at, Value::Text(m))))
+            }
+            ("maxTurns", value) => known.push(field("steps", at, value)),
+            ("name" | "description" | "color", value) => known.push(field(&name, at, value)),
+            _ => {}
+        }
+    }
+    for wanted in ["name", "description"] {
+        if !known.iter().any(|field| field.name == wanted) {
+            return Err(Fault::new(0, wanted, "missing: an agent of Claude Code has a name and a description"));
+        }
+    }
+    if !out.is_empty() {
+        let tools = without(&mut known, out);
+        known.push(tools);
+    }
+    Ok(known)
+}
+
+/// The tools of an agent without those that it may not have.
+fn without(known: &mut Vec<Field>, out: Vec<Field>) -> Field {
+    let tools = known.iter().position(|field| field.name == "tools").map(|place| known.remove(place).node);
+    match tools {
+        Some(Node { at, value: Value::List(tools) }) => {
+            let stays =
+                |node: &Node| !matches!(&node.value, Value::Text(name) if out.iter().any(|field| field.name == *name));
+            field("tools", at, Value::List(tools.into_iter().filter(stays).collect()))
+        }
+        _ => field("tools", out[0].node.at, Value::Map(out)),
+    }
+}
+
+/// The names of a list, or of a text with commas between them.
+fn names(value: Value, at: usize) -> Result<Vec<String>, Fault> {
+    match value {
+        Value::Text(names) => Ok(split(&names)),
+        Value::List(items) => {
+            let name = |item: Node| match item.value {
+                Value::Text(name) => Ok(name),
+                other => {
+                    Err(Fault::new(item.at, "tools", format!("the name of a tool is wanted, not {}", other.kind())))
+                }
+            };
+            items.into_iter().map(name).collect()
+        }
+        other => Err(Fault::new(at, "tools", format!("names of tools are wanted, not {}", other.kind()))),
+    }
+}
+
+/// The parts between commas, but for those in brackets.
+fn split(names: &str) -> Vec<String> {
+    let mut depth = 0_usize;
+    let parts = names.split(|c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    parts.map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
+/// `Bash` of `Bash(git:*)`.
+fn bare(name: &str) -> &str {
+    name.split('(').next().unwrap_or(name).trim()
+}
+
+/// The tools; and where commands are named, that no others may run.
+fn claude_tools(names: &[String], at: usize, known: &mut Vec<Field>) {
+    let tools = names.iter().map(|name| text(at, tool(bare(name)))).collect();
+    known.push(field("tools", at, Value::List(tools)));
+    let commands: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("Bash(")?.strip_suffix(')')).collect();
+    if commands.is_empty() || names.iter().any(|name| name == "Bash") {
+        return;
+    }
+    let mut rules = vec![Field { name: "*".to_owned(), node: text(at, "deny") }];
+    for command in commands {
+        match command.strip_suffix(":*") {
+            Some(prefix) => {
+                rules.extend(
+                    [prefix.to_owned(), format!("{prefix} *")].map(|name| Field { name, node: text(at, "allow") }),
+                );
+            }
+            None => rules.push(Field { name: command.to_owned(), node: text(at, "allow") }),
+        }
+    }
+    known.push(field("permission", at, Value::Map(vec![field("bash", at, Value::Map(rules))])));
+}
+
+/// The model of a word such as `sonnet`, and of a name with or without its provider; `None` for that of the session.
+fn model(word: &str, models: &BTreeMap<String, ModelRef>) -> Option<String> {
+    let provider = || models.values().next().map(|model| model.provider.as_str());
+    match models.get(word) {
+        Some(model) => Some(model.to_string()),
+        None if word.contains('/') => Some(word.to_owned()),
+        None if word.starts_with("claude-") => Some(format!("{}/{word}", provider()?)),
+        None => None,
+    }
+}
+
+/// The fields that both programs give a command, in our words. What we have no word for is left out.
+pub(super) fn command(
+    fields: Vec<Field>,
+    dialect: Dialect,
+    models: &BTreeMap<String, ModelRef>,
+) -> Result<Vec<Field>, Fault> {
+    let mut known = Vec::new();
+    for Field { name, node } in fields {
+        let at = node.at;
+        match (name.as_str(), node.value) {
+            ("model", Value::Text(word)) if dialect == Dialect::ClaudeCode => {
+                known.extend(model(&word, models).map(|model| field("model", at, Value::Text(model))));
+            }
+            ("agent", Value::Text(agent)) => known.push(field("agent", at, Value::Text(self::name(&agent)))),
+            ("description" | "model" | "subtask" | "template", value) => known.push(field(&name, at, value)),
+            ("context", Value::Text(word)) if word == "fork" => known.push(field("subtask", at, Value::Bool(true))),
+            // `[name]` without quotes is a list of YAML.
+            ("argument-hint", Value::List(items)) => {
+                let words = items.into_iter().map(|item| match item.value {
+                    Value::Text(word) => format!("[{word}]"),
+                    other => format!("[{}]", other.kind()),
+                });
+                known.push(field("arguments", at, Value::Text(words.collect::<Vec<_>>().join(" "))));
+            }
+            ("argument-hint", value) => known.push(field("arguments", at, value)),
+            _ => {}
+        }
+    }
+    Ok(known)
+}

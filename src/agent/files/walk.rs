@@ -1,0 +1,126 @@
+//! Finds files below a folder and reads them, within bounds.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{BadFile, DEPTH_MAX, FILE_BYTES_MAX, FILES_MAX};
+
+/// The files below a folder whose names end so, by name. Links are followed where they stay inside of `inside`; a circle of them
+/// ends where it begins. Names that begin with a point are passed over.
+pub(super) fn files(root: &Path, inside: Option<&Path>, endings: &[&str], bad: &mut Vec<BadFile>) -> Vec<PathBuf> {
+    let inside = inside.and_then(|inside| inside.canonicalize().ok());
+    let mut walk = Walk { inside, endings, found: Vec::new(), entered: BTreeSet::new(), bad };
+    walk.folder(root, DEPTH_MAX);
+    walk.found
+}
+
+struct Walk<'a> {
+    inside: Option<PathBuf>,
+    endings: &'a [&'a str],
+    found: Vec<PathBuf>,
+    /// The folders that were entered, by their real paths.
+    entered: BTreeSet<PathBuf>,
+    bad: &'a mut Vec<BadFile>,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, folder: &Path, depth: usize) {
+        let entries = match self.entries(folder, depth) {
+            Ok(entries) => entries,
+            Err(why) => return self.bad.push(BadFile::whole(folder, why)),
+        };
+        for path in entries {
+            if self.found.len() >= FILES_MAX {
+                return;
+            }
+            if path.is_dir() {
+                self.folder(&path, depth - 1);
+                continue;
+            }
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            if ending.is_some_and(|ending| self.endings.contains(&ending)) {
+                self.file(path);
+            }
+        }
+    }
+
+    /// What stands in a folder, by name; nothing where the folder was entered already.
+    fn entries(&mut self, folder: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
+        let real = folder.canonicalize().map_err(|error| error.to_string())?;
+        self.stays_inside(&real)?;
+        if !self.entered.insert(real) {
+            return Ok(Vec::new());
+        }
+        if depth == 0 {
+            return Err(format!("more than {DEPTH_MAX} folders deep: it is not read"));
+        }
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(folder).map_err(|error| error.to_string())? {
+            let entry = entry.map_err(|error| error.to_string())?;
+            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+                entries.push(entry.path());
+            }
+        }
+        entries.sort_unstable();
+        Ok(entries)
+    }
+
+    fn file(&mut self, path: PathBuf) {
+        let real = path.canonicalize().map_err(|error| error.to_string());
+        if let Err(why) = real.and_then(|real| self.stays_inside(&real)) {
+            return self.bad.push(BadFile::whole(&path, why));
+        }
+        self.found.push(path);
+        if self.found.len() == FILES_MAX {
+            let folder = self.found[0].parent().unwrap_or(Path::new(""));
+            let why = format!("{FILES_MAX} files are read of this folder and of those below, and no more");
+            self.bad.push(BadFile::whole(folder, why));
+        }
+    }
+
+    fn stays_inside(&self, real: &Path) -> Result<(), String> {
+        match &self.inside {
+            Some(inside) if !real.starts_with(inside) => {
+                Err("a link leads out of the workspace: it is not read".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The text of a file that may be a link.
+pub(super) fn text_inside(path: &Path, inside: Option<&Path>) -> Result<String, BadFile> {
+    let leads_out = |inside: &Path| {
+        let inside = inside.canonicalize()?;
+        Ok::<_, io::Error>(!path.canonicalize()?.starts_with(inside))
+    };
+    match inside.map(leads_out).transpose() {
+        Ok(Some(true)) => Err(BadFile::whole(path, "it leads out of the workspace: it is not read")),
+        Ok(_) => text(path),
+        Err(error) => Err(BadFile::whole(path, error.to_string())),
+    }
+}
+
+/// The text of a file: without a byte order mark, with line feeds as ends of lines.
+pub(super) fn text(path: &Path) -> Result<String, BadFile> {
+    let whole = |why: String| BadFile::whole(path, why);
+    let found = fs::metadata(path).map_err(|error| whole(error.to_string()))?;
+    // To open a pipe would wait for a writer.
+    if !found.is_file() {
+        return Err(whole("it is no file".to_owned()));
+    }
+    if found.len() > FILE_BYTES_MAX {
+        return Err(whole(format!("it has {} bytes: at most {FILE_BYTES_MAX} are read", found.len())));
+    }
+    let bytes = fs::read(path).map_err(|error| whole(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();
+        BadFile { line, ..whole("it is no UTF-8".to_owned()) }
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    Ok(text.replace("\r\n", "\n"))
+}

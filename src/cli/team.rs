@@ -1,0 +1,133 @@
+//! The agents and commands of this user and of a workspace, and `tamtam agents`, which lists the agents.
+//!
+//! They come from the user's folders (`tamtam` and `opencode` in the configuration folder, `~/.claude`) and from those of the
+//! workspace, which are read only where the user trusts it. What cannot be read is told, and everything else is there.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+
+use serde_json::json;
+use tamtam::{
+    ModelRef,
+    model::{PRICES, PROVIDERS},
+    runtime::{Agent, AgentFiles, AgentFolder, Agents, BadFile, Builder, Commands, Dialect},
+};
+
+use super::{
+    arguments::AgentsArguments,
+    environment::Environment,
+    failure::{Exit, Failure},
+    models::key_of,
+    print,
+    trust::{Project, TEAM, Trust},
+};
+
+/// The agents and commands that there are, and the files that could not be used.
+pub(super) struct Team {
+    pub(super) agents: Agents,
+    pub(super) commands: Commands,
+    pub(super) bad: Vec<BadFile>,
+    /// What was not read, a line for each.
+    pub(super) notes: Vec<String>,
+}
+
+impl Team {
+    /// Reads those of the user and, where its files are as they were trusted, of the workspace.
+    pub(super) fn load(workspace: &Path, environment: &Environment) -> Result<Team, Failure> {
+        let mut folders = Vec::new();
+        if let Some(home) = environment.get("HOME").map(Path::new) {
+            folders.push(AgentFolder::new(home.join(".claude"), Dialect::ClaudeCode));
+        }
+        if let Some(config) = environment.config_folder() {
+            folders.push(AgentFolder::new(config.with_file_name("opencode"), Dialect::OpenCode));
+            folders.push(AgentFolder::new(config, Dialect::Tamtam));
+        }
+        let mut notes = Vec::new();
+        match Trust::of(environment).look(workspace, &TEAM)? {
+            Project::Nothing => {}
+            Project::Trusted { .. } => folders.extend(AgentFolder::of_workspace(workspace, true)),
+            Project::Untrusted(why) => notes.push(why),
+        }
+        let files = AgentFiles::read(&folders, &words_for_models(environment));
+        let (agents, commands, bad) = files.build().map_err(|error| Failure::usage(error.to_string()))?;
+        notes.extend(bad.iter().map(|bad| format!("not used: {bad}")));
+        Ok(Team { agents, commands, bad, notes })
+    }
+
+    /// The agent that the arguments name, or the default one.
+    pub(super) fn agent(&self, given: Option<&str>) -> Result<&Agent, Failure> {
+        let named = given.map(|name| self.agents.primary(name)).transpose();
+        let named = named.map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(named.unwrap_or_else(|| self.agents.default_agent()))
+    }
+
+    /// Refuses a prompt that is no command although it looks like one.
+    pub(super) fn check(&self, prompt: &str) -> Result<(), Failure> {
+        match self.commands.read(prompt) {
+            Some(Err(bad)) => Err(Failure::usage(bad.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The builder of a runtime that has these agents and commands.
+    pub(super) fn join(self, builder: Builder) -> Builder {
+        builder.agents(self.agents).commands(self.commands)
+    }
+}
+
+/// What Claude Code's words for models mean where there is a key for them: the newest model of each family.
+fn words_for_models(environment: &Environment) -> BTreeMap<String, ModelRef> {
+    let anthropic = PROVIDERS.iter().find(|provider| provider.name == "anthropic");
+    let Some(provider) = anthropic.filter(|provider| key_of(provider.key_variables, environment).is_some()) else {
+        return BTreeMap::new();
+    };
+    let newest = |word: &str| {
+        let family = format!("claude-{word}-");
+        let known = PRICES.iter().find(|known| known.provider == provider.name && known.model.starts_with(&family))?;
+        format!("{}/{}", known.provider, known.model).parse().ok()
+    };
+    ["opus", "sonnet", "haiku"].into_iter().filter_map(|word| Some((word.to_owned(), newest(word)?))).collect()
+}
+
+/// Carries out `agents`: lists them with what each is for and where it comes from.
+pub(super) fn agents(given: &AgentsArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let workspace = environment.workspace(given.workspace.as_deref())?;
+    let team = Team::load(&workspace, environment)?;
+    let mut text = String::new();
+    for agent in team.agents.list() {
+        let origin = match (&agent.source, agent.native) {
+            (Some(file), true) => format!("built in, changed by {}", file.display()),
+            (Some(file), false) => file.display().to_string(),
+            (None, _) => "built in".to_owned(),
+        };
+        // Writing to a String cannot fail.
+        let _ = match given.json {
+            true => {
+                let is_default = agent.name == team.agents.default_agent().name;
+                let mut line = json!(agent);
+                line["origin"] = origin.into();
+                line["default"] = is_default.into();
+                writeln!(text, "{line}")
+            }
+            false => {
+                let about = super::escape::line(agent.description.lines().next().unwrap_or_default());
+                let origin = super::escape::line(&origin);
+                writeln!(text, "{:<20} {:<9} {about}\n{:<30} {origin}", agent.name, mode(agent), "")
+            }
+        };
+    }
+    for bad in &team.bad {
+        let _ = match given.json {
+            true => writeln!(
+                text,
+                "{}",
+                json!({"bad_file": {"path": bad.path, "line": bad.line, "field": bad.field, "why": bad.why}})
+            ),
+            false => writeln!(text, "not used: {}", super::escape::line(&bad.to_string())),
+        };
+    }
+    print(&text)
+}
+
+fn mode(agent: &Agent) -> String {
+    json!(agent.mode).as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,214 @@
+//! Carries out commands: lines that begin with `/`, the same for a terminal, for programs and for hosts.
+//!
+//! Which commands there are and what their texts say is `agent/command.rs`. A change must keep that a command is carried out whole
+//! or not at all: a name, an agent or a model that is not there is found before anything is recorded.
+
+use std::fmt::Write as _;
+
+use crate::{
+    agent::{BadAgent, BadCommand, Called, CommandAct, Commands, Does},
+    error::{Kind, SendError},
+    kernel::{AgentChoice, Delivery, Refusal},
+    model::{ModelError, PRICES},
+    session::{BranchError, Receipt, Session},
+    words::message::{BadModelRef, Message, ModelRef},
+};
+
+/// What came of a command.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Commanded {
+    /// A message was sent, and the model answers it.
+    Sent(Receipt),
+    /// Something was done or looked up, and this is said about it. The model hears nothing of it.
+    Said(String),
+}
+
+/// Why a command was not carried out. Nothing of it was recorded, unless the variant says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// There is no such command, or it wants other arguments.
+    #[error(transparent)]
+    Command(#[from] BadCommand),
+    /// There is no such agent.
+    #[error(transparent)]
+    Agent(#[from] BadAgent),
+    /// The text names no model.
+    #[error(transparent)]
+    ModelName(#[from] BadModelRef),
+    /// The model cannot be reached.
+    #[error("{0}")]
+    Model(#[source] ModelError),
+    /// The command is a task of its own, and this runtime gives no tasks from commands.
+    #[error(
+        "/{name} is a task for an agent of its own, and a command cannot give tasks yet: leave `subtask` out, and name no subagent"
+    )]
+    Task {
+        /// The command.
+        name: String,
+    },
+    /// The conversation did not go back or forward.
+    #[error(transparent)]
+    Branch(#[from] BranchError),
+    /// The session did not take it. Where the command names an agent, that agent may be chosen already.
+    #[error(transparent)]
+    Session(#[from] SendError),
+}
+
+impl CommandError {
+    /// What a caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            CommandError::Command(BadCommand::Unknown { .. }) | CommandError::Agent(_) => Kind::NotFound,
+            CommandError::Command(_) | CommandError::ModelName(_) | CommandError::Model(_) => Kind::Invalid,
+            CommandError::Task { .. } => Kind::Invalid,
+            CommandError::Branch(error) => error.kind(),
+            CommandError::Session(error) => error.kind(),
+        }
+    }
+}
+
+impl Session {
+    /// The commands of the session's runtime, as they are now.
+    #[must_use]
+    pub fn commands(&self) -> Commands {
+        self.shared.commands.lock().clone()
+    }
+
+    /// Carries out a line that begins with `/`; any other line is a message. `delivery` says what a message does where the session
+    /// is busy.
+    ///
+    /// A command with an agent has an idle session go on as that agent; a busy session refuses it. A command with a model is answered
+    /// by that model, and what comes after it is not.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Delivery, Runtime, SessionOptions, model::{Reply, Scripted}, session::Commanded};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Arc::new(Scripted::new([Reply::text("Nothing is wrong.")]));
+    /// let runtime = Runtime::builder().in_memory().model(model).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// let Commanded::Sent(receipt) = session.command("/review src", Delivery::Queue).await? else { panic!() };
+    /// assert_eq!(receipt.wait().await?.text, "Nothing is wrong.");
+    /// let Commanded::Said(words) = session.command("/undo", Delivery::Queue).await? else { panic!() };
+    /// assert_eq!(words, "1 message is taken back: /redo brings it again");
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`CommandError`] says what is wrong with the command, or why the session did not take it.
+    pub async fn command(&self, line: &str, delivery: Delivery) -> Result<Commanded, CommandError> {
+        let Some(called) = self.commands().read(line) else {
+            return Ok(Commanded::Sent(self.send(line, delivery).await?));
+        };
+        let called = called?;
+        match called.command.does {
+            Does::Act(act) => self.act(act, &called).await.map(Commanded::Said),
+            Does::Say(_) => self.say(&called, delivery).await.map(Commanded::Sent),
+        }
+    }
+
+    async fn say(&self, called: &Called, delivery: Delivery) -> Result<Receipt, CommandError> {
+        let command = &called.command;
+        let agents = self.agents();
+        let is_task = |name: &str| agents.primary(name).is_err() && agents.subagent(name).is_ok();
+        if command.subtask || command.agent.as_deref().is_some_and(is_task) {
+            return Err(CommandError::Task { name: command.name.clone() });
+        }
+        if let Some(agent) = &command.agent {
+            let state = self.state().await?;
+            if let Some(turn) = state.turn.as_ref().map(|turn| turn.id) {
+                return Err(SendError::Refused(Refusal::Busy { turn }).into());
+            }
+            self.go_on_as(agent).await?;
+        }
+        let mut message = Message::user(called.text().unwrap_or_default());
+        message.model.clone_from(&command.model);
+        message.agent.clone_from(&command.agent);
+        Ok(self.send(message, delivery).await?)
+    }
+
+    async fn act(&self, act: CommandAct, called: &Called) -> Result<String, CommandError> {
+        if !matches!(act, CommandAct::Agent | CommandAct::Model | CommandAct::Models) {
+            called.no_word()?;
+        }
+        Ok(match act {
+            CommandAct::Undo => {
+                let gone = self.undo().await?.gone.len();
+                format!("{} taken back: /redo brings {} again", messages(gone), if gone == 1 { "it" } else { "them" })
+            }
+            CommandAct::Redo => format!("{} back", messages(self.redo().await?.again.len())),
+            CommandAct::Compact => {
+                self.compact().await?;
+                "the older part of the conversation is being summed up".to_owned()
+            }
+            CommandAct::Help => self.help(),
+            CommandAct::Agents => self.agent_list().await?,
+            CommandAct::Agent => {
+                let name = called.only_word()?;
+                self.go_on_as(name).await?;
+                format!("{name} works from the next step on")
+            }
+            CommandAct::Models => models(&called.arguments),
+            CommandAct::Model => {
+                let model: ModelRef = called.only_word()?.parse()?;
+                self.shared.models.find(&model).map_err(CommandError::Model)?;
+                self.configure(|settings| settings.model.clone_from(&model)).await?;
+                format!("{model} answers from the next step on")
+            }
+        })
+    }
+
+    /// Has the session work as the agent of that name; its own one too.
+    async fn go_on_as(&self, name: &str) -> Result<(), CommandError> {
+        let settings = self.state().await?.settings;
+        let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.own.agent);
+        let choice = match name == own {
+            true => AgentChoice::Own,
+            false => self.agents().primary(name)?.for_session(self.id())?,
+        };
+        self.switch_agent(choice).await?;
+        Ok(())
+    }
+
+    fn help(&self) -> String {
+        let mut text = String::new();
+        for command in self.commands().list() {
+            let arguments = command.arguments.as_deref().map(|arguments| format!(" {arguments}")).unwrap_or_default();
+            line(&mut text, &format!("/{}{arguments}", command.name), &command.description);
+        }
+        text
+    }
+
+    async fn agent_list(&self) -> Result<String, CommandError> {
+        let in_force = self.state().await?.settings.agent.clone();
+        let mut text = String::new();
+        for agent in self.agents().list() {
+            let mark = if agent.name == in_force { "* " } else { "  " };
+            line(&mut text, &format!("{mark}{}", agent.name), &agent.description);
+        }
+        Ok(text)
+    }
+}
+
+fn messages(count: usize) -> String {
+    if count == 1 { "1 message is".to_owned() } else { format!("{count} messages are") }
+}
+
+/// One line of a list: a name, and the first line of what is said about it.
+fn line(text: &mut String, name: &str, about: &str) {
+    let gap = if text.is_empty() { "" } else { "\n" };
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{gap}{name:<24} {}", about.lines().next().unwrap_or_default());
+}
+
+fn models(part: &str) -> String {
+    let names = PRICES.iter().map(|known| format!("{}/{}", known.provider, known.model));
+    names.filter(|name| name.contains(part)).collect::<Vec<_>>().join("\n")
+}
