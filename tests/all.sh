@@ -52,6 +52,8 @@ run bench-figures cargo test --features cli --bench figures -- --short
 run bench-tools cargo test --features cli --bench tools -- --short
 run bench-shell cargo test --features cli --bench shell
 run bench-cycles cargo test --features cli --bench cycles -- 1000
+# The driver of the bench against other runtimes follows the API.
+run peer-driver cargo test --features cli --example peer_driver
 if [ "${1:-}" != "--quick" ]; then
   # A build of its own, in which a test may end an actor, a thread or the process at each crash point by name: all modules that
   # have such tests.
