@@ -97,6 +97,18 @@ impl Tool for Held {
         self.tool.access(arguments)
     }
 
+    fn permissions(&self) -> Vec<String> {
+        self.tool.permissions()
+    }
+
+    fn pollable(&self, arguments: &Value) -> bool {
+        self.tool.pollable(arguments)
+    }
+
+    fn loop_key(&self, arguments: &Value) -> String {
+        self.tool.loop_key(arguments)
+    }
+
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             tokio::select! {

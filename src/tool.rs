@@ -193,6 +193,27 @@ pub trait Tool: Send + Sync + 'static {
         vec![Access::new(self.name(), "*")]
     }
 
+    /// The permissions of which each call of the tool needs one at least. Where the rules deny all of them in full, the model is not
+    /// told of the tool. By default the tool's name.
+    ///
+    /// A tool whose [`Tool::access`] names other permissions than its name must say these here: the rules may deny all but them, and
+    /// then the tool would be hidden although its calls are allowed. A tool without any is always offered.
+    fn permissions(&self) -> Vec<String> {
+        vec![self.name().to_owned()]
+    }
+
+    /// Whether calls of the tool with these arguments are meant to be repeated, such as a question whether something is done. Such a
+    /// call is never taken for a loop, and ends a run of equal calls. A pure function.
+    fn pollable(&self, _arguments: &Value) -> bool {
+        false
+    }
+
+    /// What the runtime compares to find out whether calls repeat each other: calls of the tool with equal keys do the same. By default
+    /// the arguments, with the fields of each object in order. A pure function.
+    fn loop_key(&self, arguments: &Value) -> String {
+        facts::canonical(arguments)
+    }
+
     /// Whether the tool can make something of these arguments, as far as they tell by themselves. An error is the call's result, in
     /// words for the model: nobody is asked for permission, and the call does not run. A pure function. Takes all by default; then
     /// the tool says what is wrong when it runs.

@@ -211,6 +211,7 @@ impl State {
             Record::RolledBack(back) => self.roll_back(back),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
             Record::Paused {} => self.paused = true,
+            Record::LoopsReset {} => self.reset_loops(),
             Record::Resumed {} => {
                 self.paused = false;
                 self.begin_queued_tasks();
@@ -226,7 +227,7 @@ impl State {
         self.open.insert(ticket, open);
     }
 
-    fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
+    pub(super) fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
         if let Some(turn) = &mut self.turn {
             change(Arc::make_mut(turn));
         }
@@ -324,12 +325,19 @@ impl State {
             Item::Assistant(answer) => answer.calls().nth(call.index as usize).map(|(_, input)| input.into()),
             _ => None,
         });
+        let (mut cycle, mut told) = (None, false);
+        self.in_turn(|turn| {
+            cycle = turn.take_call(&call.facts);
+            told = turn.loop_refused;
+        });
         let opened = OpenCall {
             id: call.id.clone(),
             facts: call.facts.clone(),
             input: input.unwrap_or_default(),
             state: CallState::Pending,
             granted: false,
+            cycle,
+            told,
             attempts: 0,
             bytes: None,
             answers: Vec::new(),
@@ -389,6 +397,7 @@ impl State {
             fragment: Default::default(),
         };
         self.in_turn(|turn| {
+            turn.loop_refused |= judged == CallVerdict::Repeats;
             if let Some(slot) = turn.batch.iter_mut().find(|slot| slot.ticket == ticket) {
                 slot.result = Some(item);
             }

@@ -338,6 +338,8 @@ pub enum Record {
     Paused {},
     /// The pause is over.
     Resumed {},
+    /// The calls of the running turn up to here count for no loop.
+    LoopsReset {},
     /// Files were put back to what they were. The state does not change.
     Restored(Arc<RestoredFiles>),
 }

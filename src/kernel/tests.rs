@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod core;
-mod sim;
+pub(super) mod sim;
 
 use std::{cell::Cell, sync::Arc};
 

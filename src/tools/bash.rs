@@ -408,6 +408,11 @@ impl Tool for Bash {
         vec![Access::new("bash", command.unwrap_or("*"))]
     }
 
+    fn permissions(&self) -> Vec<String> {
+        // A command that only reports may be allowed where all others are denied.
+        ["bash", "harmless_bash"].map(str::to_owned).into()
+    }
+
     fn check(&self, arguments: &Value) -> Result<(), String> {
         Arguments::of(arguments).map(drop).map_err(|error| error.content)
     }

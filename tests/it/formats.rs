@@ -78,6 +78,7 @@ fn records() -> Vec<Record> {
         effect: Effect::Read,
         parallel: true,
         access: vec![Access::new("read", "a")],
+        loop_key: Some("d1e0c5a3b2f49687".into()),
         unusable: None,
     };
     let opened = CallOpened { answer: Seq(5), index: 0, id: "c-1".into(), facts: facts.clone() };
@@ -273,6 +274,7 @@ fn records() -> Vec<Record> {
         })),
         Record::Paused {},
         Record::Resumed {},
+        Record::LoopsReset {},
         Record::Restored(Arc::new(RestoredFiles {
             since: Seq(3),
             key: "r-1".into(),

@@ -43,6 +43,7 @@ impl State {
             self.in_turn(|turn| {
                 turn.messages.push(id.clone());
                 turn.next = Next::Step;
+                turn.forget_calls();
                 if waiting.message.model.is_some() {
                     turn.model.clone_from(&waiting.message.model);
                 }
@@ -150,8 +151,9 @@ impl State {
         while let Some(waiting) = self.steering.pop_back() {
             self.queue.push_front(waiting);
         }
-        use Outcome::{Aborted, Budget, Failed, Rejected};
-        let holds = matches!(outcome, Aborted { .. } | Budget { .. } | Failed { .. } | Rejected { .. });
+        use Outcome::{Aborted, Budget, DoomLoop, Failed, Rejected};
+        let holds =
+            matches!(outcome, Aborted { .. } | Budget { .. } | DoomLoop { .. } | Failed { .. } | Rejected { .. });
         self.on_hold = holds && !turn.released && !self.queue.is_empty();
         Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
         self.turns = self.turns.saturating_add(1);

@@ -23,6 +23,7 @@ pub(crate) mod play;
 mod question;
 mod recorded;
 mod recover;
+mod repeats;
 mod replayed;
 mod retry;
 mod shell;
