@@ -193,11 +193,10 @@ pub trait Tool: Send + Sync + 'static {
         vec![Access::new(self.name(), "*")]
     }
 
-    /// The permissions of which each call of the tool needs one at least. Where the rules deny all of them in full, the model is not
-    /// told of the tool. By default the tool's name.
+    /// The permissions of which each call of the tool needs one at least. By default the tool's name. The runtime does not use them yet:
+    /// they are for hiding tools that the rules deny in full.
     ///
-    /// A tool whose [`Tool::access`] names other permissions than its name must say these here: the rules may deny all but them, and
-    /// then the tool would be hidden although its calls are allowed. A tool without any is always offered.
+    /// A tool whose [`Tool::access`] names other permissions than its name must say these here.
     fn permissions(&self) -> Vec<String> {
         vec![self.name().to_owned()]
     }

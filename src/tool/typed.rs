@@ -301,7 +301,7 @@ impl<A> TypedTool<A> {
     }
 
     /// The permissions of which each call needs one: see [`Tool::permissions`]. Without this setter, a tool that has
-    /// [`TypedTool::access`] is always offered.
+    /// [`TypedTool::access`] names none.
     #[must_use]
     pub fn permissions<P: Into<String>>(mut self, permissions: impl IntoIterator<Item = P>) -> TypedTool<A> {
         self.permissions = Some(permissions.into_iter().map(Into::into).collect());
