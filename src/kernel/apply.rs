@@ -15,7 +15,7 @@ use crate::{
     kernel::{
         AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Mode, Open,
         OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn,
-        Waiting, question,
+        Waiting, question, repeats,
         state::{BatchItem, SEEN_MAX},
     },
     model::{Item, ToolResultItem},
@@ -386,6 +386,7 @@ impl State {
         if result.error != Some(ErrorReason::Unknown) && !is_ours {
             self.recoveries = 0;
         }
+        let repeats = call.cycle.is_some();
         let item = ToolResultItem {
             call: call.id,
             name: call.facts.tool,
@@ -397,7 +398,7 @@ impl State {
             fragment: Default::default(),
         };
         self.in_turn(|turn| {
-            turn.loop_refused |= judged == CallVerdict::Repeats;
+            turn.loop_refused |= repeats && repeats::is_refusal(judged);
             if let Some(slot) = turn.batch.iter_mut().find(|slot| slot.ticket == ticket) {
                 slot.result = Some(item);
             }

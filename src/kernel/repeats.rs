@@ -5,20 +5,26 @@
 //! one that polls, or one of a tape that is older than the keys. A reset by the host ends it too.
 //!
 //! A call that repeats needs the permission `doom_loop` for its tool, beside those that it needs anyway. Where the rules ask, the
-//! ask says both. Where they deny it, or nobody listens who could be asked, the call is answered with [`CallVerdict::Repeats`]; if a
-//! later answer of the model repeats it once more, the turn ends with [`Outcome::DoomLoop`].
+//! ask says both. Where they deny it, or nobody listens who could be asked, the call is answered with [`CallVerdict::Repeats`].
+//!
+//! A loop is refused once. If a later answer of the model repeats it once more, the turn ends with [`Outcome::DoomLoop`], and nobody is
+//! asked: so too after a person said no, or answered nothing in time. A listener that only looks on, or says no to everything, would
+//! else keep a loop running for as many asks as the turn has steps.
 //!
 //! The run stands in the state ([`Turn::newest_calls`]) and follows from the entries alone, so a compaction, a crash and a replay
 //! change nothing about it. A change must keep the cycles as they are, or old tapes replay to other decisions.
 //!
 //! Rejected: to count how often each call was made in the session. A build that is run after each edit would be a loop.
-//!
-//! [`CallVerdict::Repeats`]: crate::kernel::CallVerdict::Repeats
+//! Rejected: to take calls for equal only if their results are. A model that looks at a clock, or at a build that never ends, would
+//! go on without end; a tool whose calls are meant to be repeated says so itself.
 
 use std::collections::VecDeque;
 
 use crate::{
-    kernel::{CarriedOut, Open, OpenCall, Outcome, Record, Refusal, State, Turn, batch, decide::Draft, input::Decide},
+    kernel::{
+        CallVerdict, CarriedOut, Open, OpenCall, Outcome, Record, Refusal, State, Turn, batch, decide::Draft,
+        input::Decide,
+    },
     permission::Action,
     tool::{Access, CallFacts},
 };
@@ -88,6 +94,11 @@ impl State {
     }
 }
 
+/// Whether that verdict on a call that repeats tells the model to stop it. The next repetition then ends the turn.
+pub(super) fn is_refusal(judged: CallVerdict) -> bool {
+    matches!(judged, CallVerdict::Repeats | CallVerdict::Rejected | CallVerdict::Expired)
+}
+
 /// The decision of the present rules about the repetition in a call.
 pub(super) enum Repetition {
     /// Nothing to say: the call repeats nothing, or it may.
@@ -108,7 +119,7 @@ pub(super) fn judge(draft: &Draft<'_>, call: &OpenCall) -> Repetition {
         Action::Ask if call.granted || draft.state.is_granted(std::slice::from_ref(&access), draft.env.globs()) => {
             Repetition::Free
         }
-        Action::Ask if batch::reaches_someone(draft) => Repetition::Ask(access),
+        Action::Ask if !call.told && batch::reaches_someone(draft) => Repetition::Ask(access),
         Action::Ask | Action::Deny => Repetition::Refuse(refusal(&call.facts.tool, cycle)),
     }
 }

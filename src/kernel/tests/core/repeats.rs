@@ -153,11 +153,38 @@ fn a_person_is_asked_whether_it_goes_on() {
 
     let (mut play, ask) = asked();
     play.grant(ask, Grant::Reject(Some("try b".into()))).unwrap();
+    calls(&mut play, "b a a");
+    assert_eq!((judged(&play).as_str(), play.asks().len()), ("++-+++", 0), "it went another way");
     calls(&mut play, "a");
-    assert_eq!((judged(&play).as_str(), play.asks().len()), ("++-", 1), "somebody is there, and is asked again");
     let ask = play.asks()[0];
+    play.grant(ask, Grant::Reject(Some("no".into()))).unwrap();
+    calls(&mut play, "a");
+    assert_eq!((judged(&play).as_str(), ended(&play)), ("++-+++-!", true), "a loop is refused once");
+
+    let (mut play, ask) = asked();
     play.grant(ask, Grant::Reject(None)).unwrap();
     assert_eq!(play.outcome(), Some(Outcome::Rejected { tool: "note".into() }));
+}
+
+/// An ask about a loop that nobody answers in time refuses the loop, so a listener that only looks on does not let a loop go on for as
+/// many time limits as there are steps.
+#[test]
+fn an_ask_about_a_loop_that_nobody_answers_is_a_refusal() {
+    let mut play = playing(Action::Ask, true);
+    calls(&mut play, "a a a");
+    play.later(600_000);
+    assert_eq!((judged(&play).as_str(), ended(&play)), ("++-", false));
+    calls(&mut play, "a");
+    assert_eq!((judged(&play).as_str(), ended(&play)), ("++-!", true));
+    // Asks about something else end no turn.
+    let mut play = Play::with(|settings| settings.rules = vec![rules("test", &[("doom_loop", "*", Action::Allow)])]);
+    play.heard = true;
+    play.send("go");
+    for _ in 0..5 {
+        calls(&mut play, "a");
+        play.later(600_000);
+    }
+    assert_eq!(judged(&play), "-----");
 }
 
 /// A call that a person let run begins also if the person has left meanwhile; a rule that denies loops is above every grant.

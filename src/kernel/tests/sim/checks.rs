@@ -310,6 +310,11 @@ impl Row {
                 hold!(self.repeats.contains(&ticket), "call {ticket} was refused as a repetition, and is none");
                 self.refused.extend(self.answer);
             }
+            Record::Result { judged: CallVerdict::Rejected | CallVerdict::Expired, .. }
+                if self.repeats.contains(&entry.ticket.unwrap_or_default()) =>
+            {
+                self.refused.extend(self.answer);
+            }
             Record::Ending { outcome: Outcome::DoomLoop { .. } } => {
                 hold!(self.refused.len() > 1, "entry {}: a loop ended the turn, and the model was not told", entry.seq);
             }
