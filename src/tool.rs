@@ -50,6 +50,7 @@ pub(crate) use mode::{Entered, Mode, Modes};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub(crate) use question::Asks;
 pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};
+pub(crate) use toolbox::Permissions;
 pub use toolbox::Toolbox;
 pub use typed::{
     IntoToolResult, Json, NoArguments, STREAM_BYTES_MAX, TextSink, TypedTool, typed, typed_blocking, typed_streaming,
@@ -193,10 +194,12 @@ pub trait Tool: Send + Sync + 'static {
         vec![Access::new(self.name(), "*")]
     }
 
-    /// The permissions of which each call of the tool needs one at least. By default the tool's name. The runtime does not use them yet:
-    /// they are for hiding tools that the rules deny in full.
+    /// The permissions that decide whether the model is told of the tool. The first is needed by every call. By the others the rules may
+    /// allow some calls although they deny the first. Where the rules deny the first for every pattern, and allow or ask about none of
+    /// them, the tool is not offered. By default the tool's name; a tool without any is always offered.
     ///
-    /// A tool whose [`Tool::access`] names other permissions than its name must say these here.
+    /// A tool whose [`Tool::access`] names another permission than its name must say that one here: else the rules may hide the tool
+    /// although its calls are allowed.
     fn permissions(&self) -> Vec<String> {
         vec![self.name().to_owned()]
     }

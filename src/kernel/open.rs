@@ -85,6 +85,9 @@ pub struct OpenRequest {
     /// The tools that the agent had when the request was made; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
+    /// The tools that it does not offer because the rules denied them in full.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub masked: BTreeSet<String>,
 }
 
 /// An open call.

@@ -300,8 +300,8 @@ impl<A> TypedTool<A> {
         self
     }
 
-    /// The permissions of which each call needs one: see [`Tool::permissions`]. Without this setter, a tool that has
-    /// [`TypedTool::access`] names none.
+    /// The permissions that decide whether the model is told of the tool: see [`Tool::permissions`]. Without this setter, a tool that has
+    /// [`TypedTool::access`] names none, and is always offered.
     #[must_use]
     pub fn permissions<P: Into<String>>(mut self, permissions: impl IntoIterator<Item = P>) -> TypedTool<A> {
         self.permissions = Some(permissions.into_iter().map(Into::into).collect());

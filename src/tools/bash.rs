@@ -409,8 +409,8 @@ impl Tool for Bash {
     }
 
     fn permissions(&self) -> Vec<String> {
-        // A command that only reports may be allowed where all others are denied.
-        ["bash", "harmless_bash"].map(str::to_owned).into()
+        // Commands that only report, and such as cannot be read, may be allowed where all others are denied.
+        ["bash", "harmless_bash", "unclear_bash"].map(str::to_owned).into()
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {

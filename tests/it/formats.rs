@@ -66,6 +66,7 @@ fn records() -> Vec<Record> {
         tools: "bb".into(),
         used: 20,
         usable: 100,
+        masked: ["write".to_owned()].into(),
         estimated: 18,
         price: Some(price),
         reserved: Reserve { input: 20, output: 0 },

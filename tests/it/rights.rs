@@ -4,6 +4,8 @@
 mod host;
 mod import;
 #[cfg(feature = "tools")]
+mod mask;
+#[cfg(feature = "tools")]
 mod paths;
 #[cfg(all(feature = "tools", feature = "shell-policy"))]
 mod shell;

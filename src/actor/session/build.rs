@@ -30,14 +30,15 @@ pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRe
         request.reminder = Some(LAST_STEP_REMINDER.into());
         return request;
     }
-    let switched_off = |name: &str| {
+    let left_out = |name: &str| {
         !toolset::has(open.tools.as_ref(), name)
+            || open.masked.contains(name)
             || state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, name))
     };
     let specs = shared.toolbox.specs();
-    request.tools = match specs.iter().any(|spec| switched_off(&spec.name)) {
+    request.tools = match specs.iter().any(|spec| left_out(&spec.name)) {
         false => specs,
-        true => specs.iter().filter(|spec| !switched_off(&spec.name)).cloned().collect(),
+        true => specs.iter().filter(|spec| !left_out(&spec.name)).cloned().collect(),
     };
     request
 }

@@ -78,6 +78,7 @@ impl State {
             system: self.settings.system.clone(),
             params: request.params(&self.settings.params),
             tools: self.settings.allowed_tools(),
+            masked: request.masked.clone(),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
         self.open.insert(entry.seq, Open::Request(opened));

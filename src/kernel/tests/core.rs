@@ -15,6 +15,7 @@ mod imported;
 mod inbox;
 mod judged;
 pub(crate) mod line;
+mod mask;
 mod merge;
 mod pause;
 mod permission;
