@@ -57,7 +57,7 @@ pub(super) fn call(
     // The call may reach the accesses that were judged: the tool is not asked again.
     let accesses = seen_from(&settings.workspace, &settings.read_roots, open.facts.access.clone());
     let may = may(state, &accesses);
-    let external = external(accesses);
+    let external = external(accesses.clone());
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         attempt: open.attempts,
@@ -74,6 +74,8 @@ pub(super) fn call(
         call: open.id.clone(),
         tool: name.clone(),
         arguments,
+        effect: open.facts.effect,
+        access: accesses,
         session_ref: post.session_ref(),
     };
     Ok((call, tool, context))
