@@ -1,7 +1,7 @@
 //! Real tools that a scenario can hold just before they begin: that is how "while it runs" is made certain without a clock.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -14,9 +14,12 @@ use tamtam::{
 };
 use tokio::sync::watch;
 
-/// The places where calls are held, one for each tool.
+/// The places where calls are held, one for each tool; and the tools whose calls are meant to be repeated.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Holds(Arc<Mutex<BTreeMap<String, watch::Sender<Hold>>>>);
+pub(crate) struct Holds {
+    held: Arc<Mutex<BTreeMap<String, watch::Sender<Hold>>>>,
+    polls: Arc<Mutex<BTreeSet<String>>>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Hold {
@@ -27,7 +30,12 @@ struct Hold {
 impl Holds {
     /// From now on calls of that tool wait.
     pub(crate) fn hold(&self, tool: &str) {
-        self.0.lock().unwrap().insert(tool.to_owned(), watch::Sender::new(Hold::default()));
+        self.held.lock().unwrap().insert(tool.to_owned(), watch::Sender::new(Hold::default()));
+    }
+
+    /// From now on calls of that tool count as polling.
+    pub(crate) fn may_repeat(&self, tool: &str) {
+        self.polls.lock().unwrap().insert(tool.to_owned());
     }
 
     /// Lets all calls of that tool go, now and later.
@@ -48,7 +56,7 @@ impl Holds {
     }
 
     fn of(&self, tool: &str) -> Option<watch::Sender<Hold>> {
-        self.0.lock().unwrap().get(tool).cloned()
+        self.held.lock().unwrap().get(tool).cloned()
     }
 
     /// The same tools, each of which can be held.
@@ -95,6 +103,18 @@ impl Tool for Held {
 
     fn access(&self, arguments: &Value) -> Vec<Access> {
         self.tool.access(arguments)
+    }
+
+    fn permissions(&self) -> Vec<String> {
+        self.tool.permissions()
+    }
+
+    fn pollable(&self, arguments: &Value) -> bool {
+        self.holds.polls.lock().unwrap().contains(self.name()) || self.tool.pollable(arguments)
+    }
+
+    fn loop_key(&self, arguments: &Value) -> String {
+        self.tool.loop_key(arguments)
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {

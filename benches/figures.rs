@@ -110,8 +110,9 @@ async fn look() {
             }
             let mut bash = BashOptions::new([("PATH".into(), std::env::var_os("PATH").unwrap())]);
             bash.look = look;
-            let call = Reply::call("bash", serde_json::json!({"command": "true"}));
-            let model = Scripted::new(std::iter::repeat_n(call, 40).chain([Reply::text("done")]));
+            // Equal calls in a row would be a loop.
+            let call = |n| Reply::call("bash", serde_json::json!({"command": format!("true {n}")}));
+            let model = Scripted::new((0..40).map(call).chain([Reply::text("done")]));
             let tools = tamtam::tools::Setup::new().bash(bash).full();
             let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model)).tools(tools);
             let runtime = builder.start().await.unwrap();

@@ -13,12 +13,13 @@
 //! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
 //! its next `await`; one that blocks its thread without awaiting cannot be cut off.
 //!
-//! [`Redact`] is a hook of ours: it takes keys out of what tools give.
+//! Two hooks are ours: [`Redact`] takes keys out of what tools give, and [`ReadLoop`] tells a model which only reads to go on.
 //!
 //! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in the worker
 //! of their request, gates and result pipes in the worker of their call, and each observer on a thread of its own. So a hook that
 //! hangs holds up its own call, or itself, and nothing else.
 
+mod read_loop;
 mod redact;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -29,11 +30,12 @@ use serde_json::Value;
 use crate::{
     event::Event,
     model::{Answer, AnswerPart, BoxFuture},
-    tool::{Filters, OutputFilter, SessionRef, ToolResult},
+    tool::{Access, Effect, Filters, OutputFilter, SessionRef, ToolResult},
     words::ids::{CallId, SessionId},
     words::message::{Finish, Message},
 };
 
+pub use read_loop::ReadLoop;
 pub use redact::Redact;
 
 /// How long one callback of a gate or a pipe may take, and how long observers may take at the end of the runtime.
@@ -87,6 +89,10 @@ pub struct HookCall {
     pub tool: String,
     /// The arguments of the call.
     pub arguments: Value,
+    /// What may be done about the call after a crash, as its tool says: a call with [`Effect::Read`] changes nothing.
+    pub effect: Effect,
+    /// What the call was judged by: all that it said it wants to do.
+    pub access: Vec<Access>,
     /// What `HookCall::session` makes a handle of.
     pub(crate) session_ref: SessionRef,
 }

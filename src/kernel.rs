@@ -29,6 +29,7 @@
 //! | `inbox.rs`, `edit.rs` | which messages are accepted, refused or delivered; how a waiting message is edited or withdrawn |
 //! | `advance.rs` | what happens next, the agent's loop: the steps of a turn, the turns of a session |
 //! | `batch.rs`, `judged.rs` | the calls of one answer: their order, permission, skipping; the verdict on a call |
+//! | `repeats.rs` | which calls repeat those before them, and what follows from that |
 //! | `toolset.rs` | which tools a turn has |
 //! | `tasks.rs`, `child.rs`, `link.rs` | what a parent and a child tell each other |
 //! | `end.rs` | what follows from the end of a session for its turn, messages and children |
@@ -85,6 +86,7 @@ mod record;
 mod recorded;
 mod recover;
 mod refusal;
+mod repeats;
 mod reply;
 mod report;
 mod restored;

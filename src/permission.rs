@@ -16,6 +16,7 @@
 mod chain;
 #[cfg(feature = "rules-file")]
 mod file;
+mod mask;
 mod offer;
 mod path;
 mod pattern;
@@ -37,6 +38,7 @@ pub use profile::Profile;
 pub use shell::with_parts;
 pub use verdict::{Verdict, decide};
 
+pub(crate) use mask::denies_all;
 pub(crate) use offer::{allows, grants};
 pub(crate) use pattern::simple as matches_simply;
 
@@ -227,7 +229,7 @@ fn unruled() -> Judgement {
 
 #[cfg(test)]
 mod tests {
-    mod orders;
+    pub(super) mod orders;
 
     use super::*;
 

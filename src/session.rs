@@ -69,7 +69,7 @@ use crate::{
     event::events_of,
     hook::HookFailure,
     kernel::{
-        self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, EditMessage, GoOn, HandOff, Pause, Resume,
+        self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, EditMessage, GoOn, HandOff, Pause, ResetLoops, Resume,
         SendMessage, WithdrawMessage, kept,
     },
     tape::TapeStoreExt as _,
@@ -304,6 +304,15 @@ impl Session {
     /// [`SendError::Closed`] or [`SendError::Parked`].
     pub async fn resume(&self) -> Result<(), SendError> {
         self.ask(Resume).await.map(drop)
+    }
+
+    /// Lets the calls of the running turn begin anew for the guard against loops: what was called so far counts for none. Between turns
+    /// there is nothing to reset, because each message begins anew.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Parked`].
+    pub async fn reset_loops(&self) -> Result<(), SendError> {
+        self.ask(ResetLoops).await.map(drop)
     }
 
     /// Begins an anchor of that name: a new file of the tape, linked to the file before it. From now on the session is opened from

@@ -52,6 +52,7 @@ pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub(crate) use question::Asks;
 pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};
 pub(crate) use threads::Threads;
+pub(crate) use toolbox::Permissions;
 pub use toolbox::Toolbox;
 pub use typed::{
     IntoToolResult, Json, NoArguments, STREAM_BYTES_MAX, TextSink, TypedTool, typed, typed_blocking, typed_streaming,
@@ -201,6 +202,28 @@ pub trait Tool: Send + Sync + 'static {
     /// error of this call, and the call does not run.
     fn access(&self, _arguments: &Value) -> Vec<Access> {
         vec![Access::new(self.name(), "*")]
+    }
+
+    /// The permissions that decide whether the model is told of the tool. The first is needed by every call. By the others the rules may
+    /// allow some calls although they deny the first. Where the rules deny the first for every pattern, and allow or ask about none of
+    /// them, the tool is not offered. By default the tool's name; a tool without any is always offered.
+    ///
+    /// A tool whose [`Tool::access`] names another permission than its name must say that one here: else the rules may hide the tool
+    /// although its calls are allowed.
+    fn permissions(&self) -> Vec<String> {
+        vec![self.name().to_owned()]
+    }
+
+    /// Whether calls of the tool with these arguments are meant to be repeated, such as a question whether something is done. Such a
+    /// call is never taken for a loop, and ends a run of equal calls. A pure function.
+    fn pollable(&self, _arguments: &Value) -> bool {
+        false
+    }
+
+    /// What the runtime compares to find out whether calls repeat each other: calls of the tool with equal keys do the same. By default
+    /// the arguments, with the fields of each object in order. A pure function.
+    fn loop_key(&self, arguments: &Value) -> String {
+        facts::canonical(arguments)
     }
 
     /// Whether the tool can make something of these arguments, as far as they tell by themselves. An error is the call's result, in

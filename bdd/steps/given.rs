@@ -115,6 +115,11 @@ fn held(lab: &mut Lab, tool: String) {
     lab.holds.hold(&tool);
 }
 
+#[given(expr = "calls of {word} may be repeated")]
+fn may_repeat(lab: &mut Lab, tool: String) {
+    lab.holds.may_repeat(&tool);
+}
+
 #[given(expr = "a gate of the host that blocks {word}")]
 fn a_blocking_gate(lab: &mut Lab, tool: String) {
     lab.hooks.push(HostHook::Block(tool));

@@ -130,6 +130,12 @@ fn was_rejected(lab: &mut Lab) {
     assert!(matches!(answer.outcome, Outcome::Rejected { .. }), "{:?}", answer.outcome);
 }
 
+#[then(expr = "the turn was ended as a loop of {word}")]
+fn was_a_loop(lab: &mut Lab, tool: String) {
+    let answer = lab.answer.as_ref().expect("no answer arrived");
+    assert_eq!(answer.outcome, Outcome::DoomLoop { tool });
+}
+
 #[then(expr = "the message was refused with {string}")]
 fn refused(lab: &mut Lab, wanted: String) {
     let refusal = lab.refusal.as_ref().expect("it was not refused").to_string();

@@ -58,8 +58,9 @@ impl Model for Calls {
             if made.is_multiple_of(self.steps) {
                 return Ok(Answer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop));
             }
-            let call =
-                AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input: "{}".into(), extra: None };
+            // Equal calls in a row would be a loop.
+            let input = format!("{{\"n\":{made}}}");
+            let call = AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input, extra: None };
             Ok(Answer::new(vec![call], Finish::ToolCalls))
         })
     }

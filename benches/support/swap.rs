@@ -52,14 +52,16 @@ impl Model for Talker {
         }
         let mut asked = self.asked.lock().unwrap();
         asked.push(Instant::now());
-        let last = asked.len().is_multiple_of(self.steps);
+        let made = asked.len();
+        let last = made.is_multiple_of(self.steps);
         drop(asked);
         Box::pin(async move {
             if last {
                 return Ok(Answer::new(vec![text("done".into())], Finish::Stop));
             }
-            let call =
-                AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input: "{}".into(), extra: None };
+            // Equal calls in a row would be a loop.
+            let input = format!("{{\"n\":{made}}}");
+            let call = AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input, extra: None };
             Ok(Answer::new(vec![text("word ".repeat(400)), call], Finish::ToolCalls))
         })
     }

@@ -254,6 +254,7 @@ impl Live {
             tools_tokens: self.shared.tools_tokens,
             windows: &*self.shared,
             toolbox_hash: &self.shared.toolbox_hash,
+            permissions: self.shared.toolbox.permissions(),
             asks_are_heard: self.slot.is_asked_for(),
             jitter: self.draw(),
         };

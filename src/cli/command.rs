@@ -25,6 +25,7 @@ pub(super) enum Command {
     Revoke { grant: Seq },
     Pin { message: MessageId },
     Unpin { message: MessageId },
+    ResetLoops,
     Tree,
     Command { line: String },
 }
@@ -62,6 +63,7 @@ struct PlainLine {
     unpin: Option<Value>,
     grants: Option<Value>,
     revoke: Option<Value>,
+    reset: Option<Value>,
     tree: Option<Value>,
     command: Option<Value>,
 }
@@ -146,8 +148,8 @@ enum GrantWord {
     Reject,
 }
 
-const COMMANDS: [&str; 11] =
-    ["send", "abort", "queue", "withdraw", "answer", "grants", "revoke", "pin", "unpin", "tree", "command"];
+const COMMANDS: [&str; 12] =
+    ["send", "abort", "queue", "withdraw", "answer", "grants", "revoke", "pin", "unpin", "reset", "tree", "command"];
 
 impl Command {
     /// Reads one line, or says what is wrong with the line.
@@ -173,6 +175,10 @@ impl Command {
                 let id = id.map_err(|_| "`revoke` must be the id of a grant".to_owned())?;
                 Ok(Command::Revoke { grant: id.seq("`revoke` names no grant")? })
             }
+            (Some("reset"), None) => match only(line, fields, "reset")? {
+                Value::String(what) if what == "loops" => Ok(Command::ResetLoops),
+                _ => Err("`reset` must be \"loops\"".to_owned()),
+            },
             (Some(name), None) => match only(line, fields, name)? {
                 Value::String(text) if name == "abort" => Ok(Command::Abort { reason: text.clone() }),
                 Value::String(text) if name == "pin" => Ok(Command::Pin { message: text.as_str().into() }),
@@ -198,6 +204,7 @@ impl Command {
             Command::Revoke { .. } => "revoke",
             Command::Pin { .. } => "pin",
             Command::Unpin { .. } => "unpin",
+            Command::ResetLoops => "reset",
             Command::Tree => "tree",
             Command::Command { .. } => "command",
         }
@@ -242,6 +249,7 @@ impl Command {
             },
             Command::Pin { message } => session.pin(message).await.map(|()| json!({})),
             Command::Unpin { message } => session.unpin(message).await.map(|()| json!({})),
+            Command::ResetLoops => session.reset_loops().await.map(|()| json!({})),
             Command::Tree => Ok(json!({"tree": host.runtime.tree()})),
             Command::Command { line } => match session.command(&line, Delivery::Queue).await {
                 Ok(Commanded::Sent(receipt)) => Ok(sent(&receipt)),
@@ -435,6 +443,7 @@ mod tests {
             (r#"{"grants":true}"#, Command::Grants),
             (r#"{"revoke":"7"}"#, Command::Revoke { grant: Seq(7) }),
             (r#"{"revoke":7}"#, Command::Revoke { grant: Seq(7) }),
+            (r#"{"reset":"loops"}"#, Command::ResetLoops),
             (r#"{"answer":{"ask":9,"grant":"reject"}}"#, answer(Grant::Reject(None))),
             (r#"{"answer":{"ask":9,"grant":"reject","message":"no"}}"#, answer(Grant::Reject(Some("no".to_owned())))),
             (
@@ -483,6 +492,8 @@ mod tests {
             (r#"{"answer":{"ask":9,"grant":"always","offer":"2"}}"#, "`answer.offer`"),
             (r#"{"revoke":"x"}"#, "names no grant"),
             (r#"{"revoke":true}"#, "must be the id"),
+            (r#"{"reset":true}"#, "must be \"loops\""),
+            (r#"{"reset":"all"}"#, "must be \"loops\""),
             (r#"{"grants":false}"#, "`grants` must be true"),
             (r#"{"answer":{"ask":9,"grant":"raise"}}"#, "needs `by`"),
             (r#"{"answer":{"ask":9,"grant":"raise","by":{}}}"#, "raises nothing"),

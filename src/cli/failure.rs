@@ -22,7 +22,7 @@ pub(super) enum Exit {
     Failed = 1,
     /// The command could not begin: wrong arguments or configuration.
     Usage = 2,
-    /// A person, a budget or the limit of steps stopped it.
+    /// A person, a budget, the limit of steps or the guard against loops stopped it.
     Stopped = 3,
     /// The user ended the command.
     Aborted = 130,
@@ -39,7 +39,10 @@ impl Exit {
         match outcome {
             Outcome::Done => Exit::Done,
             Outcome::Aborted { .. } => Exit::Aborted,
-            Outcome::Rejected { .. } | Outcome::StepLimit { .. } | Outcome::Budget { .. } => Exit::Stopped,
+            Outcome::Rejected { .. }
+            | Outcome::StepLimit { .. }
+            | Outcome::Budget { .. }
+            | Outcome::DoomLoop { .. } => Exit::Stopped,
             _ => Exit::Failed,
         }
     }

@@ -311,6 +311,10 @@ fn finished(end: Option<&TurnEnd>, failed_with: Option<ErrorKind>, hints: &Hints
         Outcome::Rejected { tool } => format!("stopped: {} was rejected", escape::line(tool)),
         Outcome::StepLimit { steps } => format!("stopped after {steps} steps: give it more with --max-steps"),
         Outcome::Budget { breach } => format!("stopped: {breach}: raise it with --budget-usd or --budget-tokens"),
+        Outcome::DoomLoop { tool } => format!(
+            "stopped: {} was called again and again: say what to do instead, or allow doom_loop in the rules",
+            escape::line(tool)
+        ),
         Outcome::CutShort => "the answer reached the model's limit of output tokens: ask for less at once".to_owned(),
         Outcome::Refused => "the provider withheld the answer: say it another way or choose another --model".to_owned(),
         other => format!("{other:?}"),

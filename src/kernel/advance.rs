@@ -14,6 +14,8 @@
 //! A change must keep this: each pass of the loop writes an entry or ends the loop. The hash of a request covers all that
 //! determines the request, because a repeated request must have the same bytes.
 
+use std::collections::BTreeSet;
+
 use crate::{
     kernel::{
         CallState, CarriedOut, Open, Outcome, Record, Refusal, RequestOpened, Steering, Stop, batch,
@@ -24,7 +26,7 @@ use crate::{
         recover,
         spending::{self, Fit},
         state::Next,
-        switch, tasks,
+        switch, tasks, toolset,
     },
     model::Answer,
     words::message::Finish,
@@ -212,9 +214,11 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         false => draft.env.toolbox_hash(&draft.state.env).to_owned(),
     };
     let params = serde_json::to_string(&(&settings.params, &turn.tools, &settings.allowed_tools())).unwrap_or_default();
+    let masked = if last { BTreeSet::new() } else { toolset::masked(draft) };
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
+    let mask: String = masked.iter().map(|tool| format!("\n-{tool}")).collect();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
-    let hash = short_hash((hash.map(String::as_str).join("\n") + &limit).as_bytes());
+    let hash = short_hash((hash.map(String::as_str).join("\n") + &limit + &mask).as_bytes());
     if turn.refused == hash {
         let error = format!(
             "the request takes more than {model} reads at once, and nothing more can be left out of it: send a shorter message, \
@@ -229,6 +233,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         items: draft.state.history.len(),
         system,
         tools,
+        masked,
         used,
         usable: room.usable(),
         estimated: compact::estimated(draft),

@@ -19,7 +19,7 @@ use crate::{
     kernel::{
         AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Mode, Open,
         OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn,
-        Waiting, question,
+        Waiting, question, repeats,
         state::{BatchItem, SEEN_MAX},
     },
     model::{Item, ToolResultItem},
@@ -215,6 +215,7 @@ impl State {
             Record::RolledBack(back) => self.roll_back(back),
             Record::Ended { why } => self.closed = Some(why.as_str().into()),
             Record::Paused {} => self.paused = true,
+            Record::LoopsReset {} => self.reset_loops(),
             Record::Resumed {} => {
                 self.paused = false;
                 self.begin_queued_tasks();
@@ -230,7 +231,7 @@ impl State {
         self.open.insert(ticket, open);
     }
 
-    fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
+    pub(super) fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
         if let Some(turn) = &mut self.turn {
             change(Arc::make_mut(turn));
         }
@@ -332,12 +333,19 @@ impl State {
             Item::Assistant(answer) => answer.calls().nth(call.index as usize).map(|(_, input)| input.into()),
             _ => None,
         });
+        let (mut cycle, mut told) = (None, false);
+        self.in_turn(|turn| {
+            cycle = turn.take_call(&call.facts);
+            told = turn.loop_refused;
+        });
         let opened = OpenCall {
             id: call.id.clone(),
             facts: call.facts.clone(),
             input: input.unwrap_or_default(),
             state: CallState::Pending,
             granted: false,
+            cycle,
+            told,
             attempts: 0,
             bytes: None,
             answers: Vec::new(),
@@ -386,6 +394,7 @@ impl State {
         if result.error != Some(ErrorReason::Unknown) && !is_ours {
             self.recoveries = 0;
         }
+        let repeats = call.cycle.is_some();
         let item = ToolResultItem {
             call: call.id,
             name: call.facts.tool,
@@ -397,6 +406,7 @@ impl State {
             fragment: Default::default(),
         };
         self.in_turn(|turn| {
+            turn.loop_refused |= repeats && repeats::is_refusal(judged);
             if let Some(slot) = turn.batch.iter_mut().find(|slot| slot.ticket == ticket) {
                 slot.result = Some(item);
             }

@@ -14,7 +14,14 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         AskClosedWhy, CallOpened, CallState, CallVerdict, CarriedOut, Grant, Open, OpenAsk, OpenCall, Outcome, Record,
-        Refusal, Steering, Stop, advance, decide::Draft, grants, input::Decide, question, spending, state::Next,
+        Refusal, Steering, Stop, advance,
+        decide::Draft,
+        grants,
+        input::Decide,
+        question,
+        repeats::{self, Repetition},
+        spending,
+        state::Next,
         task_ask, toolset,
     },
     model::{AnswerPart, Item},
@@ -141,6 +148,7 @@ fn reason_of(judged: CallVerdict) -> ErrorReason {
         CallVerdict::Lost => ErrorReason::Unknown,
         CallVerdict::Denied
         | CallVerdict::Unheard
+        | CallVerdict::Repeats
         | CallVerdict::Rejected
         | CallVerdict::Expired
         | CallVerdict::OverBudget => ErrorReason::Denied,
@@ -239,8 +247,8 @@ enum Ruling {
     Refuse(CallVerdict, String),
 }
 
-/// Judges a call, and starts it, asks about it or refuses it. Gives false if the budget allows no call now: then no further call
-/// of the batch can start either.
+/// Judges a call, and starts it, asks about it or refuses it. Gives false if the budget allows no call now, or if the turn is
+/// being ended: then no further call of the batch can start either.
 fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
     let Some(call) = draft.state.call(ticket).cloned() else { return true };
     if let Some((judged, text)) = unusable(draft, &call) {
@@ -254,9 +262,14 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
             None => return false,
         },
         Ruling::Ask(access) => ask(draft, ticket, access),
-        Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
+        Ruling::Refuse(judged, text) => {
+            fail(draft, ticket, judged, text);
+            if judged == CallVerdict::Repeats {
+                repeats::end_if_told_before(draft, &call);
+            }
+        }
     }
-    true
+    !draft.state.is_ending()
 }
 
 fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
@@ -275,8 +288,17 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
         return Ruling::Refuse(CallVerdict::Crashed, text.clone());
     }
     let settings = &draft.state.settings;
-    let access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
-    let verdict = settings.decide(&access, draft.env.globs());
+    let mut access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
+    let mut verdict = settings.decide(&access, draft.env.globs());
+    match repeats::judge(draft, call) {
+        Repetition::Refuse(text) => return Ruling::Refuse(CallVerdict::Repeats, text),
+        Repetition::Ask(repeats) if verdict.judgement.action != Action::Deny => {
+            verdict.asked.insert(access.len());
+            access.push(repeats);
+            verdict.judgement.action = Action::Ask;
+        }
+        Repetition::Ask(_) | Repetition::Free => {}
+    }
     match verdict.judgement.action {
         Action::Allow => Ruling::Run,
         Action::Ask if call.state == CallState::Allowed || call.granted => Ruling::Run,
@@ -358,6 +380,11 @@ pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
         Some(Outcome::Aborted { reason }) => {
             (AskClosedWhy::Aborted, CallVerdict::Aborted, format!("Aborted before it was started: {reason}"))
         }
+        Some(Outcome::DoomLoop { tool }) => (
+            AskClosedWhy::Aborted,
+            CallVerdict::Aborted,
+            format!("Not run: the calls of {tool} repeat, and ended the turn."),
+        ),
         Some(Outcome::Budget { breach }) => {
             (AskClosedWhy::Aborted, CallVerdict::OverBudget, format!("Not run: {breach}."))
         }

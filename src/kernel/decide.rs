@@ -24,6 +24,7 @@ use crate::{
     },
     permission::{Globs, Ruleset},
     tape::Cause,
+    tool::Permissions,
     words::ids::{Millis, Seq},
     words::message::ModelRef,
 };
@@ -277,17 +278,25 @@ impl<'a> Reader<'a> {
     }
 
     fn tools(&self, known: &EnvSeen) {
-        let is_known = |seen: &ToolsSeen| seen.hash == self.env.toolbox_hash && seen.tokens == self.env.tools_tokens;
+        let is_known = |seen: &ToolsSeen| {
+            let Env { toolbox_hash, tools_tokens, permissions, .. } = self.env;
+            seen.hash == *toolbox_hash && seen.tokens == *tools_tokens && seen.permissions == **permissions
+        };
         let mut read = self.read.borrow_mut();
         if read.tools.is_none() && !known.tools.as_ref().is_some_and(is_known) {
             let (hash, tokens) = (self.env.toolbox_hash.to_owned(), self.env.tools_tokens);
-            read.tools = Some(ToolsSeen { hash, tokens });
+            read.tools = Some(ToolsSeen { hash, tokens, permissions: self.env.permissions.clone() });
         }
     }
 
     pub(super) fn toolbox_hash(&self, known: &EnvSeen) -> &'a str {
         self.tools(known);
         self.env.toolbox_hash
+    }
+
+    pub(super) fn permissions(&self, known: &EnvSeen) -> &'a Permissions {
+        self.tools(known);
+        self.env.permissions
     }
 
     pub(super) fn tools_tokens(&self, known: &EnvSeen) -> u64 {

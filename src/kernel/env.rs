@@ -8,7 +8,7 @@
 //! A new value in [`Env`] needs a field with a serde default in [`EnvSeen`], a reader in `decide.rs` that notes it, and a line in
 //! `EnvSeen::learn`; otherwise replay goes wrong. Implementations of [`Windows`] must be pure and must not wait.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,8 @@ use crate::{
     kernel::context::{Window, of_text},
     model::Price,
     permission::{Globs, Ruleset},
-    tool::Toolbox,
+    tool::{Permissions, Toolbox},
+    words::is_default,
     words::message::ModelRef,
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Env<'a> {
     pub toolbox_hash: &'a str,
     /// The size of the tools in a request, in estimated tokens.
     pub tools_tokens: u64,
+    /// The permissions that the tools need, by which the rules mask tools.
+    pub permissions: &'a Permissions,
     /// The windows and prices of models.
     pub windows: &'a dyn Windows,
     /// Whether anybody listens who could answer an ask.
@@ -98,6 +101,9 @@ pub struct ToolsSeen {
     pub hash: String,
     /// What they take in a request, in estimated tokens.
     pub tokens: u64,
+    /// Of each tool the permissions by which the rules mask it. Empty on older tapes: there no tool is masked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub permissions: Arc<BTreeMap<String, Vec<String>>>,
 }
 
 /// The jitter is written in millionths of 1.

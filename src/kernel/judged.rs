@@ -32,6 +32,8 @@ pub enum CallVerdict {
     Denied,
     /// A person would have to be asked, and nobody listens who could answer.
     Unheard,
+    /// It repeats the calls before it, and a rule forbids that, or nobody listens who could allow it.
+    Repeats,
     /// A person rejected it, or rejected another call of its turn, which ended the turn.
     Rejected,
     /// A person was asked, and did not answer in time.

@@ -123,6 +123,7 @@ impl DownReason {
             Outcome::Aborted { reason } => DownReason::Aborted { why: reason.clone() },
             Outcome::Rejected { tool } => failed(&format!("the user rejected the call of {tool}")),
             Outcome::StepLimit { steps } => failed(&format!("stopped after {steps} steps")),
+            Outcome::DoomLoop { tool } => failed(&format!("called {tool} again and again")),
             Outcome::Budget { breach } => failed(&breach.to_string()),
             Outcome::CutShort => failed("the answer reached the limit of output tokens"),
             Outcome::Refused => failed("the provider withheld the answer"),

@@ -85,6 +85,9 @@ pub struct OpenRequest {
     /// The tools that the agent had when the request was made; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
+    /// The tools that it does not offer because the rules denied them in full.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub masked: BTreeSet<String>,
 }
 
 /// An open call.
@@ -101,6 +104,12 @@ pub struct OpenCall {
     pub state: CallState,
     /// Whether a person said that the call may run. If so, nobody is asked again before it runs again.
     pub granted: bool,
+    /// If the call ends the third round of a cycle of calls, or a later one: how many calls the cycle has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycle: Option<u32>,
+    /// Whether an earlier answer repeated the same, and its call was refused for it: then the turn ends if this one is refused too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
     /// How often the call was started so far.
     pub attempts: u32,
     /// The most bytes that the result may have; `None` where no budget limits them.

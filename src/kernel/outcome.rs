@@ -39,6 +39,11 @@ pub enum Outcome {
         /// Which limit.
         breach: Breach,
     },
+    /// The model repeated itself, was told so, and repeated itself again.
+    DoomLoop {
+        /// The tool that it called again and again.
+        tool: String,
+    },
     /// The answer reached the limit of output tokens.
     CutShort,
     /// The provider withheld the answer.

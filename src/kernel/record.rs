@@ -5,7 +5,7 @@
 //! read. A new kind also needs its effect in `apply.rs` and its events in `event/of_entry.rs`. An older version cannot read a
 //! tape that has a new kind. The entries are written and read by `recorded.rs`; nothing here decides.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -338,6 +338,8 @@ pub enum Record {
     Paused {},
     /// The pause is over.
     Resumed {},
+    /// The calls of the running turn up to here count for no loop.
+    LoopsReset {},
     /// Files were put back to what they were. The state does not change.
     Restored(Arc<RestoredFiles>),
 }
@@ -356,8 +358,11 @@ pub struct RequestOpened {
     pub items: usize,
     /// Hash of the system prompt.
     pub system: String,
-    /// Hash of the tools that are offered.
+    /// Hash of the tools of the host, of which those are offered that the agent has and that are not masked.
     pub tools: String,
+    /// The tools that are not offered because the rules deny them in full.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub masked: BTreeSet<String>,
     /// The tokens that the request takes: the provider's last figure and an estimate of what came since.
     pub used: u64,
     /// The tokens that a request to this model may take.

@@ -190,6 +190,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("go_on", _) => GoOn.into(),
         ("pause", _) => Pause.into(),
         ("resume", _) => Resume.into(),
+        ("reset_loops", _) => ResetLoops.into(),
         ("configure", Some(Record::Settings(settings))) => {
             Configure { before: None, settings: settings.clone() }.into()
         }

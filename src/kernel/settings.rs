@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{Budget, PromptSection, Switched, toolset},
     model::Params,
-    permission::{Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide},
+    permission::{Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide, denies_all},
     tool::Access,
     words::is_default,
     words::labels::Labels,
@@ -229,6 +229,13 @@ impl Settings {
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         toolset::has(self.allowed_tools().as_ref(), name)
+    }
+
+    /// Whether the rules deny every call of a tool with these permissions ([`Tool::permissions`](crate::tool::Tool::permissions)):
+    /// those of the host, of the session, of its agent, or of an ancestor. Then the model is not told of the tool.
+    pub(super) fn masks(&self, permissions: &[String]) -> bool {
+        let above = self.above.iter().flat_map(Chain::layers);
+        self.host.iter().chain(self.layers()).chain(above).any(|layer| denies_all(layer, permissions))
     }
 
     /// How long an ask may stay unanswered.

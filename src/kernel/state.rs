@@ -67,7 +67,7 @@ pub struct State {
     pub steering: VecDeque<Waiting>,
     /// Queued messages, next first.
     pub queue: VecDeque<Waiting>,
-    /// Whether the queue is on hold: after an aborted, rejected or failed turn, or one that a budget ended, and after a rollback,
+    /// Whether the queue is on hold: after an aborted, rejected or failed turn, or one that a budget or a loop ended, and after a rollback,
     /// queued messages start no turn until the next send or go-on.
     #[serde(rename = "held")]
     pub on_hold: bool,
@@ -356,6 +356,12 @@ pub struct Turn {
     pub tools: BTreeMap<String, bool>,
     /// The entry that holds the newest answer.
     pub answer: Option<Seq>,
+    /// The loop keys of the newest calls in a row, oldest first: at most 12. A message ends the row, and so does a call without a key.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub newest_calls: VecDeque<Arc<str>>,
+    /// Whether a call of the row was refused because it repeats, and the calls still repeat.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub loop_refused: bool,
     /// The calls of the newest answer, in call order, each with its result once it has one. Empty again when all have one.
     pub batch: Vec<BatchItem>,
     /// What the turn does when none of its tickets is open.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod core;
-mod sim;
+pub(super) mod sim;
 
 use std::{cell::Cell, sync::Arc};
 
@@ -82,6 +82,7 @@ fn counted(state: &State, signal: &Input) -> (Decision, usize) {
         globs: &globs,
         toolbox_hash: "tools",
         tools_tokens: 0,
+        permissions: &Default::default(),
         windows: &window,
         asks_are_heard: true,
         jitter: 0.5,

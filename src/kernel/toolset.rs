@@ -2,14 +2,14 @@
 //!
 //! A pattern is a name in which `*` stands for any text and `?` for one character: `mcp_*` is every tool of every server,
 //! `mcp_files_*` those of one. An agent names the tools that it has; `!NAME` takes one out of these, so `*` and `!write` are all but
-//! `write`. A message may switch some of them off for its turn.
+//! `write`. A message may switch some of them off for its turn. Last of all the rules of permission take out what they deny in full.
 //!
 //! A change must keep two rules. A switch never adds a tool that the agent does not have. [`both`] never gives more than both
 //! sets have, because it bounds a child by its ancestors; where patterns cannot be compared, it leaves a tool out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::permission::matches_simply;
+use crate::{kernel::decide::Draft, permission::matches_simply};
 
 /// Whether an agent with these tools has the named tool. `None` is an agent that has all tools.
 pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
@@ -23,6 +23,17 @@ pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
         }
     }
     has
+}
+
+/// The tools that the next request leaves out because the rules deny them in full. The mask comes last, behind what the agent has and
+/// what messages switched: so neither brings back a denied tool. Only tools that would be offered otherwise are named.
+pub(super) fn masked(draft: &Draft<'_>) -> BTreeSet<String> {
+    let (settings, turn) = (&draft.state.settings, draft.state.turn.as_ref());
+    let allowed = settings.allowed_tools();
+    let is_on = |tool: &str| has(allowed.as_ref(), tool) && !turn.is_some_and(|turn| is_off(&turn.tools, tool));
+    let tools = draft.env.permissions(&draft.state.env).iter();
+    let masked = tools.filter(|(tool, permissions)| settings.masks(permissions) && is_on(tool));
+    masked.map(|(tool, _)| tool.clone()).collect()
 }
 
 /// The tools that `own` and `bound` both have. What two different patterns have in common cannot be told, so a pattern is kept only

@@ -1,4 +1,5 @@
-//! The facts about a call that the core needs to judge it: tool, effect, accesses, and whether the call can run at all.
+//! The facts about a call that the core needs to judge it: tool, effect, accesses, the key by which its repetitions are known, and
+//! whether it can run at all.
 //!
 //! The core calls no tool. The worker of the model's answer asks the tool (`actor/facts.rs`), and the facts come to the core with
 //! the answer. A tool is code of the host that may panic or hang over the arguments. A panic is caught here; a hang is bounded by
@@ -7,12 +8,15 @@
 //! The core keeps the facts with the call's ticket, so the call runs as it was judged. [`CallFacts`] stands on the tape and replay
 //! judges again from it, without any tool: a change must read what older versions wrote.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tool::{Access, Effect, Toolbox, toolbox::Known};
+use crate::tool::{Access, Effect, Tool, Toolbox, toolbox::Known};
 
 /// The facts that the core must know about a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,10 @@ pub struct CallFacts {
     /// What the call wants to do, as its tool says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<Access>,
+    /// A hash of the tool and of what its call does ([`Tool::loop_key`](crate::tool::Tool::loop_key)): the same for calls that repeat
+    /// each other. `None` for a call that may be repeated, for one whose arguments are no JSON object, and on older tapes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_key: Option<String>,
     /// Why the call cannot run at all; `None` for a call that can run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<Unusable>,
@@ -53,7 +61,14 @@ impl CallFacts {
     }
 
     fn unusable(tool: &str, effect: Effect, why: Unusable) -> CallFacts {
-        CallFacts { tool: tool.to_owned(), effect, parallel: false, access: Vec::new(), unusable: Some(why) }
+        CallFacts {
+            tool: tool.to_owned(),
+            effect,
+            parallel: false,
+            access: Vec::new(),
+            loop_key: None,
+            unusable: Some(why),
+        }
     }
 }
 
@@ -73,20 +88,51 @@ impl Toolbox {
             effect: *effect,
             parallel: *parallel,
             access: Vec::new(),
+            loop_key: None,
             unusable: None,
         };
         // Where they are no JSON object, the core itself finds that.
         let Ok(arguments) = arguments(input) else { return facts };
         // What bad arguments want is not asked: code that computes it may rely on good ones.
-        let asked = || tool.check(&arguments).map(|()| tool.access(&arguments));
+        let asked = || match tool.check(&arguments) {
+            Ok(()) => (Ok(tool.access(&arguments)), loop_key(tool.as_ref(), &arguments)),
+            Err(why) => (Err(why), Some(hashed(tool.name(), &canonical(&arguments)))),
+        };
         match catch_unwind(AssertUnwindSafe(asked)) {
-            Ok(Ok(access)) => CallFacts { access, ..facts },
-            Ok(Err(why)) => CallFacts { unusable: Some(Unusable::BadArguments(why)), ..facts },
+            Ok((Ok(access), loop_key)) => CallFacts { access, loop_key, ..facts },
+            Ok((Err(why), loop_key)) => CallFacts { loop_key, unusable: Some(Unusable::BadArguments(why)), ..facts },
             Err(_) => CallFacts {
                 unusable: CallFacts::unknown(tool.name(), "crashed over these arguments").unusable,
                 ..facts
             },
         }
+    }
+}
+
+/// The key by which calls that repeat each other are known.
+fn loop_key(tool: &dyn Tool, arguments: &Value) -> Option<String> {
+    (!tool.pollable(arguments)).then(|| hashed(tool.name(), &tool.loop_key(arguments)))
+}
+
+/// 16 hex digits, so that what a tool says does not grow the tape.
+fn hashed(tool: &str, said: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(tool.as_bytes()).update(&[0]).update(said.as_bytes());
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
+/// A value as JSON text, with the fields of each object in the order of their names: equal values give equal texts, however they
+/// were written. A map of `serde_json` is sorted already, unless a crate beside this one switches that off.
+pub(super) fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let sorted: BTreeMap<_, _> = fields.iter().collect();
+            let fields =
+                sorted.into_iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), canonical(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(values) => format!("[{}]", values.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        other => other.to_string(),
     }
 }
 

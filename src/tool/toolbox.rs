@@ -1,7 +1,7 @@
 //! The set of tools that a session may call, by name.
 //!
-//! A [`Toolbox`] asks each tool when it is made for its description, schema, aliases, effect and parallelism, so that no session
-//! runs a tool's code for these. It never changes afterwards. The tools stand in the order of their names, and the same tools
+//! A [`Toolbox`] asks each tool when it is made for its description, schema, aliases, effect, parallelism and permissions, so that
+//! no session runs a tool's code for these. It never changes afterwards. The tools stand in the order of their names, and the same tools
 //! give the same [`Toolbox::hash`]. A change must keep the order, and the text that a model is told: otherwise the provider's
 //! prompt cache is lost.
 
@@ -17,9 +17,13 @@ use crate::{
 pub struct Toolbox {
     tools: Arc<BTreeMap<String, Known>>,
     specs: Arc<[ToolSpec]>,
+    permissions: Permissions,
     /// A name that two of the tools had.
     twice: Option<Arc<str>>,
 }
+
+/// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]).
+pub(crate) type Permissions = Arc<BTreeMap<String, Vec<String>>>;
 
 /// Characters of a tool's name, at most: what providers take.
 const NAME_MAX: usize = 64;
@@ -61,7 +65,8 @@ impl Toolbox {
             schema: tool.schema(),
         });
         let specs = specs.collect();
-        Toolbox { tools: Arc::new(tools), specs, twice }
+        let permissions = tools.iter().map(|(name, known)| (name.clone(), known.tool.permissions())).collect();
+        Toolbox { tools: Arc::new(tools), specs, permissions: Arc::new(permissions), twice }
     }
 
     /// Why no model can be told of these tools, where that is so.
@@ -107,6 +112,11 @@ impl Toolbox {
     pub(crate) fn told(&self) -> Vec<u8> {
         // Names, descriptions and schemas can always be written.
         serde_json::to_vec(&*self.specs).unwrap_or_default()
+    }
+
+    /// The permissions that the tools need, for the mask of the rules.
+    pub(crate) fn permissions(&self) -> &Permissions {
+        &self.permissions
     }
 
     /// The names, in order.

@@ -229,6 +229,8 @@ pub struct TypedTool<A> {
     limit: Duration,
     output: Limits,
     access: Option<Box<AccessOf<A>>>,
+    permissions: Option<Vec<String>>,
+    pollable: bool,
     run: Box<Run<A>>,
 }
 
@@ -251,6 +253,8 @@ impl<A: DeserializeOwned + JsonSchema + 'static> TypedTool<A> {
             limit: CALL_LIMIT,
             output: Limits::default(),
             access: None,
+            permissions: None,
+            pollable: false,
             run: Box::new(run),
         }
     }
@@ -293,6 +297,21 @@ impl<A> TypedTool<A> {
     #[must_use]
     pub fn access(mut self, access: impl Fn(&A) -> Vec<Access> + Send + Sync + 'static) -> TypedTool<A> {
         self.access = Some(Box::new(access));
+        self
+    }
+
+    /// The permissions that decide whether the model is told of the tool: see [`Tool::permissions`]. Without this setter, a tool that has
+    /// [`TypedTool::access`] names none, and is always offered.
+    #[must_use]
+    pub fn permissions<P: Into<String>>(mut self, permissions: impl IntoIterator<Item = P>) -> TypedTool<A> {
+        self.permissions = Some(permissions.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Calls of the tool are meant to be repeated, and are never taken for a loop: see [`Tool::pollable`].
+    #[must_use]
+    pub fn pollable(mut self) -> TypedTool<A> {
+        self.pollable = true;
         self
     }
 
@@ -341,6 +360,16 @@ impl<A: DeserializeOwned + JsonSchema + 'static> Tool for TypedTool<A> {
         // Arguments that do not fit the type are refused by `check`, whatever is said about them here.
         let judged = self.access.as_ref().zip(self.parse(arguments.clone()).ok());
         judged.map_or_else(|| vec![Access::new(&self.name, "*")], |(access, arguments)| access(&arguments))
+    }
+
+    fn permissions(&self) -> Vec<String> {
+        // What the host's closure names is not known before there are arguments.
+        let by_default = || if self.access.is_some() { Vec::new() } else { vec![self.name.clone()] };
+        self.permissions.clone().unwrap_or_else(by_default)
+    }
+
+    fn pollable(&self, _: &Value) -> bool {
+        self.pollable
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {

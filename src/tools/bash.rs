@@ -408,6 +408,11 @@ impl Tool for Bash {
         vec![Access::new("bash", command.unwrap_or("*"))]
     }
 
+    fn permissions(&self) -> Vec<String> {
+        // Commands that only report, and such as cannot be read, may be allowed where all others are denied.
+        ["bash", "harmless_bash", "unclear_bash"].map(str::to_owned).into()
+    }
+
     fn check(&self, arguments: &Value) -> Result<(), String> {
         Arguments::of(arguments).map(drop).map_err(|error| error.content)
     }

@@ -97,6 +97,10 @@ impl<W: FileWork> Tool for FileTool<W> {
         path::access(W::TOUCH.permission(), arguments, W::PATH_NAMES, self.shared.home.as_deref())
     }
 
+    fn permissions(&self) -> Vec<String> {
+        vec![W::TOUCH.permission().to_owned()]
+    }
+
     fn check(&self, arguments: &Value) -> Result<(), String> {
         parse::<W>(arguments).map(drop).map_err(|error| error.content)
     }

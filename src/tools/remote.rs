@@ -118,6 +118,18 @@ impl Tool for Moved {
         self.tool.access(arguments)
     }
 
+    fn permissions(&self) -> Vec<String> {
+        self.tool.permissions()
+    }
+
+    fn pollable(&self, arguments: &Value) -> bool {
+        self.tool.pollable(arguments)
+    }
+
+    fn loop_key(&self, arguments: &Value) -> String {
+        self.tool.loop_key(arguments)
+    }
+
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let access = self.tool.access(&arguments);
@@ -157,6 +169,8 @@ mod tests {
         for name in here.names() {
             let (near, far) = (here.find(name).unwrap(), there.find(name).unwrap());
             assert_eq!(far.access(&arguments), near.access(&arguments), "{name}");
+            assert_eq!(far.permissions(), near.permissions(), "{name}");
+            assert_eq!(far.loop_key(&arguments), near.loop_key(&arguments), "{name}");
             assert_eq!((far.effect(), far.parallel()), (near.effect(), near.parallel()), "{name}");
             assert_eq!((far.limit(&arguments), far.aliases()), (near.limit(&arguments), near.aliases()), "{name}");
         }

@@ -14,6 +14,7 @@ mod faults;
 mod files;
 mod grants;
 pub(crate) mod lab;
+mod loops;
 mod plan;
 mod replay;
 mod rescue;

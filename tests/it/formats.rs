@@ -66,6 +66,7 @@ fn records() -> Vec<Record> {
         tools: "bb".into(),
         used: 20,
         usable: 100,
+        masked: ["write".to_owned()].into(),
         estimated: 18,
         price: Some(price),
         reserved: Reserve { input: 20, output: 0 },
@@ -78,6 +79,7 @@ fn records() -> Vec<Record> {
         effect: Effect::Read,
         parallel: true,
         access: vec![Access::new("read", "a")],
+        loop_key: Some("d1e0c5a3b2f49687".into()),
         unusable: None,
     };
     let opened = CallOpened { answer: Seq(5), index: 0, id: "c-1".into(), facts: facts.clone() };
@@ -273,6 +275,7 @@ fn records() -> Vec<Record> {
         })),
         Record::Paused {},
         Record::Resumed {},
+        Record::LoopsReset {},
         Record::Restored(Arc::new(RestoredFiles {
             since: Seq(3),
             key: "r-1".into(),

@@ -36,6 +36,7 @@ mod layering;
 mod links;
 #[cfg(feature = "sqlite")]
 mod listing;
+mod loops;
 mod misuse;
 mod modes;
 mod operate;

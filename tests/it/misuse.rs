@@ -234,7 +234,8 @@ async fn a_turn_goes_on_when_all_handles_are_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abort_ends_the_turn_while_no_listener_reads() {
     let folder = taped::folder();
-    let replies = (0..20_000).map(|_| Reply::call("echo", serde_json::json!({ "say": "x".repeat(1_000) })));
+    let say = |n| format!("{n} {}", "x".repeat(1_000));
+    let replies = (0..20_000).map(|n| Reply::call("echo", serde_json::json!({ "say": say(n) })));
     let model = Arc::new(Scripted::new(replies));
     let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
     let runtime = builder.tool(Echo).start().await.unwrap();

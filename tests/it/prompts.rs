@@ -7,7 +7,7 @@ use tamtam::{
     EventKind, Outcome, Runtime, Session, SessionId, SessionOptions,
     model::{Api, BoxFuture, Endpoint, HttpModel, HttpOptions, Scripted},
     permission::Profile,
-    runtime::{Agent, EnvironmentProvider, FileTree, GitState, Layer, Place, RuleFiles, Section},
+    runtime::{Agents, EnvironmentProvider, FileTree, GitState, Layer, Place, RuleFiles, Section},
     session::{Link, Next, SUMMARY_SYSTEM},
     tools,
 };
@@ -140,8 +140,9 @@ async fn the_prompts_of_the_built_in_agents() {
     let folder = taped::folder();
     let model = Arc::new(Scripted::new([]));
     let runtime = Runtime::builder().in_memory().model(model).environment(Says("It is Monday.")).start().await.unwrap();
-    for agent in Agent::built_in() {
-        let mut options = SessionOptions::from_agent(&agent, folder.path()).unwrap();
+    let agents = Agents::built_in();
+    for agent in agents.list() {
+        let mut options = SessionOptions::from_agent(agent, folder.path()).unwrap();
         options.date = Some("2026-11-21".to_owned());
         let id: SessionId = format!("of-{}", agent.name).parse().unwrap();
         let session = runtime.create(options.id(id)).await.unwrap();
@@ -149,7 +150,9 @@ async fn the_prompts_of_the_built_in_agents() {
         let shown = settings.system.replace(&settings.workspace, "/work").replace(std::env::consts::OS, "an-os");
         insta::assert_snapshot!(format!("prompt_{}", agent.name), shown);
     }
-    insta::assert_snapshot!("prompt_compaction", Agent::compaction().prompt.unwrap());
+    for name in ["compaction", "title", "summary"] {
+        insta::assert_snapshot!(format!("prompt_{name}"), agents.get(name).unwrap().prompt.as_deref().unwrap());
+    }
     assert!(runtime.shutdown().await.is_empty());
 }
 

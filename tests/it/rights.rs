@@ -6,6 +6,8 @@ mod granted;
 mod host;
 mod import;
 #[cfg(feature = "tools")]
+mod mask;
+#[cfg(feature = "tools")]
 mod paths;
 #[cfg(all(feature = "tools", feature = "shell-policy"))]
 mod shell;

@@ -59,11 +59,13 @@ impl Teller {
         let session: u64 = request.key.split(['-', '/']).nth(1).unwrap().parse().unwrap();
         let calls = (0..CALLS).map(|n| {
             let mut rng = Rng::new(session * 1_000 + (answers * CALLS + n) as u64);
+            // Each call differs from the one before it: equal calls in a row are a loop.
+            let at = answers * CALLS + n;
             let (name, input) = match rng.below(100) {
-                0..10 => ("work", json!({"does": "panic"})),
-                10..15 => ("work", json!({"does": "hang"})),
+                0..10 => ("work", json!({"does": "panic", "at": at})),
+                10..15 => ("work", json!({"does": "hang", "at": at})),
                 15 => ("bash", json!({"command": "kill -9 $$"})),
-                _ => ("work", json!({"does": "work"})),
+                _ => ("work", json!({"does": "work", "at": at})),
             };
             let id = format!("c{answers}-{n}").as_str().into();
             AnswerPart::Call { id, name: name.to_owned(), input: input.to_string(), extra: None }

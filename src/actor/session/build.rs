@@ -33,14 +33,15 @@ pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRe
         request.reminder = Some(LAST_STEP_REMINDER.into());
         return request;
     }
-    let switched_off = |name: &str| {
+    let left_out = |name: &str| {
         !toolset::has(open.tools.as_ref(), name)
+            || open.masked.contains(name)
             || state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, name))
     };
     let specs = shared.toolbox.specs();
-    request.tools = match specs.iter().any(|spec| switched_off(&spec.name)) {
+    request.tools = match specs.iter().any(|spec| left_out(&spec.name)) {
         false => specs,
-        true => specs.iter().filter(|spec| !switched_off(&spec.name)).cloned().collect(),
+        true => specs.iter().filter(|spec| !left_out(&spec.name)).cloned().collect(),
     };
     request
 }
@@ -77,7 +78,7 @@ pub(super) fn call(
     // The call may reach the accesses that were judged: the tool is not asked again.
     let accesses = seen_from(&settings.workspace, &settings.read_roots, open.facts.access.clone());
     let external = external(&accesses);
-    let may = may(state, accesses);
+    let may = may(state, accesses.clone());
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         attempt: open.attempts,
@@ -95,6 +96,8 @@ pub(super) fn call(
         call: open.id.clone(),
         tool: name.clone(),
         arguments,
+        effect: open.facts.effect,
+        access: accesses,
         session_ref: post.session_ref(),
     };
     Ok((call, tool, context))

@@ -209,6 +209,8 @@ async fn every_part_of_a_result_is_read() {
         call: "c".into(),
         tool: "t".into(),
         arguments: Value::Null,
+        effect: Default::default(),
+        access: Vec::new(),
         session_ref: Default::default(),
     };
     let seen = Redact::new().on_result(&call, result).await;

@@ -43,6 +43,7 @@ impl State {
             self.in_turn(|turn| {
                 turn.messages.push(id.clone());
                 turn.next = Next::Step;
+                turn.forget_calls();
                 if waiting.message.model.is_some() {
                     turn.model.clone_from(&waiting.message.model);
                 }
@@ -77,6 +78,7 @@ impl State {
             system: self.settings.system.clone(),
             params: request.params(&self.settings.params),
             tools: self.settings.allowed_tools(),
+            masked: request.masked.clone(),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
         self.open.insert(entry.seq, Open::Request(opened));
@@ -150,8 +152,9 @@ impl State {
         while let Some(waiting) = self.steering.pop_back() {
             self.queue.push_front(waiting);
         }
-        use Outcome::{Aborted, Budget, Failed, Rejected};
-        let holds = matches!(outcome, Aborted { .. } | Budget { .. } | Failed { .. } | Rejected { .. });
+        use Outcome::{Aborted, Budget, DoomLoop, Failed, Rejected};
+        let holds =
+            matches!(outcome, Aborted { .. } | Budget { .. } | DoomLoop { .. } | Failed { .. } | Rejected { .. });
         self.on_hold = holds && !turn.released && !self.queue.is_empty();
         Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
         self.turns = self.turns.saturating_add(1);

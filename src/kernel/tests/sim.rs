@@ -30,7 +30,7 @@ pub(crate) mod again;
 mod back;
 mod budgets;
 mod chance;
-mod checks;
+pub(crate) mod checks;
 mod counts;
 mod disk;
 mod forged;

@@ -172,5 +172,5 @@ impl Scene {
 
 /// What is told of a call of that tool.
 fn facts(tool: &str, effect: Effect) -> CallFacts {
-    CallFacts { tool: tool.to_owned(), effect, parallel: false, access: Vec::new(), unusable: None }
+    CallFacts { tool: tool.to_owned(), effect, parallel: false, access: Vec::new(), loop_key: None, unusable: None }
 }

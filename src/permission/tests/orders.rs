@@ -7,7 +7,7 @@
 #[allow(clippy::duplicate_mod)]
 #[path = "../../../tests/it/support/rng.rs"]
 #[allow(dead_code, reason = "others need more of it")]
-mod rng;
+pub(in crate::permission) mod rng;
 
 use super::super::*;
 use rng::Rng;

@@ -167,6 +167,11 @@ fn turns() -> Vec<Driver> {
             .effect(go!(w, w.count("resumed")))
             .once()
             .then(go!(w, w.session.resume().await.unwrap())),
+        Driver::new("Session::reset_loops", go!(w, w.session.reset_loops().await.unwrap()))
+            .given(go!(w, w.ask().await))
+            .effect(go!(w, w.count("loops_reset")))
+            .once()
+            .then(go!(w, w.allow_all().await)),
         Driver::new("Session::end", go!(w, w.session.end("over").await.unwrap()))
             .effect(go!(w, w.count("ended")))
             .then(go!(w, w.session.end("over").await.unwrap_or_default()))

@@ -96,8 +96,8 @@ async fn a_grant_is_held_back_while_the_child_works_and_its_rest_comes_back() {
 /// stops before the request that does not fit, its parent hears why, and what it did not use comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_uses_no_more_than_its_grant_and_asks_nobody() {
-    let again = used(Reply::call("quick", json!({})), 2_000, 500).when("user: look it up");
-    let lab = lab([again, Reply::text("thank you")]).await;
+    let asks = |n| used(Reply::call("quick", json!({"n": n})), 2_000, 500).when("user: look it up").when_answers(n);
+    let lab = lab((0..8).map(asks).chain([Reply::text("thank you")])).await;
     let _listens = lab.parent.events();
     let child = lab.spawn(12_000).await;
     let _listens_too = child.session().events();

@@ -203,10 +203,10 @@ fn what_was_granted_for_longer_than_the_session_answers_in_each_turn() {
 #[test]
 fn a_revoked_grant_is_asked_about_again() {
     let (mut play, id) = granted(Grant::Offered { scope: Scope::Session, offer: 2 });
-    assert!(!is_asked(&mut play, "cargo test"));
+    assert!(!is_asked(&mut play, "cargo test --all"));
     // A call that is held up by a pause is judged anew.
     play.pause();
-    calls(&mut play, "cargo test");
+    calls(&mut play, "cargo test --lib");
     assert_eq!((play.started(), play.asks()), (vec![], vec![]));
     revoke(&mut play, id).unwrap();
     play.resume();

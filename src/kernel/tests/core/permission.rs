@@ -10,7 +10,10 @@ use tamtam::{
 use super::play::{Play, call, rules};
 
 fn ask_all(settings: &mut Settings) {
-    settings.rules = vec![rules("host", &[("*", "*", Action::Ask), ("look", "*", Action::Allow)])];
+    settings.rules = vec![rules(
+        "host",
+        &[("*", "*", Action::Ask), ("look", "*", Action::Allow), ("doom_loop", "*", Action::Allow)],
+    )];
 }
 
 /// A session that asks, and whose model called that tool at that place.

@@ -85,6 +85,8 @@ pub(crate) struct Play {
     pub(crate) window: Window,
     /// What the tools take in a request.
     pub(crate) tools_tokens: u64,
+    /// Whether the core knows which permissions the tools need, so that the rules mask tools.
+    pub(crate) masks: bool,
     /// What models cost; nothing is known by default.
     pub(crate) prices: Prices,
     now: Millis,
@@ -132,6 +134,7 @@ impl Play {
             host_rules: None,
             window: Window::new(200_000, 8_192),
             tools_tokens: 0,
+            masks: false,
             prices: Prices::default(),
             now,
             tape,
@@ -177,10 +180,12 @@ impl Play {
     /// Tells the core what happened, in that order, in one decision.
     pub(crate) fn inputs(&mut self, inputs: &[Input]) -> &mut Play {
         let known = Known { window: self.window, prices: &self.prices };
+        let none = Default::default();
         let env = Env {
             globs: &self.globs,
             host_rules: self.host_rules.as_ref(),
             tools_tokens: self.tools_tokens,
+            permissions: if self.masks { self.toolbox.permissions() } else { &none },
             windows: &known,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,

@@ -45,6 +45,10 @@ impl Tool for Fake {
         }
     }
 
+    fn pollable(&self, _: &Value) -> bool {
+        self.name == "poll"
+    }
+
     fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async { ToolResult::ok("") })
     }
@@ -74,7 +78,7 @@ pub(crate) fn told(toolbox: &Toolbox, state: &State, input: &Input) -> Input {
 ///
 /// | name | effect | parallel |
 /// |---|---|---|
-/// | read, grep | Read | yes |
+/// | read, grep, poll (may be repeated) | Read | yes |
 /// | look | Read | no |
 /// | put | Idempotent | yes |
 /// | note | Once | yes |
@@ -83,6 +87,7 @@ pub(crate) fn toolbox() -> Toolbox {
     let tools = [
         ("read", Effect::Read, true),
         ("grep", Effect::Read, true),
+        ("poll", Effect::Read, true),
         ("look", Effect::Read, false),
         ("put", Effect::Idempotent, true),
         ("note", Effect::Once, true),

@@ -7,8 +7,8 @@ use tamtam::{
     kernel::{
         Abort, AnswerAsk, BeginAnchor, BranchRequest, BranchSummary, Compact, Configure, Delivery, EditMessage, End,
         GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, Open, OpenBranch, Pause, PinMessage, ReplyTo,
-        Report, Reserve, Resume, Scope, SendMessage, Settings, Steering, SumUpBranch, UndoCompaction, UnpinMessage,
-        WithdrawMessage,
+        Report, Reserve, ResetLoops, Resume, Scope, SendMessage, Settings, Steering, SumUpBranch, UndoCompaction,
+        UnpinMessage, WithdrawMessage,
     },
     model::{Answer, AnswerPart, ErrorKind, ModelError, Usage},
     permission::{Action, Ruleset},
@@ -65,6 +65,7 @@ enum Happening {
     GoOn,
     Pause,
     Resume,
+    ResetLoops,
     Configure,
     Question,
     Switch,
@@ -90,7 +91,7 @@ enum Happening {
     End,
 }
 
-const HAPPENINGS: [(usize, Happening); 32] = [
+const HAPPENINGS: [(usize, Happening); 33] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -100,6 +101,7 @@ const HAPPENINGS: [(usize, Happening); 32] = [
     (2, Happening::GoOn),
     (1, Happening::Pause),
     (3, Happening::Resume),
+    (1, Happening::ResetLoops),
     (1, Happening::Configure),
     (4, Happening::Question),
     (1, Happening::Switch),
@@ -168,6 +170,10 @@ impl World {
             Happening::Resume => {
                 let reply = self.host.wish(Wish::Other);
                 self.signal(&Resume.to(reply))
+            }
+            Happening::ResetLoops => {
+                let reply = self.host.wish(Wish::Other);
+                self.signal(&ResetLoops.to(reply))
             }
             Happening::Configure => self.configure(),
             Happening::Question => self.put_question(),

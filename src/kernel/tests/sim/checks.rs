@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     Seq,
-    kernel::{CallState, Entry, Mode, Open, Record, State, Steering, Transcript},
+    kernel::{CallState, CallVerdict, Entry, Mode, Open, Outcome, Record, State, Steering, Transcript},
     model::{AnswerPart, History, Item},
     permission::{Action, Globs, grants, judge_all},
     session::{ErrorReason, Part, ToolState},
-    tool::{Effect, Toolbox},
+    tool::{Access, Effect, Toolbox},
 };
 
 use super::{Broken, hold};
@@ -132,7 +132,8 @@ pub(super) fn permitted(before: &State, entries: &[Entry], after: &State, toolbo
         let (Record::CallStarted { attempt, .. }, Some(ticket)) = (&entry.record, entry.ticket) else { continue };
         let Some(Open::Call(call)) = after.open.get(&ticket) else { continue };
         let arguments = serde_json::from_str(&call.input).unwrap_or_default();
-        let access = toolbox.find(&call.facts.tool).map(|tool| tool.access(&arguments)).unwrap_or_default();
+        let mut access = toolbox.find(&call.facts.tool).map(|tool| tool.access(&arguments)).unwrap_or_default();
+        access.extend(call.cycle.map(|_| Access::new("doom_loop", &call.facts.tool)));
         let layers: Vec<_> = after.settings.host.iter().chain(&after.settings.rules).collect();
         let action = judge_all(&layers, &access, &Globs::default()).action;
         hold!(action != Action::Deny, "call {ticket} started and is denied");
@@ -223,8 +224,10 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
     let mut keys: BTreeMap<Seq, String> = BTreeMap::new();
     let mut resumed = false;
     let mut downs: BTreeMap<Seq, u32> = BTreeMap::new();
+    let mut row = Row::default();
     for entry in entries {
         let ticket = entry.ticket.unwrap_or(entry.seq);
+        row.look(entry)?;
         match &entry.record {
             Record::Call(call) => {
                 effects.insert(entry.seq, call.facts.effect);
@@ -270,4 +273,53 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
     });
     hold!(open.is_none(), "the transcript shows an open call: {open:?}");
     Ok(())
+}
+
+/// The calls since the last message, as the guard against loops must see them: known from the tape alone, and compared slowly.
+#[derive(Default)]
+pub(crate) struct Row {
+    keys: Vec<String>,
+    repeats: BTreeSet<Seq>,
+    refused: BTreeSet<Seq>,
+    answer: Option<Seq>,
+}
+
+impl Row {
+    /// Whether the row ends in three equal rounds of so many calls.
+    pub(crate) fn is_loop_of(keys: &[String], length: usize) -> bool {
+        let rounds: Vec<_> = keys.rchunks_exact(length).take(3).collect();
+        rounds.len() == 3 && rounds.iter().all(|round| *round == rounds[0])
+    }
+
+    fn look(&mut self, entry: &Entry) -> Result<(), Broken> {
+        match &entry.record {
+            Record::Delivered { .. } | Record::LoopsReset {} => *self = Row { answer: self.answer, ..Row::default() },
+            Record::Answer { .. } => self.answer = Some(entry.seq),
+            Record::Call(call) => {
+                match &call.facts.loop_key {
+                    Some(key) => self.keys.push(key.clone()),
+                    None => self.keys.clear(),
+                }
+                match (1..=4).any(|length| Row::is_loop_of(&self.keys, length)) {
+                    true => drop(self.repeats.insert(entry.seq)),
+                    false => self.refused.clear(),
+                }
+            }
+            Record::Result { judged: CallVerdict::Repeats, .. } => {
+                let ticket = entry.ticket.unwrap_or_default();
+                hold!(self.repeats.contains(&ticket), "call {ticket} was refused as a repetition, and is none");
+                self.refused.extend(self.answer);
+            }
+            Record::Result { judged: CallVerdict::Rejected | CallVerdict::Expired, .. }
+                if self.repeats.contains(&entry.ticket.unwrap_or_default()) =>
+            {
+                self.refused.extend(self.answer);
+            }
+            Record::Ending { outcome: Outcome::DoomLoop { .. } } => {
+                hold!(self.refused.len() > 1, "entry {}: a loop ended the turn, and the model was not told", entry.seq);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
 }

@@ -235,6 +235,7 @@ fn judge(state: &State, signal: &Input) {
         host_rules: None,
         globs: &globs,
         tools_tokens: 7,
+        permissions: &Default::default(),
         windows: &window,
         toolbox_hash: "tools",
         asks_are_heard: true,

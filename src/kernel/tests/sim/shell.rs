@@ -148,6 +148,7 @@ impl World {
             globs: &self.globs,
             host_rules: self.host_rules.as_ref(),
             tools_tokens: 0,
+            permissions: self.toolbox.permissions(),
             windows: &known,
             toolbox_hash: "tools",
             asks_are_heard: self.heard,

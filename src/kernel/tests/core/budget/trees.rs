@@ -60,6 +60,7 @@ impl World {
             globs: &self.globs,
             host_rules: None,
             tools_tokens: 0,
+            permissions: &Default::default(),
             windows: &known,
             toolbox_hash: "tools",
             asks_are_heard: false,
