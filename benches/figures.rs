@@ -39,7 +39,7 @@ type Figure = fn(&tokio::runtime::Runtime);
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let figures: [(&str, Figure); 18] = [
+    let figures: &[(&str, Figure)] = &[
         ("step", |tokio| tokio.block_on(step_overhead())),
         ("long", |tokio| tokio.block_on(long_turn())),
         ("steering", |tokio| tokio.block_on(steering())),
@@ -58,12 +58,38 @@ fn main() {
         ("tree", |tokio| tokio.block_on(tree())),
         ("cold", |tokio| cold_start(tokio)),
         ("prompt", |tokio| tokio.block_on(prompt())),
+        #[cfg(feature = "agent-files")]
+        ("agents", |_| agents()),
     ];
     for (name, figure) in figures {
         if name.contains(&wanted) {
             figure(&tokio);
         }
     }
+}
+
+/// A reload of the registry: 500 files of agents, each with rules and a prompt, read, judged and made into a snapshot.
+#[cfg(feature = "agent-files")]
+fn agents() {
+    use tamtam::runtime::{AgentFiles, AgentFolder, Dialect};
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("agents")).unwrap();
+    let files = scaled(500_u16);
+    for file in 0..files {
+        let front = "---\ndescription: Does one thing\nmode: subagent\ntools: {write: false, bash: false}\ntemperature: 0.2\npermission:\n  edit: deny\n  bash:\n    \"*\": ask\n    \"git *\": allow\n---\n";
+        let text = format!("{front}{}", "You do one thing, and you do it well.\n".repeat(50));
+        std::fs::write(folder.path().join(format!("agents/agent-{file}.md")), text).unwrap();
+    }
+    let folders = [AgentFolder::new(folder.path(), Dialect::Tamtam)];
+    let took: Vec<_> = (0..scaled(50_u16))
+        .map(|_| {
+            let begun = Instant::now();
+            let (agents, _, bad) = AgentFiles::read(&folders, &std::collections::BTreeMap::new()).build().unwrap();
+            assert!(bad.is_empty() && agents.subagents().count() >= usize::from(files));
+            begun.elapsed()
+        })
+        .collect();
+    distribution(&format!("reload of {files} files of agents"), took);
 }
 
 /// (g) What a call of bash costs over the bare command.
