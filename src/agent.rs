@@ -9,6 +9,7 @@
 //! denies. The rules of an agent that was read from a text stand before those of the session, which may loosen what they ask about. Hosts store the JSON form in files, so a field may be added with a default, and none renamed or removed.
 
 mod built_in;
+mod registry;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,6 +21,8 @@ use crate::{
     words::ids::SessionId,
     words::message::ModelRef,
 };
+
+pub use registry::Agents;
 
 /// Characters of a name, at most.
 const NAME_MAX: usize = 64;
@@ -38,6 +41,9 @@ pub struct Agent {
     /// What the agent is for, in words for the person or model that chooses an agent. A hidden agent needs none.
     #[serde(default)]
     pub description: String,
+    /// What the agent may be chosen for; for all where this is left out.
+    #[serde(default)]
+    pub mode: AgentMode,
     /// The whole system prompt; the default prompt where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
@@ -62,6 +68,20 @@ pub struct Agent {
     /// session's own. Never read from a text.
     #[serde(skip)]
     pub native: bool,
+}
+
+/// What an agent may be chosen for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AgentMode {
+    /// A session may work as it; no task is given to it.
+    Primary,
+    /// Tasks are given to it; no session of its own works as it.
+    Subagent,
+    /// Both.
+    #[default]
+    All,
 }
 
 /// The limits of an agent. A limit that is left out is that of a session without an agent.
@@ -111,6 +131,7 @@ impl Agent {
         Agent {
             name: name.into(),
             description: description.into(),
+            mode: AgentMode::All,
             prompt: None,
             model: None,
             tools: None,

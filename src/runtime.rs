@@ -8,6 +8,7 @@
 //! through `Shared::blocking` or on a blocking task; nothing new is made or swept once the admission is closed (`is_open`); and the
 //! end of the runtime begins in `ending.rs` alone, whether a caller asks for the end or drops the last clone.
 
+mod agents;
 mod builder;
 mod children;
 mod delete;
@@ -60,7 +61,7 @@ use crate::{
     words::ids::SessionId,
 };
 pub use crate::{
-    agent::{Agent, AgentLimits, BadAgent},
+    agent::{Agent, AgentLimits, AgentMode, Agents, BadAgent},
     error::{DeleteError, Kind, StartError},
 };
 

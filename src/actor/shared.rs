@@ -21,6 +21,7 @@ use crate::{
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
     },
+    agent::Agents,
     error::OpenError,
     hook::Hooks,
     kernel::context::Window,
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) limits: RuntimeLimits,
     /// The permission rules of the embedding program, above those of every session.
     pub(crate) rules: Option<Ruleset>,
+    /// The agents of the moment; a host may swap them.
+    pub(crate) agents: Lock<Agents>,
     /// The OS processes of all calls.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) processes: crate::process::Processes,
@@ -130,6 +133,7 @@ impl Shared {
             globs: Globs::default(),
             limits: RuntimeLimits::default(),
             rules: None,
+            agents: Lock::default(),
             #[cfg(all(unix, feature = "tools"))]
             processes: crate::process::Processes::unwatched(),
             slots: Slots::default(),

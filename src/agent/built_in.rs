@@ -1,4 +1,5 @@
-//! The agents that the runtime brings along: `build`, `plan`, and the hidden `compaction`.
+//! The agents that the runtime brings along: `build` and `plan` for sessions, `general` and `explore` for tasks, and the hidden
+//! `compaction`, `title` and `summary`.
 //!
 //! They are data, as a host's own agents are. The rules of `plan` stand behind those of the session, because it must be able to
 //! write its plan where the session asks about edits, and must ask about commands where the session allows them. No agent that is
@@ -7,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    agent::{Agent, AgentLimits, BadAgent},
+    agent::{Agent, AgentLimits, AgentMode},
     kernel::context::{SUMMARY_MAX, SUMMARY_SYSTEM},
     permission::{Action, Rule},
     words::ids::SessionId,
@@ -25,11 +26,36 @@ Commands that only report run; every other command is asked about.
 The user may change the plan file at any time: read it again before you rely on it.
 When the plan is ready, call plan_exit: the user reads the plan, and you go on when it is approved. Until then, ask and improve.";
 
+const GENERAL_PROMPT: &str = "\
+You work on one task that another agent gave to you. Nobody talks to you while you work, and your last message is all that comes \
+back: say in it what you did, what you found, and what is left.";
+
+const EXPLORE_PROMPT: &str = "\
+You look things up for another agent, and change nothing.
+Search wide first, then read what matters. Answer with what was asked, and name the files and lines that show it. Say so where you \
+did not find it. Your last message is all that comes back.";
+
+const TITLE_PROMPT: &str = "\
+You give a conversation its title. Answer with the title alone: one line, at most 50 characters, in the language of the user, with \
+what the conversation is about. No quotes, no full stop, no explanation.";
+
+const TITLE_MAX: u64 = 100;
+
+const SHORT_SUMMARY_PROMPT: &str = "\
+You say what a conversation did, in two sentences at most and in the language of the user: what was wanted, and what was done. No \
+greeting, no heading, no explanation.";
+
+const SHORT_SUMMARY_MAX: u64 = 400;
+
 impl Agent {
     /// The agent that works: the default. It sets nothing, so a session under it is as its options say.
     #[must_use]
     pub fn build() -> Agent {
-        Agent { native: true, ..Agent::new("build", "Does the work: reads, changes and checks.") }
+        Agent {
+            native: true,
+            mode: AgentMode::Primary,
+            ..Agent::new("build", "Does the work: reads, changes and checks.")
+        }
     }
 
     /// The agent that plans: no edits but of its plan file, commands that report are allowed, all others are asked about. What is
@@ -46,6 +72,7 @@ impl Agent {
     pub fn plan() -> Agent {
         Agent {
             native: true,
+            mode: AgentMode::Primary,
             prompt: Some(PLAN_PROMPT.to_owned()),
             permission: vec![
                 Rule::new("edit", "**", Action::Deny),
@@ -62,41 +89,75 @@ impl Agent {
         }
     }
 
-    /// The agent that writes summaries of conversations: hidden, with a prompt of its own, no tools, and every permission denied.
+    /// The agent for any task: with the tools and rules of the session that gives the task.
     #[must_use]
-    pub fn compaction() -> Agent {
+    pub(crate) fn general() -> Agent {
         Agent {
-            prompt: Some(SUMMARY_SYSTEM.to_owned()),
-            tools: Some(BTreeSet::new()),
-            permission: vec![Rule::new("*", "*", Action::Deny)],
-            limits: AgentLimits { steps_max: Some(1), output_max: Some(SUMMARY_MAX) },
-            hidden: true,
-            ..Agent::new("compaction", "Sums a conversation up.")
+            native: true,
+            mode: AgentMode::Subagent,
+            prompt: Some(GENERAL_PROMPT.to_owned()),
+            ..Agent::new(
+                "general",
+                "Does a task of several steps by itself: research, or a change that is described whole.",
+            )
         }
     }
 
-    /// The agents that the runtime brings along, the default one first. Those that are [hidden](Agent::hidden) are not among them.
+    /// The agent that looks things up: it has the tools that read and search, and its rules deny edits and commands.
     #[must_use]
-    pub fn built_in() -> Vec<Agent> {
-        vec![Agent::build(), Agent::plan()]
+    pub(crate) fn explore() -> Agent {
+        Agent {
+            native: true,
+            mode: AgentMode::Subagent,
+            prompt: Some(EXPLORE_PROMPT.to_owned()),
+            tools: Some(["read", "grep", "find", "ls"].map(str::to_owned).into()),
+            permission: ["edit", "bash", "task"].map(|kind| Rule::new(kind, "*", Action::Deny)).into(),
+            ..Agent::new("explore", "Finds things in files and answers questions about them; changes nothing.")
+        }
     }
 
-    /// The built-in agent of this name.
-    ///
-    /// # Errors
-    /// [`BadAgent::Unknown`] lists those that there are.
-    ///
-    /// ```
-    /// use tamtam::runtime::Agent;
-    /// assert_eq!(Agent::named("plan")?.name, "plan");
-    /// assert_eq!(Agent::named("plam").unwrap_err().to_string(), "there is no agent \"plam\": choose build or plan");
-    /// # Ok::<(), tamtam::runtime::BadAgent>(())
-    /// ```
-    pub fn named(name: &str) -> Result<Agent, BadAgent> {
-        let all = Agent::built_in();
-        let names: Vec<_> = all.iter().map(|agent| agent.name.clone()).collect();
-        let found = all.into_iter().find(|agent| agent.name == name);
-        found.ok_or_else(|| BadAgent::Unknown { given: name.to_owned(), known: names.join(" or ") })
+    /// The agent that writes summaries of conversations: hidden, with a prompt of its own, no tools, and every permission denied.
+    #[must_use]
+    pub fn compaction() -> Agent {
+        Agent::writer("compaction", "Sums a conversation up.", SUMMARY_SYSTEM, SUMMARY_MAX)
+    }
+
+    /// The agent that gives a conversation its title; otherwise as [`Agent::compaction`].
+    #[must_use]
+    pub(crate) fn title() -> Agent {
+        Agent::writer("title", "Gives a conversation its title.", TITLE_PROMPT, TITLE_MAX)
+    }
+
+    /// The agent that says in a few words what a conversation did; otherwise as [`Agent::compaction`].
+    #[must_use]
+    pub(crate) fn summary() -> Agent {
+        Agent::writer("summary", "Says what a conversation did.", SHORT_SUMMARY_PROMPT, SHORT_SUMMARY_MAX)
+    }
+
+    /// A hidden agent that answers once, and may do nothing else.
+    fn writer(name: &str, description: &str, prompt: &str, output_max: u64) -> Agent {
+        Agent {
+            mode: AgentMode::Primary,
+            prompt: Some(prompt.to_owned()),
+            tools: Some(BTreeSet::new()),
+            permission: vec![Rule::new("*", "*", Action::Deny)],
+            limits: AgentLimits { steps_max: Some(1), output_max: Some(output_max) },
+            hidden: true,
+            ..Agent::new(name, description)
+        }
+    }
+
+    /// All agents that the runtime brings along.
+    pub(super) fn built_in() -> [Agent; 7] {
+        [
+            Agent::build(),
+            Agent::plan(),
+            Agent::general(),
+            Agent::explore(),
+            Agent::compaction(),
+            Agent::title(),
+            Agent::summary(),
+        ]
     }
 }
 

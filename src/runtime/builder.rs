@@ -19,9 +19,11 @@ use std::time::Duration;
 
 use crate::{
     actor::{limits::RuntimeLimits, shared::Shared, tapes::Tapes, undone::left_undone},
+    agent::Agents,
     error::StartError,
     event::EventStream,
     hook::{Hook, Hooks},
+    lock::Lock,
     model::{Model, ModelError, ModelLimits, Models, Price, Prices},
     permission::Ruleset,
     runtime::{
@@ -47,6 +49,7 @@ pub struct Builder {
     model: Option<ModelRef>,
     tools: Toolbox,
     hooks: Vec<Arc<dyn Hook>>,
+    pub(super) agents: Agents,
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
@@ -359,6 +362,7 @@ impl Builder {
         let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
         (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
         shared.sweeper.sweeps = self.sweeps;
+        shared.agents = Lock::new(self.agents);
         #[cfg(all(unix, feature = "tools"))]
         {
             shared.processes = processes;

@@ -47,13 +47,14 @@ impl Session {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tamtam::{Runtime, SessionOptions, model::Scripted, runtime::Agent, session::AgentChoice};
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted, session::AgentChoice};
     ///
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;
     /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(Scripted::new([]))).start().await?;
     /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
-    /// session.switch_agent(Agent::plan().for_session(session.id())?).await?;
+    /// let agents = session.agents();
+    /// session.switch_agent(agents.primary("plan")?.for_session(session.id())?).await?;
     /// assert_eq!(session.state().await?.settings.agent, "plan");
     /// session.switch_agent(AgentChoice::Own).await?;
     /// assert_eq!(session.state().await?.settings.agent, "build");

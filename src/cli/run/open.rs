@@ -11,7 +11,7 @@ use std::{
 use tamtam::{
     ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::Ruleset,
-    runtime::Agent,
+    runtime::{Agent, Agents},
     session::{AgentChoice, Budget, EventStream, Open, State},
     tape::{Durability, TapeError},
 };
@@ -198,7 +198,10 @@ fn moved_to(
 fn agent(given: Option<&str>, of_session: Option<(&String, &String)>) -> Result<Option<Agent>, Failure> {
     let has = |name: &str| of_session.is_some_and(|(own, in_force)| own == name || in_force == name);
     match given {
-        Some(given) if !has(given) => Agent::named(given).map(Some).map_err(|error| Failure::usage(error.to_string())),
+        Some(given) if !has(given) => match Agents::built_in().primary(given) {
+            Ok(agent) => Ok(Some((**agent).clone())),
+            Err(error) => Err(Failure::usage(error.to_string())),
+        },
         _ => Ok(None),
     }
 }
