@@ -43,6 +43,9 @@ pub(super) struct Opened {
     pub(super) opened: Seq,
 }
 
+/// How many tasks of a new session may wait for room behind those that work.
+const TASKS_QUEUED: usize = 200;
+
 /// The session for `run`: the named one, or a new one. Where another process makes the named one at the same moment, that is looked at
 /// again, so that the answer is this session or who has it.
 pub(super) async fn for_run(given: &RunArguments, environment: &Environment) -> Result<Opened, Failure> {
@@ -85,6 +88,7 @@ async fn try_run(given: &RunArguments, environment: &Environment) -> Result<Resu
     options.labels = labels;
     options.rules = Some(rules::ruleset(&given.turn.permission, audience(&given.turn))?);
     options.steps_max = given.turn.max_steps.or(options.steps_max);
+    options.task_queue_max = Some(TASKS_QUEUED);
     given.turn.budget.apply(&mut options.budget);
     // A day and no time: the system prompt stays the same, so the provider's cache can be used.
     options.date = Some(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
@@ -267,6 +271,7 @@ async fn start(
         .prices(prices)
         .models(models, model)
         .tools(tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment))))
+        .with_tasks()
         .watch(Environment::watch());
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
