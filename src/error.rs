@@ -144,6 +144,12 @@ pub enum SpawnError {
         /// The parent's workspace.
         parent: String,
     },
+    /// A task cannot be given so: it names an agent, a file or a session that cannot be taken.
+    #[error("{why}")]
+    Request {
+        /// What is wrong, and what could be taken.
+        why: String,
+    },
     /// The child did not come up. If the parent's tape has the task, the parent tries on, and the DOWN comes all the same.
     #[error(transparent)]
     Open(#[from] OpenError),

@@ -130,7 +130,7 @@ pub(crate) use input::*;
 pub use judged::CallVerdict;
 pub use limits::{Limits, Resource};
 pub(crate) use link::StopLevel;
-pub use link::{Down, DownReason, Link, OpenTask, Origin, TaskEnd, TaskOrder, Tie};
+pub use link::{Down, DownReason, Link, NextTask, OpenTask, Origin, TaskEnd, TaskOrder, Terms, Tie};
 pub(crate) use mailbox::kept;
 pub(crate) use mailbox::{Act, CommandEnd, Left, Mailbox, NotTaken};
 pub(crate) use merge::plan_merge;

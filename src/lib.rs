@@ -77,6 +77,7 @@ pub mod runtime;
 pub mod session;
 pub mod supervisor;
 pub mod tape;
+mod task;
 pub mod tool;
 #[cfg(all(unix, feature = "tools"))]
 pub mod tools;

@@ -49,6 +49,7 @@ use crate::{
 
 /// What a rule says to do. Ordered by strictness: the greater action is the stricter one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// The call may be made.
@@ -61,6 +62,7 @@ pub enum Action {
 
 /// One line of a ruleset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 pub struct Rule {
     /// Which permission: `read`, `edit`, `bash`, `external_directory`, a tool's name, or `*`; `*` and `?` are wildcards.
     pub permission: String,

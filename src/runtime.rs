@@ -20,6 +20,7 @@ mod options;
 mod records;
 mod recovery;
 mod report;
+mod task;
 mod tree;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use inspect::{By, Count, Inspection, Top};
 pub use operate::{OperateError, Operator};
 pub use options::SessionOptions;
 pub use report::{Leftover, Parked, Recovered, Tree};
+pub use task::TaskOptions;
 
 pub use crate::actor::{
     figures::{At, SessionFigures},

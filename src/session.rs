@@ -32,12 +32,12 @@ pub use crate::kernel::{
     Account, AgentChoice, AgentParts, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind,
     BillLine, Branch, BranchRequest, BranchSummary, Breach, Budget, CallAnswer, CallOpened, CallState, CallVerdict,
     Charge, Compacted, CompactionReason, CompactionSettings, ContextState, Delivery, Disposition, Down, DownReason,
-    Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Limits, Link, Merged, MergedLast, Mode, ModelSeen, NoPoint,
-    OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenTaskAsk,
-    OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal, RefusedFile, RequestOpened,
-    Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent, State,
-    Steering, Switched, TaskAsk, TaskEnd, TaskOrder, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting,
-    Way, WentBack,
+    Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Limits, Link, Merged, MergedLast, Mode, ModelSeen, NextTask,
+    NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask,
+    OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal, RefusedFile,
+    RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent,
+    State, Steering, Switched, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd,
+    Undone, Waiting, Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
@@ -48,6 +48,11 @@ pub use fork::{ForkedAt, Merge, fork_at};
 pub(crate) use fork::{fork_named, fork_now, fork_now_as, wake_fork};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 pub use turn_stream::TurnStream;
+
+pub use crate::task::{
+    ContextRef, ContextRefKind, TASK_VERSION, TaskConstraints, TaskError, TaskEvent, TaskInput, TaskMetrics,
+    TaskOutput, TaskProgress, TaskProvenance, TaskRequest, TaskResult, TaskStatus, TaskToolCalls,
+};
 
 pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,

@@ -72,7 +72,8 @@ pub(crate) async fn bring_up(shared: Arc<Shared>, spawn: SpawnArgs) -> Result<Ar
             Err(OpenError::Damaged { .. }) => is_blank(&shared, &spawn.child).await,
             _ => false,
         };
-        let Some(order) = spawn.order.clone().filter(|_| is_missing) else { break up };
+        // A child that was to go on and is gone is lost, and not made anew without what it knew.
+        let Some(order) = spawn.order.clone().filter(|order| is_missing && !order.again) else { break up };
         if spawn.asks_first && !still_wants(&shared, &spawn).await? {
             break up;
         }
@@ -118,7 +119,7 @@ async fn is_blank(shared: &Arc<Shared>, id: &SessionId) -> bool {
 
 /// The first entries of a child's tape: its state, which names its parent, and its prompt, in one append. So a child that exists
 /// has its task.
-fn first(shared: &Shared, spawn: SpawnArgs, TaskOrder { settings, prompt }: &TaskOrder) -> First {
+fn first(shared: &Shared, spawn: SpawnArgs, TaskOrder { settings, prompt, terms, .. }: &TaskOrder) -> First {
     let mut settings = settings.clone();
     let now = shared.clock.now();
     settings.host = shared.rules.clone();
@@ -132,6 +133,7 @@ fn first(shared: &Shared, spawn: SpawnArgs, TaskOrder { settings, prompt }: &Tas
         link: spawn.tie.link,
         depth: spawn.tie.depth,
         prompt: prompt.id.clone(),
+        terms: terms.clone(),
         orphaned: None,
         before: Vec::new(),
         end: None,

@@ -337,8 +337,13 @@ impl Watch {
     /// Tells the child its parent, and the rules of the parent and its ancestors.
     async fn take_over(&self, child: &Arc<Slot>, above: &[Chain]) -> Result<(), Look> {
         let (tie, above) = (self.spawn.tie.clone(), above.to_vec());
-        match child.ask(BeAdopted { tie, above }).await {
+        let next = self.spawn.order.as_ref().filter(|order| order.again);
+        let next = next.map(|order| Box::new((order.prompt.clone(), order.terms.clone())));
+        match child.ask(BeAdopted { tie, above, next }).await {
             Ok(_) => Ok(()),
+            Err(SendError::Refused(refusal @ Refusal::Ended)) => {
+                Err(self.down(DownReason::Ended { why: refusal.to_string() }))
+            }
             Err(SendError::Refused(refusal @ Refusal::NotAnOrphan { .. })) => {
                 Err(self.down(DownReason::Lost { error: refusal.to_string() }))
             }
@@ -349,6 +354,7 @@ impl Watch {
     async fn say(&self, child: &Arc<Slot>, stop_level: StopLevel, why: &str) -> Result<(), SendError> {
         let Tie { parent, ticket, .. } = self.spawn.tie.clone();
         let why = match stop_level {
+            StopLevel::Stop if !why.is_empty() => why.to_owned(),
             StopLevel::Run | StopLevel::Stop => format!("stopped with its parent {parent}"),
             // The parent's reason may already have the greatest length, so the whole text is cut again.
             StopLevel::End | StopLevel::Leave => kept(format!("its parent {parent} has ended: {why}")),

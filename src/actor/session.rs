@@ -196,8 +196,8 @@ impl Live {
                     self.record(&inputs)?;
                 }
                 Work::Stop(input) => {
-                    let stops = self.decide(std::slice::from_ref(&*input)).0.stops;
-                    stops.into_iter().for_each(|who| self.stop(who));
+                    let Decision { stops, after, .. } = self.decide(std::slice::from_ref(&*input)).0;
+                    stops.into_iter().for_each(|who| self.stop(who, &after));
                 }
                 Work::Settled(result) => {
                     fault!(self.shared.store.faults(), "session.settled", self.slot.id.as_str());
@@ -225,7 +225,7 @@ impl Live {
         let (decision, events) = self.decide(inputs);
         let Decision { entries, stops, replies, after } = decision;
         fault!(self.shared.store.faults(), "session.decided", self.slot.id.as_str());
-        stops.into_iter().for_each(|who| self.stop(who));
+        stops.into_iter().for_each(|who| self.stop(who, &after));
         self.slot.handed_over(after.seq, replies);
         let writing = Writing { entries, after, events };
         if writing.entries.is_empty() {

@@ -404,10 +404,19 @@ impl Slot {
 
     /// Subscribes to the events from now on, also through sleeps of the session.
     pub(crate) fn listen(self: &Arc<Self>) -> EventStream {
+        self.stream(Ring::listen)
+    }
+
+    /// As [`Slot::listen`], for the runtime itself: nobody stands behind the stream who could answer a question.
+    pub(crate) fn follow(self: &Arc<Self>) -> EventStream {
+        self.stream(Ring::follow)
+    }
+
+    fn stream(self: &Arc<Self>, listen: fn(&Arc<Ring>) -> EventStream) -> EventStream {
         let mut inner = self.inner();
         let ring = inner.ring.get_or_insert_with(Arc::default).clone();
         // Under the lock: otherwise a session that falls asleep could drop the ring before this listener counts.
-        let stream = ring.listen();
+        let stream = listen(&ring);
         if inner.admission == Admission::Closed {
             ring.close();
         }

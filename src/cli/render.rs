@@ -182,6 +182,12 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::StorageFailed { error } => format!("! {}", escape::short(error, RESULT_MAX)),
         EventKind::Branch(event) => return branch_line(event),
         EventKind::AgentSwitched { agent, .. } => format!("… agent {}", escape::line(agent)),
+        EventKind::TaskStarted { child, queued: true, .. } => format!("… task {child} waits for room"),
+        EventKind::TaskStarted { child, .. } | EventKind::TaskBegun { child, .. } => format!("… task {child} works"),
+        EventKind::TaskFinished { child, down, .. } => {
+            format!("… task {child} is over: {}", escape::short(&down.reason.to_string(), RESULT_MAX))
+        }
+        EventKind::TaskLeft { child, .. } => format!("! task {child} works on without this session"),
         EventKind::Paused {} => "! paused".to_owned(),
         EventKind::Resumed {} => "! resumed".to_owned(),
         _ => return None,

@@ -6,7 +6,7 @@
 //! session's events ─► narrator: shown as they come ────────────────────────┘
 //! ```
 //!
-//! The command ends when the session is idle, with the outcome of the session's newest turn. It leaves a session that is not
+//! The command ends when the session is idle and none of its tasks is open, with the outcome of the session's newest turn. It leaves a session that is not
 //! idle, which `resume` continues, if the tape cannot be written, the session crashes twice without progress, nobody reads the
 //! output, Ctrl-C is pressed twice, or SIGTERM or SIGHUP comes.
 //!
@@ -229,8 +229,13 @@ impl Drive {
                 lines.catch_up().await;
                 self.session.wait().await?;
                 shown.now().await;
-                if self.session.state().await?.is_idle() && lines.close().await {
+                let tasks = self.session.tasks().await?;
+                if tasks.is_empty() && self.session.state().await?.is_idle() && lines.close().await {
                     return Ok(());
+                }
+                // Of a task in the background the model is told when it is over.
+                for task in tasks {
+                    task.down().await?;
                 }
             }
         };

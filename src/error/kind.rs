@@ -194,7 +194,7 @@ impl SpawnError {
     pub fn kind(&self) -> Kind {
         match self {
             SpawnError::Parent(error) => error.kind(),
-            SpawnError::OutsideWorkspace { .. } => Kind::Invalid,
+            SpawnError::OutsideWorkspace { .. } | SpawnError::Request { .. } => Kind::Invalid,
             SpawnError::Open(error) => error.kind(),
         }
     }

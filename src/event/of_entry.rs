@@ -58,7 +58,7 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
 
 /// The questions of a running call that the entry closes, because it ends the call or tells it to stop.
 fn withdrawn_by(before: &State, entry: &Entry) -> impl Iterator<Item = EventKind> + use<> {
-    let call = entry.ticket.filter(|_| matches!(entry.record, Record::Result { .. } | Record::Closing {}));
+    let call = entry.ticket.filter(|_| matches!(entry.record, Record::Result { .. } | Record::Closing { .. }));
     let open = call.map(|call| before.open_questions(call)).unwrap_or_default();
     let why = Some(AskClosedWhy::Withdrawn);
     open.into_iter().map(move |ask| EventKind::AskClosed { ask, grant: None, why, who: None, rules: Vec::new() })
@@ -87,7 +87,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             return None;
         }
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::CallFacts { .. } => return None,
-        Record::Closing {} | Record::Ending { .. } | Record::Released {} | Record::Pruned { .. } => return None,
+        Record::Closing { .. } | Record::Ending { .. } | Record::Released {} | Record::Pruned { .. } => return None,
         Record::Narrowed { .. } | Record::HostRules { .. } | Record::AgentChosen { .. } => return None,
         Record::LoopsReset {} => return None,
         // Nobody listens to a session before its tape is there.

@@ -39,7 +39,10 @@ pub(crate) const RING_BYTES_MAX: usize = 32 << 20;
 pub(crate) struct Ring {
     buffer: Lock<Buffer>,
     news: Arc<Notify>,
+    /// All streams.
     listeners: AtomicUsize,
+    /// Those of them that are not the runtime's own: a person may stand behind them.
+    people: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +72,11 @@ impl Ring {
         self.listeners.load(Ordering::Acquire) > 0
     }
 
+    /// Whether anybody listens who could answer a question: not the runtime itself.
+    pub(crate) fn is_heard_by_people(&self) -> bool {
+        self.people.load(Ordering::Acquire) > 0
+    }
+
     /// Adds events, unless nobody listens. The listeners are woken once for all of them.
     pub(crate) fn push(&self, events: impl IntoIterator<Item = Arc<Event>>) {
         if !self.is_heard() {
@@ -95,6 +103,11 @@ impl Ring {
 
     /// A stream of the events from now on.
     pub(crate) fn listen(self: &Arc<Self>) -> EventStream {
+        self.people.fetch_add(1, Ordering::AcqRel);
+        self.stream(false)
+    }
+
+    fn stream(self: &Arc<Self>, follows: bool) -> EventStream {
         self.listeners.fetch_add(1, Ordering::AcqRel);
         let buffer = self.buffer.lock();
         let next = buffer.first + buffer.events.len() as u64;
@@ -108,8 +121,14 @@ impl Ring {
             news: None,
             is_missing: None,
             ended: false,
+            follows,
             _keeps: None,
         }
+    }
+
+    /// As [`Ring::listen`], for the runtime itself: nobody stands behind the stream who could answer a question.
+    pub(crate) fn follow(self: &Arc<Self>) -> EventStream {
+        self.stream(true)
     }
 }
 
@@ -136,6 +155,8 @@ pub struct EventStream {
     is_missing: Option<JoinHandle<bool>>,
     /// Whether it said that the session does not exist.
     ended: bool,
+    /// Whether it is a stream of the runtime itself.
+    follows: bool,
     /// Keeps the owner of the ring alive while the session sleeps and the stream listens.
     _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
@@ -232,6 +253,9 @@ impl Stream for EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
+        if !self.follows {
+            self.ring.people.fetch_sub(1, Ordering::AcqRel);
+        }
         if self.ring.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
             // No listener is left to read the events.
             let mut buffer = self.ring.buffer.lock();

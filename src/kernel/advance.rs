@@ -127,7 +127,7 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
     if let Some((ticket, request)) = draft.state.request() {
         // While the model streams, only the strongest steering does not wait for the end of the answer.
         if !request.closing && strongest(draft) == Some(Steering::AbortRunning) {
-            draft.write(Some(ticket), Record::Closing {});
+            draft.write(Some(ticket), Record::Closing { why: None });
             draft.stop(Stop::Request(ticket));
         }
         return false;
@@ -299,7 +299,7 @@ fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
     if let Some((ticket, request)) = draft.state.request()
         && !request.closing
     {
-        draft.write(Some(ticket), Record::Closing {});
+        draft.write(Some(ticket), Record::Closing { why: None });
         draft.stop(Stop::Request(ticket));
     }
     let calls: Vec<_> = draft.state.calls().map(|(ticket, call)| (ticket, call.state)).collect();
@@ -307,7 +307,7 @@ fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
         match state {
             CallState::Pending | CallState::Allowed | CallState::Asking(_) => batch::close_unstarted(draft, ticket),
             CallState::Running => {
-                draft.write(Some(ticket), Record::Closing {});
+                draft.write(Some(ticket), Record::Closing { why: None });
                 draft.stop(Stop::Call(ticket));
             }
             CallState::Closing => {}

@@ -162,13 +162,13 @@ impl State {
             Record::BudgetAsk { breach, expires } => {
                 self.put_open(entry.seq, Open::BudgetAsk(OpenBudgetAsk { breach: *breach, expires: *expires }));
             }
-            Record::Closing {} => match self.open.get_mut(&ticket) {
+            Record::Closing { why } => match self.open.get_mut(&ticket) {
                 Some(Open::Request(request)) => request.closing = true,
                 Some(Open::Call(call)) => {
                     call.state = CallState::Closing;
                     self.close_questions(ticket);
                 }
-                _ => self.tell_task(ticket),
+                _ => self.tell_task(ticket, why.as_ref()),
             },
             Record::Result { result, judged } => self.take_result(ticket, result, *judged),
             Record::Ending { outcome, .. } => {
@@ -199,14 +199,15 @@ impl State {
             Record::TaskStarted { child, link, depth, grant, order } => {
                 let (child, order) = (child.clone(), order.clone());
                 let (queued, stop_level) = (self.tasks_wait(), StopLevel::Run);
-                let task = OpenTask { child, link: *link, depth: *depth, grant: *grant, order, stop_level, queued };
+                let (link, depth, grant) = (*link, *depth, *grant);
+                let task = OpenTask { child, link, depth, grant, order, stop_level, why: None, queued };
                 self.count(Spent { tasks: 1, ..Spent::default() });
                 self.put_open(entry.seq, Open::Task(task));
             }
             Record::TaskFinished { down, notice } => self.close_task(entry.seq, ticket, Some(down), notice.as_ref()),
             Record::TaskLeft {} => self.close_task(entry.seq, ticket, None, None),
             Record::Orphaned { why } => self.orphan(why),
-            Record::Adopted { tie, above } => self.adopt(tie, above),
+            Record::Adopted { tie, above, next } => self.adopt(tie, above, next.as_ref()),
             Record::Narrowed { above } => self.narrow(above),
             Record::HostRules { rules } => Arc::make_mut(&mut self.settings).host.clone_from(rules),
             Record::Pinned { message } => self.pin(message),

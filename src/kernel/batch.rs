@@ -206,7 +206,7 @@ fn steer(draft: &mut Draft<'_>, steering: Steering) {
                 fail(draft, ticket, CallVerdict::Skipped, text);
             }
             (Steering::AbortRunning, CallState::Running) => {
-                draft.write(Some(ticket), Record::Closing {});
+                draft.write(Some(ticket), Record::Closing { why: None });
                 draft.stop(Stop::Call(ticket));
             }
         }

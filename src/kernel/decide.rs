@@ -17,7 +17,7 @@ use std::{
 use crate::{
     kernel::{
         CarriedOut, Entry, Env, EnvSeen, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings,
-        State, Stop, advance, batch, compact,
+        State, Stop, advance, batch, child, compact,
         env::{MILLION, ToolsSeen},
         input::Decide,
         recorded, recover, retry, spending, tasks,
@@ -142,6 +142,8 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
             batch::expire_asks(draft);
             spending::expire(draft);
             spending::check_time(draft);
+            tasks::expire(draft);
+            child::expire(draft);
             retry::end_wait_when_due(draft);
         }
         Input::Recover { calls } => recover::recover(draft, calls),

@@ -40,7 +40,7 @@ pub(crate) use crate::kernel::{
     restored::RecordRestored,
     switch::SwitchAgent,
     task_ask::{TaskAskOver, TaskAsked},
-    tasks::{Adopt, Spawn},
+    tasks::{Adopt, Spawn, StopChild},
     undo::UndoCompaction,
 };
 
@@ -287,6 +287,7 @@ commands! {
     "hand_off" => HandOff,
     "spawn" => Spawn,
     "adopt" => Adopt,
+    "stop_child" => StopChild,
     "end" => End,
     "stop_task" => StopTask,
     "orphaned" => Orphan,
@@ -344,6 +345,7 @@ impl Command {
             Command::HandOff(handoff) => format!("a handoff to {}", handoff.name),
             Command::Spawn(spawn) => format!("child {} was spawned", spawn.child),
             Command::Adopt(adopt) => format!("session {} was adopted", adopt.child),
+            Command::StopChild(stop) => format!("task {} was stopped", stop.ticket),
             Command::End(_) => "the session was ended".to_owned(),
             Command::StopTask(stop) => format!("parent {} stopped the task", stop.parent),
             Command::Orphan(orphan) => format!("parent {} has ended", orphan.parent),
@@ -361,6 +363,7 @@ impl Command {
         match self {
             Command::AnswerAsk(AnswerAsk { ask, .. }) | Command::TaskAskOver(TaskAskOver { ask }) => Some(*ask),
             Command::TaskAsked(asked) => Some(asked.task),
+            Command::StopChild(stop) => Some(stop.ticket),
             Command::PutQuestion(put) => Some(put.call),
             Command::GiveUpBranch(branch) => Some(branch.ticket),
             Command::RevokeGrant(revoke) => Some(revoke.grant),
@@ -404,7 +407,7 @@ impl Command {
     #[must_use]
     pub(crate) fn stops(&self) -> bool {
         match self {
-            Command::StopTask(_) | Command::GiveUpBranch(_) => true,
+            Command::StopTask(_) | Command::StopChild(_) | Command::GiveUpBranch(_) => true,
             Command::AnswerAsk(AnswerAsk { grant, .. }) => matches!(grant, Grant::Reject(_)),
             Command::SendMessage(send) => send.delivery == Delivery::Steer(Steering::AbortRunning),
             other => other.ends_the_turn(),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{Limits, Outcome, Settings, Spent},
-    words::ids::{MessageId, Seq, SessionId},
+    words::ids::{MessageId, Millis, Seq, SessionId},
     words::is_default,
     words::message::Message,
     words::usage::Usage,
@@ -98,6 +98,11 @@ pub enum DownReason {
         /// Why.
         why: String,
     },
+    /// The deadline of the task passed. The text of the DOWN is what the child had by then.
+    TimedOut {
+        /// The deadline.
+        deadline: Millis,
+    },
     /// The child cannot be made, woken or found.
     Lost {
         /// Why not.
@@ -139,6 +144,7 @@ impl std::fmt::Display for DownReason {
             DownReason::Aborted { why } => write!(f, "aborted: {why}"),
             DownReason::Parked => f.write_str("parked"),
             DownReason::Ended { why } => write!(f, "ended: {why}"),
+            DownReason::TimedOut { .. } => f.write_str("timed out: its deadline passed"),
             DownReason::Lost { error } => write!(f, "lost: {error}"),
         }
     }
@@ -151,6 +157,43 @@ pub struct TaskOrder {
     pub settings: Settings,
     /// The message that is the task.
     pub prompt: Message,
+    /// What else holds for the task.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub terms: Terms,
+    /// Whether the child exists, and its task before this one is over: it goes on with what it knows.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub again: bool,
+}
+
+impl TaskOrder {
+    /// An order for a new child, without a deadline.
+    #[must_use]
+    pub fn new(settings: Settings, prompt: Message) -> TaskOrder {
+        TaskOrder { settings, prompt, terms: Terms::default(), again: false }
+    }
+}
+
+/// What holds for a task beside its order, and stands on both tapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Terms {
+    /// When the task ends at the latest; never later than the deadline of the parent's own task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
+    /// What all tasks of one request of a user have in common.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Arc<str>>,
+}
+
+/// A further task for a child whose task before it is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextTask {
+    /// The message that is the task.
+    pub prompt: MessageId,
+    /// What else holds for it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub terms: Terms,
 }
 
 /// An open task.
@@ -171,6 +214,9 @@ pub struct OpenTask {
     /// The strongest order that this session has given the child.
     #[serde(rename = "told")]
     pub stop_level: StopLevel,
+    /// Why the task alone was told to stop; `None` where it stops with its parent, or works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Arc<str>>,
     /// Whether the task waits for room behind [`Settings::task_width_max`]: its child is not made yet. Such a task is never told to
     /// stop; its DOWN takes the place of that.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -184,7 +230,7 @@ pub enum StopLevel {
     /// To do its work.
     #[default]
     Run,
-    /// To stop its work: its parent's turn was aborted.
+    /// To stop its work: its parent's turn was aborted, or the task alone was stopped.
     Stop,
     /// To end: its parent has ended.
     End,
@@ -216,6 +262,9 @@ pub struct Origin {
     pub depth: u32,
     /// The message that is its task.
     pub prompt: MessageId,
+    /// What else holds for its task.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub terms: Terms,
     /// Why the child has no parent any more; `None` while it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<String>,

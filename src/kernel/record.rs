@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{
         AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link,
-        Merged, OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings, State,
-        TaskAsk, TaskOrder, Tie, Undone,
+        Merged, NextTask, OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings,
+        State, TaskAsk, TaskOrder, Tie, Undone,
     },
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Rule, Ruleset},
@@ -177,7 +177,11 @@ pub enum Record {
         bytes: Option<u64>,
     },
     /// A request, a call or a child is told to stop; its ticket stays open until it is down.
-    Closing {},
+    Closing {
+        /// Why a child alone is told to stop; left out for everything else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<Arc<str>>,
+    },
     /// A call is over. Closes its ticket.
     Result {
         /// The result.
@@ -307,13 +311,16 @@ pub enum Record {
         /// Why.
         why: String,
     },
-    /// Another session took this orphan over.
+    /// Another session took this orphan over; or the parent gave a further task.
     Adopted {
         /// The new parent, and how the session is tied to it.
         #[serde(flatten)]
         tie: Tie,
         /// The rules of the new ancestors: they hold beside those of the former ones.
         above: Vec<Chain>,
+        /// The further task that the session is given, where its parent has not changed. The entry with its message follows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<NextTask>,
     },
     /// The ancestors of this session may do less than before, and so may the session.
     Narrowed {

@@ -230,6 +230,9 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("adopt", Some(Record::TaskStarted { child, link, order: None, .. })) => {
             Adopt { child: child.clone(), link: *link }.into()
         }
+        ("stop_child", Some(Record::Closing { why })) => StopChild { ticket: ticket?, why: why.clone()? }.into(),
+        // A task that waits for room is over at once.
+        ("stop_child", _) => StopChild { ticket: ticket?, why: "".into() }.into(),
         ("end", Some(Record::Ended { why })) => End { reason: why.clone() }.into(),
         // An end of a session that has already ended writes nothing of its own.
         ("end", _) => End { reason: String::new() }.into(),
@@ -241,14 +244,19 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
             let (parent, ticket) = recorded.parent()?;
             Orphan { parent, ticket, why: why.clone() }.into()
         }
-        ("adopted", Some(Record::Adopted { tie, above })) => {
-            BeAdopted { tie: tie.clone(), above: above.clone() }.into()
+        ("adopted", Some(Record::Adopted { tie, above, next })) => {
+            let message = wrote.get(1).and_then(|entry| match &entry.record {
+                Record::Accepted { message, .. } => Some((**message).clone()),
+                _ => None,
+            });
+            let next = message.zip(next.as_ref().map(|next| next.terms.clone())).map(Box::new);
+            BeAdopted { tie: tie.clone(), above: above.clone(), next }.into()
         }
         // A session that is already the parent's child writes only the new rules; the description names the parent.
         ("adopted", Some(Record::Narrowed { above })) => {
             let (parent, ticket) = recorded.parent()?;
             let tie = Tie { parent, ticket, link: Link::default(), depth: 0, grant: Limits::default() };
-            BeAdopted { tie, above: above.clone() }.into()
+            BeAdopted { tie, above: above.clone(), next: None }.into()
         }
         _ => return None,
     })

@@ -271,6 +271,7 @@ impl State {
             Open::Ask(ask) => Some(ask.expires),
             Open::BudgetAsk(ask) => Some(ask.expires),
             Open::Wait(wait) if !self.paused && !self.waits && !asks_for_more => Some(wait.until),
+            Open::Task(task) => task.waits_until(),
             _ => None,
         });
         let limits =
@@ -278,7 +279,8 @@ impl State {
         // This is asked after each piece of work, and most sessions have no limit of time.
         let is_limited = !self.is_ending() && limits.into_iter().any(|limits| limits.time_ms.is_some());
         let time = if is_limited { self.time_is_over_at() } else { None };
-        moments.chain(time).min()
+        let deadline = if self.is_ending() { None } else { self.task_deadline() };
+        moments.chain(time).chain(deadline).min()
     }
 
     /// The usage of the session, of its ended tasks and of the forks merged into it.

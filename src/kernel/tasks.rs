@@ -14,7 +14,7 @@ use crate::{
         CarriedOut, Down, DownReason, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, State,
         Stop, StopLevel, TaskOrder, decide::Draft, end, input::Decide, task_ask, toolset,
     },
-    words::ids::{MessageId, Seq, SessionId},
+    words::ids::{MessageId, Millis, Seq, SessionId},
     words::message::{Message, MessageTime, Role},
 };
 
@@ -39,12 +39,32 @@ impl State {
 impl Decide for Spawn {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let Spawn { child, order, link } = self;
-        if let Some(ticket) = known(draft, child) {
+        let known = if order.again { open(draft, child) } else { known(draft, child) };
+        if let Some(ticket) = known {
             return Ok(CarriedOut::Done(ticket));
         }
         let mut order = (**order).clone();
+        order.terms.deadline = order.terms.deadline.into_iter().chain(draft.state.task_deadline()).min();
         narrow(&mut order.settings, &draft.state.settings);
         begin(draft, child, Some(Arc::new(order)), *link)
+    }
+}
+
+/// One task is to stop, and the child keeps what it has. The parent's model is not told: whoever stops it knows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StopChild {
+    /// The task's ticket.
+    pub ticket: Seq,
+    /// Why.
+    pub why: Arc<str>,
+}
+
+impl Decide for StopChild {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
+        if matches!(draft.state.open.get(&self.ticket), Some(Open::Task(task)) if task.stop_level == StopLevel::Run) {
+            tell_one(draft, self.ticket, StopLevel::Stop, Some(&self.why));
+        }
+        Ok(CarriedOut::Done(draft.state.seq))
     }
 }
 
@@ -74,10 +94,15 @@ const TASKS_QUEUED_MAX: usize = 1_000;
 /// The most bytes of a child's text that its parent's model is shown.
 const NOTICE_TEXT_BYTES_MAX: usize = 51_200;
 
+/// The ticket of an open task with this child.
+fn open(draft: &Draft<'_>, child: &SessionId) -> Option<Seq> {
+    draft.state.tasks().find(|(_, task)| task.child == *child).map(|(ticket, _)| ticket)
+}
+
 /// The ticket of a task with this child, open or remembered.
 fn known(draft: &Draft<'_>, child: &SessionId) -> Option<Seq> {
-    let open = draft.state.tasks().find(|(_, task)| task.child == *child).map(|(ticket, _)| ticket);
-    open.or_else(|| draft.state.tasks_ended.iter().rev().find(|end| end.child == *child).map(|end| end.ticket))
+    open(draft, child)
+        .or_else(|| draft.state.tasks_ended.iter().rev().find(|end| end.child == *child).map(|end| end.ticket))
 }
 
 fn begin(
@@ -172,15 +197,34 @@ pub(super) fn part(draft: &mut Draft<'_>) {
 /// Writes that these children were told, and stops those that are to stop. A task that waits for room has no child, so it is over.
 fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
     let stop_level = if draft.state.closed.is_some() { StopLevel::End } else { StopLevel::Stop };
-    let tasks = draft.state.tasks().filter(|(_, task)| who(task));
-    let tasks: Vec<_> = tasks.map(|(ticket, task)| (ticket, task.queued)).collect();
-    for (ticket, queued) in tasks {
-        if queued {
-            draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(never_made(stop_level)), notice: None });
-            continue;
-        }
-        draft.write(Some(ticket), Record::Closing {});
-        stop_if_told(draft, ticket);
+    let tasks: Vec<_> = draft.state.tasks().filter(|(_, task)| who(task)).map(|(ticket, _)| ticket).collect();
+    tasks.into_iter().for_each(|ticket| tell_one(draft, ticket, stop_level, None));
+}
+
+fn tell_one(draft: &mut Draft<'_>, ticket: Seq, stop_level: StopLevel, why: Option<&Arc<str>>) {
+    if draft.state.is_queued(ticket) {
+        draft.write(Some(ticket), Record::TaskFinished { down: Arc::new(never_made(stop_level)), notice: None });
+        return;
+    }
+    draft.write(Some(ticket), Record::Closing { why: why.cloned() });
+    stop_if_told(draft, ticket);
+}
+
+/// Ends the tasks that wait for room and whose deadline has passed. The child of a task that has begun sees to its deadline itself.
+pub(super) fn expire(draft: &mut Draft<'_>) {
+    let late = draft.state.tasks().filter_map(|(ticket, task)| {
+        let deadline = task.waits_until().filter(|deadline| *deadline <= draft.now)?;
+        Some((ticket, DownReason::TimedOut { deadline }))
+    });
+    for (ticket, reason) in late.collect::<Vec<_>>() {
+        down(draft, ticket, &Down { spent: Some(Spent::default()), ..Down::without_a_word(reason) });
+    }
+}
+
+impl OpenTask {
+    /// The deadline of a task that waits for room.
+    pub(super) fn waits_until(&self) -> Option<Millis> {
+        self.order.as_ref().filter(|_| self.queued)?.terms.deadline
     }
 }
 

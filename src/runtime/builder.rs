@@ -31,6 +31,7 @@ use crate::{
         ending::Ending,
         options::Defaults,
         recovery::{Listen, resume_interrupted},
+        task,
         tree::{Tree, close_with, tree},
     },
     supervisor::{ChildSpec, Registry, Supervisor},
@@ -52,6 +53,7 @@ pub struct Builder {
     hooks: Vec<Arc<dyn Hook>>,
     pub(super) agents: Agents,
     pub(super) commands: Commands,
+    pub(super) with_tasks: bool,
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
@@ -349,9 +351,12 @@ impl Builder {
     }
 
     /// Everything of a start but the sessions. Also returns the sessions to resume; `None` where they are left alone.
-    async fn start_tree(self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
+    async fn start_tree(mut self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
         let open_store = self.open_store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
+        if self.with_tasks {
+            self.tools = self.tools.with_all(task::tools(&self.agents));
+        }
         if let Some(flaw) = self.tools.flaw() {
             return Err(StartError::Tools(flaw));
         }

@@ -12,8 +12,8 @@ use crate::{
     actor::{bring_up::bring_up, child::SpawnArgs, shared::Shared, slot::Question},
     error::{OpenError, SendError, SpawnError},
     kernel::{
-        Adopt, BeAdopted, Down, End, Limits, Link, Open, OpenTask, Origin, Orphan, Record, Refusal, Settings, Spawn,
-        StopLevel, TaskOrder, Tie, kept, toolset,
+        Adopt, BeAdopted, Down, End, Entry, Limits, Link, Open, OpenTask, Origin, Orphan, Record, Refusal, Settings,
+        Spawn, StopChild, StopLevel, TaskOrder, Tie, kept, toolset,
     },
     ops::taped,
     prompt::Section,
@@ -29,12 +29,18 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Child {
     session: Session,
-    parent: Session,
+    pub(super) parent: Session,
     /// The entry of the parent's tape that opened the task.
     ticket: Seq,
 }
 
 impl Child {
+    /// The child of a task that this session's tape has. Looks nothing up.
+    pub(super) fn new(parent: &Session, child: SessionId, ticket: Seq) -> Child {
+        let session = Session { shared: parent.shared.clone(), slot: parent.shared.slot(&child) };
+        Child { session, parent: parent.clone(), ticket }
+    }
+
     /// The child: a session like any other. A host may listen to it, steer it, answer its asks and stop it. While its task waits
     /// for room the session is not made, and answers [`OpenError::Queued`]; only listening works before that.
     #[must_use]
@@ -82,18 +88,36 @@ impl Child {
         }
     }
 
+    /// Stops the task, and keeps what the child has: its text so far is that of the DOWN. A task that waits for room is over at
+    /// once. The parent's model is not told, because whoever stops a task so knows; [`Session::abort`] of the child has it told.
+    /// Returns when the parent's tape has the stop; [`Child::down`] waits for the end. A task that is over is no error. The first
+    /// 64 KiB of the reason are kept.
+    ///
+    /// To kill a task with everything that its child would still do, [`end`](Session::end) the child.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`], [`SendError::Parked`] or [`SendError::Storage`] of the parent.
+    pub async fn stop(&self, reason: impl Into<String>) -> Result<(), SendError> {
+        let why = kept(reason.into()).into();
+        self.parent.ask(StopChild { ticket: self.ticket, why }).await.map(drop)
+    }
+
     /// The DOWN as the parent's tape has it; `None` where there is none.
     async fn down_on_tape(&self) -> Result<Option<Arc<Down>>, SendError> {
-        let (id, ticket) = (self.parent.id().clone(), self.ticket);
-        let read = move |shared: &Shared| {
-            let entries = shared.store.read(&id, ticket)?;
-            taped::entries(&id, entries.iter().filter(|entry| entry.ticket == Some(ticket)))
-        };
-        let entries = self.parent.shared.blocking(read).await?;
-        Ok(entries.into_iter().find_map(|entry| match entry.record {
+        Ok(self.on_tape().await?.into_iter().find_map(|entry| match entry.record {
             Record::TaskFinished { down, .. } => Some(down),
             _ => None,
         }))
+    }
+
+    /// The entries of the parent's tape about the task, its start first.
+    pub(super) async fn on_tape(&self) -> Result<Vec<Entry>, OpenError> {
+        let (id, ticket) = (self.parent.id().clone(), self.ticket);
+        let read = move |shared: &Shared| {
+            let entries = shared.store.read(&id, Seq(ticket.0.saturating_sub(1)))?;
+            taped::entries(&id, entries.iter().filter(|entry| entry.seq == ticket || entry.ticket == Some(ticket)))
+        };
+        self.parent.shared.blocking(read).await
     }
 }
 
@@ -142,8 +166,12 @@ impl Session {
             false => self.shared.surroundings(&workspace, options.model.as_ref().unwrap_or(&parent.model)).await,
         };
         let settings = of_child(&parent, options.id(child.clone()), workspace, &self.shared.toolbox, said.as_deref());
-        let order = Box::new(TaskOrder { settings, prompt });
-        let ticket = self.record(Spawn { child: child.clone(), order, link }).await?;
+        self.give(child, TaskOrder::new(settings, prompt), link).await
+    }
+
+    /// Gives a task that is made up already. The same child again is the same task.
+    pub(super) async fn give(&self, child: SessionId, order: TaskOrder, link: Link) -> Result<Child, SpawnError> {
+        let ticket = self.record(Spawn { child: child.clone(), order: Box::new(order), link }).await?;
         self.child(child, ticket).await
     }
 
@@ -170,7 +198,7 @@ impl Session {
             _ => Limits::default(),
         };
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, state.settings.above_children());
-        adopted.session.ask(BeAdopted { tie, above }).await?;
+        adopted.session.ask(BeAdopted { tie, above, next: None }).await?;
         Ok(adopted)
     }
 
@@ -192,9 +220,9 @@ impl Session {
             _ => None,
         };
         if task.is_some_and(|task| task.queued) {
-            let session = Session { shared: self.shared.clone(), slot: self.shared.slot(&child) };
-            session.slot.make_for_task(self.id().clone(), ticket);
-            return Ok(Child { session, parent: self.clone(), ticket });
+            let child = Child::new(self, child, ticket);
+            child.session.slot.make_for_task(self.id().clone(), ticket);
+            return Ok(child);
         }
         let up = self.bring_up(self.spawn(&child, ticket, task)).await;
         let session = up.map_err(|error| match error {
@@ -232,7 +260,7 @@ fn is_beneath(workspace: &str, parent: &Settings) -> Result<(), SpawnError> {
 }
 
 /// The settings of a child: those of its parent where its options are silent (see `SessionOptions::over`). The core narrows them.
-fn of_child(
+pub(super) fn of_child(
     parent: &Settings,
     mut options: SessionOptions,
     workspace: String,

@@ -92,8 +92,12 @@ impl Toolbox {
     /// The same set with one more tool.
     #[must_use]
     pub fn with(&self, tool: impl Tool) -> Toolbox {
-        let all = self.tools.values().map(|known| known.tool.clone()).chain([Arc::new(tool) as Arc<dyn Tool>]);
-        Toolbox::of(all, self.twice.clone())
+        self.with_all([Arc::new(tool) as Arc<dyn Tool>])
+    }
+
+    /// The same set with more tools.
+    pub(crate) fn with_all(&self, more: impl IntoIterator<Item = Arc<dyn Tool>>) -> Toolbox {
+        Toolbox::of(self.tools.values().map(|known| known.tool.clone()).chain(more), self.twice.clone())
     }
 
     /// The tools as a model is told of them, in order of their names.

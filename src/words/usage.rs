@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Tokens of one request, or a sum of several. The field that holds them says whether they are the provider's own figures or an
 /// estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Usage {
     /// Tokens read that came from no cache.

@@ -83,7 +83,7 @@ fn records() -> Vec<Record> {
         unusable: None,
     };
     let opened = CallOpened { answer: Seq(5), index: 0, id: "c-1".into(), facts: facts.clone() };
-    let order = TaskOrder { settings: settings.clone(), prompt: Message::user("help").with_id("m-2".into()) };
+    let order = TaskOrder::new(settings.clone(), Message::user("help").with_id("m-2".into()));
     let mut down = Down::without_a_word(DownReason::Failed { error: "it failed".into() });
     down.lent = grant;
     (down.text, down.steps) = ("this far".into(), 2);
@@ -136,7 +136,7 @@ fn records() -> Vec<Record> {
         )),
         Record::BudgetAsk { breach, expires: Millis(600_000) },
         Record::CallStarted { attempt: 1, key: "ticket-1/6".into(), bytes: Some(51_200) },
-        Record::Closing {},
+        Record::Closing { why: None },
         Record::Result { result, judged: CallVerdict::Allowed },
         Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() } },
         Record::Recovered { n: 1, resumed: true },
@@ -221,7 +221,7 @@ fn records() -> Vec<Record> {
         Record::TaskFinished { down: Arc::new(down), notice: Some(notice) },
         Record::TaskLeft {},
         Record::Orphaned { why: "its parent has ended".into() },
-        Record::Adopted { tie, above: vec![Chain::new("/w", vec![Ruleset::new("parent", [])])] },
+        Record::Adopted { tie, above: vec![Chain::new("/w", vec![Ruleset::new("parent", [])])], next: None },
         Record::Imported(Box::new(ImportedFrom {
             session: "s".parse().unwrap(),
             from: "theirs".parse().unwrap(),

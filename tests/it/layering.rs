@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The rooms, lowest first. A room may use those before it and none behind it, so no two use each other.
-const ROOMS: [&str; 23] = [
+const ROOMS: [&str; 24] = [
     "fault",
     "lock",
     "words", // words
@@ -15,6 +15,7 @@ const ROOMS: [&str; 23] = [
     "model",
     "tool",
     "permission",
+    "task",
     "tape",
     "tools", // contracts
     "kernel",

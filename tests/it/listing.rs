@@ -354,6 +354,7 @@ fn brought_in(store: &Store, name: &str, parent: &str) {
         link: Link::LINKED,
         depth: 0,
         prompt: "m0".into(),
+        terms: Default::default(),
         orphaned: None,
         before: Vec::new(),
         end: None,

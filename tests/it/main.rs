@@ -74,6 +74,7 @@ mod support;
 mod sweep;
 #[cfg(feature = "http")]
 mod switching;
+mod team;
 #[cfg(feature = "tools")]
 mod transcript;
 mod typed_tools;

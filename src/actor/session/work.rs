@@ -14,7 +14,7 @@ use crate::{
         session::{Live, build},
         worker::{CallWorker, RequestWorker, WorkerContext},
     },
-    kernel::{Due, Open, OpenTaskAsk, Report, Stop, StopLevel, compaction_prompt},
+    kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, compaction_prompt},
     words::ids::Seq,
 };
 
@@ -35,7 +35,7 @@ impl Live {
         let mut asks = self.known_asks();
         for (ticket, task) in self.state.tasks() {
             if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {
-                watcher.tell(task.stop_level, self.state.closed.clone().unwrap_or_default());
+                watcher.tell(task.stop_level, why_told(&self.state, ticket));
                 watcher.know(asks.remove(&ticket).unwrap_or_default());
             }
         }
@@ -65,8 +65,8 @@ impl Live {
     }
 
     /// Stops the work that the core names, without waiting for the tape. A request or call without a worker needs nothing here: the
-    /// state settles it (see [`Due::Gone`]).
-    pub(super) fn stop(&mut self, who: Stop) {
+    /// state settles it (see [`Due::Gone`]). `after` is the state that says why.
+    pub(super) fn stop(&mut self, who: Stop, after: &State) {
         match who {
             Stop::Request(ticket) | Stop::Call(ticket) => match self.workers.get_mut(&ticket) {
                 // The worker stays in `workers` until it has reported: otherwise a running worker would be reported as gone.
@@ -75,9 +75,9 @@ impl Live {
                 _ => {}
             },
             Stop::Task(ticket) => match self.workers.get(&ticket) {
-                Some(Worker::Child(watcher)) => watcher.tell(StopLevel::Stop, Default::default()),
+                Some(Worker::Child(watcher)) => watcher.tell(StopLevel::Stop, why_told(after, ticket)),
                 // No watcher runs yet; or the task was decided just now, and then there is nothing to stop.
-                _ => self.watch_over(ticket, Some(StopLevel::Stop)),
+                _ => self.watch_over(ticket, Some((StopLevel::Stop, why_told(after, ticket)))),
             },
         }
     }
@@ -143,13 +143,12 @@ impl Live {
         }
     }
 
-    /// Starts the watcher of a task's child. The watcher sends the child `stop_level`, or the stop level in the state if it is
-    /// `None`.
-    fn watch_over(&mut self, ticket: Seq, stop_level: Option<StopLevel>) {
+    /// Starts the watcher of a task's child. The watcher sends the child this stop level and why, or those in the state.
+    fn watch_over(&mut self, ticket: Seq, told: Option<(StopLevel, Arc<str>)>) {
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
         let above = std::sync::Arc::new(self.state.settings.above_children());
-        let why = self.state.closed.clone().unwrap_or_default();
-        let watcher = Watcher::start(self.post(ticket), task, stop_level.unwrap_or(task.stop_level), above, why);
+        let (stop_level, why) = told.unwrap_or_else(|| (task.stop_level, why_told(&self.state, ticket)));
+        let watcher = Watcher::start(self.post(ticket), task, stop_level, above, why);
         watcher.know(self.known_asks().remove(&ticket).unwrap_or_default());
         self.workers.insert(ticket, Worker::Child(watcher));
     }
@@ -177,4 +176,14 @@ impl Live {
     pub(super) fn forget_worker(&mut self, ticket: Seq) {
         self.workers.remove(&ticket);
     }
+}
+
+/// Why the child of a task is told to stop: for a reason of its own, or because its parent has ended. Empty for a child that stops
+/// with its parent's turn.
+fn why_told(state: &State, ticket: Seq) -> Arc<str> {
+    let own = match state.open.get(&ticket) {
+        Some(Open::Task(task)) => task.why.clone(),
+        _ => None,
+    };
+    own.or_else(|| state.closed.clone()).unwrap_or_default()
 }

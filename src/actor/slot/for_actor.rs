@@ -113,7 +113,7 @@ impl Slot {
     fn heard_or_above(&self) -> (bool, Option<SessionId>) {
         let inner = self.inner();
         let above = inner.rare.as_ref().and_then(|rare| rare.asks_through.clone());
-        (inner.ring.as_ref().is_some_and(|ring| ring.is_heard()), above)
+        (inner.ring.as_ref().is_some_and(|ring| ring.is_heard_by_people()), above)
     }
 
     /// The task that the session is to be made for, as far as a handle of it has told.

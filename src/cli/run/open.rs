@@ -51,6 +51,9 @@ pub(super) struct Opened {
     pub(super) not_read: Vec<String>,
 }
 
+/// How many tasks of a new session may wait for room behind those that work.
+const TASKS_QUEUED: usize = 200;
+
 /// The session for `run`: the named one, or a new one. Where another process makes the named one at the same moment, that is looked at
 /// again, so that the answer is this session or who has it.
 pub(super) async fn for_run(given: &RunArguments, said: &str, environment: &Environment) -> Result<Opened, Failure> {
@@ -100,6 +103,7 @@ async fn try_run(
     options.rules_below = rights.session;
     options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
+    options.task_queue_max = Some(TASKS_QUEUED);
     turn.budget.apply(&mut options.budget);
     options.date = Some(prompt::today());
     turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
@@ -316,6 +320,7 @@ async fn start(
         .prices(prices)
         .models(models, model)
         .tools(tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment))))
+        .with_tasks()
         .watch(Environment::watch());
     let builder = host_rules.into_iter().fold(builder, Builder::rules);
     let builder = prompt::with_surroundings(builder, environment);

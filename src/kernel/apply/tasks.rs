@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        Delivery, Disposition, Down, DownReason, Open, Outcome, State, Steering, StopLevel, TaskEnd, Tie, Turn,
-        Waiting, state::TASKS_REMEMBERED,
+        Delivery, Disposition, Down, DownReason, NextTask, Open, Outcome, State, Steering, StopLevel, TaskEnd, Tie,
+        Turn, Waiting, state::TASKS_REMEMBERED,
     },
     permission::Chain,
-    words::ids::{MessageId, Seq},
+    words::ids::{MessageId, Millis, Seq},
     words::message::Message,
 };
 
@@ -62,7 +62,7 @@ impl State {
 impl State {
     /// Raises the stop level of an open task. If the session has ended, the child is told to end, or that it is an orphan, as its
     /// link says; otherwise it is told to stop.
-    pub(super) fn tell_task(&mut self, ticket: Seq) {
+    pub(super) fn tell_task(&mut self, ticket: Seq, why: Option<&Arc<str>>) {
         let ended = self.closed.is_some();
         if let Some(Open::Task(task)) = self.open.get_mut(&ticket) {
             task.stop_level = match (ended, task.link.ends_with_parent) {
@@ -70,6 +70,7 @@ impl State {
                 (true, true) => StopLevel::End,
                 (true, false) => StopLevel::Leave,
             };
+            task.why = why.cloned();
         }
     }
 
@@ -146,6 +147,9 @@ impl State {
     fn end_task(&mut self, mut down: Down) {
         let (spent, lent) = self.account_for_task();
         (down.spent, down.lent) = (Some(spent), lent);
+        if let (DownReason::Aborted { .. }, Some(deadline)) = (&down.reason, self.deadline_passed()) {
+            down.reason = DownReason::TimedOut { deadline };
+        }
         if self.origin.as_ref().is_some_and(|origin| origin.end.is_none()) {
             self.close_grant();
         }
@@ -156,20 +160,33 @@ impl State {
         }
     }
 
+    /// The deadline of the session's task, where it has passed.
+    fn deadline_passed(&self) -> Option<Millis> {
+        self.task_deadline().filter(|deadline| *deadline <= self.time)
+    }
+
     pub(super) fn orphan(&mut self, why: &str) {
         if let Some(origin) = &mut self.origin {
             Arc::make_mut(origin).orphaned = Some(why.to_owned());
         }
     }
 
-    pub(super) fn adopt(&mut self, tie: &Tie, above: &[Chain]) {
+    pub(super) fn adopt(&mut self, tie: &Tie, above: &[Chain], next: Option<&NextTask>) {
+        if let (Some(next), Some(origin)) = (next, &mut self.origin) {
+            let origin = Arc::make_mut(origin);
+            (origin.prompt, origin.terms, origin.end) = (next.prompt.clone(), next.terms.clone(), None);
+            // What was granted for the task before is accounted for.
+            self.account.grant = None;
+        }
         if self.origin.as_ref().is_some_and(|origin| origin.end.is_none()) {
             self.take_grant(&tie.grant);
         }
         let Some(origin) = &mut self.origin else { return };
         let origin = Arc::make_mut(origin);
         let former = std::mem::replace(&mut origin.parent, tie.parent.clone());
-        origin.before.push(former);
+        if next.is_none() {
+            origin.before.push(former);
+        }
         if origin.before.len() > PARENTS_REMEMBERED {
             origin.before.remove(0);
         }

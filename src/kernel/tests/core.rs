@@ -33,6 +33,7 @@ mod spending;
 mod switch;
 mod task_ask;
 mod task_queue;
+mod task_terms;
 mod tasks;
 pub(crate) mod tools;
 mod torn;

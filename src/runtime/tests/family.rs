@@ -29,7 +29,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let flight = stuck(&runtime, &child);
     let slot = runtime.session(&child).slot;
     let settings = (*parent.state().await.unwrap().settings).clone();
-    let (id, order) = (child.clone(), Box::new(TaskOrder { settings, prompt: Message::user("work") }));
+    let (id, order) = (child.clone(), Box::new(TaskOrder::new(settings, Message::user("work"))));
     // On one thread the actor finds both, and its watcher begins when it knows of the stop.
     let spawn = Spawn { child: id, order, link: Link::default() };
     let spawned = parent.slot.command(spawn).unwrap().1;

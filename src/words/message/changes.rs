@@ -21,6 +21,7 @@ pub struct Changes {
 
 /// One file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 pub struct FileChange {
     /// Its path: relative to the workspace for a file inside, else absolute; without links for a file that this process changed,
     /// and as the call named it for one that was changed elsewhere. A name that is no plain text is in quotes, with escapes.
@@ -33,6 +34,7 @@ pub struct FileChange {
 
 /// The state of a path at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
     /// Nothing.
@@ -45,6 +47,7 @@ pub enum FileState {
 
 /// A regular file, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 pub struct FileImage {
     /// BLAKE3 of its content, in hex; `None` where it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]

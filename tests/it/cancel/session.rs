@@ -279,6 +279,28 @@ fn children() -> Vec<Driver> {
         .given(go!(w, w.child_at_work().await)),
         Driver::new("Child::down", go!(w, drop(w.kept::<tamtam::runtime::Child>().down().await.unwrap())))
             .given(go!(w, w.child_at_work().await)),
+        Driver::new("Child::result", go!(w, drop(w.kept::<tamtam::runtime::Child>().result().await.unwrap())))
+            .given(go!(w, w.child_at_work().await)),
+        Driver::new("Child::progress", go!(w, drop(w.kept::<tamtam::runtime::Child>().progress().await.unwrap())))
+            .given(go!(w, w.child_at_work().await)),
+        Driver::new("Child::stop", go!(w, w.kept::<tamtam::runtime::Child>().stop("enough").await.unwrap()))
+            .given(go!(w, w.child_at_work().await))
+            .effect(go!(w, w.count("closing")))
+            .once(),
+        Driver::new("Session::tasks", go!(w, drop(w.session.tasks().await.unwrap())))
+            .given(go!(w, w.child_at_work().await)),
+        Driver::new(
+            "Session::delegate",
+            go!(w, {
+                let mut request = tamtam::session::TaskRequest::new("general", "work", "work");
+                request.idempotency_key = Some("key".to_owned());
+                let mut options = tamtam::runtime::TaskOptions::default();
+                options.link = Link::DETACHED;
+                drop(w.session.delegate(request, options).await.unwrap());
+            }),
+        )
+        .effect(go!(w, w.count("task_started")))
+        .once(),
     ]
 }
 

@@ -461,7 +461,7 @@ fn a_call_runs_again_after_a_crash_only_where_one_is_left() {
 fn order(change: impl FnOnce(&mut Settings)) -> Box<TaskOrder> {
     let mut settings = settings();
     change(&mut settings);
-    Box::new(TaskOrder { settings, prompt: tamtam::Message::user("help").with_id("p".into()) })
+    Box::new(TaskOrder::new(settings, tamtam::Message::user("help").with_id("p".into())))
 }
 
 pub(super) fn spawn(
@@ -553,6 +553,7 @@ fn a_child_stops_at_its_grant_and_asks_nobody() {
             link: Link::LINKED,
             depth: 1,
             prompt: "p".into(),
+            terms: Default::default(),
             orphaned: None,
             before: Vec::new(),
             end: None,

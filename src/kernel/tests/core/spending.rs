@@ -500,7 +500,7 @@ fn a_parents_sum_has_what_its_tasks_used() {
     play.send("a");
     said(&mut play, 100, 50);
     let (reply, child) = (play.reply_to(), "child".parse().unwrap());
-    let order = Box::new(TaskOrder { settings: settings(), prompt: tamtam::Message::user("help") });
+    let order = Box::new(TaskOrder::new(settings(), tamtam::Message::user("help")));
     play.signal(Spawn { child, order, link: Link::DETACHED }.to(reply));
     let ticket = play.entries[0].seq;
     let mut down = tamtam::session::Down::without_a_word(tamtam::session::DownReason::Done);

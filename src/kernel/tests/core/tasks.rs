@@ -18,7 +18,7 @@ pub(super) fn id(name: &str) -> SessionId {
 }
 
 fn order() -> Box<TaskOrder> {
-    Box::new(TaskOrder { settings: settings(), prompt: Message::user("help").with_id("p".into()) })
+    Box::new(TaskOrder::new(settings(), Message::user("help").with_id("p".into())))
 }
 
 pub(super) fn spawn(play: &mut Play, child: &str, link: Link) -> Result<Seq, Refusal> {
@@ -61,7 +61,7 @@ pub(super) fn end(play: &mut Play) {
 }
 
 /// A session that is a child, and was given its task.
-fn child() -> Play {
+pub(super) fn child() -> Play {
     let mut play = Play::new();
     let origin = Origin {
         parent: id("parent"),
@@ -69,6 +69,7 @@ fn child() -> Play {
         link: Link::LINKED,
         depth: 1,
         prompt: "p".into(),
+        terms: Default::default(),
         orphaned: None,
         before: Vec::new(),
         end: None,
@@ -77,7 +78,7 @@ fn child() -> Play {
     play
 }
 
-fn own_end(play: &Play) -> Option<DownReason> {
+pub(super) fn own_end(play: &Play) -> Option<DownReason> {
     play.state.origin.as_ref()?.end.as_ref().map(|down| down.reason.clone())
 }
 
@@ -413,7 +414,7 @@ fn an_orphan_is_adopted_and_orphaned_again() {
         let reply = play.reply_to();
         let tie =
             Tie { parent: id(parent), ticket: Seq(ticket), link: Link::MONITORED, depth: 1, grant: Limits::default() };
-        play.signal(BeAdopted { tie, above: vec![chain(rules("new parent", &[]))] }.to(reply));
+        play.signal(BeAdopted { tie, above: vec![chain(rules("new parent", &[]))], next: None }.to(reply));
         play.reply.clone().unwrap()
     };
     let orphan = |play: &mut Play, parent: &str, ticket: u64| {
@@ -472,7 +473,7 @@ fn a_child_is_narrowed_with_its_parent() {
     let tell = |play: &mut Play, above: Vec<Chain>| {
         let reply = play.reply_to();
         let tie = Tie { parent: id("parent"), ticket: Seq(7), link: Link::LINKED, depth: 1, grant: Limits::default() };
-        play.signal(BeAdopted { tie, above }.to(reply));
+        play.signal(BeAdopted { tie, above, next: None }.to(reply));
         assert!(matches!(play.reply, Some(Ok(_))));
     };
     tell(&mut play, Vec::new());
@@ -504,7 +505,7 @@ fn an_adopted_child_has_no_tool_that_its_new_parent_lacks() {
     };
     let reply = play.reply_to();
     let tie = Tie { parent: id("second"), ticket: Seq(3), link: Link::MONITORED, depth: 1, grant: Limits::default() };
-    play.signal(BeAdopted { tie, above: parent.above_children() }.to(reply));
+    play.signal(BeAdopted { tie, above: parent.above_children(), next: None }.to(reply));
     for change in [None, Some(["bash".to_owned(), "grep".to_owned()].into())] {
         play.configure(|settings| settings.tools = change);
         assert!(!play.state.settings.has_tool("bash") && play.state.settings.has_tool("grep"));

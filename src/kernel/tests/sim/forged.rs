@@ -109,7 +109,7 @@ fn forged(rng: &mut Rng, mut entries: Vec<Entry>) -> Vec<Entry> {
 fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
     let reply = ReplyTo(1);
     let message = |id: &str| Message::user("words").with_id(id.into());
-    let order = || TaskOrder { settings: (*state.settings).clone(), prompt: message("p") };
+    let order = || TaskOrder::new((*state.settings).clone(), message("p"));
     let mut all = vec![
         Input::recover(),
         Input::Timer,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tamtam::{
     Message, Seq, SessionId,
     kernel::{
-        BeAdopted, Down, DownReason, Entry, Link, Open, Origin, Orphan, Record, Report, Spawn, State, StopLevel,
-        StopTask, TaskOrder, Tie,
+        BeAdopted, Down, DownReason, Entry, Link, Open, Origin, Orphan, Record, Report, Spawn, State, StopChild,
+        StopLevel, StopTask, TaskOrder, Tie,
     },
     model::Item,
 };
@@ -51,6 +51,7 @@ pub(crate) fn origin() -> Origin {
         link: Link::LINKED,
         depth: 0,
         prompt: "m0".into(),
+        terms: Default::default(),
         orphaned: None,
         before: Vec::new(),
         end: None,
@@ -121,6 +122,12 @@ pub(super) fn over(state: &State, entries: &[Entry], inherited: usize) -> Result
 
 impl World {
     pub(super) fn spawn(&mut self) -> Result<(), Broken> {
+        let open: Vec<_> = self.state.tasks().map(|(ticket, _)| ticket).collect();
+        if !open.is_empty() && self.rng.percent(15) {
+            let ticket = self.rng.pick(&open);
+            let reply = self.host.wish(Wish::Other);
+            return self.signal(&StopChild { ticket, why: "enough".into() }.to(reply));
+        }
         // Now and then the same again: whoever asks may not have heard the answer.
         if self.rng.percent(80) {
             self.family.spawned += 1;
@@ -130,7 +137,9 @@ impl World {
         settings.above.clear();
         // What it asks for, or nothing in particular.
         settings.budget.session = budgets::asked(&mut self.rng);
-        let order = Box::new(TaskOrder { settings, prompt });
+        let mut order = Box::new(TaskOrder::new(settings, prompt));
+        let soon = std::time::Duration::from_millis(self.rng.below(5_000) as u64);
+        order.terms.deadline = self.rng.percent(20).then(|| self.state.time.plus(soon));
         let link = self.rng.pick(&[Link::LINKED, Link::MONITORED, Link::ATTACHED, Link::DETACHED]);
         let reply = self.host.wish(Wish::Other);
         self.signal(&Spawn { child, order, link }.to(reply))
@@ -171,7 +180,7 @@ impl World {
                     depth: 0,
                     grant: Default::default(),
                 };
-                BeAdopted { tie, above: Vec::new() }.to(reply)
+                BeAdopted { tie, above: Vec::new(), next: None }.to(reply)
             }
         };
         self.signal(&signal)

@@ -152,7 +152,7 @@ fn spawn(world: &World, nodes: &mut Vec<Node>, at: usize, dice: &mut Dice) {
     let mut wanted = nodes[at].state.settings.as_ref().clone();
     wanted.budget.session = if dice.roll(2) == 0 { limits(dice) } else { Limits::default() };
     let prompt = Message::user("help").with_id("p".into());
-    let order = Box::new(TaskOrder { settings: wanted, prompt: prompt.clone() });
+    let order = Box::new(TaskOrder::new(wanted, prompt.clone()));
     let (child, reply) = (id.clone(), ReplyTo(0));
     if world.signal(&mut nodes[at].state, &Spawn { child, order, link: Link::DETACHED }.to(reply)) == 0 {
         return;
@@ -166,6 +166,7 @@ fn spawn(world: &World, nodes: &mut Vec<Node>, at: usize, dice: &mut Dice) {
         link: Link::DETACHED,
         depth: task.depth,
         prompt: "p".into(),
+        terms: Default::default(),
         orphaned: None,
         before: Vec::new(),
         end: None,

@@ -1,0 +1,184 @@
+//! Makes the order of a child from a request: ids, agent, settings, prompt and deadline.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{TOOLS, TaskOptions, refs};
+use crate::{
+    agent::Agent,
+    error::{OpenError, SpawnError},
+    kernel::{Budget, Limits, Settings, State, TaskOrder, Terms, toolset},
+    permission::Ruleset,
+    runtime::{SessionOptions, children::of_child},
+    session::Session,
+    task::{TaskConstraints, TaskRequest},
+    tool::May,
+    words::ids::{MessageId, Seq, SessionId, new_uuid},
+    words::message::{Message, Part},
+    words::usage::PicoUsd,
+};
+
+/// The tools that no child has, beside those for tasks: a child has no list of its own, and plans with nobody.
+const NEVER: [&str; 4] = ["todo_read", "todo_write", "plan_enter", "plan_exit"];
+
+/// What a request comes to.
+pub(super) struct Made {
+    pub(super) child: SessionId,
+    pub(super) order: TaskOrder,
+    /// The ticket, where the request was taken before.
+    pub(super) given_before: Option<Seq>,
+}
+
+/// Makes the order. Looks at the disk, for the files that the request names.
+pub(super) async fn of_request(
+    parent: &Session,
+    mut request: TaskRequest,
+    options: TaskOptions,
+    may: May,
+) -> Result<Made, SpawnError> {
+    let state = parent.state().await?;
+    let key = request.idempotency_key.get_or_insert_with(|| new_uuid().to_string()).clone();
+    let of_key = |what: &str| id(&format!("{}\n{what}\n{key}", parent.id()));
+    let task = MessageId::from(of_key("task").as_str());
+    let child = request.resume_token.clone().unwrap_or_else(|| of_key("child"));
+    fill_in(&mut request, &state, &task, &child);
+    let before = before(parent, &state, &child).await?;
+    let is_same = before.as_ref().is_some_and(|before| before.prompt == task);
+    let terms = terms(parent, &request);
+    let prompt = prompt(parent, &request, task, &state.settings, may).await?;
+    let (settings, again) = match (&request.resume_token, &before) {
+        (Some(_), None) => return Err(refused(format!("{child} does no task of this session"))),
+        (Some(_), Some(before)) if !before.is_over && !is_same => {
+            return Err(refused(format!(
+                "{child} is still at work: send it a message, or wait until its task is over"
+            )));
+        }
+        (None, Some(_)) if !is_same => {
+            return Err(refused(format!("the task with this key is over, and {child} has gone on with another one")));
+        }
+        (Some(_), Some(before)) => (with_budget(before.settings.clone(), &request), true),
+        (None, _) => (settings(parent, &state, &request, options, &child)?, false),
+    };
+    let order = TaskOrder { terms, again, ..TaskOrder::new(settings, prompt) };
+    let given_before = before.filter(|_| is_same).map(|before| before.ticket);
+    Ok(Made { child, order, given_before })
+}
+
+fn refused(why: String) -> SpawnError {
+    SpawnError::Request { why }
+}
+
+/// An id that follows from these words: of the form of a UUID, and the same for the same words.
+fn id(words: &str) -> SessionId {
+    let hash = blake3::hash(words.as_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.as_bytes()[..16]);
+    let id = uuid::Builder::from_random_bytes(bytes).into_uuid().to_string();
+    // A UUID is an id of a session.
+    id.parse().unwrap_or_else(|_| SessionId::new())
+}
+
+fn fill_in(request: &mut TaskRequest, state: &State, task: &MessageId, child: &SessionId) {
+    let origin = state.origin.as_ref();
+    if request.trace_id.is_empty() {
+        let own = || state.turn.as_ref()?.messages.first().map(|message| message.to_string());
+        let above = origin.and_then(|origin| origin.terms.trace.as_deref().map(str::to_owned));
+        request.trace_id = above.or_else(own).unwrap_or_else(|| task.to_string());
+    }
+    request.task_id = task.to_string();
+    request.parent_task_id = origin.map(|origin| origin.prompt.to_string());
+    (request.sender, request.recipient) = (Some(state.session.clone()), Some(child.clone()));
+}
+
+/// What the store has of a child of this session.
+struct Before {
+    prompt: MessageId,
+    ticket: Seq,
+    is_over: bool,
+    settings: Settings,
+}
+
+/// The child of this id, where it is there and its parent is this session. A session of somebody else is refused.
+async fn before(parent: &Session, state: &State, child: &SessionId) -> Result<Option<Before>, SpawnError> {
+    let wanted = child.clone();
+    let exists = parent.shared.blocking(move |shared| {
+        use crate::tape::TapeStoreExt as _;
+        Ok::<_, OpenError>(shared.store.exists(&wanted))
+    });
+    if !exists.await? {
+        return Ok(None);
+    }
+    let session = Session { shared: parent.shared.clone(), slot: parent.shared.slot(child) };
+    let there = session.state().await?;
+    let Some(origin) = there.origin.as_ref().filter(|origin| origin.parent == state.session) else {
+        return Err(refused(format!("{child} does no task of this session")));
+    };
+    let (prompt, ticket, is_over) = (origin.prompt.clone(), origin.ticket, origin.end.is_some());
+    Ok(Some(Before { prompt, ticket, is_over, settings: there.settings.as_ref().clone() }))
+}
+
+fn terms(parent: &Session, request: &TaskRequest) -> Terms {
+    let now = parent.shared.clock.now();
+    let deadline = request.deadline_ms.map(|ms| now.plus(Duration::from_millis(ms)));
+    Terms { deadline, trace: Some(request.trace_id.as_str().into()) }
+}
+
+/// The first message of the child.
+async fn prompt(
+    parent: &Session,
+    request: &TaskRequest,
+    id: MessageId,
+    settings: &Settings,
+    may: May,
+) -> Result<Message, SpawnError> {
+    let (workspace, named) = (settings.workspace.clone(), request.context_refs.clone());
+    let told = parent.shared.blocking(move |_| Ok::<_, OpenError>(refs::told(&workspace, &named, &may))).await?;
+    let text = format!("{}{}", request.input.query, told.map_err(refused)?);
+    let attached = request.attachments.iter().cloned().map(Part::File);
+    let message = attached.fold(Message::user(text).with_id(id), Message::with_part);
+    Ok(parent.shared.limits.of_host(message)?)
+}
+
+/// The settings of a new child; the core narrows them once more.
+fn settings(
+    parent: &Session,
+    state: &State,
+    request: &TaskRequest,
+    options: TaskOptions,
+    child: &SessionId,
+) -> Result<Settings, SpawnError> {
+    let above = &state.settings;
+    let agents = parent.agents();
+    let agent = agents.subagent(&request.agent).map_err(|error| refused(error.to_string()))?;
+    let mut made = SessionOptions::from_agent(agent, &above.workspace).map_err(|error| refused(error.to_string()))?;
+    let agent_rules = made.agent_rules.take();
+    made.id = Some(child.clone());
+    made.title = Some(request.intent.clone()).filter(|intent| !intent.is_empty());
+    made.labels = made.labels.or(&above.labels).map_err(OpenError::Labels)?;
+    made.tools = Some(tools(parent, state, request, agent));
+    made.restart = options.restart;
+    (made.asks_wait, made.ask_limit) = (above.asks_wait, above.ask_limit());
+    let mut settings = of_child(above, made, above.workspace.clone(), &parent.shared.toolbox, None);
+    // In front of the parent's own rules, where they deny, and where the parent's rules answer what they ask about.
+    let scope = (!request.auth_scope.is_empty()).then(|| Ruleset::new("task", request.auth_scope.clone()));
+    settings.rules.splice(0..0, scope.into_iter().chain(agent_rules));
+    Ok(with_budget(settings, request))
+}
+
+/// The names of the tools that the child may have: those of the agent and of the request that the parent has too.
+fn tools(parent: &Session, state: &State, request: &TaskRequest, agent: &Agent) -> BTreeSet<String> {
+    let may_have_children = state.settings.task_depth_max > state.depth().saturating_add(1);
+    let is_taken = |name: &str| NEVER.contains(&name) || (TOOLS.contains(&name) && !may_have_children);
+    let has = |name: &&str| {
+        let own = toolset::has(agent.tools.as_ref(), name) && toolset::has(request.capabilities.as_ref(), name);
+        own && state.settings.has_tool(name) && !is_taken(name)
+    };
+    parent.shared.toolbox.names().filter(has).map(str::to_owned).collect()
+}
+
+fn with_budget(mut settings: Settings, request: &TaskRequest) -> Settings {
+    let TaskConstraints { time_budget_ms, tokens, cost_micro_usd } = request.input.constraints;
+    let usd = cost_micro_usd.map(|micro| PicoUsd(micro.saturating_mul(1_000_000)));
+    let session = Limits { tokens, usd, time_ms: time_budget_ms, ..Limits::default() };
+    settings.budget = Budget { session, ..Budget::default() };
+    settings
+}

@@ -1,0 +1,110 @@
+//! How far a task is: read from the states of parent and child, and followed through the child's events.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{
+    error::SendError,
+    event::{EventKind, EventStream, Next},
+    kernel::{CallState, Open, State},
+    runtime::Child,
+    task::{TASK_VERSION, TaskEvent, TaskMetrics, TaskProgress, TaskStatus},
+    words::ids::Millis,
+};
+
+/// A child that has done nothing for so long is shown as stalled.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+/// How often the progress is shown where nothing happens.
+const SHOWN_EVERY: Duration = Duration::from_secs(5);
+/// The most finished calls of a child that are shown.
+const EVENTS_MAX: usize = 16;
+
+/// How far a task is now.
+pub(super) async fn of(child: &Child) -> Result<TaskProgress, SendError> {
+    let parent = child.parent.state().await?;
+    let (trace, task, queued) = match parent.open.get(&child.ticket()) {
+        Some(Open::Task(task)) => {
+            let order = task.order.as_ref();
+            let trace = order.and_then(|order| order.terms.trace.as_deref().map(str::to_owned));
+            (trace.unwrap_or_default(), order.map(|order| order.prompt.id.to_string()).unwrap_or_default(), task.queued)
+        }
+        _ => Default::default(),
+    };
+    let mut progress = TaskProgress {
+        v: TASK_VERSION,
+        trace_id: trace,
+        task_id: task,
+        session_id: child.session().id().clone(),
+        status: if queued { TaskStatus::Pending } else { TaskStatus::Running },
+        events: Vec::new(),
+        metrics: TaskMetrics::default(),
+        partial_output: String::new(),
+        current_tool: None,
+        idle_ms: 0,
+        stalled: false,
+    };
+    if !queued {
+        look(&mut progress, &child.session().state().await?, child.session().shared.clock.now());
+    }
+    Ok(progress)
+}
+
+/// What the state of a child says of its task.
+fn look(progress: &mut TaskProgress, state: &State, now: Millis) {
+    let idle = now.since(state.time);
+    (progress.idle_ms, progress.stalled) = (millis(idle), idle >= STALLED_AFTER);
+    let runs = state.calls().find(|(_, call)| call.state == CallState::Running);
+    progress.current_tool = runs.map(|(_, call)| call.facts.tool.clone());
+    if let Some(turn) = &state.turn {
+        progress.partial_output = turn.text.to_string();
+        progress.metrics.tokens = turn.usage;
+        progress.metrics.steps = turn.step;
+    }
+    progress.metrics.cost_micro_usd = state.spent_in_all().cost.shown().cost;
+    progress.metrics.latency_ms = state.turn.as_ref().map_or(0, |turn| millis(now.since(turn.started)));
+}
+
+pub(super) fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Shows how far the task is, at each call and step of the child and from time to time. Never returns by itself: drop it with the
+/// end of the task.
+pub(super) async fn follow(child: &Child, mut events: EventStream, show: impl Fn(&TaskProgress)) {
+    let mut newest = VecDeque::new();
+    loop {
+        if let Ok(mut progress) = of(child).await {
+            progress.events = newest.iter().cloned().collect();
+            show(&progress);
+        }
+        tokio::select! {
+            happened = until_news(&mut events, &mut newest) => if !happened {
+                return std::future::pending().await;
+            },
+            () = tokio::time::sleep(SHOWN_EVERY) => {}
+        }
+    }
+}
+
+/// Waits for an event that a person would want to see, and notes calls that are over. False at the end of the stream.
+async fn until_news(events: &mut EventStream, newest: &mut VecDeque<TaskEvent>) -> bool {
+    while let Some(next) = events.next().await {
+        let Next::Event(event) = next else { return true };
+        match &event.kind {
+            EventKind::CallFinished { name, title, error, .. } => {
+                newest.push_back(TaskEvent::new(name, title.clone(), error.is_some()));
+                if newest.len() > EVENTS_MAX {
+                    newest.pop_front();
+                }
+                return true;
+            }
+            EventKind::TurnStarted { .. }
+            | EventKind::StepStarted { .. }
+            | EventKind::CallStarted { .. }
+            | EventKind::StepFinished { .. } => {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
+}

@@ -1,0 +1,129 @@
+//! The result of a task: from its DOWN on the parent's tape, and from the entries of the child's.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::progress::millis;
+use crate::{
+    error::SendError,
+    kernel::{Down, DownReason, Entry, Record, TaskOrder},
+    runtime::Child,
+    task::{TASK_VERSION, TaskError, TaskMetrics, TaskOutput, TaskProvenance, TaskResult, TaskStatus, TaskToolCalls},
+    words::ids::{MessageId, Seq},
+    words::message::{FileChange, FilePart},
+};
+
+/// The most files of calls, and the most changed files, that a result names.
+const ATTACHMENTS_MAX: usize = 16;
+const CHANGES_MAX: usize = 500;
+
+pub(super) async fn of(child: &Child) -> Result<TaskResult, SendError> {
+    let down = child.down().await?;
+    let about = child.on_tape().await?;
+    let order = about.iter().find_map(|entry| match &entry.record {
+        Record::TaskStarted { order, .. } => order.clone(),
+        _ => None,
+    });
+    let took =
+        about.last().zip(about.first()).map_or_else(Default::default, |(last, first)| last.time.since(first.time));
+    // A child that was never made, or is damaged, has nothing to tell beside its DOWN.
+    let entries = child.session().entries().await.unwrap_or_default();
+    let prompt = order.as_ref().map(|order| order.prompt.id.clone());
+    let work = Work::of(&entries, prompt.as_ref());
+    Ok(made(child, &down, order.as_deref(), work, millis(took)))
+}
+
+fn made(child: &Child, down: &Down, order: Option<&TaskOrder>, work: Work, latency_ms: u64) -> TaskResult {
+    let (status, error) = ended(&down.reason);
+    let trace = order.and_then(|order| order.terms.trace.as_deref());
+    let cost_micro_usd = down.spent.and_then(|spent| spent.cost.shown().cost);
+    TaskResult {
+        v: TASK_VERSION,
+        trace_id: trace.unwrap_or_default().to_owned(),
+        task_id: order.map(|order| order.prompt.id.to_string()).unwrap_or_default(),
+        status,
+        output: TaskOutput { answer: down.text.to_string(), citations: Vec::new() },
+        tool_calls: work.calls.into_values().collect(),
+        attachments: work.attachments,
+        patch: work.patch.into_values().take(CHANGES_MAX).collect(),
+        errors: error.into_iter().collect(),
+        provenance: TaskProvenance {
+            session_id: child.session().id().clone(),
+            agent: order.map(|order| order.settings.agent.clone()).unwrap_or_default(),
+            model: order.map(|order| order.settings.model.to_string()).unwrap_or_default(),
+        },
+        metrics: TaskMetrics { tokens: down.usage, cost_micro_usd, latency_ms, steps: down.steps },
+    }
+}
+
+/// The status of a task that ended so, and what went wrong. A task that somebody stopped, or that cannot be found, does not end
+/// better when it is given again.
+fn ended(reason: &DownReason) -> (TaskStatus, Option<TaskError>) {
+    let (status, code, retryable) = match reason {
+        DownReason::Done => return (TaskStatus::Completed, None),
+        DownReason::Failed { .. } => (TaskStatus::Error, "failed", true),
+        DownReason::Aborted { .. } => (TaskStatus::Cancelled, "aborted", false),
+        DownReason::Ended { .. } => (TaskStatus::Cancelled, "ended", false),
+        DownReason::TimedOut { .. } => (TaskStatus::TimedOut, "timed_out", true),
+        DownReason::Parked => (TaskStatus::Error, "parked", false),
+        DownReason::Lost { .. } => (TaskStatus::Error, "lost", false),
+    };
+    (status, Some(TaskError::new(code, reason.to_string(), retryable)))
+}
+
+/// What the child did for the task.
+#[derive(Default)]
+struct Work {
+    calls: BTreeMap<String, TaskToolCalls>,
+    attachments: Vec<FilePart>,
+    patch: BTreeMap<String, FileChange>,
+}
+
+impl Work {
+    /// From the entry on that has the prompt of the task: a child may have done another task before.
+    fn of(entries: &[Entry], prompt: Option<&MessageId>) -> Work {
+        let is_prompt =
+            |entry: &Entry| matches!(&entry.record, Record::Accepted { message, .. } if Some(&message.id) == prompt);
+        let from = entries.iter().rposition(is_prompt).unwrap_or(0);
+        let (mut work, mut tools) = (Work::default(), BTreeMap::<Seq, Arc<str>>::new());
+        for entry in &entries[from..] {
+            match &entry.record {
+                Record::Call(call) => drop(tools.insert(entry.seq, call.facts.tool.as_str().into())),
+                Record::Result { result, .. } => {
+                    let tool = entry.ticket.and_then(|ticket| tools.remove(&ticket)).unwrap_or_default();
+                    let calls = work.calls.entry(tool.to_string()).or_insert_with(|| TaskToolCalls::new(&*tool));
+                    calls.calls += 1;
+                    calls.failed += u32::from(result.is_error());
+                    work.attachments.extend(result.attachments.iter().cloned());
+                    result.changes.iter().flat_map(|changes| &changes.files).for_each(|change| work.changed(change));
+                }
+                _ => {}
+            }
+        }
+        let more = work.attachments.len().saturating_sub(ATTACHMENTS_MAX);
+        work.attachments.drain(..more);
+        work
+    }
+
+    fn changed(&mut self, change: &FileChange) {
+        match self.patch.get_mut(&change.path) {
+            Some(known) => known.after = change.after.clone(),
+            None => drop(self.patch.insert(change.path.clone(), change.clone())),
+        }
+    }
+}
+
+impl TaskResult {
+    /// What the child did, in one line for a model.
+    pub(super) fn summary(&self) -> String {
+        let mut said = vec![format!("{} steps", self.metrics.steps)];
+        said.extend(self.tool_calls.iter().map(|calls| match calls.failed {
+            0 => format!("{} {}", calls.tool, calls.calls),
+            failed => format!("{} {} ({failed} failed)", calls.tool, calls.calls),
+        }));
+        if !self.patch.is_empty() {
+            let files: Vec<_> = self.patch.iter().take(20).map(|change| change.path.as_str()).collect();
+            said.push(format!("changed: {}", files.join(", ")));
+        }
+        format!("[{}; session_id {}]", said.join("; "), self.provenance.session_id)
+    }
+}

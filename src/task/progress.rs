@@ -1,0 +1,63 @@
+//! How far a task is.
+
+use serde::{Deserialize, Serialize};
+
+use super::{TaskMetrics, TaskStatus, version};
+use crate::words::ids::SessionId;
+
+/// How far a task is: shown while it runs, and never recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct TaskProgress {
+    /// The version of the envelope.
+    #[serde(default = "version")]
+    pub v: u32,
+    /// As in the request.
+    pub trace_id: String,
+    /// As in the request.
+    pub task_id: String,
+    /// The child.
+    #[cfg_attr(feature = "tools", schemars(with = "String"))]
+    pub session_id: SessionId,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// The newest calls of the child that are over, oldest first; at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<TaskEvent>,
+    /// What it used so far.
+    pub metrics: TaskMetrics,
+    /// The newest text of the child.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub partial_output: String,
+    /// The tool that runs now, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_tool: Option<String>,
+    /// How long ago the child last did something, in milliseconds.
+    #[serde(default)]
+    pub idle_ms: u64,
+    /// Whether that is so long ago that somebody should look.
+    #[serde(default)]
+    pub stalled: bool,
+}
+
+/// A call of the child that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct TaskEvent {
+    /// Which tool.
+    pub tool: String,
+    /// What the call did, in a few words, where the tool says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Whether the call failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
+}
+
+impl TaskEvent {
+    pub(crate) fn new(tool: impl Into<String>, title: Option<String>, failed: bool) -> TaskEvent {
+        TaskEvent { tool: tool.into(), title, failed }
+    }
+}

@@ -1,0 +1,165 @@
+//! What is asked of a child.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::version;
+use crate::{permission::Rule, words::ids::SessionId, words::is_default, words::message::FilePart};
+
+/// A task, as it is given. [`Session::delegate`](crate::Session::delegate) fills in what the sender leaves empty: the ids, the
+/// sender and the recipient.
+///
+/// ```
+/// use tamtam::session::TaskRequest;
+///
+/// let mut request = TaskRequest::new("explore", "Find the parser", "Which file parses the rules?");
+/// request.deadline_ms = Some(60_000);
+/// let written = serde_json::to_string(&request)?;
+/// assert_eq!(serde_json::from_str::<TaskRequest>(&written)?, request);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct TaskRequest {
+    /// The version of the envelope.
+    #[serde(default = "version")]
+    pub v: u32,
+    /// What all tasks of one request of a user have in common: the id of its message. Filled in where it is empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace_id: String,
+    /// The id of this task: that of the message which is the task. Filled in where it is empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub task_id: String,
+    /// The task that the sender works on itself; `None` for the topmost session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_task_id: Option<String>,
+    /// The session that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "tools", schemars(with = "Option<String>"))]
+    pub sender: Option<SessionId>,
+    /// The session that does the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "tools", schemars(with = "Option<String>"))]
+    pub recipient: Option<SessionId>,
+    /// The agent that does the task.
+    pub agent: String,
+    /// What the task is for, in a few words.
+    pub intent: String,
+    /// What is asked.
+    pub input: TaskInput,
+    /// What the child should know, by reference: resolved when the child is made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context_refs: Vec<ContextRef>,
+    /// Files that go with the question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<FilePart>,
+    /// The tools that the child may use at most, by names and patterns; all that agent and parent allow where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<BTreeSet<String>>,
+    /// Further rules for the child. They stand in front of its agent's, so they can only narrow what the child may do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub auth_scope: Vec<Rule>,
+    /// Two requests of one sender with the same key are one task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// How long the task may take, in milliseconds from its acceptance on, the time that it waits for room included. The deadline of
+    /// the sender's own task bounds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// The session of a task that is over, to go on with; a new child where this is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "tools", schemars(with = "Option<String>"))]
+    pub resume_token: Option<SessionId>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct TaskInput {
+    /// The question, or the work.
+    pub query: String,
+    /// What the child may use.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub constraints: TaskConstraints,
+}
+
+/// What a child may use of its parent's budget. What is left out is a share of what the parent has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TaskConstraints {
+    /// The time that its turns may run, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_budget_ms: Option<u64>,
+    /// Tokens of all kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Money, in millionths of a dollar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_micro_usd: Option<u64>,
+}
+
+/// Something that the child should know, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct ContextRef {
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: ContextRefKind,
+    /// Its name: the path of a file, the name of a symbol, the title of a document.
+    pub id: String,
+}
+
+/// What a [`ContextRef`] names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ContextRefKind {
+    /// A file in the workspace. The child's first message has its beginning.
+    File,
+    /// A symbol of the code. The child is told its name.
+    Symbol,
+    /// A document. The child is told its name.
+    Doc,
+    /// Something remembered. The child is told its name.
+    Memory,
+}
+
+impl TaskRequest {
+    /// A task for an agent: what it is for in a few words, and what is asked.
+    #[must_use]
+    pub fn new(agent: impl Into<String>, intent: impl Into<String>, query: impl Into<String>) -> TaskRequest {
+        TaskRequest {
+            v: version(),
+            trace_id: String::new(),
+            task_id: String::new(),
+            parent_task_id: None,
+            sender: None,
+            recipient: None,
+            agent: agent.into(),
+            intent: intent.into(),
+            input: TaskInput { query: query.into(), ..TaskInput::default() },
+            context_refs: Vec::new(),
+            attachments: Vec::new(),
+            capabilities: None,
+            auth_scope: Vec::new(),
+            idempotency_key: None,
+            deadline_ms: None,
+            resume_token: None,
+        }
+    }
+}
+
+impl ContextRef {
+    /// A reference.
+    #[must_use]
+    pub fn new(kind: ContextRefKind, id: impl Into<String>) -> ContextRef {
+        ContextRef { kind, id: id.into() }
+    }
+}

@@ -1,0 +1,163 @@
+//! What holds for one task: its deadline, its key, its budget, its session that goes on; and many tasks over a small width.
+
+use super::*;
+use tamtam::runtime::TaskOptions;
+
+/// O-22: a task ends at its deadline with a typed error, whether its child hangs, waits for room, or is five levels down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_ends_at_its_deadline() {
+    let hangs = child("hang", Reply::text("so far").hanging());
+    let lab = lab([task("hang", json!({ "deadline_ms": 150 })), Reply::text("end"), hangs]).await;
+    assert_eq!(lab.ask("go").await.1, "end");
+    let results = lab.results().await;
+    let envelope = envelope(&results[0]);
+    assert_eq!((envelope.status, &*envelope.errors[0].code), (TaskStatus::TimedOut, "timed_out"));
+    assert!(envelope.errors[0].retryable && results[0].is_error(), "{:?}", results[0]);
+    assert!(envelope.metrics.latency_ms >= 150, "{}", envelope.metrics.latency_ms);
+    lab.end().await;
+}
+
+/// O-22: over five levels the deadline is one moment: each child's is at most its parent's, and all are down soon after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_holds_over_five_levels() {
+    // Each level asks for more time than the one above it has.
+    let model = Arc::new(Scripted::from_fn(|request| {
+        let said = tamtam::model::transcript(request);
+        let level = said.split("user: level ").nth(1).map_or(0, |rest| rest[..1].parse::<u32>().unwrap());
+        let ms = if level == 0 { 400 } else { 60_000 };
+        if level == 5 { Reply::hang() } else { task(&format!("level {}", level + 1), json!({ "deadline_ms": ms })) }
+    }));
+    let (folder, careful) = (taped::folder(), Arc::default());
+    let runtime = start(folder.path(), &model, &careful).await;
+    let mut options = options(folder.path());
+    options.task_depth_max = Some(5);
+    let parent = runtime.create(options).await.unwrap();
+    let lab = Lab { folder, model, runtime, parent, careful };
+    drop(lab.parent.prompt("go").await.unwrap());
+    let mut above = lab.parent.clone();
+    let mut deadlines = Vec::new();
+    for _ in 1..=5 {
+        until(async || !above.tasks().await.unwrap().is_empty()).await;
+        let task = above.tasks().await.unwrap()[0].clone();
+        until(async || task.session().state().await.is_ok()).await;
+        deadlines.push(task.session().state().await.unwrap().origin.unwrap().terms.deadline.unwrap());
+        above = task.session().clone();
+    }
+    assert!(deadlines.windows(2).all(|two| two[1] <= two[0]), "{deadlines:?}");
+    let deepest = above;
+    until(async || deepest.state().await.unwrap().origin.unwrap().end.is_some()).await;
+    let end = deepest.state().await.unwrap();
+    let late = end.time.since(deadlines[4]);
+    // 20 ms is measured on an idle machine; here others work at the same time.
+    assert!(late < Duration::from_millis(500), "{late:?} late");
+    assert!(matches!(
+        end.origin.as_ref().unwrap().end.as_ref().unwrap().reason,
+        tamtam::session::DownReason::TimedOut { .. }
+    ));
+    lab.parent.abort("enough").await.unwrap();
+    soon(lab.parent.wait()).await.unwrap();
+    let _ = lab.folder.path();
+    lab.end().await;
+}
+
+/// O-23: the same key twice under one parent is one execution, and both have its result; another key is another task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_key_twice_is_one_task() {
+    let keyed = |key: &str| arguments("count", json!({ "idempotency_key": key }));
+    let thrice = Reply::call("task", keyed("k")).with_call("task", keyed("k")).with_call("task", keyed("other"));
+    let replies = [thrice, Reply::call("task", keyed("k")), Reply::text("end"), child("count", Reply::text("counted"))];
+    let lab = lab(replies).await;
+    assert_eq!(lab.ask("go").await.1, "end");
+    assert_eq!(lab.children().await.len(), 2);
+    let envelopes: Vec<_> = lab.results().await.iter().map(|result| envelope(result)).collect();
+    assert_eq!(envelopes.len(), 4);
+    let same = envelopes.iter().filter(|one| one.task_id == envelopes[3].task_id).count();
+    assert_eq!(same, 3, "{envelopes:?}");
+    let requests = lab.model.requests();
+    let counted = requests.iter().filter(|one| tamtam::model::transcript(one).contains("user: count")).count();
+    assert_eq!(counted, 2);
+    lab.end().await;
+}
+
+/// C-23, O-24: the session of a task that is over goes on with what it knows, also when its actor is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_is_over_is_gone_on_with() {
+    let second = child("and then?", Reply::text("the second answer").expecting("assistant: the first answer"));
+    let first = child("first", Reply::text("the first answer"));
+    let lab = lab([second, first]).await;
+    let request = TaskRequest::new("general", "first", "first");
+    let child = lab.parent.delegate(request, TaskOptions::default()).await.unwrap();
+    let one = soon(child.result()).await.unwrap();
+    soon(lab.parent.wait()).await.unwrap();
+    until(async || lab.runtime.passivate(child.session().id()).await.is_ok()).await;
+    let mut request = TaskRequest::new("general", "more", "and then?");
+    request.resume_token = Some(child.session().id().clone());
+    request.idempotency_key = Some("more".into());
+    let again = lab.parent.delegate(request.clone(), TaskOptions::default()).await.unwrap();
+    let two = soon(again.result()).await.unwrap();
+    assert_eq!((&*one.output.answer, &*two.output.answer), ("the first answer", "the second answer"));
+    assert!(again.ticket() > child.ticket() && again.session().id() == child.session().id());
+    assert_eq!((two.metrics.steps, two.status), (1, TaskStatus::Completed), "its own steps only");
+    // The same again is the same, and a session of somebody else is refused.
+    let same = lab.parent.delegate(request.clone(), TaskOptions::default()).await.unwrap();
+    assert_eq!(same.ticket(), again.ticket());
+    request.resume_token = Some(lab.parent.id().clone());
+    let refused = lab.parent.delegate(request, TaskOptions::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("does no task of this session"), "{refused}");
+    soon(lab.parent.wait()).await.unwrap();
+    lab.end().await;
+}
+
+/// A child whose model panics, and one that is over its budget, are results with a typed error; the parent goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_fails_is_a_result() {
+    let panics = child("panic", Reply::text("x").panicking("on purpose"));
+    let spends = child("spend", Reply::call("nothing", json!({})));
+    let lab = lab([panics, spends]).await;
+    let result = async |prompt: &str, tokens: Option<u64>| {
+        let mut request = TaskRequest::new("general", prompt, prompt);
+        request.input.constraints.tokens = tokens;
+        let options = {
+            let mut options = TaskOptions::default();
+            options.link = Link::ATTACHED;
+            options
+        };
+        soon(lab.parent.delegate(request, options).await.unwrap().result()).await.unwrap()
+    };
+    let panicked = result("panic", None).await;
+    assert_eq!((panicked.status, &*panicked.errors[0].code), (TaskStatus::Error, "failed"), "{panicked:?}");
+    let broke = result("spend", Some(10)).await;
+    assert!(broke.errors[0].message.contains("budget of 10 tokens is used up"), "{broke:?}");
+    lab.end().await;
+}
+
+/// O-11: 200 tasks over a width of 8 begin in their order, and each has its own result.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_tasks_share_a_width_of_eight() {
+    let model = Arc::new(Scripted::from_fn(|request| {
+        let said = tamtam::model::transcript(request);
+        Reply::text(format!("done {}", said.split("user: number ").nth(1).unwrap().trim()))
+    }));
+    let (folder, careful) = (taped::folder(), Arc::default());
+    let runtime = start(folder.path(), &model, &careful).await;
+    let mut options = options(folder.path());
+    options.task_queue_max = Some(200);
+    let parent = runtime.create(options).await.unwrap();
+    let lab = Lab { folder, model, runtime, parent, careful };
+    let mut tasks = Vec::new();
+    for n in 0..200 {
+        let request = TaskRequest::new("general", format!("{n}"), format!("number {n}"));
+        let options = {
+            let mut options = TaskOptions::default();
+            options.link = Link::ATTACHED;
+            options
+        };
+        tasks.push(lab.parent.delegate(request, options).await.unwrap());
+        assert!(lab.parent.state().await.unwrap().tasks().filter(|(_, task)| !task.queued).count() <= 8);
+    }
+    for (n, task) in tasks.iter().enumerate() {
+        assert_eq!(soon(task.result()).await.unwrap().output.answer, format!("done {n}"));
+    }
+    let _ = lab.folder.path();
+    lab.end().await;
+}
