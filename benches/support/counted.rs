@@ -36,6 +36,6 @@ fn count(bytes: usize) {
 }
 
 /// How many allocations this process has made so far, and of how many bytes.
-pub fn so_far() -> (u64, u64) {
+pub(crate) fn so_far() -> (u64, u64) {
     (TAKEN.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }

@@ -11,6 +11,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     sync::Arc,
 };
 
@@ -24,7 +25,6 @@ use crate::{
     },
     permission::{Globs, Ruleset},
     tape::Cause,
-    tool::Permissions,
     words::ids::{Millis, Seq},
     words::message::ModelRef,
 };
@@ -280,14 +280,11 @@ impl<'a> Reader<'a> {
     }
 
     fn tools(&self, known: &EnvSeen) {
-        let is_known = |seen: &ToolsSeen| {
-            let Env { toolbox_hash, tools_tokens, permissions, .. } = self.env;
-            seen.hash == *toolbox_hash && seen.tokens == *tools_tokens && seen.permissions == **permissions
-        };
+        let is_known = |seen: &ToolsSeen| seen.hash == self.env.toolbox_hash && seen.tokens == self.env.tools_tokens;
         let mut read = self.read.borrow_mut();
         if read.tools.is_none() && !known.tools.as_ref().is_some_and(is_known) {
             let (hash, tokens) = (self.env.toolbox_hash.to_owned(), self.env.tools_tokens);
-            read.tools = Some(ToolsSeen { hash, tokens, permissions: self.env.permissions.clone() });
+            read.tools = Some(ToolsSeen { hash, tokens });
         }
     }
 
@@ -296,9 +293,19 @@ impl<'a> Reader<'a> {
         self.env.toolbox_hash
     }
 
-    pub(super) fn permissions(&self, known: &EnvSeen) -> &'a Permissions {
-        self.tools(known);
-        self.env.permissions
+    /// The tools that are masked. Read are the permissions of those, and what became of the permissions that the tape has.
+    pub(super) fn masked(&self, known: &EnvSeen, is_masked: impl Fn(&str, &[String]) -> bool) -> BTreeSet<String> {
+        let tools = self.env.permissions;
+        let masked = tools.iter().filter(|(tool, needed)| is_masked(tool, needed));
+        let masked: BTreeSet<String> = masked.map(|(tool, _)| tool.clone()).collect();
+        let mut read = self.read.borrow_mut();
+        for tool in masked.iter().chain(known.permissions.keys()) {
+            let now = tools.get(tool).cloned().unwrap_or_default();
+            if known.permissions.get(tool) != Some(&now) {
+                read.permissions.insert(tool.clone(), now);
+            }
+        }
+        masked
     }
 
     pub(super) fn tools_tokens(&self, known: &EnvSeen) -> u64 {

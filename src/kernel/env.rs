@@ -8,7 +8,7 @@
 //! A new value in [`Env`] needs a field with a serde default in [`EnvSeen`], a reader in `decide.rs` that notes it, and a line in
 //! `EnvSeen::learn`; otherwise replay goes wrong. Implementations of [`Windows`] must be pure and must not wait.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +16,7 @@ use crate::{
     kernel::context::{Window, of_text},
     model::Price,
     permission::{Globs, Ruleset},
-    tool::{Permissions, Toolbox},
-    words::is_default,
+    tool::Toolbox,
     words::message::ModelRef,
 };
 
@@ -33,7 +32,7 @@ pub(crate) struct Env<'a> {
     /// The size of the tools in a request, in estimated tokens.
     pub tools_tokens: u64,
     /// The permissions that the tools need, by which the rules mask tools.
-    pub permissions: &'a Permissions,
+    pub permissions: &'a BTreeMap<String, Vec<String>>,
     /// The windows and prices of models.
     pub windows: &'a dyn Windows,
     /// Whether anybody listens who could answer an ask.
@@ -76,6 +75,10 @@ pub struct EnvSeen {
     /// The tools; `None` where they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolsSeen>,
+    /// Of each tool that the rules masked, the permissions by which they did; none for a tool that is gone. Empty on older tapes: there
+    /// no tool is masked. The others are not said, so that a session without such rules pays nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub permissions: BTreeMap<String, Vec<String>>,
     /// Whether anybody listened who could answer an ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<bool>,
@@ -101,9 +104,6 @@ pub struct ToolsSeen {
     pub hash: String,
     /// What they take in a request, in estimated tokens.
     pub tokens: u64,
-    /// Of each tool the permissions by which the rules mask it. Empty on older tapes: there no tool is masked.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub permissions: Arc<BTreeMap<String, Vec<String>>>,
 }
 
 /// The jitter is written in millionths of 1.

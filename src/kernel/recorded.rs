@@ -320,6 +320,7 @@ impl EnvSeen {
         if later.tools.is_some() {
             self.tools.clone_from(&later.tools);
         }
+        self.permissions.extend(later.permissions.clone());
         self.heard = later.heard.or(self.heard);
     }
 }

@@ -31,9 +31,7 @@ pub(super) fn masked(draft: &Draft<'_>) -> BTreeSet<String> {
     let (settings, turn) = (&draft.state.settings, draft.state.turn.as_ref());
     let allowed = settings.allowed_tools();
     let is_on = |tool: &str| has(allowed.as_ref(), tool) && !turn.is_some_and(|turn| is_off(&turn.tools, tool));
-    let tools = draft.env.permissions(&draft.state.env).iter();
-    let masked = tools.filter(|(tool, permissions)| settings.masks(permissions) && is_on(tool));
-    masked.map(|(tool, _)| tool.clone()).collect()
+    draft.env.masked(&draft.state.env, |tool, permissions| settings.masks(permissions) && is_on(tool))
 }
 
 /// The tools that `own` and `bound` both have. What two different patterns have in common cannot be told, so a pattern is kept only

@@ -209,8 +209,7 @@ impl Replay {
     /// Where the tools are not those of the tape, the first request that offers them is the first difference.
     #[must_use]
     pub fn toolbox(mut self, toolbox: Toolbox) -> Replay {
-        let (hash, tokens, permissions) = (toolbox.hash(), tools_tokens(&toolbox), toolbox.permissions().clone());
-        self.given.seen.tools = Some(ToolsSeen { hash, tokens, permissions });
+        self.given.seen.tools = Some(ToolsSeen { hash: toolbox.hash(), tokens: tools_tokens(&toolbox) });
         self.given.toolbox = Some(toolbox);
         self
     }

@@ -17,13 +17,10 @@ use crate::{
 pub struct Toolbox {
     tools: Arc<BTreeMap<String, Known>>,
     specs: Arc<[ToolSpec]>,
-    permissions: Permissions,
+    permissions: Arc<BTreeMap<String, Vec<String>>>,
     /// A name that two of the tools had.
     twice: Option<Arc<str>>,
 }
-
-/// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]).
-pub(crate) type Permissions = Arc<BTreeMap<String, Vec<String>>>;
 
 /// Characters of a tool's name, at most: what providers take.
 const NAME_MAX: usize = 64;
@@ -118,8 +115,8 @@ impl Toolbox {
         serde_json::to_vec(&*self.specs).unwrap_or_default()
     }
 
-    /// The permissions that the tools need, for the mask of the rules.
-    pub(crate) fn permissions(&self) -> &Permissions {
+    /// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]).
+    pub(crate) fn permissions(&self) -> &BTreeMap<String, Vec<String>> {
         &self.permissions
     }
 

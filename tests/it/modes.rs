@@ -353,7 +353,7 @@ async fn an_agent_is_a_persona_tools_a_permission_and_limits() {
         assert_eq!((&*request.system, request.params.max_output), ("You look, and touch nothing.", Some(77)));
     }
     let told = |request: &Request| request.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
-    assert_eq!((told(&requests[0]), told(&requests[1])), (vec!["look".to_owned(), "put".to_owned()], vec![]));
+    assert_eq!((told(&requests[0]), told(&requests[1])), (vec!["look".to_owned()], vec![]), "put is denied in full");
     let results = lab.results();
     assert_eq!(results[0], format!("ran in {}", session.id()));
     assert!(results[1].contains("Permission denied: put a.txt by agent looker"), "{results:?}");

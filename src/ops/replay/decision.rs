@@ -72,9 +72,8 @@ impl Recorded {
             Record::HostRules { rules } => Some(rules.as_ref()),
             _ => None,
         });
-        let permissions = seen.tools.as_ref().map(|tools| tools.permissions.clone()).unwrap_or_default();
         let env = Env {
-            permissions: &permissions,
+            permissions: &seen.permissions,
             globs,
             host_rules: host_rules.unwrap_or(state.settings.host.as_ref()),
             toolbox_hash: seen.tools.as_ref().map_or("", |tools| &tools.hash),
