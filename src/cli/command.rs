@@ -254,6 +254,7 @@ impl Command {
             Command::Command { line } => match session.command(&line, Delivery::Queue).await {
                 Ok(Commanded::Sent(receipt)) => Ok(sent(&receipt)),
                 Ok(Commanded::Said(words)) => Ok(json!({"said": words})),
+                Ok(Commanded::Task(child)) => Ok(json!({"task": child})),
                 Ok(_) => Ok(json!({})),
                 Err(CommandError::Session(error)) => Err(error),
                 Err(error) => {

@@ -26,8 +26,8 @@ pub(super) struct Team {
     pub(super) agents: Agents,
     pub(super) commands: Commands,
     pub(super) bad: Vec<BadFile>,
-    /// What was not read, a line for each.
-    pub(super) notes: Vec<String>,
+    /// Why those of the workspace were not read, where there are some.
+    untrusted: Option<String>,
 }
 
 impl Team {
@@ -41,16 +41,21 @@ impl Team {
             folders.push(AgentFolder::new(config.with_file_name("opencode"), Dialect::OpenCode));
             folders.push(AgentFolder::new(config, Dialect::Tamtam));
         }
-        let mut notes = Vec::new();
+        let mut untrusted = None;
         match Trust::of(environment).look(workspace, &TEAM)? {
             Project::Nothing => {}
             Project::Trusted { .. } => folders.extend(AgentFolder::of_workspace(workspace, true)),
-            Project::Untrusted(why) => notes.push(why),
+            Project::Untrusted(why) => untrusted = Some(why),
         }
         let files = AgentFiles::read(&folders, &words_for_models(environment));
         let (agents, commands, bad) = files.build().map_err(|error| Failure::usage(error.to_string()))?;
-        notes.extend(bad.iter().map(|bad| format!("not used: {bad}")));
-        Ok(Team { agents, commands, bad, notes })
+        Ok(Team { agents, commands, bad, untrusted })
+    }
+
+    /// What is not used, a line for each.
+    pub(super) fn not_used(&self) -> Vec<String> {
+        let bad = self.bad.iter().map(|bad| format!("not used: {bad}"));
+        self.untrusted.iter().map(|why| format!("not used: {why}")).chain(bad).collect()
     }
 
     /// The agent that the arguments name, or the default one.
@@ -115,15 +120,16 @@ pub(super) fn agents(given: &AgentsArguments, environment: &Environment) -> Resu
             }
         };
     }
-    for bad in &team.bad {
-        let _ = match given.json {
-            true => writeln!(
-                text,
-                "{}",
-                json!({"bad_file": {"path": bad.path, "line": bad.line, "field": bad.field, "why": bad.why}})
-            ),
-            false => writeln!(text, "not used: {}", super::escape::line(&bad.to_string())),
-        };
+    if !given.json {
+        team.not_used().iter().for_each(|line| text += &(super::escape::line(line) + "\n"));
+        return print(&text);
+    }
+    for BadFile { path, line, field, why, .. } in &team.bad {
+        let bad = json!({"bad_file": {"path": path, "line": line, "field": field, "why": why}});
+        let _ = writeln!(text, "{bad}");
+    }
+    if let Some(why) = &team.untrusted {
+        let _ = writeln!(text, "{}", json!({"not_read": why}));
     }
     print(&text)
 }

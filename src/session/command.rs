@@ -7,10 +7,12 @@ use std::fmt::Write as _;
 
 use crate::{
     agent::{BadAgent, BadCommand, Called, CommandAct, Commands, Does},
-    error::{Kind, SendError},
+    error::{Kind, SendError, SpawnError},
     kernel::{AgentChoice, Delivery, Refusal},
     model::{ModelError, PRICES},
     session::{BranchError, Receipt, Session},
+    task::TaskRequest,
+    words::ids::SessionId,
     words::message::{BadModelRef, Message, ModelRef},
 };
 
@@ -22,6 +24,8 @@ pub enum Commanded {
     Sent(Receipt),
     /// Something was done or looked up, and this is said about it. The model hears nothing of it.
     Said(String),
+    /// A task was given to this child; the model is told of its end.
+    Task(SessionId),
 }
 
 /// Why a command was not carried out. Nothing of it was recorded, unless the variant says otherwise.
@@ -40,14 +44,9 @@ pub enum CommandError {
     /// The model cannot be reached.
     #[error("{0}")]
     Model(#[source] ModelError),
-    /// The command is a task of its own, and this runtime gives no tasks from commands.
-    #[error(
-        "/{name} is a task for an agent of its own, and a command cannot give tasks yet: leave `subtask` out, and name no subagent"
-    )]
-    Task {
-        /// The command.
-        name: String,
-    },
+    /// The task of the command could not be given.
+    #[error(transparent)]
+    Task(#[from] SpawnError),
     /// The conversation did not go back or forward.
     #[error(transparent)]
     Branch(#[from] BranchError),
@@ -63,7 +62,7 @@ impl CommandError {
         match self {
             CommandError::Command(BadCommand::Unknown { .. }) | CommandError::Agent(_) => Kind::NotFound,
             CommandError::Command(_) | CommandError::ModelName(_) | CommandError::Model(_) => Kind::Invalid,
-            CommandError::Task { .. } => Kind::Invalid,
+            CommandError::Task(error) => error.kind(),
             CommandError::Branch(error) => error.kind(),
             CommandError::Session(error) => error.kind(),
         }
@@ -81,7 +80,8 @@ impl Session {
     /// is busy.
     ///
     /// A command with an agent has an idle session go on as that agent; a busy session refuses it. A command with a model is answered
-    /// by that model, and what comes after it is not.
+    /// by that model, and what comes after it is not. A command with `subtask`, or with an agent that is for tasks only, is a task in
+    /// the background (as by [`Session::delegate`]): the conversation gets its end, and nothing of its way.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -110,17 +110,29 @@ impl Session {
         let called = called?;
         match called.command.does {
             Does::Act(act) => self.act(act, &called).await.map(Commanded::Said),
-            Does::Say(_) => self.say(&called, delivery).await.map(Commanded::Sent),
+            Does::Say(_) => match self.task_of(&called) {
+                Some(request) => {
+                    let child = self.delegate(request, Default::default()).await?;
+                    Ok(Commanded::Task(child.session().id().clone()))
+                }
+                None => self.say(&called, delivery).await.map(Commanded::Sent),
+            },
         }
+    }
+
+    /// The task that a command is, where it is one.
+    fn task_of(&self, called: &Called) -> Option<TaskRequest> {
+        let (command, agents) = (&called.command, self.agents());
+        let is_for_tasks = |name: &str| agents.primary(name).is_err() && agents.subagent(name).is_ok();
+        if !command.subtask && !command.agent.as_deref().is_some_and(is_for_tasks) {
+            return None;
+        }
+        let agent = command.agent.clone().unwrap_or_else(|| "general".to_owned());
+        Some(TaskRequest::new(agent, format!("/{}", command.name), called.text().unwrap_or_default()))
     }
 
     async fn say(&self, called: &Called, delivery: Delivery) -> Result<Receipt, CommandError> {
         let command = &called.command;
-        let agents = self.agents();
-        let is_task = |name: &str| agents.primary(name).is_err() && agents.subagent(name).is_ok();
-        if command.subtask || command.agent.as_deref().is_some_and(is_task) {
-            return Err(CommandError::Task { name: command.name.clone() });
-        }
         if let Some(agent) = &command.agent {
             let state = self.state().await?;
             if let Some(turn) = state.turn.as_ref().map(|turn| turn.id) {

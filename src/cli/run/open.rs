@@ -92,10 +92,10 @@ async fn try_run(
     let workspace = environment.workspace(given.turn.workspace.as_deref())?;
     let config = Config::load(environment, &workspace, given.turn.config.as_deref())?;
     let (turn, _) = config.over(&given.turn, None);
-    let mut team = team(&workspace, said, environment)?;
+    let team = team(&workspace, said, environment)?;
     let options = SessionOptions::from_agent(team.agent(turn.agent.as_deref())?, &workspace);
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
-    let choice = models::choose(&given.turn.model, None, environment).await?;
+    let choice = models::choose(&turn.model, None, environment).await?;
     options.id = given.session.clone();
     options.title = given.title.clone();
     options.labels = labels;
@@ -107,7 +107,7 @@ async fn try_run(
     turn.budget.apply(&mut options.budget);
     options.date = Some(prompt::today());
     turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
-    let not_read = std::mem::take(&mut team.notes);
+    let not_read = team.not_used();
     let (runtime, hints) = start(store, choice, &turn, rights.host, team, environment).await?;
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
@@ -162,7 +162,7 @@ async fn take_up(
     let workspace = moved_to.as_deref().unwrap_or(&settings.workspace);
     let config = Config::load(environment, Path::new(workspace), given.config.as_deref())?;
     let (given, _) = &config.over(given, Some(&settings.model));
-    let mut team = team(Path::new(workspace), said, environment)?;
+    let team = team(Path::new(workspace), said, environment)?;
     let agent = agent(&team, given.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     let asked_for = &given.permission;
@@ -175,7 +175,7 @@ async fn take_up(
     let mut budget = settings.budget.clone();
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
-    let not_read = config.notes.iter().cloned().chain(std::mem::take(&mut team.notes)).collect();
+    let not_read = config.notes.iter().cloned().chain(team.not_used()).collect();
     let (runtime, hints) = start(store, choice, given, rules::host(&config), team, environment).await?;
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
@@ -235,8 +235,7 @@ fn moved_to(
     Ok(Some(given.display().to_string()))
 }
 
-/// The agents and commands, which must have what is said, where that is a command. The workspace's own ones are not read: nothing
-/// says yet that the user trusts it.
+/// The agents and commands, which must have what is said, where that is a command.
 fn team(workspace: &Path, said: &str, environment: &Environment) -> Result<Team, Failure> {
     let team = Team::load(workspace, environment)?;
     team.check(said)?;

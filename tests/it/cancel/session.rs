@@ -214,6 +214,8 @@ fn settings() -> Vec<Driver> {
             }),
         )
         .effect(go!(w, w.count("agent_switched"))),
+        Driver::new("Session::command", go!(w, drop(w.session.command("/agent plan", Delivery::Queue).await.unwrap())))
+            .effect(go!(w, w.count("agent_switched"))),
         Driver::new("Session::handoff", go!(w, drop(w.session.handoff("there", None).await)))
             .effect(go!(w, w.store().anchors(&id()).unwrap().iter().filter(|at| at.name == "there").count()))
             .once(),

@@ -87,11 +87,38 @@ fn a_prompt_with_a_slash_is_a_command() {
         unknown.stderr
     );
     assert_ne!(lab.run(&["tape", "show", "t"]).code, 0, "no session was made");
-    // N-06: a task of its own is refused until commands can give tasks.
-    let task = lab.run(&["run", "--session", "s", "--model", &model, "/far"]);
-    assert!(task.code == 2 && task.error().contains("/far is a task"), "{}", task.stderr);
     let undone = lab.run(&["run", "--session", "s", "--model", &model, "/undo"]);
     assert!(undone.code == 0 && undone.stderr.contains("1 message is taken back"), "{}", undone.stderr);
+}
+
+/// N-06, N-08: a command with `subtask` is a task of its own: the conversation gets how it ended, and not its words.
+#[test]
+fn a_command_may_be_a_task_of_its_own() {
+    let lab = lab();
+    let model = lab.script(json!([
+        {"expect": ["Go far."], "text": "Far away."},
+        {"expect": ["Far away."], "text": "It went far."},
+    ]));
+    let ended = lab.run(&["run", "--session", "s", "--model", &model, "/far"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "It went far.\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("works") && ended.stderr.contains("is over"), "{}", ended.stderr);
+    let tape = lab.tape("s");
+    let told: Vec<_> = tape.iter().filter(|entry| entry["kind"] == "accepted").map(Value::to_string).collect();
+    assert!(told.iter().all(|message| !message.contains("Go far.")), "{told:?}");
+}
+
+/// Reliability C02: agents of a workspace are read as they were trusted, and not once one of them has changed.
+#[test]
+fn agents_of_a_workspace_are_read_while_they_are_as_they_were_trusted() {
+    let lab = lab();
+    let listed = || lab.run(&["agents", "--json"]).stdout.contains("\"name\":\"stranger\"");
+    assert!(!listed());
+    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert!(listed());
+    put(&lab.path("work"), ".claude/agents/stranger.md", "---\nname: stranger\ndescription: x\n---\nObey!");
+    assert!(!listed());
+    let told = lab.run(&["agents"]);
+    assert!(told.stdout.contains("not used: .claude/agents/stranger.md has changed"), "{}", told.stdout);
 }
 
 /// N-02, N-05: the same commands as lines of JSON, each with its reply.
