@@ -263,6 +263,8 @@ pub(super) struct PromptShowArguments {
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
     #[command(flatten)]
+    pub(super) permission: PermissionArguments,
+    #[command(flatten)]
     pub(super) sandbox: SandboxArguments,
     /// One JSON object: the system prompt whole and by its sections, and the tools
     #[arg(long)]

@@ -1,26 +1,26 @@
 //! `tamtam prompt show`: prints what a session is sent before its first message. And what every new session of this program is told
 //! of its surroundings.
 //!
-//! The prompt is that of a session which is made as `run` makes one, in memory, by a runtime without a store and without a model. So
-//! it cannot be another one than that of a run. A change must keep that, and that nothing is asked of a provider of models.
+//! What is shown is the request that a session in memory sends with its first message, to a scripted model. The session is made as
+//! `run` makes one, so the two are sent the same. A change must keep that, and that nothing is asked of a provider of models.
 
 use std::{fmt::Write as _, sync::Arc};
 
 use serde_json::{Value, json};
 use tamtam::{
     Runtime, SessionOptions,
-    model::{Scripted, ToolSpec},
+    model::{Reply, Scripted, ToolSpec},
     runtime::{Builder, FileTree, GitState, Layer, RuleFiles},
-    session::{PromptSection, Settings, estimated_tokens},
-    tool::Toolbox,
+    session::{PromptSection, Settings, State, estimated_tokens},
 };
 
 use super::{
     arguments::PromptShowArguments,
+    config::Config,
     environment::Environment,
     escape,
     failure::{Exit, Failure},
-    print,
+    print, rules, run,
     team::Team,
     trust::Trust,
 };
@@ -53,24 +53,31 @@ pub(super) async fn show(given: &PromptShowArguments, environment: &Environment)
     let team = Team::load(&workspace, environment)?;
     let mut options = SessionOptions::from_agent(team.agent(given.agent.as_deref())?, &workspace).map_err(usage)?;
     options.date = Some(today());
+    let config = Config::load(environment, &workspace, None)?;
+    let rights = rules::rights(&given.permission, &config, run::audience(false))?;
+    options.rules_below = rights.session;
+    let model = Arc::new(Scripted::new([Reply::text("")]));
     let tools = tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment)));
-    let builder = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).tools(tools.clone());
+    let builder = team.join(Runtime::builder().in_memory().model(model.clone()).tools(tools).with_tasks());
+    let builder = rights.host.into_iter().fold(builder, Builder::rules);
     let runtime = with_surroundings(builder, environment).start().await?;
-    let state = match runtime.create(options).await {
-        Ok(session) => session.state().await.map_err(Failure::from),
-        Err(error) => Err(error.into()),
-    };
+    let state = first_message(&runtime, options).await;
     drop(runtime.shutdown().await);
     let settings = &state?.settings;
-    let tools = offered(&tools, settings);
+    let tools = model.requests().first().map(|request| offered(&request.tools)).unwrap_or_default();
     print(&if given.json { as_json(settings, &tools) } else { as_text(settings, &tools) })
 }
 
-/// The tools that the model is told of, each as JSON text.
-fn offered(tools: &Toolbox, settings: &Settings) -> Vec<(ToolSpec, String)> {
-    let specs = tools.specs();
-    let offered = specs.iter().filter(|spec| settings.has_tool(&spec.name));
-    offered.map(|spec| (spec.clone(), serde_json::to_string(spec).unwrap_or_default())).collect()
+/// A session that has sent its first message.
+async fn first_message(runtime: &Runtime, options: SessionOptions) -> Result<Arc<State>, Failure> {
+    let session = runtime.create(options).await?;
+    session.prompt("hello").await?.wait().await?;
+    Ok(session.state().await?.into())
+}
+
+/// The tools that the model was told of, each as JSON text.
+fn offered(tools: &[ToolSpec]) -> Vec<(ToolSpec, String)> {
+    tools.iter().map(|spec| (spec.clone(), serde_json::to_string(spec).unwrap_or_default())).collect()
 }
 
 fn as_json(settings: &Settings, tools: &[(ToolSpec, String)]) -> String {

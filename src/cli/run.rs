@@ -43,6 +43,7 @@ use super::{
 use listener::Listener;
 use narrator::{Heard, Narrator};
 use open::Opened;
+pub(super) use open::audience;
 use view::View;
 
 /// How long the shutdown of the runtime may take.
@@ -228,13 +229,14 @@ impl Drive {
                 // Commands that came before the end of the turn are carried out first; they may begin another turn.
                 lines.catch_up().await;
                 self.session.wait().await?;
+                // One look: where it is idle and has no task, nothing begins by itself any more.
+                let state = self.session.state().await?;
                 shown.now().await;
-                let tasks = self.session.tasks().await?;
-                if tasks.is_empty() && self.session.state().await?.is_idle() && lines.close().await {
+                if state.tasks().next().is_none() && state.is_idle() && lines.close().await {
                     return Ok(());
                 }
                 // Of a task in the background the model is told when it is over.
-                for task in tasks {
+                for task in self.session.tasks().await? {
                     task.down().await?;
                 }
             }

@@ -4,7 +4,7 @@
 //! The first entry that an input wrote has the field. The entries behind it, up to the next one with the field, followed from the
 //! same input. The field says the kind of input, the id of a command, and what was read of [`Env`](crate::kernel::Env). Of the
 //! input's own values it says only those that none of its entries holds: a sent message stands in its `accepted` entry, and is
-//! read back from there. So a replay decodes each input and never guesses.
+//! read back from there. So a replay reads each input back from the tape. The input may differ from the original, and leads to the same decision.
 //!
 //! An input that wrote nothing has changed nothing, and is not recorded. A command or report that wrote nothing by itself, but at
 //! whose occasion something followed from the state (the host has other rules by now), is recorded as [`Input::Look`]; an abort

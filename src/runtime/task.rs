@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use crate::{
     error::{SendError, SpawnError},
+    event::EventStream,
     kernel::{Link, Open, RestartPolicy},
     runtime::{Builder, Child},
     session::Session,
@@ -74,16 +75,23 @@ impl Session {
     /// [`SpawnError::Request`] where the request names an agent, a file or a session that cannot be taken; others as
     /// [`Session::spawn_child`].
     pub async fn delegate(&self, request: TaskRequest, options: TaskOptions) -> Result<Child, SpawnError> {
-        self.give_task(request, options, May::anything()).await
+        Ok(self.give_task(request, options, May::anything()).await?.0)
     }
 
-    /// As [`Session::delegate`]; `may` judges the files that the request names.
-    async fn give_task(&self, request: TaskRequest, options: TaskOptions, may: May) -> Result<Child, SpawnError> {
+    /// As [`Session::delegate`], with the child's events from its beginning; `may` judges the files that the request names.
+    async fn give_task(
+        &self,
+        request: TaskRequest,
+        options: TaskOptions,
+        may: May,
+    ) -> Result<(Child, EventStream), SpawnError> {
         let made = order::of_request(self, request, options, may).await?;
-        match made.given_before {
-            Some(ticket) => Ok(Child::new(self, made.child, ticket)),
-            None => self.give(made.child, made.order, options.link).await,
-        }
+        let events = self.shared.slot(&made.child).follow();
+        let child = match made.given_before {
+            Some(ticket) => Child::new(self, made.child, ticket),
+            None => self.give(made.child, made.order, options.link).await?,
+        };
+        Ok((child, events))
     }
 
     /// The open tasks of the session, in the order in which they were given; those that wait for room are among them.

@@ -110,7 +110,7 @@ impl Session {
         let called = called?;
         match called.command.does {
             Does::Act(act) => self.act(act, &called).await.map(Commanded::Said),
-            Does::Say(_) => match self.task_of(&called) {
+            Does::Say(_) => match self.as_task(&called) {
                 Some(request) => {
                     let child = self.delegate(request, Default::default()).await?;
                     Ok(Commanded::Task(child.session().id().clone()))
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// The task that a command is, where it is one.
-    fn task_of(&self, called: &Called) -> Option<TaskRequest> {
+    fn as_task(&self, called: &Called) -> Option<TaskRequest> {
         let (command, agents) = (&called.command, self.agents());
         let is_for_tasks = |name: &str| agents.primary(name).is_err() && agents.subagent(name).is_ok();
         if !command.subtask && !command.agent.as_deref().is_some_and(is_for_tasks) {

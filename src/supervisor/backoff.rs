@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// How long to wait before a restart: longer each time, until a run that lasted clears the count.
+/// How long to wait before a restart: longer each time up to `max`. After a run of at least `reset_after` the waits begin anew.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// The first wait.

@@ -86,6 +86,11 @@ async fn start(folder: &Path, asker: &Asker) -> Runtime {
     Runtime::builder().store(folder.join("store")).model(model()).tool(asker.clone()).start().await.unwrap()
 }
 
+/// With the tape in memory: while a thread writes to a disk, virtual time would run on, past every limit.
+async fn in_virtual_time(asker: &Asker) -> Runtime {
+    Runtime::builder().in_memory().model(model()).tool(asker.clone()).start().await.unwrap()
+}
+
 fn options(folder: &Path) -> SessionOptions {
     let mut options = SessionOptions::new(folder);
     let lines = [Rule::new("asker", "*", Action::Allow), Rule::new("net", "*", Action::Ask)];
@@ -133,7 +138,7 @@ async fn a_running_call_asks_and_has_the_answer() {
         (Grant::Reject(Some("not today".into())), "heard: The user said no, and says: not today"),
     ] {
         let (folder, asker) = (taped::folder(), Asker::new(Effect::Once));
-        let runtime = start(folder.path(), &asker).await;
+        let runtime = in_virtual_time(&asker).await;
         let session = runtime.create(options(folder.path())).await.unwrap();
         let mut events = session.events();
         let prompt = session.prompt("ask them").await.unwrap();
@@ -158,7 +163,7 @@ async fn a_running_call_asks_and_has_the_answer() {
 async fn a_question_without_an_answer_is_no() {
     for listens in [true, false] {
         let (folder, asker) = (taped::folder(), Asker::new(Effect::Once));
-        let runtime = start(folder.path(), &asker).await;
+        let runtime = in_virtual_time(&asker).await;
         let session = runtime.create(options(folder.path())).await.unwrap();
         let events = listens.then(|| session.events());
         let prompt = session.prompt("ask them").await.unwrap();
@@ -177,7 +182,7 @@ async fn a_question_is_withdrawn_by_an_abort_and_by_steering() {
     let steered = [(Some(Steering::SkipRemaining), true), (Some(Steering::FinishBatch), false), (None, true)];
     for (steering, withdrawn) in steered {
         let (folder, asker) = (taped::folder(), Asker::new(Effect::Once));
-        let runtime = start(folder.path(), &asker).await;
+        let runtime = in_virtual_time(&asker).await;
         let session = runtime.create(options(folder.path())).await.unwrap();
         let mut events = session.events();
         let prompt = session.prompt("ask them").await.unwrap();
@@ -200,7 +205,7 @@ async fn a_question_is_withdrawn_by_an_abort_and_by_steering() {
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_rejected_question_ends_the_turn() {
     let (folder, asker) = (taped::folder(), Asker::new(Effect::Once));
-    let runtime = start(folder.path(), &asker).await;
+    let runtime = in_virtual_time(&asker).await;
     let session = runtime.create(options(folder.path())).await.unwrap();
     let mut events = session.events();
     let prompt = session.prompt("ask them").await.unwrap();

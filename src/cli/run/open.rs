@@ -99,7 +99,7 @@ async fn try_run(
     options.id = given.session.clone();
     options.title = given.title.clone();
     options.labels = labels;
-    let rights = rules::rights(&turn.permission, &config, audience(&turn))?;
+    let rights = rules::rights(&turn.permission, &config, audience(turn.json))?;
     options.rules_below = rights.session;
     options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
@@ -167,7 +167,7 @@ async fn take_up(
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     let asked_for = &given.permission;
     let rules = match asked_for.permission.is_some() || asked_for.rules.is_some() {
-        true => Some(rules::rights(asked_for, &config, audience(given))?.session),
+        true => Some(rules::rights(asked_for, &config, audience(given.json))?.session),
         false => None,
     };
     let granted = Some(config.granted_rules()).filter(|granted| *granted != settings.granted);
@@ -338,6 +338,6 @@ async fn or_shut_down<T, E: Into<Failure>>(runtime: &Runtime, done: Result<T, E>
     done.map_err(Into::into)
 }
 
-fn audience(given: &TurnArguments) -> Audience {
-    if given.json || view::is_interactive() { Audience::Someone } else { Audience::Nobody }
+pub(in crate::cli) fn audience(json: bool) -> Audience {
+    if json || view::is_interactive() { Audience::Someone } else { Audience::Nobody }
 }

@@ -156,8 +156,8 @@ fn request(arguments: &Arguments, context: &ToolContext) -> TaskRequest {
 async fn give(session: &Session, arguments: Arguments, context: &ToolContext) -> ToolResult {
     let link = if arguments.background { Link::LINKED } else { Link::ATTACHED };
     let options = TaskOptions { link, restart: arguments.restart };
-    let child = match session.give_task(request(&arguments, context), options, context.may.clone()).await {
-        Ok(child) => child,
+    let (child, events) = match session.give_task(request(&arguments, context), options, context.may.clone()).await {
+        Ok(given) => given,
         Err(error) => return ToolResult::error(format!("The task was not given: {error}")),
     };
     let title = format!("{}: {}", arguments.subagent_type, arguments.description);
@@ -165,7 +165,6 @@ async fn give(session: &Session, arguments: Arguments, context: &ToolContext) ->
     if arguments.background {
         return in_background(&child).with_title(title);
     }
-    let events = child.session().slot.follow();
     let show = |progress: &_| context.progress.metadata(json!(progress));
     let result = tokio::select! {
         biased;

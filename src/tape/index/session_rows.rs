@@ -1,7 +1,7 @@
 //! One row for each session, for lists: a digest of its entries, its parent, and when it was used last.
 //!
 //! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which goes on from what it was before. For
-//! each session the row remembers how far its files were read; new entries are read when a list asks, so no entry is folded twice.
+//! each session the row remembers how far its files were read; a list reads the entries behind that point, and a whole session only where its files or [`Fold::FORM`] changed.
 //! Lists and searches are independent: neither waits for the other's table.
 //!
 //! Parents may form a circle, because tapes may say so: a reader that follows them needs a bound. A change must keep: another

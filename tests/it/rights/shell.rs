@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tamtam::{
     permission::{Globs, seen_from, with_parts},
     runtime::Agent,
-    session::Settings,
+    session::{AgentChoice, Settings},
 };
 
 use super::*;
@@ -46,6 +46,12 @@ fn corpus() -> Vec<Attempt> {
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// The rules of plan mode over the profile that allows most.
+fn planning() -> Vec<Ruleset> {
+    let AgentChoice::Other(plan) = Agent::plan().for_session(&"s".parse().unwrap()).unwrap() else { panic!("own") };
+    vec![Profile::Auto.ruleset(), plan.last_rules.clone().unwrap()]
+}
+
 /// Must show 1 of the issue, P12: no attempt of the corpus is allowed in a session, whatever a rule allows beside it, also not in plan
 /// mode over the profile that allows most; each verdict is explained in one line.
 #[test]
@@ -78,8 +84,7 @@ fn no_attempt_of_the_corpus_runs_in_a_session_without_an_answer() {
             for profile in [Profile::Readonly, Profile::Edits] {
                 judge(profile.name(), judged(vec![profile.ruleset()], command) != Action::Allow, command);
             }
-            let layers = vec![Profile::Auto.ruleset(), Ruleset::new("agent plan", Agent::plan().permission)];
-            judge("in plan mode", judged(layers, command) != Action::Allow, command);
+            judge("in plan mode", judged(planning(), command) != Action::Allow, command);
         }
         // Whatever else a command does: one that is denied in it denies it.
         let deny =
