@@ -35,6 +35,9 @@ pub struct Agents {
     default: Arc<Agent>,
 }
 
+/// The agents, and what of the configuration is not used: the file it is from, and why.
+type Built = Result<(Agents, Vec<(Option<PathBuf>, BadAgent)>), BadAgent>;
+
 impl Default for Agents {
     fn default() -> Agents {
         Agents::built_in()
@@ -87,7 +90,7 @@ impl Agents {
     /// # Errors
     /// [`BadAgent::NoPrimary`] where no agent is left that a session may work as; [`BadAgent::Unknown`] where the default one that
     /// the configuration names is not there.
-    pub fn build(config: &AgentsConfig) -> Result<(Agents, Vec<(Option<PathBuf>, BadAgent)>), BadAgent> {
+    pub fn build(config: &AgentsConfig) -> Built {
         let mut by_name: BTreeMap<String, Agent> =
             Agent::built_in().map(|agent| (agent.name.clone(), config.for_all(agent))).into();
         let (mut wrong, mut disabled, mut wanted) = (Vec::new(), BTreeSet::new(), config.default_agent.clone());
@@ -287,10 +290,7 @@ mod tests {
         assert!(after.with(Agent::new("Bad name", "x")).is_err());
     }
 
-    fn build(
-        default: Option<&str>,
-        said: &[(&str, &str)],
-    ) -> Result<(Agents, Vec<(Option<PathBuf>, BadAgent)>), BadAgent> {
+    fn build(default: Option<&str>, said: &[(&str, &str)]) -> Built {
         let spec = |text: &str| serde_json::from_str(text).unwrap();
         let agents = said.iter().map(|(name, text)| ((*name).to_owned(), spec(text), None)).collect();
         Agents::build(&AgentsConfig { default_agent: default.map(str::to_owned), agents, ..AgentsConfig::default() })

@@ -27,7 +27,7 @@ pub(super) enum Command {
     Unpin { message: MessageId },
     ResetLoops,
     Tree,
-    Command { line: String },
+    Line { line: String },
 }
 
 #[derive(Deserialize)]
@@ -184,7 +184,7 @@ impl Command {
                 Value::String(text) if name == "pin" => Ok(Command::Pin { message: text.as_str().into() }),
                 Value::String(text) if name == "unpin" => Ok(Command::Unpin { message: text.as_str().into() }),
                 Value::String(text) if name == "command" => match text.starts_with('/') {
-                    true => Ok(Command::Command { line: text.clone() }),
+                    true => Ok(Command::Line { line: text.clone() }),
                     false => Err("`command` must begin with /, such as /compact".to_owned()),
                 },
                 Value::String(text) => Ok(Command::Withdraw { message: text.as_str().into() }),
@@ -206,7 +206,7 @@ impl Command {
             Command::Unpin { .. } => "unpin",
             Command::ResetLoops => "reset",
             Command::Tree => "tree",
-            Command::Command { .. } => "command",
+            Command::Line { .. } => "command",
         }
     }
 
@@ -251,7 +251,7 @@ impl Command {
             Command::Unpin { message } => session.unpin(message).await.map(|()| json!({})),
             Command::ResetLoops => session.reset_loops().await.map(|()| json!({})),
             Command::Tree => Ok(json!({"tree": host.runtime.tree()})),
-            Command::Command { line } => match session.command(&line, Delivery::Queue).await {
+            Command::Line { line } => match session.command(&line, Delivery::Queue).await {
                 Ok(Commanded::Sent(receipt)) => Ok(sent(&receipt)),
                 Ok(Commanded::Said(words)) => Ok(json!({"said": words})),
                 Ok(Commanded::Task(child)) => Ok(json!({"task": child})),
@@ -454,7 +454,7 @@ mod tests {
             (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":0.25}}}"#, answer(dollars("0.25"))),
             (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":"$2"}}}"#, answer(dollars("2"))),
             (r#"{"tree":true}"#, Command::Tree),
-            (r#"{"command":"/compact"}"#, Command::Command { line: "/compact".to_owned() }),
+            (r#"{"command":"/compact"}"#, Command::Line { line: "/compact".to_owned() }),
         ];
         for (line, expected) in cases {
             assert_eq!(Command::read(line), Ok(expected), "{line}");

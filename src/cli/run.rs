@@ -64,7 +64,7 @@ pub(super) async fn run(given: RunArguments, environment: &Environment) -> Resul
         for path in &given.file {
             prompt = prompt.with_part(attach::part(path)?);
         }
-        Ok((open::for_run(&given, "", environment).await?, Prompt::Message(prompt)))
+        Ok((open::for_run(&given, "", environment).await?, Prompt::Message(Box::new(prompt))))
     };
     let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
     drive(opened, Some(prompt), json).await
@@ -81,7 +81,7 @@ pub(super) async fn resume(given: ResumeArguments, environment: &Environment) ->
         let opened = open::for_resume(&given, &text, environment).await?;
         let prompt = match text.starts_with('/') {
             true => Prompt::Command(text),
-            false => Prompt::Message(Message::user(text)),
+            false => Prompt::Message(Box::new(Message::user(text))),
         };
         Ok((opened, (!given.prompt.is_empty()).then_some(prompt)))
     };
@@ -99,7 +99,7 @@ fn not_begun(failure: Failure, json: bool) -> Failure {
 
 /// What is said to the session first.
 enum Prompt {
-    Message(Message),
+    Message(Box<Message>),
     /// A line that begins with `/`.
     Command(String),
 }
@@ -221,7 +221,7 @@ impl Drive {
         let (lines, shown) = (listener.asks(), narrator.catch_up());
         let idle = async {
             match prompt {
-                Some(Prompt::Message(prompt)) => drop(self.session.prompt(prompt).await?),
+                Some(Prompt::Message(prompt)) => drop(self.session.prompt(*prompt).await?),
                 Some(Prompt::Command(line)) => self.command(&line).await?,
                 None => {}
             }

@@ -76,7 +76,7 @@ impl Sweeper {
 /// Removes the sessions that a policy does not keep, until the runtime ends or `stop` returns `true`. Blocks on the disk.
 pub(crate) fn sweep(shared: &Shared, policy: SweepPolicy, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
     let stop = || stop() || shared.orders.is_closed();
-    let planned = sweep_plan(&*shared.store, policy, shared.clock.now(), &stop)?;
+    let planned = sweep_plan(&*shared.store, policy, shared.clock.now(), stop)?;
     let done = sweep_through(planned, stop, |session, seq| shared.store.delete_unused(session, seq));
     shared.orders.chore(Chore::Scrub);
     done

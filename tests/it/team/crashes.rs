@@ -71,8 +71,8 @@ async fn three_tasks_of_every_link_outlive_a_crash_of_their_parent() {
 /// All that the parent's model was told.
 fn told_all(lab: &Lab) -> String {
     let requests = lab.model.requests();
-    let of_parent = requests.iter().map(tamtam::model::transcript).filter(|said| said.contains("is over"));
-    of_parent.last().unwrap_or_default()
+    let mut of_parent = requests.iter().map(tamtam::model::transcript).filter(|said| said.contains("is over"));
+    of_parent.next_back().unwrap_or_default()
 }
 
 /// The process dies while calls wait: the next one goes on with the same children, and a task in the background tells of its end.

@@ -39,11 +39,11 @@ fn masked(play: &Play) -> Vec<String> {
 /// How the call of this tool was judged.
 fn verdict(play: &mut Play, tool: &str) -> Option<CallVerdict> {
     play.answer_calls(&[tool]);
-    let results = play.entries.iter().filter_map(|entry| match &entry.record {
+    let mut results = play.entries.iter().filter_map(|entry| match &entry.record {
         Record::Result { judged, .. } => Some(*judged),
         _ => None,
     });
-    results.last()
+    results.next_back()
 }
 
 /// E-06, E-07, E-09, C-10: a denied tool is not offered, and a call of it is answered so; neither the agent nor a message brings it back.

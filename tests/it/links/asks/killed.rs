@@ -91,7 +91,7 @@ fn killed(folder: &Path, moment: &str) {
 /// Which tapes have the answer.
 fn answered(folder: &Path) -> [bool; 3] {
     let store = Store::open(
-        &folder.join("store"),
+        folder.join("store"),
         StoreOptions { access: tamtam::tape::Access::Read, ..StoreOptions::default() },
     );
     let store = store.unwrap();
