@@ -50,7 +50,7 @@ run weight python3 tests/weight.py
 run bench-step cargo test --features cli --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
 run bench-figures cargo test --features cli --bench figures -- --short
 run bench-tools cargo test --features cli --bench tools -- --short
-run bench-shell cargo test --features cli --bench shell
+run bench-shell cargo test --features cli --bench shell -- --short
 run bench-cycles cargo test --features cli --bench cycles -- 1000
 # The driver of the bench against other runtimes follows the API.
 run peer-driver cargo test --features cli --example peer_driver

@@ -1,8 +1,8 @@
-//! `tamtam prompt show`: prints what a session is sent before its first message. And what every new session of this program is told
-//! of its surroundings.
+//! `tamtam prompt show`: prints the system prompt and the tools that a session sends with its first message. This file also says
+//! what every new session of this program is told of its surroundings.
 //!
 //! What is shown is the request that a session in memory sends with its first message, to a scripted model. The session is made as
-//! `run` makes one, so the two are sent the same. A change must keep that, and that nothing is asked of a provider of models.
+//! `run` makes one, so the two are sent the same. A change must keep that, and must send no request to a provider.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -31,7 +31,7 @@ pub(super) fn with_surroundings(builder: Builder, environment: &Environment) -> 
     let trust = Trust::of(environment);
     let rules = RuleFiles::trusting(move |file, text| trust.has_trusted(file, text));
     let rules = environment.config_folder().into_iter().fold(rules, RuleFiles::user_folder);
-    // Changed files are not counted: git may run what a repository names, and trust is not bound to the repository's configuration.
+    // Changed files are not counted: git may run programs that a repository's configuration names, and trust is not bound to the repository's configuration.
     builder.environment(GitState::new()).environment(FileTree::default()).environment(rules)
 }
 

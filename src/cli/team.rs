@@ -1,7 +1,8 @@
 //! The agents and commands of this user and of a workspace, and `tamtam agents`, which lists the agents.
 //!
 //! They come from the user's folders (`tamtam` and `opencode` in the configuration folder, `~/.claude`) and from those of the
-//! workspace, which are read only where the user trusts it. What cannot be read is told, and everything else is there.
+//! workspace, which are read only where the user trusts it. A file that cannot be used is reported, and all others are loaded. A change
+//! must not load agents or commands of a workspace that is not trusted.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -31,7 +32,8 @@ pub(super) struct Team {
 }
 
 impl Team {
-    /// Reads those of the user and, where its files are as they were trusted, of the workspace.
+    /// Reads the agents and commands of the user, and those of the workspace only if its files are unchanged since the user trusted
+    /// them.
     pub(super) fn load(workspace: &Path, environment: &Environment) -> Result<Team, Failure> {
         let mut folders = Vec::new();
         if let Some(home) = environment.get("HOME").map(Path::new) {

@@ -179,10 +179,10 @@ pub enum EventKind {
         access: Vec<Access>,
         /// When the ask expires and the call is denied.
         expires: Millis,
-        /// Whether the ask stays open until then, also while nobody listens.
+        /// Whether the ask stays open until `expires`, even while nobody listens.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
-        /// Of a child's question, the sessions that it came through, the one that makes the call last; else empty.
+        /// For a question of a child: the sessions that passed it on; the one that makes the call comes last. Otherwise empty.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         from: Vec<AskFrom>,
         /// What may be allowed for more than this call, from narrow to wide. An answer names one by its number

@@ -2,7 +2,7 @@
 //! time.
 //!
 //! Over files the list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only
-//! entries that were appended since the last list are read from tapes ([`ListCost`] counts them). No tape is folded twice. The
+//! entries that were appended since the last list are read from tapes ([`ListCost`] counts them). The
 //! index decides nothing: without one, and over any other engine, the sessions of the page are read from their tapes
 //! ([`SessionPage::indexed`]), and then children are not counted.
 //!

@@ -22,7 +22,7 @@ impl ToolContext {
     /// `None` for a [detached](ToolContext::detached) context, and for one that was kept until its runtime had ended and was gone. A
     /// running call of a session always has one.
     ///
-    /// **What never comes.** The turn ends when its calls have ended. So a call that waits for the end of its own turn waits until its
+    /// **Waits that never end.** The turn ends when its calls have ended. So a call that waits for the end of its own turn waits until its
     /// limit: for the [receipt](crate::Receipt::wait) of a message to its own session, or for the session to be
     /// [idle](Session::wait). [`Session::abort`], [`Session::end`] and `Runtime::shutdown` stop the call that makes them: it is
     /// dropped while it waits. What needs an idle session, such as [`Session::handoff`], is refused as busy. A call may wait for the

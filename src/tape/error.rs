@@ -113,7 +113,7 @@ pub enum TapeError {
         waiting: usize,
     },
     /// The tapes in memory have reached their [`MemoryLimits`](crate::tape::MemoryLimits). Nothing was taken; the same may be tried
-    /// again when there is room. A sweep leaves sessions that are awake ([`Runtime::shed`](crate::Runtime::shed) puts them to
+    /// again when there is room. A sweep does not remove sessions that are awake ([`Runtime::shed`](crate::Runtime::shed) puts them to
     /// sleep). A host that made the store itself ([`Builder::tapes`](crate::runtime::Builder::tapes)) can change the limits.
     #[error(
         "the tapes in memory are full: {max} {of} are the most; remove sessions that are over (Runtime::sweep), or allow more \
@@ -223,7 +223,7 @@ impl TapeError {
         TapeError::Engine(error.into().into())
     }
 
-    /// Whether a tape that cannot be opened, or made, for this reason never can be. Every other error may pass by itself.
+    /// Whether the error is permanent: a tape that cannot be opened or made for this reason never can be. Every other error may pass by itself.
     pub(crate) fn is_for_good(&self) -> bool {
         use TapeError::{Damaged, Newer, TooDeep, TooLarge};
         matches!(self, Damaged(_) | Newer { .. } | TooDeep { .. } | TooLarge { .. })

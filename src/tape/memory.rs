@@ -7,9 +7,9 @@
 //! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size) or allows more. A turn that is open can still end: its
 //! appends may use a small reserve, as in a store of files.
 //!
-//! One mutex guards all tapes, and async threads take it for each append. So no method may copy more under it than the entries of
-//! one append: a reader shares the entries (`Arc`) and copies them after the lock is given back. No disk, no thread, no stored
-//! format.
+//! One mutex guards all tapes, and async threads take it for each append. So no method may copy more entries under it than those
+//! of one append: a reader shares the entries (`Arc`) and copies them after the lock is given back. The store uses no disk and no
+//! thread, and has no stored format.
 
 mod tapes;
 

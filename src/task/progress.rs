@@ -1,4 +1,6 @@
-//! How far a task is.
+//! The envelope that says how far a running task is. It is made anew for each look, shown, and never recorded.
+//!
+//! Other programs read its JSON form, so a change must keep it readable: a new field needs a default.
 
 use serde::{Deserialize, Serialize};
 

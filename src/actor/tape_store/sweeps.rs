@@ -17,7 +17,7 @@ use crate::{
     words::ids::{Millis, new_uuid},
 };
 
-/// The least time between two sweeps.
+/// The shortest interval that a host can set. A wait is up to a quarter shorter or longer.
 const EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// The most sessions that a report names of those that a limit selects and that stay.

@@ -119,6 +119,7 @@ fn files_become_agents_and_commands() {
 }
 
 /// RESOURCE-003 to RESOURCE-008: a folder is read anew each time, may be empty or missing, and is read once where it is given twice.
+/// RESOURCE-008: the reader itself, given one folder twice, has each agent once.
 #[test]
 fn a_folder_is_read_as_it_is_now() {
     let home = tempfile::tempdir().unwrap();

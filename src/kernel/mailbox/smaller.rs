@@ -1,4 +1,4 @@
-//! Making an input smaller that a tape refuses as too large, so that it can be recorded at last.
+//! Shortens an input that the tape refused as too large, so that it can be recorded.
 //!
 //! Only reports, and the reasons of aborts and ends, are made smaller. A host's message never is, because its words must not be
 //! lost in silence; its sender is told instead. A report has no sender, so it must end in a form that fits: first without its

@@ -45,6 +45,8 @@ fn names(sections: &[Section]) -> Vec<&str> {
 /// P-04, RESOURCE-001 to RESOURCE-008: the user's rules come first, then those of the repository's root down to the workspace; only
 /// Markdown counts in a folder of rules; the same text is told once; a missing folder and an empty one say nothing; a file that was
 /// rewritten is read anew.
+/// RESOURCE-002: the user's files stand before those of the project, and the nearest folder's come last.
+/// RESOURCE-008: one text under two names in one folder is told once.
 #[test]
 fn rules_are_found_from_the_user_down_to_the_workspace() {
     let scene = Scene::new();

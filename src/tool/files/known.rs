@@ -20,13 +20,13 @@ use crate::{
 /// How many files are remembered.
 pub(crate) const ENTRIES_MAX: usize = 16_384;
 
-/// A file that a call read or wrote, in the state `version`. By this the old content of a file is known also when a command of the
-/// shell changes the file.
+/// A file that a call read or wrote, in the state `version`. It gives the old content of a file that a shell command changes
+/// later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub(crate) version: Version,
-    /// The content, for as long as the system says that the file is in this state. `None`: a session saw it, and it is kept before
-    /// the next command runs.
+    /// The content, for as long as the system says that the file is in this state. `None`: a session saw the file, and its content
+    /// is stored before the next shell command runs.
     pub(crate) image: Option<FileImage>,
 }
 

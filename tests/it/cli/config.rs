@@ -38,6 +38,7 @@ fn decision(ended: &Ended) -> String {
 
 /// SETTINGS-001, SETTINGS-003, SETTINGS-005, SETTINGS-006, CONFIG-ERR-002: without a file the default holds; what a file says is read
 /// anew by each command, whichever process wrote it; without the file the default holds again. All settings are listed.
+/// CONFIG-ERR-002: the value of the file, 0.7, is not the default, which is none.
 #[test]
 fn a_setting_is_that_of_the_file_as_long_as_there_is_one() {
     let lab = Lab::new();

@@ -111,7 +111,6 @@ async fn an_ask_of_a_grandchild_survives_kill_nine_and_its_call_runs_once() {
             ("session.took child", [true, false, false]),
             ("session.appended child", [true, true, false]),
             ("session.took grandchild", [true, true, false]),
-            ("session.appended grandchild", [true, true, true]),
         ]);
     }
     for (moment, has_the_answer) in moments {
@@ -132,11 +131,12 @@ async fn an_ask_of_a_grandchild_survives_kill_nine_and_its_call_runs_once() {
         let grandchild = second.open(&"grandchild".parse().unwrap()).await.unwrap();
         until(async || grandchild.state().await.unwrap().ended.len() == 1).await;
         until(async || root.state().await.unwrap().task_asks().count() == 0).await;
-        let runs: Vec<_> = careful.runs().into_iter().collect();
-        assert_eq!(runs, [(grandchild.id().clone(), 1)], "{moment}");
-        // A call that was cut off while it ran is not run again: nobody knows how it ended.
+        // The start of the call is in one append with the answer. A call that had started is not run again: nobody knows whether it ran.
+        let had_started = has_the_answer[2];
+        let times = u32::from(moment == "running" || !had_started);
+        assert_eq!(careful.runs().values().sum::<u32>(), times, "{moment}");
         let text = grandchild.state().await.unwrap().ended[0].text.clone();
-        assert_eq!(&*text, if moment == "running" { "it was not allowed" } else { "it was allowed" }, "{moment}");
+        assert_eq!(&*text, if had_started { "it was not allowed" } else { "it was allowed" }, "{moment}");
         for session in SESSIONS {
             let session = second.open(&session.parse().unwrap()).await.unwrap();
             assert_eq!(granted(&session).await, [(Grant::Once, Some("ada".to_owned()))], "{moment}: {}", session.id());
