@@ -19,7 +19,7 @@ struct State {
     settings: Settings,
 }
 
-/// The labels from the newest of these entries on that says which there are; `None` where none of them says anything.
+/// The labels of the newest entry that states labels. `None` if none of these entries does.
 pub(crate) fn newest_labels(entries: &[Entry]) -> Option<Labels> {
     entries.iter().rev().find_map(labels_of)
 }

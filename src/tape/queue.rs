@@ -1,7 +1,7 @@
 //! The jobs that wait for the disk (appends, marks, releases), and the one I/O thread of a store that does them.
 //!
 //! Appends of one tape are done in order, and its release comes last; a mark may be done before the appends of its group.
-//! A job stays at the head of the queue until it is done and told. If the thread panics over a job, the job is tried once more at
+//! A job stays at the head of the queue until it is done and its result was reported. If the thread panics over a job, the job is tried once more at
 //! the same place in the file, so nothing is lost or doubled; after the second panic it is told as failed. The thread starts with
 //! the first job and lives until the queue is closed: a panic ends the work at hand and nothing else.
 //!

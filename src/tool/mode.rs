@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::model::BoxFuture;
 
-/// Which agent a call wants its session to have.
+/// The agent that a call asks its session to switch to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The agent `plan`.

@@ -1,7 +1,7 @@
 //! Notes about changes to files, one line each, written before the change is made.
 //!
 //! A call reports its changes with its result. A call that a crash cuts off has no result, and its notes tell what it was about
-//! to change. A note whose path stands in the result of its call adds nothing to the result.
+//! to change. If the result of a call lists a path already, the note for that path is ignored.
 //!
 //! A change must keep the order: first the note, then the change of the file. `notes.jsonl` is a stored format, so old lines must
 //! be read; of a long file only the last 64 MiB are. A note is handed to the operating system and not synced, like the files that
