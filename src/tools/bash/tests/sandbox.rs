@@ -475,13 +475,13 @@ async fn a_dropped_call_leaves_nothing_and_the_host_is_free() {
     }
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 1);
     drop(call);
-    scene.is_clean();
     // The kernel takes a moment for a killed process, and a thread removes the folder.
     let until = Instant::now() + Duration::from_secs(30);
     while !is_gone(&file) || fs::read_dir(&temporary).unwrap().count() > 0 {
         assert!(Instant::now() < until, "a process or a folder is left");
         tokio::task::yield_now().await;
     }
+    scene.is_clean();
     fs::write(scene.outside("secret"), "changed").unwrap();
     TcpListener::bind("127.0.0.1:0").unwrap();
 }
