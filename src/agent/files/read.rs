@@ -268,6 +268,10 @@ pub(super) fn with_files(node: Node, config: &Path, inside: Option<&Path>) -> Re
 fn with_file(text: &str, config: &Path, inside: Option<&Path>) -> Result<String, String> {
     let Some((before, rest)) = text.split_once("{file:") else { return Ok(text.to_owned()) };
     let (path, after) = rest.split_once('}').ok_or("{file: has no }")?;
+    // A person trusts the files of a workspace by name, and this one would not be among them.
+    if inside.is_some() {
+        return Err("another file is not read in a workspace: write its text here".to_owned());
+    }
     let path = Path::new(path.trim());
     if path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
         return Err(format!("{} is not below the folder of this file: it is not read", path.display()));

@@ -160,12 +160,19 @@ fn a_hostile_folder_is_read_within_bounds() {
     symlink(&agents, agents.join("sub/circle")).unwrap();
     symlink(agents.join("nowhere"), agents.join("dangling.md")).unwrap();
     std::process::Command::new("mkfifo").arg(agents.join("pipe.md")).status().unwrap();
+    let included = r#"{"agent": {"other": {"description": "x", "prompt": "{file:inner.md}"}}}"#;
+    fs::write(workspace.join("opencode.json"), included).unwrap();
     let folders = AgentFolder::of_workspace(&workspace, true);
     let (agents, _, bad) = AgentFiles::read(&folders, &models()).build().unwrap();
     assert!(agents.get("good").is_some() && agents.get("linked").is_some());
     let mut told: Vec<_> = bad.iter().map(|bad| bad.path.file_name().unwrap().to_str().unwrap()).collect();
     told.sort_unstable();
-    assert_eq!(told, ["away", "dangling.md", "large.md", "leaves.md", "pipe.md", "undescribed.md"], "{bad:?}");
+    assert_eq!(
+        told,
+        ["away", "circle", "dangling.md", "large.md", "leaves.md", "opencode.json", "pipe.md", "undescribed.md"],
+        "{bad:?}"
+    );
+    assert!(bad.iter().any(|bad| bad.why.contains("write its text here")), "{bad:?}");
     assert!(AgentFolder::of_workspace(&workspace, false).is_empty());
 }
 

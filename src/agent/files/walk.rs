@@ -51,6 +51,10 @@ impl Walk<'_> {
     fn entries(&mut self, folder: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
         let real = folder.canonicalize().map_err(|error| error.to_string())?;
         self.stays_inside(&real)?;
+        // What a person trusts in a workspace are the files below its folders, and not those behind a link.
+        if self.inside.is_some() && folder.is_symlink() {
+            return Err("a link to a folder is not followed in a workspace".to_owned());
+        }
         if !self.entered.insert(real) {
             return Ok(Vec::new());
         }

@@ -63,7 +63,7 @@ fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option
             let none = NoSummary { error: too_large("the summary"), usage: *usage, estimated: None };
             Report::Summarised { result: Err(none), lost: *lost }
         }
-        Report::TaskDown { down } if down.text.len() > WORDS_BYTES_MAX => {
+        Report::TaskDown { down } if down.text.len() > WORDS_BYTES_MAX + 1024 => {
             let mut down = down.clone();
             down.text = format!("{}\n[{}]", kept(down.text.to_string()), too_large("the whole text")).into();
             Report::TaskDown { down }
@@ -117,6 +117,19 @@ mod tests {
 
     use super::*;
     use crate::{words::ids::Seq, words::message::FilePart};
+
+    /// As for a result: one shortening, then a failure without a word, then nothing smaller.
+    #[test]
+    fn a_down_is_made_smaller_once_and_ends() {
+        let error = TapeError::TooLarge { bytes: 99, max: 9 };
+        let mut down = Down::without_a_word(DownReason::Done);
+        down.text = "x".repeat(2 * WORDS_BYTES_MAX).into();
+        let small = smaller(&Report::TaskDown { down }.of(Seq(4)), &error).unwrap();
+        assert!(format!("{small:?}").contains("99 bytes, and 9 are the most]"));
+        let failed = smaller(&small, &error).unwrap();
+        assert!(format!("{failed:?}").contains("what came of it is too large"));
+        assert_eq!(smaller(&failed, &error), None);
+    }
 
     /// However often it is too large, it is bare at some time, and then there is nothing smaller.
     #[test]
