@@ -14,6 +14,7 @@ use tamtam::{
     model::BoxFuture,
     permission::{Action, Globs, Profile, Rule, Ruleset, decide, judge, seen_from, with_parts},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
+    tools::{Bash, BashOptions},
 };
 
 #[path = "support/parts.rs"]
@@ -97,8 +98,11 @@ fn decisions() {
     }
 }
 
-/// A tool that does nothing and wants what it was told, as `bash` and as another permission.
-struct Wants(Access);
+/// A tool that wants what it was told, as `bash` and as another permission. It does nothing, or starts a shell that runs `true`.
+struct Wants {
+    access: Access,
+    shell: Option<Bash>,
+}
 
 impl Tool for Wants {
     fn name(&self) -> &str {
@@ -118,22 +122,27 @@ impl Tool for Wants {
     }
 
     fn access(&self, _: &Value) -> Vec<Access> {
-        vec![self.0.clone()]
+        vec![self.access.clone()]
     }
 
-    fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
-        Box::pin(async { ToolResult::ok("ok") })
+    fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        match &self.shell {
+            Some(shell) => shell.run(json!({ "command": "true" }), context),
+            None => Box::pin(async { ToolResult::ok("ok") }),
+        }
     }
 }
 
 /// How long a step takes whose call wants that. The median of some turns.
-async fn step(access: Access) -> Duration {
+async fn step(access: Access, turns: usize, runs: bool) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let model = std::sync::Arc::new(parts::Calls::new(STEPS));
-    let runtime = parts::runtime(folder.path(), model, Wants(access)).await;
+    let path = std::env::var_os("PATH").unwrap();
+    let shell = runs.then(|| Bash::new(BashOptions::new([("PATH".into(), path)])));
+    let runtime = parts::runtime(folder.path(), model, Wants { access, shell }).await;
     let session = runtime.create(parts::options(folder.path())).await.unwrap();
     let mut times = Vec::new();
-    for _ in 0..parts::scaled(200) {
+    for _ in 0..turns {
         let start = Instant::now();
         let answer = session.prompt("go").await.unwrap().wait().await.unwrap();
         assert_eq!(answer.steps, STEPS);
@@ -147,14 +156,18 @@ async fn step(access: Access) -> Duration {
 fn steps() {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let command = "cargo test --workspace 2>&1 | tail -n 40";
-    let (mut on, mut off) = (Vec::new(), Vec::new());
-    for _ in 0..5 {
-        off.push(tokio.block_on(step(Access::new("plain", command))));
-        on.push(tokio.block_on(step(Access::new("bash", command))));
+    for (runs, turns, what) in [(false, 200, "does nothing"), (true, 10, "runs `true`")] {
+        let (mut on, mut off) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            off.push(tokio.block_on(step(Access::new("plain", command), parts::scaled(turns), runs)));
+            on.push(tokio.block_on(step(Access::new("bash", command), parts::scaled(turns), runs)));
+        }
+        let [on, off] = [&mut on, &mut off].map(|times| parts::percentile(times, 50.0));
+        let more = (on.as_secs_f64() / off.as_secs_f64() - 1.0) * 100.0;
+        println!(
+            "a step whose call wants a command and {what}, judged by its parts: {on:.1?}; by its text: {off:.1?}; {more:+.1} %"
+        );
     }
-    let [on, off] = [&mut on, &mut off].map(|times| parts::percentile(times, 50.0));
-    let more = (on.as_secs_f64() / off.as_secs_f64() - 1.0) * 100.0;
-    println!("a step whose call wants a command, judged by its parts: {on:.1?}; by its text: {off:.1?}; {more:+.1} %");
 }
 
 fn main() {
