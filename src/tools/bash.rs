@@ -18,6 +18,7 @@
 mod arguments;
 mod capture;
 mod look;
+mod options;
 mod report;
 mod sandbox;
 
@@ -35,10 +36,10 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    process::{Event, Folder, Process, Spec, Streams, Tag, scrub},
+    process::{Event, Folder, Process, Spec, Tag, scrub},
     tool::{
         Access, BoxFuture, Changes, Files, Tool, ToolContext, ToolResult,
-        truncate::{Limits, SPILL_BYTES_MAX},
+        truncate::Limits,
         workspace::{Workspace, WorkspaceError},
     },
     tools::arguments::meant,
@@ -51,6 +52,7 @@ use report::{Ending, Run};
 use sandbox::Guard;
 
 pub use look::LookLimits;
+pub use options::BashOptions;
 pub use sandbox::{Sandbox, SandboxMode};
 
 /// How long a command may take by default.
@@ -89,58 +91,6 @@ exec "$0" -c -- "$4" bash
 const DESCRIPTION: &str = "Runs a command with bash in the workspace and gives back what it wrote (stdout and stderr together) and \
     how it ended. Nothing can be typed into it. Long output keeps its end; the text then names a file with all of it. Background \
     processes are killed when the command ends.";
-
-/// How the tool runs commands.
-#[derive(Clone)]
-pub struct BashOptions {
-    /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no environment
-    /// by itself: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
-    pub environment: Vec<(OsString, OsString)>,
-    /// If set, only the variables of these names are handed on, private or not.
-    pub allow: Option<Vec<String>>,
-    /// The shell. `None`: `bash` on the `PATH` of the environment, else `/bin/bash`.
-    pub shell: Option<PathBuf>,
-    /// How the two streams are taken in; together by default, so that the model reads them in their order.
-    pub streams: Streams,
-    /// Lines that are put before every command.
-    pub prefix: Option<String>,
-    /// How much of the output the model is given.
-    pub limits: Limits,
-    /// How many bytes of the output are kept in a file, at most.
-    pub spill_bytes_max: u64,
-    /// How long a group that is asked to end has time to do so.
-    pub grace: Duration,
-    /// How many processes the user may have while a command runs; not enforced for root. `None`: no limit.
-    pub processes_max: Option<u64>,
-    /// How much address space each process of a command may take, in bytes. `None`: no limit.
-    pub memory_bytes_max: Option<u64>,
-    /// How much of the workspace is looked at before and after a command, to list the files that it changed. `None`: there is no
-    /// look, and the results say that their changes are not known.
-    pub look: Option<LookLimits>,
-    /// What commands may reach; by default whatever the user may.
-    pub sandbox: Sandbox,
-}
-
-impl BashOptions {
-    /// The usual options, with this environment to hand on.
-    #[must_use]
-    pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>) -> BashOptions {
-        BashOptions {
-            environment: environment.into_iter().collect(),
-            allow: None,
-            shell: None,
-            streams: Streams::Together,
-            prefix: None,
-            limits: Limits::default(),
-            spill_bytes_max: SPILL_BYTES_MAX,
-            grace: Duration::from_millis(300),
-            processes_max: None,
-            memory_bytes_max: None,
-            look: Some(LookLimits::default()),
-            sandbox: Sandbox::off(),
-        }
-    }
-}
 
 /// The `bash` tool.
 #[derive(Clone)]
@@ -423,18 +373,6 @@ impl Tool for Bash {
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(self.call(arguments, context))
-    }
-}
-
-/// Without the values of the environment, which may be secrets.
-impl fmt::Debug for BashOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BashOptions")
-            .field("variables", &self.environment.len())
-            .field("allow", &self.allow)
-            .field("shell", &self.shell)
-            .field("streams", &self.streams)
-            .finish_non_exhaustive()
     }
 }
 
