@@ -9,8 +9,8 @@
 //!
 //! The providers ([`EnvironmentProvider`]) are asked once, when a session is made. What they say is in the session's settings, on
 //! its tape. So a resumed or replayed session sends the same bytes, and nothing that happens later stands before the history.
-//! Model providers cache requests by their beginning. A change must keep that: no clock, no file list, nothing that changes
-//! between two requests. A reminder goes behind the history (`model/request.rs`).
+//! The servers of models cache requests by their beginning. A change must not put into this text what is read anew for each request,
+//! such as the time or the present files. A reminder goes behind the history (`model/request.rs`).
 //!
 //! A host without such providers gets one text, the default prompt or its own, without sections.
 

@@ -57,10 +57,12 @@ pub struct AgentParts {
     /// Further options of a request, in place of the session's; `null` for none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
-    /// Rules that stand before the session's: these may loosen what they ask about.
+    /// The agent's rules, in a layer before the session's. The session's rules may loosen what these ask about, and never what these
+    /// deny.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Ruleset>,
-    /// Rules that stand behind the session's. Only agents of the runtime's own have any.
+    /// The agent's rules in a layer behind the session's. They may loosen what the session's rules ask about, and never what those deny.
+    /// Only agents of the runtime's own have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_rules: Option<Ruleset>,
     /// The one file that the agent may write, from the workspace on; only of the agent `plan`.

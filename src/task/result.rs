@@ -1,4 +1,8 @@
-//! What came of a task.
+//! The envelope that says what came of a task. Values only: `runtime/task/result.rs` makes it, for each caller that asks, from the
+//! task's DOWN (the report of how it ended) and from the child's tape. So it is always about a task that is over.
+//!
+//! Other programs read its JSON form, so a change must not rename or retype a field, and a new field needs a serde default.
+//! `docs/schema/task_result.json` has the schema, and a test compares.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,9 @@
-//! Plan mode, as the tools of plan mode see it: which file the plan stands in, and how to enter and to leave.
+//! Plan mode, as the tools `plan_enter` and `plan_exit` see it: which file the plan stands in, and how to enter and to leave.
 //!
-//! The tools know no agent and no session. What entering and leaving mean is decided above (`actor/modes.rs`); the change holds from
-//! the next step on.
+//! A change of mode holds from the next step on, so the calls of the same answer are still judged by the old agent's rules. Outside
+//! of a session there is no mode to change, and a tool is told so.
+//! A change must keep that the tools know no agent and no session: what entering and leaving mean is decided above
+//! (`actor/modes.rs`).
 
 use std::sync::Arc;
 

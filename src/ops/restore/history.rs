@@ -1,4 +1,5 @@
-//! Reads from a tape, and from the notes beside it, what a session did to files. Functions of values: nothing here reads a disk.
+//! Reads from a tape, and from the notes beside it, what a session did to files. A note is written before a file is changed, so it
+//! names the changes of a call that a crash cut off. Functions of values: nothing here reads a disk.
 //!
 //! The result names every change in order, marks a change that a crash may have cut off as uncertain, and names each call that ran
 //! without saying what it changes. A change must keep this: notes of a parent count only up to the fork; and of an imported tape

@@ -187,6 +187,10 @@ fn a_long_or_deep_command_is_unclear() {
     assert!(!unclear(&vec!["ls"; 60].join(" && ")));
     assert!(!unclear(&vec!["ls"; 900].join("\n")));
     assert!(unclear(&vec!["ls"; 1_100].join("\n")));
+    // A denied command could stand behind the arguments of a runner that are looked at.
+    let runs = |arguments: usize| format!("flock lock{} rm x", " -n".repeat(arguments));
+    assert!(!unclear(&runs(20)));
+    assert!(unclear(&runs(40)));
 }
 
 /// A model chooses the command: what becomes of it takes no more room than its length allows, and a person is asked about the rest.

@@ -220,6 +220,8 @@ impl Scan {
             return Ok(());
         }
         self.runners += 1;
+        // What is behind the last one that is looked at could be a command that a rule denies.
+        self.lost |= args.len() > TAILS_MAX;
         for (at, arg) in args.iter().enumerate().take(TAILS_MAX) {
             if arg.is_unknown() {
                 // It may be a command, or hold one.
@@ -245,5 +247,5 @@ impl Scan {
 /// How many runners may run one another.
 const RUNNERS_MAX: usize = 3;
 
-/// How many tails of a runner's arguments are looked at.
+/// How many tails of a runner's arguments are looked at. A command with more is unclear.
 const TAILS_MAX: usize = 40;

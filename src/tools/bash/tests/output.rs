@@ -1,6 +1,7 @@
 //! What the model is given of a command's output, and where the rest is.
 
 use super::*;
+use crate::process::Streams;
 
 /// BDD-BASH-008, FT-10, C-32: the model reads both streams in exactly the order in which they were written.
 #[tokio::test]
