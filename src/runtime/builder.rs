@@ -74,7 +74,7 @@ impl Builder {
     /// | `Runtime::search` | [`TapeError::NoIndex`] |
     ///
     /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed
-    /// ([`Runtime::sweep`]), 512 MiB and 100,000 sessions at most. Beyond that, new entries and sessions are refused as
+    /// ([`Runtime::sweep`](crate::Runtime::sweep)), 512 MiB and 100,000 sessions at most. Beyond that, new entries and sessions are refused as
     /// [`TapeError::MemoryFull`], and open turns end. The store belongs to the runtime, and its limits cannot be changed. For other
     /// limits, or to raise them later, make a [`MemoryStore`], keep a clone, and give it to [`Builder::tapes`].
     #[must_use]
@@ -182,7 +182,7 @@ impl Builder {
         self
     }
 
-    /// A child of the host's own, under the same tree. It starts with the runtime; see [`Runtime::host`]. Where its start fails,
+    /// A child of the host's own, under the same tree. It starts with the runtime; see [`Runtime::host`](crate::Runtime::host). Where its start fails,
     /// the runtime does not start.
     #[must_use]
     pub fn child(mut self, child: ChildSpec) -> Builder {
@@ -264,7 +264,7 @@ impl Builder {
     }
 
     /// Limits on messages and models; see [`RuntimeLimits`] for the defaults, and for what each may be. Limits out of range are
-    /// refused at the start ([`StartError::Limit`]).
+    /// refused at the start ([`StartError::Limit`](crate::error::StartError::Limit)).
     #[must_use]
     pub fn limits(mut self, limits: RuntimeLimits) -> Builder {
         self.limits = limits;
@@ -273,7 +273,7 @@ impl Builder {
 
     /// Lets the runtime sweep by itself about every `every`, which is at least a second; off by default. Each wait, also the one
     /// before the first sweep, is drawn from three quarters to five quarters of `every`, so that runtimes that were started
-    /// together do not sweep together. [`Runtime::last_sweep`] has the newest report.
+    /// together do not sweep together. [`Runtime::last_sweep`](crate::Runtime::last_sweep) has the newest report.
     ///
     /// ```
     /// use std::time::Duration;
