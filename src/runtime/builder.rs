@@ -1,7 +1,7 @@
 //! Configures a runtime.
 //!
 //! A [`Builder`] only collects values: nothing is opened or started before [`Builder::start`], and nothing is read from the
-//! environment. A change must keep it so: the order in which parts are given must not matter.
+//! environment. A change must keep it so. What a start does stands in `builder/start.rs`.
 
 mod start;
 
@@ -182,8 +182,8 @@ impl Builder {
         self
     }
 
-    /// A child of the host's own, under the same tree. It starts with the runtime; see [`Runtime::host`](crate::Runtime::host). Where its start fails,
-    /// the runtime does not start.
+    /// A child of the host's own, under the same tree. It starts with the runtime; see
+    /// [`Runtime::host`](crate::Runtime::host). Where its start fails, the runtime does not start.
     #[must_use]
     pub fn child(mut self, child: ChildSpec) -> Builder {
         self.children.push(child);

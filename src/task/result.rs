@@ -12,7 +12,7 @@ use crate::{
     words::message::{FileChange, FilePart},
 };
 
-/// What came of a task: made once, from the DOWN of its child.
+/// What came of a task that is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[non_exhaustive]

@@ -7,7 +7,7 @@
 //! A change must keep the work bounded by the length of the text, and must not look at a clock: the same command must be judged
 //! the same.
 
-use std::{borrow::Cow, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
@@ -66,11 +66,7 @@ pub(super) enum Gap {
 /// What stands between two nodes. A backslash that joins the ends of two lines is taken only beside a blank: in `ec\`, line
 /// break, `ho` bash sees one word and the grammar two.
 pub(super) fn gap(between: &str) -> Result<Gap, Unclear> {
-    let plain = match between.contains('\\') {
-        true => Cow::Owned(between.replace("\\\n", "")),
-        // Most gaps, and none of them is worth a copy.
-        false => Cow::Borrowed(between),
-    };
+    let plain = between.replace("\\\n", "");
     if !plain.chars().all(|c| matches!(c, ' ' | '\t' | '\n')) || (plain.is_empty() && !between.is_empty()) {
         return unclear("it has a backslash where bash and the grammar differ");
     }
