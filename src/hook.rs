@@ -13,12 +13,14 @@
 //! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
 //! its next `await`; one that blocks its thread without awaiting cannot be cut off.
 //!
-//! Two hooks are ours: [`Redact`] takes keys out of what tools give, and [`ReadLoop`] tells a model which only reads to go on.
+//! Three hooks are ours: [`Redact`] takes keys out of what tools give, [`ReadLoop`] tells a model which only reads to go on, and
+//! [`Planning`] helps it to plan.
 //!
 //! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in the worker
 //! of their request, gates and result pipes in the worker of their call, and each observer on a thread of its own. So a hook that
 //! hangs holds up its own call, or itself, and nothing else.
 
+mod planning;
 mod read_loop;
 mod redact;
 
@@ -35,6 +37,7 @@ use crate::{
     words::message::{Finish, Message},
 };
 
+pub use planning::Planning;
 pub use read_loop::ReadLoop;
 pub use redact::Redact;
 

@@ -11,6 +11,7 @@
 mod agents;
 mod builder;
 mod children;
+mod command;
 mod delete;
 mod ending;
 mod host;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 
 pub use builder::Builder;
 pub use children::Child;
+pub use command::{CommandError, Commanded};
 pub use delete::Deletion;
 pub use inspect::{By, Count, Inspection, Top};
 pub use operate::{OperateError, Operator};

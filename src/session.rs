@@ -10,7 +10,6 @@
 //! message are checked here (`RuntimeLimits::of_host`) and not in the kernel, so that old tapes replay as they were.
 
 mod back;
-mod command;
 mod configure;
 mod context;
 mod error;
@@ -20,6 +19,7 @@ mod fork;
 mod grants;
 mod inside;
 mod messages;
+mod plan_check;
 mod room;
 mod turn_stream;
 
@@ -42,11 +42,11 @@ pub use crate::kernel::{
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
-pub use command::{CommandError, Commanded};
 pub use error::BranchError;
 pub use fork::{ForkedAt, Merge, fork_at};
 pub(crate) use fork::{fork_named, fork_now, fork_now_as, wake_fork};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
+pub use plan_check::PlanCheck;
 pub use turn_stream::TurnStream;
 
 pub use crate::task::{
@@ -129,7 +129,18 @@ impl Session {
         expect_turn: Option<Seq>,
     ) -> Result<Receipt, SendError> {
         let message = self.passed(message.into()).await?;
-        self.hand_over(message, delivery, expect_turn).await
+        self.hand_over(message, delivery, expect_turn, None).await
+    }
+
+    /// Sends a message whose turn has this agent.
+    pub(crate) async fn send_as(
+        &self,
+        message: Message,
+        delivery: Delivery,
+        agent: Option<AgentChoice>,
+    ) -> Result<Receipt, SendError> {
+        let message = self.passed(message).await?;
+        self.hand_over(message, delivery, None, agent).await
     }
 
     /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
@@ -144,9 +155,10 @@ impl Session {
         message: Message,
         delivery: Delivery,
         expect_turn: Option<Seq>,
+        agent: Option<AgentChoice>,
     ) -> Result<Receipt, SendError> {
         let id = message.id.clone();
-        match self.ask(SendMessage { message, delivery, expect_turn }).await {
+        match self.ask(SendMessage { message, delivery, expect_turn, agent }).await {
             Ok(CarriedOut::Receipt(kernel::Receipt { message, seq, disposition })) => {
                 Ok(Receipt { message, seq, disposition, session: self.clone() })
             }

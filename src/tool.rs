@@ -23,6 +23,7 @@ mod mode;
 pub(crate) mod partial_json;
 mod question;
 mod threads;
+pub(crate) mod todo;
 mod toolbox;
 pub mod truncate;
 mod typed;
@@ -52,6 +53,7 @@ pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub(crate) use question::Asks;
 pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};
 pub(crate) use threads::Threads;
+pub use todo::{Todo, TodoPriority, TodoStatus};
 pub use toolbox::Toolbox;
 pub use typed::{
     IntoToolResult, Json, NoArguments, STREAM_BYTES_MAX, TextSink, TypedTool, typed, typed_blocking, typed_streaming,

@@ -27,6 +27,7 @@ mod read;
 mod remote;
 mod seen;
 mod text;
+mod todo;
 mod walk;
 mod write;
 
@@ -40,6 +41,7 @@ use crate::tool::{Files, KeepLimits, Tool, Toolbox};
 pub use bash::{Bash, BashOptions, LookLimits, Sandbox, SandboxMode};
 pub use plan::{PlanEnter, PlanExit};
 pub use remote::{RemoteExecutor, remote};
+pub use todo::{TodoRead, TodoWrite};
 
 /// OS processes that belong to a call: started with its tag, with their output in bounded memory, and killed with it. For tools of
 /// a host.
@@ -87,6 +89,18 @@ pub fn readonly() -> Toolbox {
 #[must_use]
 pub fn with_plan_mode(tools: &Toolbox) -> Toolbox {
     tools.with(PlanEnter).with(PlanExit)
+}
+
+/// These tools and those of the to-do list ([`TodoWrite`], [`TodoRead`]). [`State::todos`](crate::session::State::todos) shows the list to
+/// the host. Tasks get neither tool.
+///
+/// ```
+/// let tools = tamtam::tools::with_todos(&tamtam::tools::full());
+/// assert!(tools.find("todo_write").is_some());
+/// ```
+#[must_use]
+pub fn with_todos(tools: &Toolbox) -> Toolbox {
+    tools.with(TodoWrite).with(TodoRead)
 }
 
 /// The difference between two contents of a file, as hunks without a header.

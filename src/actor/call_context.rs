@@ -40,6 +40,8 @@ pub(crate) struct CallContext {
     pub(crate) may: May,
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) plan_file: Option<String>,
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) todos: Arc<[crate::tool::Todo]>,
 }
 
 impl CallContext {
@@ -69,6 +71,8 @@ impl CallContext {
             asks: questions::asks(&post.slot, post.ticket, self.attempt, waited),
             #[cfg(all(unix, feature = "tools"))]
             modes: modes::modes(&post.slot, self.plan_file),
+            #[cfg(all(unix, feature = "tools"))]
+            todos: self.todos,
             filters: post.shared.hooks.filters(),
             threads: post.shared.threads.clone(),
             session_ref: post.session_ref(),

@@ -151,7 +151,8 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
     let mut request = Request::new(History::from_iter([Item::User(user)]));
     // The request offers no tools. A call that the model asks for all the same is no part of the text and is ignored.
-    let agent = Agent::compaction();
+    let agents = shared.agents.lock().clone();
+    let agent = agents.get("compaction").map_or_else(Agent::compaction, |agent| (**agent).clone());
     request.system = agent.prompt.unwrap_or_default().into();
     request.params.max_output = Some(asked.tokens_max.min(agent.limits.output_max.unwrap_or(u64::MAX)));
     request.key = order.key.clone();

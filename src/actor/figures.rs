@@ -38,6 +38,10 @@ pub struct SessionFigures {
     pub left: Limits,
     /// How many of its tasks wait for room: their children are not made yet.
     pub tasks_queued: usize,
+    /// How many items of its to-do list are open.
+    pub todos_open: usize,
+    /// How many items its to-do list has.
+    pub todos: usize,
     /// The seq of the last entry on its tape.
     pub tape_seq: Seq,
 }
@@ -74,6 +78,10 @@ struct Fields {
     left: Limits,
     #[serde(skip_serializing_if = "is_default")]
     tasks_queued: usize,
+    #[serde(skip_serializing_if = "is_default")]
+    todos_open: usize,
+    #[serde(skip_serializing_if = "is_default")]
+    todos: usize,
     tape_seq: Seq,
 }
 
@@ -96,6 +104,9 @@ impl Payload for SessionFigures {
         if self.tasks_queued > 0 {
             facts.push(format!("tasks queued {}", self.tasks_queued));
         }
+        if self.todos > 0 {
+            facts.push(format!("to-do {} of {} open", self.todos_open, self.todos));
+        }
         if self.tape_seq > Seq::ZERO {
             facts.push(format!("tape {}", self.tape_seq));
         }
@@ -111,6 +122,8 @@ impl Payload for SessionFigures {
             cost: self.cost.shown(),
             left: self.left,
             tasks_queued: self.tasks_queued,
+            todos_open: self.todos_open,
+            todos: self.todos,
             tape_seq: self.tape_seq,
         };
         // Numbers and words: it cannot fail.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::{
     actor::slot::{Question, Slot},
-    agent::Agent,
     kernel::{AgentChoice, SwitchAgent},
     tool::{Entered, Mode, Modes},
 };
@@ -23,11 +22,19 @@ pub(super) fn modes(slot: &Arc<Slot>, plan_file: Option<String>) -> Modes {
     Modes { plan_file, switch: Some(Arc::new(switch)) }
 }
 
+/// The agent `plan` as the runtime has it now: a file may have changed it.
+fn plan(slot: &Slot) -> Result<AgentChoice, String> {
+    let shared = slot.shared().ok_or("The runtime is going down.")?;
+    let agents = shared.agents.lock().clone();
+    let choice = agents.primary("plan").and_then(|plan| plan.for_session(&slot.id));
+    choice.map_err(|error| error.to_string())
+}
+
 async fn change(slot: &Arc<Slot>, mode: Mode) -> Result<Entered, String> {
     let failed = |error: crate::error::SendError| format!("The mode was not changed: {error}.");
     let choice = match mode {
         Mode::Own => AgentChoice::Own,
-        Mode::Plan => Agent::plan().for_session(&slot.id).map_err(|error| error.to_string())?,
+        Mode::Plan => plan(slot)?,
     };
     slot.ask(SwitchAgent { choice: choice.clone() }).await.map_err(failed)?;
     let state = slot.ask_state(Question::State).await.map_err(failed)?;

@@ -2,7 +2,7 @@
 //!
 //! A command does something to its session ([`CommandAct`]), or says a prepared text to it (a template). The runtime brings some of
 //! both along; people add templates as files (`agent/files.rs`). Reading a line and filling a template are pure functions; what a
-//! command does is carried out in `session/command.rs`.
+//! command does is carried out in `runtime/command.rs`.
 //!
 //! A change must keep that a line with an unknown name is an error: a mistyped command must not reach the model as a message.
 

@@ -3,9 +3,9 @@
 //! A folder holds the files of one program: our own, OpenCode's or Claude Code's ([`Dialect`]). Each is read as that program has it;
 //! nobody has to change a file. A file that cannot be used is left out with its file, line and field, and the others load.
 //!
-//! This code reads the folders that it is given and no others; whether a folder may be trusted is its caller's to say. It runs
-//! nothing. A change must keep four bounds: a folder of a workspace is not left through a link; only plain files are opened; no
-//! file is read that is larger than [`FILE_BYTES_MAX`]; and no folder has more than [`FILES_MAX`].
+//! This code reads the folders that it is given and no others; whether a file of a workspace may be trusted is its caller's to say.
+//! It runs nothing. A change must keep four bounds: a folder of a workspace is not left through a link; only plain files are opened;
+//! no file is read that is larger than [`FILE_BYTES_MAX`]; and no folder has more than [`FILES_MAX`].
 
 mod foreign;
 mod read;
@@ -14,6 +14,7 @@ mod walk;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{
@@ -45,13 +46,17 @@ pub enum Dialect {
     ClaudeCode,
 }
 
+/// Decides whether the text of a file may be used.
+type Trusts = dyn Fn(&Path, &str) -> bool + Send + Sync;
+
 /// A folder with files of one program.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AgentFolder {
     path: PathBuf,
     dialect: Dialect,
     /// The folder that no link may lead out of.
     inside: Option<PathBuf>,
+    trusts: Arc<Trusts>,
     /// Files of configuration that hold agents and commands too.
     configs: Vec<PathBuf>,
 }
@@ -65,18 +70,21 @@ impl AgentFolder {
             Dialect::OpenCode => ["opencode.json", "opencode.jsonc"].map(|name| path.join(name)).into(),
             _ => Vec::new(),
         };
-        AgentFolder { path, dialect, inside: None, configs }
+        AgentFolder { path, dialect, inside: None, trusts: Arc::new(|_, _| true), configs }
     }
 
-    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode and our own. None where the workspace
-    /// is not trusted: what stands there tells a model what to do.
+    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode and our own. What stands there tells a
+    /// model what to do, so a file is used as far as `trusts` says so, by its path and its text. The text that was judged is the one
+    /// that is used.
     #[must_use]
-    pub fn of_workspace(workspace: &Path, trusted: bool) -> Vec<AgentFolder> {
-        if !trusted {
-            return Vec::new();
-        }
+    pub fn of_workspace(
+        workspace: &Path,
+        trusts: impl Fn(&Path, &str) -> bool + Send + Sync + 'static,
+    ) -> Vec<AgentFolder> {
+        let trusts: Arc<Trusts> = Arc::new(trusts);
         let folder = |name: &str, dialect| AgentFolder {
             inside: Some(workspace.to_path_buf()),
+            trusts: trusts.clone(),
             ..AgentFolder::new(workspace.join(name), dialect)
         };
         let mut folders = vec![
@@ -87,6 +95,12 @@ impl AgentFolder {
         let beside = ["opencode.json", "opencode.jsonc"].map(|name| workspace.join(name));
         folders[1].configs.splice(0..0, beside);
         folders
+    }
+}
+
+impl std::fmt::Debug for AgentFolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentFolder").field("path", &self.path).field("dialect", &self.dialect).finish_non_exhaustive()
     }
 }
 
@@ -133,7 +147,7 @@ impl BadFile {
 /// fs::write(workspace.join(".claude/agents/reviewer.md"), text)?;
 /// fs::write(workspace.join(".claude/agents/broken.md"), "---\nname: [\n---\n")?;
 ///
-/// let files = AgentFiles::read(&AgentFolder::of_workspace(workspace, true), &BTreeMap::new());
+/// let files = AgentFiles::read(&AgentFolder::of_workspace(workspace, |_, _| true), &BTreeMap::new());
 /// let (agents, commands, bad) = files.build()?;
 /// assert_eq!(agents.get("reviewer").unwrap().prompt.as_deref(), Some("You review."));
 /// assert_eq!((bad.len(), bad[0].line), (1, 3));
@@ -200,7 +214,7 @@ impl AgentFiles {
 
     /// One agent or command as a file of its own.
     fn file(&mut self, read: &Reading<'_>, root: &Path, section: Section) -> Result<(), BadFile> {
-        let text = walk::text(read.path)?;
+        let text = walk::text(read.path, &*read.folder.trusts)?;
         let wrong = |fault| BadFile::of(read.path, &text, fault);
         let (node, body) = match read.path.extension().and_then(|ending| ending.to_str()) {
             Some("json") => (document::json_with_comments(&text).map_err(wrong)?, None),
@@ -240,7 +254,7 @@ impl AgentFiles {
     /// The tables of a file of configuration.
     fn config_file(&mut self, folder: &AgentFolder, path: &Path, models: &BTreeMap<String, ModelRef>) {
         let read = Reading { folder, models, path };
-        let text = match walk::text_inside(path, folder.inside.as_deref()) {
+        let text = match walk::text_inside(path, folder.inside.as_deref(), &*folder.trusts) {
             Ok(text) => text,
             Err(bad) => return self.bad.push(bad),
         };

@@ -136,14 +136,9 @@ pub(super) struct ModelArguments {
     pub(super) base_url: Option<String>,
 }
 
-/// What a turn is run with.
+/// Whose session it is, and where it works.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct TurnArguments {
-    /// A file of settings that win over those of the user and of the project (see docs/CONFIG.md)
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) model: ModelArguments,
+pub(super) struct SetupArguments {
     /// Name of the agent, see `tamtam agents`: build, plan, which changes nothing but its plan until that is approved, or one of
     /// your files [default: build]
     #[arg(long, value_name = "NAME")]
@@ -156,6 +151,18 @@ pub(super) struct TurnArguments {
     pub(super) permission: PermissionArguments,
     #[command(flatten)]
     pub(super) sandbox: SandboxArguments,
+}
+
+/// What a turn is run with.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct TurnArguments {
+    /// A file of settings that win over those of the user and of the project (see docs/CONFIG.md)
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) model: ModelArguments,
+    #[command(flatten)]
+    pub(super) setup: SetupArguments,
     /// Model requests that a turn may make [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_steps: Option<u32>,
@@ -256,16 +263,8 @@ pub(super) enum PromptCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct PromptShowArguments {
-    /// Name of the agent [default: build]
-    #[arg(long, value_name = "NAME")]
-    pub(super) agent: Option<String>,
-    /// Folder that the session would work in [default: the current folder]
-    #[arg(long, value_name = "DIR")]
-    pub(super) workspace: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) permission: PermissionArguments,
-    #[command(flatten)]
-    pub(super) sandbox: SandboxArguments,
+    pub(super) setup: SetupArguments,
     /// One JSON object: the system prompt whole and by its sections, and the tools
     #[arg(long)]
     pub(super) json: bool,

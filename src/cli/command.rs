@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tamtam::{
     Delivery, Message, MessageId, Receipt, SendError, Seq, Steering,
-    session::{CommandError, Commanded, Grant, Limits, Refusal, Scope},
+    runtime::{CommandError, Commanded},
+    session::{Grant, Limits, Refusal, Scope},
 };
 
 use super::grants::{AnswerError, Host, listed, standing};

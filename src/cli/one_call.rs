@@ -56,8 +56,9 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
     let root = environment.workspace(given.workspace.as_deref())?;
     let config = Config::load(environment, &root, given.config.as_deref())?;
     config.notes.iter().for_each(|why| note(&format!("warning: {why}")));
-    let turn = TurnArguments { permission: given.permission.clone(), ..TurnArguments::default() };
-    let rights = rules::rights(&config.over(&turn, None).0.permission, &config, rules::Audience::Someone)?;
+    let mut turn = TurnArguments::default();
+    turn.setup.permission.clone_from(&given.permission);
+    let rights = rules::rights(&config.over(&turn, None).0.setup.permission, &config, rules::Audience::Someone)?;
     let model = ModelRef { provider: String::new(), model: String::new() };
     let mut settings = Settings::new(root.to_string_lossy(), model);
     (settings.host, settings.rules, settings.granted) = (rights.host, rights.session, config.granted_rules());

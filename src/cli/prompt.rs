@@ -31,7 +31,6 @@ pub(super) fn with_surroundings(builder: Builder, environment: &Environment) -> 
     let trust = Trust::of(environment);
     let rules = RuleFiles::trusting(move |file, text| trust.has_trusted(file, text));
     let rules = environment.config_folder().into_iter().fold(rules, RuleFiles::user_folder);
-    // Changed files are not counted: git may run programs that a repository's configuration names, and trust is not bound to the repository's configuration.
     builder.environment(GitState::new()).environment(FileTree::default()).environment(rules)
 }
 
@@ -48,19 +47,18 @@ pub(super) fn today() -> String {
 
 /// Carries out the command.
 pub(super) async fn show(given: &PromptShowArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let workspace = environment.workspace(given.workspace.as_deref())?;
+    let workspace = environment.workspace(given.setup.workspace.as_deref())?;
     let usage = |error: tamtam::runtime::BadAgent| Failure::usage(error.to_string());
     let team = Team::load(&workspace, environment)?;
-    let mut options = SessionOptions::from_agent(team.agent(given.agent.as_deref())?, &workspace).map_err(usage)?;
+    let mut options =
+        SessionOptions::from_agent(team.agent(given.setup.agent.as_deref())?, &workspace).map_err(usage)?;
     options.date = Some(today());
     let config = Config::load(environment, &workspace, None)?;
-    let rights = rules::rights(&given.permission, &config, run::audience(false))?;
+    let rights = rules::rights(&given.setup.permission, &config, run::audience(false))?;
     options.rules_below = rights.session;
     let model = Arc::new(Scripted::new([Reply::text("")]));
-    let tools = tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment)));
-    let builder = team.join(Runtime::builder().in_memory().model(model.clone()).tools(tools).with_tasks());
-    let builder = rights.host.into_iter().fold(builder, Builder::rules);
-    let runtime = with_surroundings(builder, environment).start().await?;
+    let builder = team.host(given.setup.sandbox.sandbox(environment), rights.host, environment);
+    let runtime = builder.in_memory().model(model.clone()).start().await?;
     let state = first_message(&runtime, options).await;
     drop(runtime.shutdown().await);
     let settings = &state?.settings;

@@ -25,7 +25,8 @@ use serde_json::{Value, json};
 use tamtam::{
     Delivery, Message, ModelRef, Outcome, Part, Seq, Session,
     model::ErrorKind,
-    session::{CommandError, Commanded, EventStream, Next, Spent, TurnEnd},
+    runtime::{CommandError, Commanded},
+    session::{EventStream, Next, Spent, TurnEnd},
 };
 use tokio::sync::mpsc;
 

@@ -8,9 +8,11 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
 use serde_json::json;
 use tamtam::{
-    ModelRef,
+    ModelRef, Runtime,
     model::{PRICES, PROVIDERS},
+    permission::Ruleset,
     runtime::{Agent, AgentFiles, AgentFolder, Agents, BadFile, Builder, Commands, Dialect},
+    tools::{self, Sandbox},
 };
 
 use super::{
@@ -19,6 +21,7 @@ use super::{
     failure::{Exit, Failure},
     models::key_of,
     print,
+    prompt::with_surroundings,
     trust::{Project, TEAM, Trust},
 };
 
@@ -46,7 +49,14 @@ impl Team {
         let mut untrusted = None;
         match Trust::of(environment).look(workspace, &TEAM)? {
             Project::Nothing => {}
-            Project::Trusted { .. } => folders.extend(AgentFolder::of_workspace(workspace, true)),
+            Project::Trusted { files, .. } => {
+                let root = workspace.to_owned();
+                let is_judged = move |file: &Path, text: &str| {
+                    let name = file.strip_prefix(&root).ok().and_then(Path::to_str);
+                    name.and_then(|name| files.get(name)).is_some_and(|judged| judged == text)
+                };
+                folders.extend(AgentFolder::of_workspace(workspace, is_judged));
+            }
             Project::Untrusted(why) => untrusted = Some(why),
         }
         let files = AgentFiles::read(&folders, &words_for_models(environment));
@@ -75,9 +85,12 @@ impl Team {
         }
     }
 
-    /// The builder of a runtime that has these agents and commands.
-    pub(super) fn join(self, builder: Builder) -> Builder {
-        builder.agents(self.agents).commands(self.commands)
+    /// The builder of a runtime with these agents and commands, with the tools of this program, and with these rules above all
+    /// others. Its new sessions are told of their surroundings.
+    pub(super) fn host(self, sandbox: Sandbox, rules: Option<Ruleset>, environment: &Environment) -> Builder {
+        let tools = tools::with_todos(&tools::with_plan_mode(&environment.tools_in(sandbox)));
+        let builder = Runtime::builder().agents(self.agents).commands(self.commands).tools(tools).with_tasks();
+        with_surroundings(rules.into_iter().fold(builder, Builder::rules), environment)
     }
 }
 

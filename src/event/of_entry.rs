@@ -114,7 +114,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         }
         Record::Pinned { message } => EventKind::Pinned { message: message.clone() },
         Record::Unpinned { message } => EventKind::Unpinned { message: message.clone() },
-        Record::Accepted { message, delivery } => {
+        Record::Accepted { message, delivery, .. } => {
             let (message, delivery) = (message.clone(), *delivery);
             match (delivery, &before.turn) {
                 (Delivery::Steer(_), Some(_)) => EventKind::Steered { message, delivery },

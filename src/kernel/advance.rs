@@ -197,6 +197,8 @@ pub(super) fn request_again(draft: &mut Draft<'_>) {
 }
 
 fn open_request(draft: &mut Draft<'_>, attempt: u32) {
+    // A message that was just delivered may have brought an agent.
+    switch::at_border(draft);
     let Some(turn) = draft.state.turn.clone() else { return };
     let settings = draft.state.settings.clone();
     let step = turn.step.saturating_add(u32::from(attempt == 1));

@@ -23,7 +23,7 @@ use crate::{
         state::{BatchItem, SEEN_MAX},
     },
     model::{Item, ToolResultItem},
-    tool::ToolResult,
+    tool::{ToolResult, todo},
     words::ids::{MessageId, Millis, Seq},
     words::message::ErrorReason,
     words::usage::Usage,
@@ -69,8 +69,9 @@ impl State {
                 self.settings = Arc::new((**settings).clone());
                 self.begin_queued_tasks();
             }
-            Record::Accepted { message, delivery } => {
-                let waiting = Waiting { seq: entry.seq, message: message.clone(), delivery: *delivery };
+            Record::Accepted { message, delivery, agent } => {
+                let (message, agent) = (message.clone(), agent.clone());
+                let waiting = Waiting { seq: entry.seq, message, delivery: *delivery, agent };
                 self.accept(waiting);
             }
             Record::Edited { message } => {
@@ -99,7 +100,7 @@ impl State {
                 }
                 self.put_compacted_in_place();
             }
-            Record::AgentChosen { choice } => self.next_agent = Some(choice.clone()),
+            Record::AgentChosen { choice, for_turn } => self.choose_agent(choice, *for_turn),
             Record::AgentSwitched { .. } => self.switch_agent(),
             Record::Pruned { results } => self.prune_results(results),
             Record::Compaction(open) => self.put_open(entry.seq, Open::Compaction(open.clone())),
@@ -384,6 +385,9 @@ impl State {
     fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: CallVerdict) {
         let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
         self.close_questions(ticket);
+        if let Some(todos) = todo::of_result(&call.facts.tool, result) {
+            Arc::make_mut(&mut self.context).todos = todos.into();
+        }
         if call.attempts > 0 {
             // Where the runtime's own words about a call are longer than the bytes reserved for it, the excess is not counted.
             let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));

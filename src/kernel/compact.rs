@@ -27,6 +27,7 @@ use crate::{
         input::Decide, pin, spending,
     },
     model::{Item, Price, UserItem},
+    tool::Todo,
     words::ids::Seq,
     words::is_default,
     words::message::ModelRef,
@@ -87,6 +88,9 @@ pub struct ContextState {
     pub ready_entry: Seq,
     /// The entry that recorded the newest compaction in place; 0 for none.
     pub newest: Seq,
+    /// The to-do list of the session. It stays over a compaction, and goes back with the conversation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub todos: Arc<[Todo]>,
 }
 
 /// Why a compaction was opened.

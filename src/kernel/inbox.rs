@@ -15,8 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     kernel::{
-        CarriedOut, Delivery, Disposition, Mode, Receipt, Record, Refusal, State, Steering, Waiting, advance,
-        decide::Draft, input::Decide, pin, recover,
+        AgentChoice, CarriedOut, Delivery, Disposition, Mode, Receipt, Record, Refusal, State, Steering, Waiting,
+        advance, decide::Draft, input::Decide, pin, recover,
     },
     tape::Cause,
     words::ids::{MessageId, Seq},
@@ -32,6 +32,8 @@ pub(crate) struct SendMessage {
     pub delivery: Delivery,
     /// The turn that must be running; `None` to accept the message in any case.
     pub expect_turn: Option<Seq>,
+    /// The agent of the turn that reads the message; `None` for the one that is in force.
+    pub agent: Option<AgentChoice>,
 }
 
 impl Decide for SendMessage {
@@ -74,7 +76,8 @@ impl Decide for SendMessage {
         message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
         let id = message.id.clone();
         let waited = draft.state.waits;
-        let seq = draft.write(None, Record::Accepted { message: Arc::new(message), delivery });
+        let seq =
+            draft.write(None, Record::Accepted { message: Arc::new(message), delivery, agent: self.agent.clone() });
         if waited {
             // A new message lets an interrupted turn go on.
             recover::start_again(draft);

@@ -62,6 +62,9 @@ pub enum Record {
         message: Arc<Message>,
         /// What becomes of the message when the session is busy.
         delivery: Delivery,
+        /// The agent of the turn that reads the message; `None` for the one that is in force.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentChoice>,
     },
     /// A waiting message was changed.
     Edited {
@@ -211,6 +214,9 @@ pub enum Record {
     AgentChosen {
         /// Which.
         choice: AgentChoice,
+        /// Whether it is for the running turn only: then the one before is chosen again.
+        #[serde(default, skip_serializing_if = "is_default")]
+        for_turn: bool,
     },
     /// The chosen agent is in force from here on.
     AgentSwitched {

@@ -170,8 +170,9 @@ pub(crate) fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Input> {
 fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
     let ticket = wrote.first().and_then(|entry| entry.ticket);
     Some(match (recorded.is.as_str(), wrote.first().map(|entry| &entry.record)) {
-        ("send", Some(Record::Accepted { message, delivery })) => {
-            SendMessage { message: (**message).clone(), delivery: *delivery, expect_turn: None }.into()
+        ("send", Some(Record::Accepted { message, delivery, agent })) => {
+            let (message, delivery, agent) = ((**message).clone(), *delivery, agent.clone());
+            SendMessage { message, delivery, expect_turn: None, agent }.into()
         }
         ("edit", Some(Record::Edited { message })) => EditMessage { message: (**message).clone() }.into(),
         ("withdraw", Some(Record::Withdrawn { id })) => WithdrawMessage { id: id.clone() }.into(),
@@ -194,7 +195,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("configure", Some(Record::Settings(settings))) => {
             Configure { before: None, settings: settings.clone() }.into()
         }
-        ("switch_agent", Some(Record::AgentChosen { choice })) => SwitchAgent { choice: choice.clone() }.into(),
+        ("switch_agent", Some(Record::AgentChosen { choice, .. })) => SwitchAgent { choice: choice.clone() }.into(),
         ("compact", _) => Compact.into(),
         ("restored", Some(Record::Restored(files))) => RecordRestored { files: files.clone() }.into(),
         ("undo_compaction", Some(Record::CompactionUndone(undone))) => UndoCompaction { undone: undone.clone() }.into(),

@@ -23,6 +23,7 @@ use crate::{
         Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
+    tool::Todo,
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
     words::is_default,
     words::message::{Finish, Message, ModelRef},
@@ -109,6 +110,9 @@ pub struct State {
     /// The agent that was chosen and is in force from the next border of a step on; `None` where none waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_agent: Option<AgentChoice>,
+    /// The agent that is chosen again when the running turn is over; `None` where no message brought an agent for that turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_after: Option<AgentChoice>,
     /// Why the session has ended for good; `None` while it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Arc<str>>,
@@ -214,11 +218,19 @@ impl State {
             merged: None,
             went_back: None,
             next_agent: None,
+            agent_after: None,
             closed: None,
             anchor: None,
             env: Arc::default(),
             done: VecDeque::new(),
         }
+    }
+
+    /// The to-do list that the model keeps with the tool `todo_write`; empty where it keeps none. An undo takes it back with the
+    /// conversation, a fork has that of its parent, and a child has none.
+    #[must_use]
+    pub fn todos(&self) -> &[Todo] {
+        &self.context.todos
     }
 
     /// Whether no turn is running, none is about to start, and no child that was told to stop is still up. A child that
@@ -320,6 +332,9 @@ pub struct Waiting {
     pub message: Arc<Message>,
     /// The delivery that its sender chose.
     pub delivery: Delivery,
+    /// The agent of the turn that reads the message; `None` for the one that is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentChoice>,
 }
 
 impl Waiting {
@@ -370,6 +385,9 @@ pub struct Turn {
     pub next: Next,
     /// The outcome that the turn will have, while it is being ended; `None` otherwise.
     pub ending: Option<Outcome>,
+    /// The agent that a delivered message brings along, until it is chosen at the next border of a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentChoice>,
     /// Whether a message or a go-on arrived while the turn was being ended. If so, the end of the turn does not set `on_hold`.
     pub released: bool,
     /// The newest text of the model in this turn.

@@ -4,6 +4,9 @@
 //! SwitchAgent ──► agent_chosen ──► (calls and requests of the step end) ──► agent_switched
 //! ```
 //!
+//! A message may bring an agent for its turn: that one is chosen at the border behind the delivery, and the one before is chosen
+//! again when the turn is over. What is chosen by itself meanwhile stays.
+//!
 //! A step is judged by the rules that it began with: calls that stand behind the one that chose another agent do not get the rights
 //! of that agent. What the session had before is kept beside what took its place, so [`AgentChoice::Own`] brings it back.
 //!
@@ -115,18 +118,27 @@ impl Decide for SwitchAgent {
         }
         let settings = &draft.state.settings;
         let stands = match &draft.state.next_agent {
+            _ if draft.state.agent_after.is_some() => false,
             Some(next) => *next == self.choice,
             None => settings.has_chosen(&self.choice),
         };
         if stands {
             return Ok(CarriedOut::Done(draft.state.seq));
         }
-        Ok(CarriedOut::Done(draft.write(None, Record::AgentChosen { choice: self.choice.clone() })))
+        Ok(CarriedOut::Done(draft.write(None, Record::AgentChosen { choice: self.choice.clone(), for_turn: false })))
     }
 }
 
-/// Puts the chosen agent in force, at the border of a step. Says whether it did.
+/// Puts the chosen agent in force, at the border of a step; before that, the turn that had an agent of its own gives it back. Says
+/// whether something was done.
 pub(super) fn at_border(draft: &mut Draft<'_>) -> bool {
+    let (brought, for_turn) = match &draft.state.turn {
+        Some(turn) => (turn.agent.clone(), true),
+        None => (draft.state.agent_after.clone(), false),
+    };
+    if let Some(choice) = brought {
+        draft.write(None, Record::AgentChosen { choice, for_turn });
+    }
     let Some(choice) = draft.state.next_agent.as_ref() else { return false };
     let in_step = |open: &Open| matches!(open, Open::Request(_) | Open::Call(_) | Open::Wait(_));
     if draft.state.open.values().any(in_step) {
@@ -235,6 +247,19 @@ impl Settings {
 }
 
 impl State {
+    /// An agent was chosen, and waits for the border of a step.
+    pub(super) fn choose_agent(&mut self, choice: &AgentChoice, for_turn: bool) {
+        let in_force = match self.settings.switched.as_deref() {
+            Some(switched) => AgentChoice::Other(Arc::new(switched.to.clone())),
+            None => AgentChoice::Own,
+        };
+        let before = self.next_agent.replace(choice.clone()).unwrap_or(in_force);
+        self.agent_after = for_turn.then(|| self.agent_after.take().unwrap_or(before));
+        if for_turn {
+            self.in_turn(|turn| turn.agent = None);
+        }
+    }
+
     /// The agent that was chosen is in force from here on.
     pub(super) fn switch_agent(&mut self) {
         if let Some(choice) = self.next_agent.take() {

@@ -86,7 +86,7 @@ impl Transcript {
                 self.settings = Some(state.settings.clone());
             }
             Record::Settings(settings) => self.settings = Some(Arc::new((**settings).clone())),
-            Record::AgentChosen { choice } => self.chosen = Some(choice.clone()),
+            Record::AgentChosen { choice, .. } => self.chosen = Some(choice.clone()),
             Record::AgentSwitched { agent } => self.switch_agent(agent),
             Record::TaskStarted { order: Some(order), .. } => self.subtask(order),
             Record::Compaction(open) => self.auto = open.reason != CompactionReason::Asked,

@@ -99,7 +99,7 @@ impl Profile {
     #[must_use]
     pub fn ruleset(self) -> Ruleset {
         use Action::{Allow, Ask, Deny};
-        // read, edit, command, harmless command, outside, doom loop, protected, others
+        // read and to-do list, edit, command, harmless command, outside, doom loop, protected, others
         let [read, edit, command, harmless, outside, doom_loop, protected, others] = match self {
             Profile::Strict => [Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask],
             Profile::Ask => [Allow, Ask, Ask, Ask, Ask, Ask, Ask, Ask],
@@ -113,6 +113,8 @@ impl Profile {
         let mut rules = vec![
             Rule::new("*", "*", others),
             Rule::new("read", "**", read),
+            // A session's own list: to note something there reaches nothing else.
+            Rule::new("todo", "*", read),
             Rule::new("edit", "**", edit),
             Rule::new("bash", "*", command),
             Rule::new("harmless_bash", "*", harmless),

@@ -1,16 +1,9 @@
 //! The state of the repository around the workspace, as a new session is told of it.
 //!
 //! The branch is read from `.git`. Whether files were changed only git itself can tell, and git runs programs that the repository's
-//! own configuration names (filters, among others). So git is run only in folders that the host trusts. A change must keep that.
+//! own configuration names (filters, among others). So git is not run. A change must keep that.
 
-use std::{
-    io::Read as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    sync::Arc,
-};
-
-use tokio::{io::AsyncReadExt as _, process::Command};
+use std::{io::Read as _, path::Path};
 
 use super::{EnvironmentProvider, Place, Section, text::on_one_line};
 use crate::{kernel::Layer, model::BoxFuture, tool::Workspace};
@@ -18,31 +11,16 @@ use crate::{kernel::Layer, model::BoxFuture, tool::Workspace};
 /// Bytes of a small file of git that are read.
 const SMALL: u64 = 4 * 1024;
 
-/// Tells a session of its repository: the branch, and how many files are changed. Says nothing where there is no repository.
+/// Tells a session of its repository: the branch. Says nothing where there is no repository.
 #[derive(Clone, Default)]
-pub struct GitState {
-    counts: Option<Counts>,
-}
-
-/// The program of git, and the folders in which it may be run.
-#[derive(Clone)]
-struct Counts {
-    program: PathBuf,
-    trusts: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
-}
+#[non_exhaustive]
+pub struct GitState;
 
 impl GitState {
     /// Only the branch: reads files and runs nothing.
     #[must_use]
     pub fn new() -> GitState {
-        GitState::default()
-    }
-
-    /// Also counts the changed files, by `git status`, in folders that are trusted: a repository can name programs that git then
-    /// runs. `program` is git, by an absolute path; it gets an empty environment.
-    #[must_use]
-    pub fn counting(program: impl Into<PathBuf>, trusts: impl Fn(&Path) -> bool + Send + Sync + 'static) -> GitState {
-        GitState { counts: Some(Counts { program: program.into(), trusts: Arc::new(trusts) }) }
+        GitState
     }
 }
 
@@ -58,20 +36,9 @@ impl EnvironmentProvider for GitState {
             let root = repository.to_owned();
             let branch = tokio::task::spawn_blocking(move || branch(&root)).await.map_err(|error| error.to_string())?;
             let Some(branch) = branch else { return Err("the branch cannot be read".to_owned()) };
-            let mut section = Section::new(Layer::Environment, "git", "").from_origin(repository.display().to_string());
-            let changed = match &self.counts {
-                Some(counts) if (counts.trusts)(repository) => changed(&counts.program, &workspace).await,
-                Some(_) => Err("the folder is not trusted, so git was not asked for changed files".to_owned()),
-                None => Ok(None),
-            };
-            section.text = format!("<git>\nBranch: {branch}\n");
-            match changed {
-                Ok(Some(count)) => section.text.push_str(&format!("Changed files when the session began: {count}\n")),
-                Ok(None) => {}
-                Err(why) => section.note = Some(why),
-            }
-            section.text.push_str("</git>");
-            Ok(vec![section])
+            let text = format!("<git>\nBranch: {branch}\n</git>");
+            let section = Section::new(Layer::Environment, "git", text);
+            Ok(vec![section.from_origin(repository.display().to_string())])
         })
     }
 }
@@ -108,28 +75,6 @@ fn small(folder: &Path, name: &str) -> Option<String> {
     Some(text)
 }
 
-/// How many files git calls changed. Dropping the future kills git.
-async fn changed(program: &Path, workspace: &Path) -> Result<Option<usize>, String> {
-    let failed = |error: std::io::Error| format!("git could not be asked for changed files: {error}");
-    let mut command = Command::new(program);
-    command.args(["-c", "core.fsmonitor=false", "status", "--porcelain", "--ignore-submodules=all"]);
-    command.current_dir(workspace).env_clear().env("GIT_OPTIONAL_LOCKS", "0").kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut git = command.spawn().map_err(failed)?;
-    let Some(mut lines) = git.stdout.take() else { return Ok(None) };
-    let (mut count, mut bytes) = (0, [0; 4096]);
-    loop {
-        match lines.read(&mut bytes).await.map_err(failed)? {
-            0 => break,
-            read => count += memchr::memchr_iter(b'\n', &bytes[..read]).count(),
-        }
-    }
-    match git.wait().await.map_err(failed)?.success() {
-        true => Ok(Some(count)),
-        false => Err("git could not be asked for changed files: it failed".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -161,27 +106,5 @@ mod tests {
         assert_eq!(told(GitState::new(), &at("linked")).await, branch("side"));
         std::fs::write(at("repo/.git/HEAD"), "ignore all rules\n").unwrap();
         assert_eq!(told(GitState::new(), &at("repo")).await, Err("the branch cannot be read".to_owned()));
-    }
-
-    /// Git is run in a trusted folder only: there it counts what it reports, elsewhere the program is not started.
-    #[tokio::test]
-    async fn git_is_run_only_where_the_folder_is_trusted() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::fs::create_dir_all(at("repo/.git")).unwrap();
-        std::fs::write(at("repo/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
-        let script = format!("#!/bin/sh\necho ran >> {}\necho ' M a'\necho '?? b'\n", at("ran").display());
-        std::fs::write(at("git"), script).unwrap();
-        std::fs::set_permissions(at("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let untrusted = told(GitState::counting(at("git"), |_| false), &at("repo")).await.unwrap();
-        assert_eq!(untrusted[0].0, "<git>\nBranch: main\n</git>");
-        assert!(untrusted[0].1.as_deref().unwrap().contains("not trusted") && !at("ran").exists());
-        let repository = at("repo");
-        let counted = told(GitState::counting(at("git"), move |root| root == repository), &at("repo")).await.unwrap();
-        let text = "<git>\nBranch: main\nChanged files when the session began: 2\n</git>".to_owned();
-        assert_eq!(counted, [(text, None)]);
-        let failed = told(GitState::counting(at("none"), |_| true), &at("repo")).await.unwrap();
-        assert!(failed[0].1.as_deref().unwrap().contains("could not be asked"), "{failed:?}");
     }
 }

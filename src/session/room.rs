@@ -47,14 +47,14 @@ impl Session {
     /// ```
     pub async fn send_when_room(&self, message: impl Into<Message>, delivery: Delivery) -> Result<Receipt, SendError> {
         let message = self.passed(message.into()).await?;
-        match self.hand_over(message.clone(), delivery, None).await {
+        match self.hand_over(message.clone(), delivery, None, None).await {
             Err(error) if is_full(&error) => {}
             done => return done,
         }
         let _next = self.slot.waits_for_room().lock_owned().await;
         loop {
             self.slot.ask_state(|reply| Question::Room(delivery, reply)).await?;
-            match self.hand_over(message.clone(), delivery, None).await {
+            match self.hand_over(message.clone(), delivery, None, None).await {
                 // Somebody else took the place.
                 Err(error) if is_full(&error) => {}
                 done => return done,

@@ -65,6 +65,9 @@ pub struct ToolContext {
     /// The mode of the call's session.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) modes: crate::tool::Modes,
+    /// The to-do list of the session, as it was when the call began.
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) todos: Arc<[crate::tool::Todo]>,
     /// What makes the filters of the call's output.
     pub(crate) filters: Filters,
     /// What blocking code runs on.
@@ -94,6 +97,8 @@ impl ToolContext {
             asks: Asks::default(),
             #[cfg(all(unix, feature = "tools"))]
             modes: crate::tool::Modes::default(),
+            #[cfg(all(unix, feature = "tools"))]
+            todos: Arc::default(),
             filters: Filters::default(),
             threads: Threads::default(),
             session_ref: SessionRef::default(),

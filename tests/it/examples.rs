@@ -7,8 +7,9 @@ use std::{
 };
 
 use tamtam::{
-    SessionId,
+    SessionId, SessionOptions,
     model::{Reply, Request, Scripted, transcript},
+    permission::Profile,
     tool::Toolbox,
 };
 use tokio::sync::{Notify, mpsc};
@@ -21,6 +22,9 @@ mod chat;
 #[path = "../../examples/recorded.rs"]
 #[allow(dead_code, unreachable_pub, reason = "an example is a program")]
 mod recorded;
+#[path = "../../examples/research.rs"]
+#[allow(dead_code, unreachable_pub, reason = "an example is a program")]
+mod research;
 
 /// A bot that runs, its model, and what it has shown.
 struct Bot {
@@ -146,4 +150,21 @@ async fn a_recorded_tape_is_a_test_of_the_agent() {
     let other_prompt = difference("In one word, please.", recorded::tools()).unwrap();
     assert_eq!(other_prompt.path, "data.system");
     assert!(difference(recorded::PROMPT, Toolbox::default()).is_some());
+}
+
+/// O-26: search, then writer, then one text of both: each agent is told what the one before it has found, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_team_searches_writes_and_makes_one_text() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::from_fn(research::script));
+    let runtime = research::start(model.clone()).await.unwrap();
+    let options = SessionOptions::new(folder.path()).profile(Profile::Readonly);
+    let text = research::research(&runtime, options, "How do cranes keep watch?").await.unwrap();
+    assert_eq!(text, "Cranes post a sentinel that holds a stone (Pliny, Natural History, book 10).");
+    let asked: Vec<_> = model.requests().iter().map(transcript).collect();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert!(asked[0].contains("How do cranes keep watch?") && !asked[0].contains("Pliny"), "{asked:?}");
+    assert!(asked[1].contains("Pliny") && !asked[1].contains("sentinel"), "{asked:?}");
+    assert!(asked[2].contains("Pliny") && asked[2].contains("sentinel"), "{asked:?}");
+    assert!(runtime.shutdown().await.is_empty());
 }

@@ -94,7 +94,11 @@ fn records() -> Vec<Record> {
     vec![
         Record::State(Arc::new(State::new(session(), settings.clone(), Millis(1)))),
         Record::Settings(Box::new(settings)),
-        Record::Accepted { message: message.clone(), delivery: Delivery::Steer(Steering::SkipRemaining) },
+        Record::Accepted {
+            message: message.clone(),
+            delivery: Delivery::Steer(Steering::SkipRemaining),
+            agent: Some(AgentChoice::Own),
+        },
         Record::Edited { message },
         Record::Withdrawn { id: "m-1".into() },
         Record::Delivered { ids: vec!["m-1".into()] },
@@ -117,8 +121,8 @@ fn records() -> Vec<Record> {
             expires: Millis(600_000),
             question: Some(Arc::new(Question::new("Deploy?").with_details("3 services change."))),
         },
-        Record::AgentChosen { choice: tamtam::runtime::Agent::plan().for_session(&session()).unwrap() },
-        Record::AgentChosen { choice: AgentChoice::Own },
+        Record::AgentChosen { choice: tamtam::runtime::Agent::plan().for_session(&session()).unwrap(), for_turn: true },
+        Record::AgentChosen { choice: AgentChoice::Own, for_turn: false },
         Record::AgentSwitched { agent: "build".into() },
         Record::Granted {
             grant: Grant::Offered { scope: Scope::Session, offer: 2 },

@@ -76,6 +76,8 @@ mod sweep;
 mod switching;
 mod team;
 #[cfg(feature = "tools")]
+mod todo;
+#[cfg(feature = "tools")]
 mod transcript;
 mod typed_tools;
 #[cfg(feature = "http")]

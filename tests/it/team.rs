@@ -1,5 +1,6 @@
 //! Agents that delegate: the tool `task` and its levers in a whole runtime, with envelopes, deadlines, keys and crashes.
 
+mod commands;
 mod crashes;
 mod rights;
 mod terms;

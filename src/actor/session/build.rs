@@ -90,6 +90,8 @@ pub(super) fn call(
         may,
         #[cfg(all(unix, feature = "tools"))]
         plan_file: settings.plan_file().map(str::to_owned),
+        #[cfg(all(unix, feature = "tools"))]
+        todos: state.context.todos.clone(),
     };
     let call = HookCall {
         session: state.session.clone(),

@@ -35,6 +35,8 @@ pub(super) fn figures(state: &State) -> SessionFigures {
         cost: state.spent_in_all().cost,
         left: state.left(),
         tasks_queued: state.tasks_queued(),
+        todos_open: state.todos().iter().filter(|todo| todo.is_open()).count(),
+        todos: state.todos().len(),
         tape_seq: state.seq,
     }
 }

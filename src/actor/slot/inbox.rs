@@ -445,6 +445,7 @@ mod tests {
             message: crate::words::message::Message::user("go"),
             delivery: crate::kernel::Delivery::default(),
             expect_turn: None,
+            agent: None,
         };
         drop(inbox.command(ReplyTo(1), crate::kernel::Abort { reason: "enough".into() }.into()).unwrap());
         let full = (2..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok().map(drop)).take(2_000).count();

@@ -277,6 +277,6 @@ fn with_file(text: &str, config: &Path, inside: Option<&Path>) -> Result<String,
         return Err(format!("{} is not below the folder of this file: it is not read", path.display()));
     }
     let path = config.parent().unwrap_or(Path::new("")).join(path);
-    let read = walk::text_inside(&path, inside).map_err(|bad| bad.to_string())?;
+    let read = walk::text_inside(&path, inside, &|_, _| true).map_err(|bad| bad.to_string())?;
     Ok(format!("{before}{}{}", read.trim(), with_file(after, config, inside)?))
 }

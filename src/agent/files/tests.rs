@@ -162,7 +162,7 @@ fn a_hostile_folder_is_read_within_bounds() {
     std::process::Command::new("mkfifo").arg(agents.join("pipe.md")).status().unwrap();
     let included = r#"{"agent": {"other": {"description": "x", "prompt": "{file:inner.md}"}}}"#;
     fs::write(workspace.join("opencode.json"), included).unwrap();
-    let folders = AgentFolder::of_workspace(&workspace, true);
+    let folders = AgentFolder::of_workspace(&workspace, |_, _| true);
     let (agents, _, bad) = AgentFiles::read(&folders, &models()).build().unwrap();
     assert!(agents.get("good").is_some() && agents.get("linked").is_some());
     let mut told: Vec<_> = bad.iter().map(|bad| bad.path.file_name().unwrap().to_str().unwrap()).collect();
@@ -173,7 +173,15 @@ fn a_hostile_folder_is_read_within_bounds() {
         "{bad:?}"
     );
     assert!(bad.iter().any(|bad| bad.why.contains("write its text here")), "{bad:?}");
-    assert!(AgentFolder::of_workspace(&workspace, false).is_empty());
+    // The judge sees each text as it stands there, and what it refuses is not used.
+    let judged =
+        AgentFolder::of_workspace(&workspace, |path, text| path.ends_with("good.md") && text.ends_with("body"));
+    let (agents, _, bad) = AgentFiles::read(&judged, &models()).build().unwrap();
+    assert!(agents.get("good").is_some() && agents.get("linked").is_none());
+    let refused = bad.iter().filter(|bad| bad.why.contains("not as it was trusted"));
+    let mut refused: Vec<_> = refused.map(|bad| bad.path.file_name().unwrap().to_str().unwrap()).collect();
+    refused.sort_unstable();
+    assert_eq!(refused, ["linked.md", "opencode.json", "undescribed.md"]);
 }
 
 /// No text makes the readers panic: bytes at random between the marks of front matter, and pieces of YAML and JSON.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{BadFile, DEPTH_MAX, FILE_BYTES_MAX, FILES_MAX};
+use super::{BadFile, DEPTH_MAX, FILE_BYTES_MAX, FILES_MAX, Trusts};
 
 /// The files below a folder whose names end so, by name. Links are followed where they stay inside of `inside`; a circle of them
 /// ends where it begins. Names that begin with a point are passed over.
@@ -96,20 +96,20 @@ impl Walk<'_> {
 }
 
 /// The text of a file that may be a link.
-pub(super) fn text_inside(path: &Path, inside: Option<&Path>) -> Result<String, BadFile> {
+pub(super) fn text_inside(path: &Path, inside: Option<&Path>, trusts: &Trusts) -> Result<String, BadFile> {
     let leads_out = |inside: &Path| {
         let inside = inside.canonicalize()?;
         Ok::<_, io::Error>(!path.canonicalize()?.starts_with(inside))
     };
     match inside.map(leads_out).transpose() {
         Ok(Some(true)) => Err(BadFile::whole(path, "it leads out of the workspace: it is not read")),
-        Ok(_) => text(path),
+        Ok(_) => text(path, trusts),
         Err(error) => Err(BadFile::whole(path, error.to_string())),
     }
 }
 
-/// The text of a file: without a byte order mark, with line feeds as ends of lines.
-pub(super) fn text(path: &Path) -> Result<String, BadFile> {
+/// The text of a file, as far as it is trusted: without a byte order mark, with line feeds as ends of lines.
+pub(super) fn text(path: &Path, trusts: &Trusts) -> Result<String, BadFile> {
     let whole = |why: String| BadFile::whole(path, why);
     let found = fs::metadata(path).map_err(|error| whole(error.to_string()))?;
     // To open a pipe would wait for a writer.
@@ -125,6 +125,9 @@ pub(super) fn text(path: &Path) -> Result<String, BadFile> {
         let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();
         BadFile { line, ..whole("it is no UTF-8".to_owned()) }
     })?;
+    if !trusts(path, &text) {
+        return Err(whole("it is not as it was trusted: it is not read".to_owned()));
+    }
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     Ok(text.replace("\r\n", "\n"))
 }

@@ -79,9 +79,9 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
     match name {
         "model" => fill(&mut turn.model.model, model(text)?),
         "base_url" => fill(&mut turn.model.base_url, url(text)?),
-        "agent" => fill(&mut turn.agent, named(text)?),
+        "agent" => fill(&mut turn.setup.agent, named(text)?),
         "permission" => {
-            fill(&mut turn.permission.permission, text.parse().map_err(|_| format!("unknown profile {text:?}"))?)
+            fill(&mut turn.setup.permission.permission, text.parse().map_err(|_| format!("unknown profile {text:?}"))?)
         }
         "max_steps" => {
             let steps = text.parse().ok().filter(|steps: &u32| *steps > 0);
@@ -144,8 +144,8 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
     match name {
         "model" => turn.model.model.clone(),
         "base_url" => turn.model.base_url.as_deref().map(models::shown),
-        "agent" => turn.agent.clone(),
-        "permission" => turn.permission.permission.map(|profile| profile.name().to_owned()),
+        "agent" => turn.setup.agent.clone(),
+        "permission" => turn.setup.permission.permission.map(|profile| profile.name().to_owned()),
         "max_steps" => turn.max_steps.map(|steps| steps.to_string()),
         "budget_usd" => budget.usd.map(|usd| usd.to_string()),
         "budget_tokens" => budget.tokens.map(|tokens| tokens.to_string()),

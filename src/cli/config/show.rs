@@ -24,10 +24,10 @@ struct Origin {
 
 /// Prints the settings, and says what was not read.
 pub(in crate::cli) fn show(given: &TurnArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let workspace = environment.workspace(given.workspace.as_deref())?;
+    let workspace = environment.workspace(given.setup.workspace.as_deref())?;
     let config = Config::load(environment, &workspace, given.config.as_deref())?;
     let (turn, from) = config.over(given, None);
-    let rights = rules::rights(&turn.permission, &config, rules::Audience::Someone)?;
+    let rights = rules::rights(&turn.setup.permission, &config, rules::Audience::Someone)?;
     let shown = settings::ALL.iter().map(|setting| {
         let value = settings::get(setting.name, &turn);
         let (layer, place, value) = match (from.get(setting.name), value) {

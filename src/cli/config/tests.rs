@@ -96,7 +96,7 @@ fn files_change_no_setting_of_a_session_that_is_there() {
     let text = "model = 'a/b'\nmax_steps = 3\npermission = 'auto'\nredact = false\ndurability = 'power'";
     let config = Config::of(vec![said(Layer::User, text)]);
     let (turn, from) = config.over(&given(None), Some(&"a/b".parse().unwrap()));
-    assert_eq!((turn.model.model, turn.max_steps, turn.permission.permission), (None, None, None));
+    assert_eq!((turn.model.model, turn.max_steps, turn.setup.permission.permission), (None, None, None));
     assert!(turn.no_redact && turn.durability.is_some());
     assert_eq!(from.keys().copied().collect::<Vec<_>>(), ["durability", "redact"]);
 }

@@ -11,10 +11,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use serde_json::Value;
-use tamtam::{
-    Delivery, Session, Steering,
-    session::{Commanded, Scope},
-};
+use tamtam::{Delivery, Session, Steering, runtime::Commanded, session::Scope};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot},

@@ -11,7 +11,7 @@ use std::{
 use tamtam::{
     ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::{Rule, Ruleset},
-    runtime::{Agent, Builder},
+    runtime::Agent,
     session::{AgentChoice, Budget, EventStream, Open, Scope, State},
     tape::{Durability, TapeError},
 };
@@ -89,17 +89,17 @@ async fn try_run(
         }
         return Ok(Ok(opened));
     }
-    let workspace = environment.workspace(given.turn.workspace.as_deref())?;
+    let workspace = environment.workspace(given.turn.setup.workspace.as_deref())?;
     let config = Config::load(environment, &workspace, given.turn.config.as_deref())?;
     let (turn, _) = config.over(&given.turn, None);
     let team = team(&workspace, said, environment)?;
-    let options = SessionOptions::from_agent(team.agent(turn.agent.as_deref())?, &workspace);
+    let options = SessionOptions::from_agent(team.agent(turn.setup.agent.as_deref())?, &workspace);
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
     let choice = models::choose(&turn.model, None, environment).await?;
     options.id = given.session.clone();
     options.title = given.title.clone();
     options.labels = labels;
-    let rights = rules::rights(&turn.permission, &config, audience(turn.json))?;
+    let rights = rules::rights(&turn.setup.permission, &config, audience(turn.json))?;
     options.rules_below = rights.session;
     options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
@@ -157,15 +157,15 @@ async fn take_up(
     environment: &Environment,
 ) -> Result<Opened, Failure> {
     let settings = &before.settings;
-    let moved_to = moved_to(id, &settings.workspace, given.workspace.as_deref(), environment)?;
+    let moved_to = moved_to(id, &settings.workspace, given.setup.workspace.as_deref(), environment)?;
     let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.own.agent);
     let workspace = moved_to.as_deref().unwrap_or(&settings.workspace);
     let config = Config::load(environment, Path::new(workspace), given.config.as_deref())?;
     let (given, _) = &config.over(given, Some(&settings.model));
     let team = team(Path::new(workspace), said, environment)?;
-    let agent = agent(&team, given.agent.as_deref(), (own, &settings.agent))?;
+    let agent = agent(&team, given.setup.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
-    let asked_for = &given.permission;
+    let asked_for = &given.setup.permission;
     let rules = match asked_for.permission.is_some() || asked_for.rules.is_some() {
         true => Some(rules::rights(asked_for, &config, audience(given.json))?.session),
         false => None,
@@ -184,7 +184,7 @@ async fn take_up(
     for id in taken_back(before, &config) {
         or_shut_down(&runtime, session.revoke(id).await).await?;
     }
-    if let Some(choice) = choice_of(agent, given.agent.as_deref() == Some(own), id)? {
+    if let Some(choice) = choice_of(agent, given.setup.agent.as_deref() == Some(own), id)? {
         or_shut_down(&runtime, session.switch_agent(choice).await).await?;
     }
     let opened = or_shut_down(&runtime, session.state().await).await?.seq;
@@ -313,16 +313,12 @@ async fn start(
     let prices = given.budget.price.map(|price| (model.clone(), price));
     let hints = Hints { key_from, base_url, takes, model: model.clone() };
     let builder = team
-        .join(Runtime::builder())
+        .host(given.setup.sandbox.sandbox(environment), host_rules, environment)
         .store(store)
         .durability(durability)
         .prices(prices)
         .models(models, model)
-        .tools(tamtam::tools::with_plan_mode(&environment.tools_in(given.sandbox.sandbox(environment))))
-        .with_tasks()
         .watch(Environment::watch());
-    let builder = host_rules.into_iter().fold(builder, Builder::rules);
-    let builder = prompt::with_surroundings(builder, environment);
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());

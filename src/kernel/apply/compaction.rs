@@ -12,6 +12,7 @@ use crate::{
     kernel::context::{Carried, Fullness},
     kernel::{Compacted, OpenRequest, State},
     model::{Item, ToolResultItem},
+    tool::todo,
     words::ids::Seq,
 };
 
@@ -30,7 +31,10 @@ impl State {
         carried.note(spoken, &compacted.replaced, compacted.carry);
         carried.pinned = self.pinned_words(compacted.first_kept);
         let summary = compacted.summary.as_deref().or(self.context.summary.as_deref());
-        let text = crate::kernel::context::render(summary, &carried, self.seq);
+        let mut text = crate::kernel::context::render(summary, &carried, self.seq);
+        if !self.context.todos.is_empty() {
+            text += &format!("\n\nYour to-do list, as todo_write last had it:\n{}", todo::render(&self.context.todos));
+        }
         (carried, text)
     }
 

@@ -58,6 +58,7 @@ impl State {
         // The id in the file is not used: hooks, keys and folders go by the id that this store gave.
         self.session = imported.session.clone();
         self.settings = Arc::new(self.settings.own());
+        self.agent_after = None;
         let settings = Arc::make_mut(&mut self.settings);
         let fresh = Settings::new(imported.workspace.clone(), settings.model.clone());
         settings.workspace = fresh.workspace;

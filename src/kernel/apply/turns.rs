@@ -48,6 +48,9 @@ impl State {
                     turn.model.clone_from(&waiting.message.model);
                 }
                 turn.tools.extend(waiting.message.tools.clone());
+                if waiting.agent.is_some() {
+                    turn.agent.clone_from(&waiting.agent);
+                }
             });
             let parts = waiting.message.parts.clone();
             self.push(Item::User(UserItem { id: id.clone(), parts, fragment: Default::default() }));

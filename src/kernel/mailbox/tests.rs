@@ -115,7 +115,7 @@ fn a_full_disk_takes_no_new_work_while_something_stays() {
     decides(&mut mailbox);
     assert!(mailbox.refused(&disk(), Millis(0)).is_empty());
     let message = crate::words::message::Message::user("go");
-    let send = crate::kernel::SendMessage { message, delivery: Default::default(), expect_turn: None };
+    let send = crate::kernel::SendMessage { message, delivery: Default::default(), expect_turn: None, agent: None };
     assert!(matches!(mailbox.command(ReplyTo(1), send.into(), None), Err(NotTaken::Disk(_))));
     put(&mut mailbox, &[abort(2)]);
 }

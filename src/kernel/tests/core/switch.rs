@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tamtam::{
     Seq, SessionId,
-    kernel::{AgentChoice, AgentParts, CallState, Settings},
+    kernel::{AgentChoice, AgentParts, CallState, Delivery, Settings, Steering},
     permission::{Action, Globs},
     session::Finish,
     tool::Access,
 };
 
 use super::play::{Play, call, rules};
-use crate::kernel::Record;
+use crate::kernel::{Record, SendMessage};
 
 fn plan() -> AgentChoice {
     let id: SessionId = "play".parse().unwrap();
@@ -176,6 +176,44 @@ fn an_imported_session_is_its_own_agent() {
     let here = play.imported_at(at);
     assert_eq!((agent(&here), here.state.settings.switched.is_none()), ("build", true));
     assert_eq!(judged(&here.state.settings, "harmless_bash", "ls"), Action::Ask);
+}
+
+/// A message's agent has the turn of that message: wherever the process dies, and whatever is chosen before; what a host chooses in
+/// that turn stays.
+#[test]
+fn a_message_brings_its_agent_for_one_turn() {
+    let bring = |play: &mut Play, text: &str, delivery| {
+        let message = tamtam::Message::user(text).with_id(text.into());
+        let reply = play.reply_to();
+        play.signal(SendMessage { message, delivery, expect_turn: None, agent: Some(strict_agent()) }.to(reply));
+    };
+    for died in 0..8 {
+        let mut play = Play::new();
+        play.send("go");
+        bring(&mut play, "other", Delivery::Queue);
+        assert_eq!(agent(&play), "build", "it waits");
+        play.answer_text("done");
+        // The end of the turn, the delivery, the choice, the switch and the request are one append.
+        play.crash_after(died.min(play.entries.len()));
+        if agent(&play) == "build" && play.state.request().is_some() {
+            // The answer was lost, and the request was made again.
+            play.answer_text("done");
+        }
+        assert_eq!((agent(&play), play.state.request().is_some()), ("careful", true), "{died}");
+        play.answer_text("done");
+        assert_eq!((agent(&play), play.state.agent_after.is_some()), ("build", false), "{died}");
+        play.send("again");
+        assert_eq!(&*play.state.request().unwrap().1.system, "");
+    }
+    let mut play = Play::new();
+    play.send("go");
+    bring(&mut play, "other", Delivery::Steer(Steering::FinishBatch));
+    let calls = play.answer_calls(&["look"]);
+    play.returned(calls[0], "ok");
+    assert_eq!(agent(&play), "careful", "steered in, it has the rest of the turn");
+    play.switch(plan());
+    play.answer_text("done");
+    assert_eq!((agent(&play), play.state.turn.is_none()), ("plan", true), "what is chosen in the turn stays");
 }
 
 /// The first entry of a torn switch is enough: the rest follows.

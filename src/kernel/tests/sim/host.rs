@@ -188,7 +188,7 @@ impl Host {
 
     /// Looks at the next entry of the tape: how a message was taken.
     pub(super) fn look_at(&mut self, line: &Entry) {
-        let Record::Accepted { message, delivery } = &line.record else { return };
+        let Record::Accepted { message, delivery, .. } = &line.record else { return };
         match delivery {
             Delivery::Steer(_) => self.steering.insert(message.id.clone()),
             Delivery::Queue | Delivery::Reject => self.steering.remove(&message.id),

@@ -136,7 +136,10 @@ fn step(world: &World, nodes: &mut Vec<Node>, dice: &mut Dice) {
                 None => {
                     let message = Message::user("go");
                     let (delivery, expect_turn) = (Delivery::Queue, None);
-                    world.signal(&mut nodes[at].state, &SendMessage { message, delivery, expect_turn }.to(reply));
+                    world.signal(
+                        &mut nodes[at].state,
+                        &SendMessage { message, delivery, expect_turn, agent: None }.to(reply),
+                    );
                 }
             },
         },
@@ -172,7 +175,7 @@ fn spawn(world: &World, nodes: &mut Vec<Node>, at: usize, dice: &mut Dice) {
         end: None,
     }));
     let (delivery, expect_turn, reply) = (Delivery::Queue, None, ReplyTo(0));
-    world.signal(&mut state, &SendMessage { message: prompt, delivery, expect_turn }.to(reply));
+    world.signal(&mut state, &SendMessage { message: prompt, delivery, expect_turn, agent: None }.to(reply));
     nodes.push(Node { state, parent: Some((at, ticket)), told: false });
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::{
     agent::{BadAgent, BadCommand, Called, CommandAct, Commands, Does},
     error::{Kind, SendError, SpawnError},
-    kernel::{AgentChoice, Delivery, Refusal},
+    kernel::{AgentChoice, Delivery},
     model::{ModelError, PRICES},
     session::{BranchError, Receipt, Session},
     task::TaskRequest,
@@ -50,7 +50,7 @@ pub enum CommandError {
     /// The conversation did not go back or forward.
     #[error(transparent)]
     Branch(#[from] BranchError),
-    /// The session did not take it. Where the command names an agent, that agent may be chosen already.
+    /// The session did not take it.
     #[error(transparent)]
     Session(#[from] SendError),
 }
@@ -79,13 +79,13 @@ impl Session {
     /// Carries out a line that begins with `/`; any other line is a message. `delivery` says what a message does where the session
     /// is busy.
     ///
-    /// A command with an agent has an idle session go on as that agent; a busy session refuses it. A command with a model is answered
-    /// by that model, and what comes after it is not. A command with `subtask`, or with an agent that is for tasks only, is a task in
-    /// the background (as by [`Session::delegate`]): the conversation gets its end, and nothing of its way.
+    /// A command with an agent or a model is answered by that agent and that model, and what comes after it is not. A command with
+    /// `subtask`, or with an agent that is for tasks only, is a task in the background (as by [`Session::delegate`]): the
+    /// conversation gets its end, and nothing of its way.
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tamtam::{Delivery, Runtime, SessionOptions, model::{Reply, Scripted}, session::Commanded};
+    /// use tamtam::{Delivery, Runtime, SessionOptions, model::{Reply, Scripted}, runtime::Commanded};
     ///
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;
@@ -133,17 +133,14 @@ impl Session {
 
     async fn say(&self, called: &Called, delivery: Delivery) -> Result<Receipt, CommandError> {
         let command = &called.command;
-        if let Some(agent) = &command.agent {
-            let state = self.state().await?;
-            if let Some(turn) = state.turn.as_ref().map(|turn| turn.id) {
-                return Err(SendError::Refused(Refusal::Busy { turn }).into());
-            }
-            self.go_on_as(agent).await?;
-        }
+        let agent = match &command.agent {
+            Some(name) => Some(self.choice_of(name).await?),
+            None => None,
+        };
         let mut message = Message::user(called.text().unwrap_or_default());
         message.model.clone_from(&command.model);
         message.agent.clone_from(&command.agent);
-        Ok(self.send(message, delivery).await?)
+        Ok(self.send_as(message, delivery, agent).await?)
     }
 
     async fn act(&self, act: CommandAct, called: &Called) -> Result<String, CommandError> {
@@ -164,7 +161,8 @@ impl Session {
             CommandAct::Agents => self.agent_list().await?,
             CommandAct::Agent => {
                 let name = called.only_word()?;
-                self.go_on_as(name).await?;
+                let choice = self.choice_of(name).await?;
+                self.switch_agent(choice).await?;
                 format!("{name} works from the next step on")
             }
             CommandAct::Models => models(&called.arguments),
@@ -177,16 +175,14 @@ impl Session {
         })
     }
 
-    /// Has the session work as the agent of that name; its own one too.
-    async fn go_on_as(&self, name: &str) -> Result<(), CommandError> {
+    /// The agent of that name, for this session; its own one too.
+    async fn choice_of(&self, name: &str) -> Result<AgentChoice, CommandError> {
         let settings = self.state().await?.settings;
         let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.own.agent);
-        let choice = match name == own {
+        Ok(match name == own {
             true => AgentChoice::Own,
             false => self.agents().primary(name)?.for_session(self.id())?,
-        };
-        self.switch_agent(choice).await?;
-        Ok(())
+        })
     }
 
     fn help(&self) -> String {
