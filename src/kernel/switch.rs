@@ -10,8 +10,9 @@
 //! A step is judged by the rules that it began with: calls that stand behind the one that chose another agent do not get the rights
 //! of that agent. What the session had before is kept beside what took its place, so [`AgentChoice::Own`] brings it back.
 //!
-//! A change must keep that a switch narrows: the rules of the session hold beside those of the agent. Only
-//! [`AgentParts::last_rules`], which stand behind them, may allow what they ask about; never what they deny.
+//! Rules stand in layers: those of the agent, those of the session, and [`AgentParts::last_rules`]. A later layer may allow what an
+//! earlier one asks about, and no layer undoes an earlier deny. A change must keep that the rules of the session stay among them: so
+//! no switch allows what they deny.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -3,7 +3,10 @@
 //! A test reads the tables of `docs/SECURITY.md` and judges one call of each kind, so the tables are what the profiles do.
 //! A session stores the rules of its profile on its tape, so a change here is for new sessions only. The names are part of
 //! the command line, and stand on tapes as names of rulesets (`profile ask`). Which commands only report (`harmless_bash`) is known
-//! to `permission/shell/reports.rs`. No profile may have a rule about `unclear_bash`.
+//! to `permission/shell/reports.rs`.
+//!
+//! No profile may have a rule about `unclear_bash`: such a rule lets the pattern of a text allow a command that nobody could take
+//! apart. Without one, a command that cannot be read is asked about, in `auto` too, and denied where nobody is asked.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,9 +24,10 @@ pub enum Profile {
     Strict,
     /// Reads are allowed, the rest is asked about.
     Ask,
-    /// Reads and edits inside the workspace are allowed, the rest is asked about.
+    /// Reads, edits inside the workspace and commands that only report are allowed, the rest is asked about.
     Edits,
-    /// Every call is allowed but one that leaves the workspace, loops, or edits a protected file.
+    /// Every call is allowed, except what leaves the workspace, loops, edits a protected file, or is a command that cannot be read:
+    /// those are asked about.
     Auto,
     /// Reads, and commands that only report, are allowed; the rest is denied.
     Readonly,

@@ -14,7 +14,7 @@ use crate::supervisor::{exit::ExitReason, spec::BadSpec};
 pub enum Done {
     /// The child runs.
     Started,
-    /// The child runs, and its start had this word.
+    /// The child runs, and its start had this text.
     StartedWith(Arc<str>),
     /// The child has nothing to do, and did not start ([`Start::ignore`](crate::supervisor::Start::ignore)).
     Ignored,

@@ -77,7 +77,7 @@ impl Start {
         Start { future: None, info: None }
     }
 
-    /// Adds a word for the starter, such as the address that the child listens on; also shown in
+    /// Adds a text for the starter, such as the address that the child listens on; also shown in
     /// [`ChildInfo`](crate::supervisor::ChildInfo). It has no effect together with [`Start::ignore`].
     #[must_use]
     pub fn with(mut self, info: impl Into<Arc<str>>) -> Start {

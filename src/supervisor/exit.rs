@@ -17,7 +17,7 @@ use crate::supervisor::panics::last_location;
 pub enum ExitReason {
     /// It was done.
     Normal,
-    /// It was asked to stop and did, or it ended with this word of its own.
+    /// It was asked to stop and did, or it ended by itself with this reason.
     Shutdown(String),
     /// It was killed: it did not stop in time, or it was to be stopped without a wait.
     Killed,

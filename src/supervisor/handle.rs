@@ -1,7 +1,7 @@
 //! The handle of a supervisor: every call that others may make to it.
 //!
 //! A handle stays valid over restarts of the supervisor; while there is no supervisor, calls answer [`AdminError::Gone`].
-//! Dropping a call's future does not take the call back.
+//! Dropping a call's future does not take the call back. A call that still waited for its permit was never made.
 //!
 //! Calls of each kind have a bound of their own ([`CALLS_WAITING`]), so that children slow to start keep nobody from asking or
 //! stopping. A change must keep that a new call takes a permit of its kind. Only [`SupervisorHandle::request_shutdown`] and
@@ -94,7 +94,7 @@ pub struct ChildInfo {
     pub incarnation: u64,
     /// Restarts after crashes, in all.
     pub restarts: u64,
-    /// The word that its last start had, see [`Start::with`](crate::supervisor::Start::with).
+    /// The text that its last start had, see [`Start::with`](crate::supervisor::Start::with).
     pub info: Option<Arc<str>>,
     /// Its node.
     pub node: Arc<NodeState>,
@@ -116,7 +116,8 @@ pub struct Counts {
 impl SupervisorHandle {
     /// Adds a child and starts it. Returns when the child has started, or could not start; then the child is not kept.
     ///
-    /// Dropping the future does not take the child back. The same is true of the other calls.
+    /// Dropping the future does not take the child back, unless the call still waits for a permit: then it was never made. The same
+    /// is true of the other calls.
     pub async fn start_child(&self, spec: ChildSpec) -> Result<Done, AdminError> {
         self.call(&self.shared.ups, |reply| Msg::Start(Box::new(spec), reply)).await?
     }
@@ -215,11 +216,11 @@ impl SupervisorHandle {
     }
 
     async fn admin(&self, id: ChildId, what: Admin) -> Answer {
-        let room = match what {
+        let permits = match what {
             Admin::Restart | Admin::Recycle | Admin::Unpark => &self.shared.ups,
             Admin::Terminate | Admin::Delete | Admin::Park => &self.shared.downs,
         };
-        self.call(room, |reply| Msg::Admin(id, what, reply)).await?
+        self.call(permits, |reply| Msg::Admin(id, what, reply)).await?
     }
 
     async fn ask<T: Send + 'static>(
@@ -231,8 +232,8 @@ impl SupervisorHandle {
         self.call(&self.shared.questions, msg).await
     }
 
-    async fn call<T>(&self, room: &Semaphore, msg: impl FnOnce(oneshot::Sender<T>) -> Msg) -> Result<T, AdminError> {
-        let _permit = room.acquire().await.map_err(|_| AdminError::Gone)?;
+    async fn call<T>(&self, permits: &Semaphore, msg: impl FnOnce(oneshot::Sender<T>) -> Msg) -> Result<T, AdminError> {
+        let _permit = permits.acquire().await.map_err(|_| AdminError::Gone)?;
         let (reply, answer) = oneshot::channel();
         self.shared.send(msg(reply))?;
         answer.await.map_err(|_| AdminError::Gone)

@@ -1,4 +1,5 @@
-//! The one actor of the crate: a shell that runs any [`Behaviour`], so that the rest of the crate knows nothing of ractor.
+//! The one type of the crate that is an actor of ractor: a shell that runs any [`Behaviour`]. The rest of the crate knows nothing of
+//! ractor.
 //!
 //! The shell catches panics itself (so it knows which message was being handled, and for how long), keeps the actor's node, and writes
 //! down how the actor ended ([`LastWord`]). The task that joins the actor reads it; if nothing was written, the actor was killed.

@@ -1,12 +1,13 @@
-//! Reading a tape back by appends: the entries that one decision wrote together, each append with its file and line. Replay and
-//! export use it, because they need the borders of appends; so do ranges that begin at any entry.
+//! Reading a tape back by appends. An append is the entries that one decision wrote together; here it also has its file and line.
+//! Replay and export use it, because they need the borders of appends; so do ranges that begin at any entry. An anchor is a point
+//! from which a tape can be read without the entries before it; each anchor has a file of its own.
 //!
 //! Every line of the files that are read is checked, and so is that each file goes on from the one before. A whole tape is read
 //! from entry 1; of a fork, that includes the tapes that it goes on from. [`read_range`] reads only the session's own files, from
 //! the newest anchor at or before its first entry.
 //!
 //! A change must keep: an append is never split; no lock is taken and nothing is changed; a tail that a live writer is writing is
-//! left out, and damage counts only if it is still there when it is read again. Whole files are read: not for async threads.
+//! left out; both readers read again before they report damage. Whole files are read: not for async threads.
 
 use std::path::PathBuf;
 
@@ -120,9 +121,17 @@ pub(super) fn begun_by(
     }
 }
 
-/// The entries `from` to `through`, both included, that a session's own files have. Takes no lock; a tail that is being written is
-/// left out.
+/// The entries `from` to `through`, both included, that a session's own files have.
 pub(super) fn read_range(
+    layout: &Layout,
+    session: &SessionId,
+    from: Seq,
+    through: Seq,
+) -> Result<Vec<Entry>, TapeError> {
+    again_if_damaged(|| read_range_once(layout, session, from, through))
+}
+
+fn read_range_once(
     layout: &Layout,
     session: &SessionId,
     from: Seq,

@@ -1,8 +1,11 @@
 //! The `edit` tool: replaces a text in a file, or applies a diff to it.
 //!
-//! Only the bytes of the matched region change. Calls that edit one file wait for each other. A file that someone else changed
-//! after the session saw it is not edited. A file that changes between the read and the write of this very call is read again,
-//! and the edit is tried again, five times at most.
+//! Only the bytes of the matched region change. A text that is nowhere as it was given is looked for again with blanks and
+//! typographic signs folded (`edit/matching.rs`). Calls that edit one file wait for each other.
+//!
+//! Two kinds of change by others are told apart. A file that someone changed after the session had read it is refused, because the
+//! model does not know what it says now. A file that changes between the read and the write of this very call is read again, and
+//! the edit is tried again, five times at most.
 //!
 //! A change must not edit anything when it refuses: an ambiguous text, a diff that does not fit, or an encoding that lacks a
 //! character leaves the file as it is. The tool writes through [`LockedFile`] alone. The doc comments of the arguments are what a model is

@@ -106,7 +106,7 @@ impl TapeStore for Store {
 
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
         self.must_be_there(session)?;
-        again_if_damaged(|| read_range(self.layout(), session, from, through))
+        read_range(self.layout(), session, from, through)
     }
 
     fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
