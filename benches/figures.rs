@@ -16,7 +16,6 @@ use tamtam::{
     Delivery, Millis, Runtime, Seq, SessionId, SessionOptions, Steering,
     model::{Reply, Scripted},
     permission::Profile,
-    runtime::{EnvironmentProvider as _, Place, RuleFiles},
     tape::{Appended, Durability, Entry, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
     tool::{Tool, ToolContext},
     tools::{Bash, BashOptions, LookLimits},
@@ -32,6 +31,8 @@ mod replayed;
 mod search;
 #[path = "support/swap.rs"]
 mod swap;
+#[path = "support/team.rs"]
+mod team;
 use parts::{Calls, Forever, Nothing, OneCall, distribution, micros, options, resident, runtime, scaled};
 
 type Figure = fn(&tokio::runtime::Runtime);
@@ -57,39 +58,18 @@ fn main() {
         ("look", |tokio| tokio.block_on(look())),
         ("tree", |tokio| tokio.block_on(tree())),
         ("cold", |tokio| cold_start(tokio)),
-        ("prompt", |tokio| tokio.block_on(prompt())),
+        ("prompt", |tokio| tokio.block_on(team::prompt())),
         #[cfg(feature = "agent-files")]
-        ("agents", |_| agents()),
+        ("agents", |_| team::agents()),
+        ("task", |tokio| tokio.block_on(team::task())),
+        ("children", |tokio| tokio.block_on(team::children())),
+        ("deadline", |tokio| tokio.block_on(team::deadline())),
     ];
     for (name, figure) in figures {
         if name.contains(&wanted) {
             figure(&tokio);
         }
     }
-}
-
-/// A reload of the registry: 500 files of agents, each with rules and a prompt, read, judged and made into a snapshot.
-#[cfg(feature = "agent-files")]
-fn agents() {
-    use tamtam::runtime::{AgentFiles, AgentFolder, Dialect};
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("agents")).unwrap();
-    let files = scaled(500_u16);
-    for file in 0..files {
-        let front = "---\ndescription: Does one thing\nmode: subagent\ntools: {write: false, bash: false}\ntemperature: 0.2\npermission:\n  edit: deny\n  bash:\n    \"*\": ask\n    \"git *\": allow\n---\n";
-        let text = format!("{front}{}", "You do one thing, and you do it well.\n".repeat(50));
-        std::fs::write(folder.path().join(format!("agents/agent-{file}.md")), text).unwrap();
-    }
-    let folders = [AgentFolder::new(folder.path(), Dialect::Tamtam)];
-    let took: Vec<_> = (0..scaled(50_u16))
-        .map(|_| {
-            let begun = Instant::now();
-            let (agents, _, bad) = AgentFiles::read(&folders, &std::collections::BTreeMap::new()).build().unwrap();
-            assert!(bad.is_empty() && agents.subagents().count() >= usize::from(files));
-            begun.elapsed()
-        })
-        .collect();
-    distribution(&format!("reload of {files} files of agents"), took);
 }
 
 /// (g) What a call of bash costs over the bare command.
@@ -317,42 +297,6 @@ async fn tree() {
     distribution("t: the same as text", written);
     distribution(&format!("t: count, {live} sessions"), counted);
     drop(rt.shutdown().await);
-}
-
-/// (p) A session with 64 KiB of project rules: finding and reading them, and making a session with them and without.
-async fn prompt() {
-    let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().canonicalize().unwrap().join("repo/deep/work");
-    std::fs::create_dir_all(&work).unwrap();
-    std::fs::create_dir(folder.path().join("repo/.git")).unwrap();
-    for (name, line) in
-        [("repo/AGENTS.md", "Use tabs, and no spaces.\n"), ("repo/deep/AGENTS.md", "Write few words.\n")]
-    {
-        std::fs::write(folder.path().join(name), line.repeat(32 * 1024 / line.len())).unwrap();
-    }
-    let rules = RuleFiles::trusting(|_, _| true);
-    let place = Place::new(&work, "bench/calls".parse().unwrap());
-    let mut read = Vec::new();
-    for _ in 0..scaled(2_000) {
-        let start = Instant::now();
-        let sections = rules.sections(&place).await.unwrap();
-        read.push(start.elapsed());
-        assert!(sections.iter().map(|section| section.text.len()).sum::<usize>() > 60_000);
-    }
-    distribution("p: 64 KiB of rules, read", read);
-    for has_rules in [false, true] {
-        let builder = Runtime::builder().in_memory().model(Arc::new(Calls::new(1)));
-        let builder = if has_rules { builder.environment(rules.clone()) } else { builder };
-        let rt = builder.start().await.unwrap();
-        let mut made = Vec::new();
-        for _ in 0..scaled(500) {
-            let start = Instant::now();
-            rt.create(SessionOptions::new(&work)).await.unwrap();
-            made.push(start.elapsed());
-        }
-        distribution(if has_rules { "p: a session with them, made" } else { "p: a session without, made" }, made);
-        drop(rt.shutdown().await);
-    }
 }
 
 /// (f) Appends a second over 100 sessions, one entry of about 300 bytes an append.

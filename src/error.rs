@@ -150,6 +150,12 @@ pub enum SpawnError {
         /// What is wrong, and what could be taken.
         why: String,
     },
+    /// An agent that was to write a text gave none.
+    #[error("nothing was written: {why}")]
+    Unwritten {
+        /// Why not.
+        why: String,
+    },
     /// The child did not come up. If the parent's tape has the task, the parent tries on, and the DOWN comes all the same.
     #[error(transparent)]
     Open(#[from] OpenError),

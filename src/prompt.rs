@@ -95,7 +95,7 @@ mod tests {
         assert!(!system("/srv/app", None).contains("Today"));
     }
 
-    /// P-01, P-03: agent, place, what the providers found, and the rules, in this order; all words of the default prompt are there.
+    /// P-01, P-03, P-05: a section for the provider, agent, place, what the providers found, and the rules, in this order; all words of the default prompt are there.
     #[test]
     fn a_prompt_with_sections_says_what_the_default_one_says_and_more() {
         let mut settings = Settings::new("/srv/app", "p/m".parse().unwrap());

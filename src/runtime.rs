@@ -23,6 +23,7 @@ mod recovery;
 mod report;
 mod task;
 mod tree;
+mod writer;
 
 use std::sync::Arc;
 
@@ -61,11 +62,13 @@ use crate::{
     event::EventStream,
     kernel::{State, first_entries},
     ops::{SessionPage, SessionQuery, Sweep, SweepPolicy, listing, sweep},
-    runtime::ending::Ending,
+    runtime::{
+        ending::Ending,
+        options::{canonical, known_tools},
+    },
     session::Session,
     supervisor::{AdminError, SupervisorHandle},
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
-    tool::Toolbox,
     words::ids::SessionId,
 };
 pub use crate::{
@@ -430,24 +433,6 @@ impl Runtime {
     fn is_open(&self) -> Result<(), OpenError> {
         if self.inner.shared.slots.admission() == Admission::Open { Ok(()) } else { Err(OpenError::Closed) }
     }
-}
-
-/// Refuses options that name tools that the runtime does not have.
-fn known_tools(toolbox: &Toolbox, options: &SessionOptions) -> Result<(), OpenError> {
-    let of_agent = |tool: &&String| options.agent_tools.as_ref().is_some_and(|tools| tools.contains(*tool));
-    match toolbox.unknown_among(options.tools.iter().flatten().filter(|tool| !of_agent(tool))) {
-        Some((unknown, known)) => Err(OpenError::UnknownTools { unknown, known }),
-        None => Ok(()),
-    }
-}
-
-async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {
-    let error = match tokio::fs::canonicalize(path).await {
-        Ok(found) if found.is_dir() => return Ok(found.display().to_string()),
-        Ok(_) => std::io::ErrorKind::NotADirectory.into(),
-        Err(error) => error,
-    };
-    Err(OpenError::Workspace { path: path.display().to_string(), source: Arc::new(error) })
 }
 
 #[cfg(test)]

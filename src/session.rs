@@ -20,6 +20,7 @@ mod grants;
 mod inside;
 mod messages;
 mod plan_check;
+mod receipt;
 mod room;
 mod turn_stream;
 
@@ -47,6 +48,7 @@ pub use fork::{ForkedAt, Merge, fork_at};
 pub(crate) use fork::{fork_named, fork_now, fork_now_as, wake_fork};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 pub use plan_check::PlanCheck;
+pub use receipt::{Answer, Receipt};
 pub use turn_stream::TurnStream;
 
 pub use crate::task::{
@@ -78,7 +80,6 @@ use crate::{
         SendMessage, WithdrawMessage, kept,
     },
     tape::TapeStoreExt as _,
-    words::usage::Usage,
 };
 
 /// The handle of a conversation. Dropping it changes nothing about the conversation.
@@ -431,46 +432,3 @@ pub struct Aborted {
 
 /// How long an abort waits for the tape once the workers are down.
 const ABORT_RECORD_WAIT: Duration = Duration::from_secs(1);
-
-/// Proof that a message was accepted: it is on the tape. Dropping the receipt changes nothing.
-#[derive(Clone, Debug)]
-pub struct Receipt {
-    /// The id of the message.
-    pub message: MessageId,
-    /// The entry that recorded the message.
-    pub seq: Seq,
-    /// What becomes of it.
-    pub disposition: Disposition,
-    session: Session,
-}
-
-impl Receipt {
-    /// Waits for the end of the turn that the message was delivered to.
-    ///
-    /// # Errors
-    /// [`SendError::Refused`] where the message was withdrawn, where the session no longer remembers the turn, or where the message
-    /// is on hold behind a turn that was aborted or failed ([`Refusal::OnHold`]): after a go-on it can be waited for again.
-    pub async fn wait(&self) -> Result<Answer, SendError> {
-        let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
-        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);
-        Ok(Answer { turn, outcome, text: text.to_string(), steps, usage, spent })
-    }
-}
-
-/// How a turn ended, and what the model said last in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Answer {
-    /// The id of the turn.
-    pub turn: Seq,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// The newest text of the model in this turn; empty where the model wrote none.
-    pub text: String,
-    /// How many steps it took.
-    pub steps: u32,
-    /// Tokens: the provider's own figures.
-    pub usage: Usage,
-    /// What the turn used, estimates included, and what that cost.
-    pub spent: Spent,
-}

@@ -54,6 +54,10 @@ pub enum CommandAct {
     Models,
     /// Has another model answer.
     Model,
+    /// Has a title written.
+    Title,
+    /// Says in a few words what the conversation did.
+    Summary,
 }
 
 /// What a command is.
@@ -194,6 +198,8 @@ impl Commands {
             act("agent", "Goes on as another agent.", CommandAct::Agent).taking("NAME"),
             act("models", "Lists models whose price is known.", CommandAct::Models).taking("[PART]"),
             act("model", "Has another model answer.", CommandAct::Model).taking("PROVIDER/MODEL"),
+            act("title", "Has a title written for the conversation.", CommandAct::Title),
+            act("summary", "Says in two sentences what the conversation did.", CommandAct::Summary),
             say("init", "Writes AGENTS.md, or improves it.", INIT).taking("[what matters to you]"),
             say("review", "Reviews changes.", REVIEW).taking("[commit, branch, pull request or path]"),
         ])

@@ -236,7 +236,7 @@ mod tests {
         agents.map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// M-03, C-29: hidden is a mark of its own, and not a third mode.
+    /// M-03, M-10, C-29: hidden is a mark of its own, and not a third mode.
     #[test]
     fn each_built_in_agent_has_its_mode() {
         let agents = Agents::built_in();

@@ -6,12 +6,13 @@
 //! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read. Nothing here
 //! may look at the store, the environment or a folder.
 
+mod sessions;
 mod tape;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use tamtam::{SessionId, ops::SessionCursor, permission::Profile, session::Labels, tape::SessionStatus};
+use tamtam::{SessionId, permission::Profile};
 
 use super::{
     budget::BudgetArguments,
@@ -20,6 +21,8 @@ use super::{
     sandboxed::SandboxArguments,
 };
 
+use sessions::label;
+pub(super) use sessions::{SessionsArguments, labels};
 pub(super) use tape::{
     BeforeArguments, ChangesArguments, ExportArguments, ForkArguments, GrantsArguments, ImportArguments,
     MergeArguments, RestoreArguments, RollbackArguments, SearchArguments, SweepArguments, TapeCommand,
@@ -287,72 +290,6 @@ pub(super) struct AgentsArguments {
     /// One agent a line, as JSON
     #[arg(long)]
     pub(super) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct SessionsArguments {
-    /// The same without it
-    #[arg(value_parser = ["list"], hide = true)]
-    pub(super) list: Option<String>,
-    /// Only those with this text in their title or id; may be given again
-    #[arg(long, value_name = "WORDS")]
-    pub(super) text: Vec<String>,
-    /// Only those of this agent
-    #[arg(long, value_name = "NAME")]
-    pub(super) agent: Option<String>,
-    /// Only those with this label; may be given again: all must match
-    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
-    pub(super) label: Vec<(String, String)>,
-    /// Only those with this status
-    #[arg(long, value_name = "STATE", value_enum)]
-    pub(super) state: Option<State>,
-    /// How many sessions at most [default: 50; all with --json]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) limit: Option<u16>,
-    /// Continue where a page ended
-    #[arg(long, value_name = "PLACE")]
-    pub(super) after: Option<SessionCursor>,
-    /// One session a line, as JSON
-    #[arg(long)]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) store: StoreArguments,
-}
-
-/// Reads a label.
-fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("a label is KEY=VALUE")?;
-    Labels::of([(key, value)]).map_err(|error| error.to_string())?;
-    Ok((key.to_owned(), value.to_owned()))
-}
-
-/// The labels that the arguments give.
-pub(super) fn labels(given: &[(String, String)]) -> Result<Labels, Failure> {
-    Labels::of(given.iter().cloned()).map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// How a session stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum State {
-    /// Some process has it open
-    Live,
-    /// It is passive: no process runs it
-    Passive,
-    /// It was stopped because it kept crashing
-    Parked,
-    /// It was deleted, and its tape is kept for its forks
-    Hidden,
-}
-
-impl From<State> for SessionStatus {
-    fn from(state: State) -> SessionStatus {
-        match state {
-            State::Live => SessionStatus::Live,
-            State::Passive => SessionStatus::Passive,
-            State::Parked => SessionStatus::Parked,
-            State::Hidden => SessionStatus::Hidden,
-        }
-    }
 }
 
 #[derive(Args, Debug)]

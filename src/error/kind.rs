@@ -195,6 +195,7 @@ impl SpawnError {
         match self {
             SpawnError::Parent(error) => error.kind(),
             SpawnError::OutsideWorkspace { .. } | SpawnError::Request { .. } => Kind::Invalid,
+            SpawnError::Unwritten { .. } => Kind::Failed,
             SpawnError::Open(error) => error.kind(),
         }
     }

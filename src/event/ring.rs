@@ -2,9 +2,9 @@
 //! missed.
 //!
 //! A ring holds at most [`RING_EVENTS_MAX`] events and [`RING_BYTES_MAX`] bytes; a single larger event is held alone. Without a
-//! listener it holds none, and with one it holds those that this one has not read. Every listener gets the events in the order of their `push`. A listener that is too slow hears how
-//! many events it missed, and continues with the oldest that is left; the durable ones among the missed can be read again from
-//! the tape. The ring outlives the session's actor, and a passive session keeps it for as long as it has a listener.
+//! listener it holds none, and with one it holds those that this one has not read. Every listener gets the events in the order of
+//! their `push`. A listener that is too slow hears how many events it missed, and continues with the oldest that is left; the
+//! durable ones among the missed can be read again from the tape. The ring outlives the session's actor, and a passive session keeps it for as long as it has a listener.
 //!
 //! A slow listener must never slow the session: `push` does not wait for listeners, and no code may wait while it holds the
 //! ring's lock.

@@ -12,10 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
-
 use crate::{
-    kernel::{CarriedOut, Delivery, Entry, Grant, Record, Recorded, Refusal, Report, Steering, Tie, decide::Draft},
+    kernel::{CarriedOut, Delivery, Grant, Refusal, Report, Steering, decide::Draft},
     tool::CallFacts,
     words::ids::{CommandId, MessageId, Seq},
 };
@@ -433,25 +431,5 @@ impl Command {
     #[must_use]
     pub(crate) fn stands_alone(&self) -> bool {
         matches!(self, Command::BeginAnchor(_) | Command::HandOff(_))
-    }
-
-    /// The description of the command on its first entry: its name, and the values that stand in none of its entries.
-    pub(super) fn recorded(&self, wrote: &[Entry]) -> Recorded {
-        if let [Entry { record: Record::BranchFailed { .. }, .. }, ..] = wrote {
-            // A command that brings a summary and was refused has done the same as giving the summary up.
-            return Recorded::new("give_up_branch");
-        }
-        let fields = match self {
-            Command::StopTask(StopTask { parent, ticket, .. })
-            | Command::Orphan(Orphan { parent, ticket, .. })
-            | Command::BeAdopted(BeAdopted { tie: Tie { parent, ticket, .. }, .. }) => {
-                Map::from_iter([("parent".to_owned(), json!(parent)), ("ticket".to_owned(), json!(ticket))])
-            }
-            Command::HandOff(handoff) if handoff.summary().is_some() => {
-                Map::from_iter([("summarised".to_owned(), Value::Bool(true))])
-            }
-            _ => Map::new(),
-        };
-        Recorded { fields, ..Recorded::new(self.name()) }
     }
 }

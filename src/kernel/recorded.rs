@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     kernel::{
@@ -31,6 +31,28 @@ use crate::{
 
 /// Room for an entry of usual size, so that few are copied while they are written.
 const LINE_BYTES: usize = 768;
+
+impl Command {
+    /// The description of the command on its first entry: its name, and the values that stand in none of its entries.
+    pub(super) fn recorded(&self, wrote: &[Entry]) -> Recorded {
+        if let [Entry { record: Record::BranchFailed { .. }, .. }, ..] = wrote {
+            // A command that brings a summary and was refused has done the same as giving the summary up.
+            return Recorded::new("give_up_branch");
+        }
+        let fields = match self {
+            Command::StopTask(StopTask { parent, ticket, .. })
+            | Command::Orphan(Orphan { parent, ticket, .. })
+            | Command::BeAdopted(BeAdopted { tie: Tie { parent, ticket, .. }, .. }) => {
+                Map::from_iter([("parent".to_owned(), json!(parent)), ("ticket".to_owned(), json!(ticket))])
+            }
+            Command::HandOff(handoff) if handoff.summary().is_some() => {
+                Map::from_iter([("summarised".to_owned(), Value::Bool(true))])
+            }
+            _ => Map::new(),
+        };
+        Recorded { fields, ..Recorded::new(self.name()) }
+    }
+}
 
 impl Entry {
     /// The entry as the tape takes it.

@@ -17,7 +17,10 @@ use crate::{
     },
     ops::taped,
     prompt::Section,
-    runtime::{Recovered, Runtime, SessionOptions, canonical, known_tools, options::default_prompt},
+    runtime::{
+        Recovered, Runtime, SessionOptions,
+        options::{canonical, default_prompt, known_tools},
+    },
     session::Session,
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,

@@ -44,7 +44,7 @@ pub enum CommandError {
     /// The model cannot be reached.
     #[error("{0}")]
     Model(#[source] ModelError),
-    /// The task of the command could not be given.
+    /// The task of the command could not be given, or the agent of the command wrote nothing.
     #[error(transparent)]
     Task(#[from] SpawnError),
     /// The conversation did not go back or forward.
@@ -172,6 +172,8 @@ impl Session {
                 self.configure(|settings| settings.model.clone_from(&model)).await?;
                 format!("{model} answers from the next step on")
             }
+            CommandAct::Title => format!("the title is: {}", self.write_title().await?),
+            CommandAct::Summary => self.write_summary().await?,
         })
     }
 

@@ -5,14 +5,16 @@
 //!
 //! A change must keep this: agent rules stand before the session's rules, and the host's rules are never part of the options.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
     agent::{Agent, BadAgent},
+    error::OpenError,
     kernel::{Budget, Mode, RestartPolicy, Settings},
     model::Params,
     permission::{Profile, Rule, Ruleset},
     prompt::{Section, assemble, system},
+    tool::Toolbox,
     words::ids::SessionId,
     words::labels::Labels,
     words::message::ModelRef,
@@ -231,4 +233,23 @@ impl SessionOptions {
         self.system = Some(system.into());
         self
     }
+}
+
+/// Refuses options that name tools that the runtime does not have.
+pub(super) fn known_tools(toolbox: &Toolbox, options: &SessionOptions) -> Result<(), OpenError> {
+    let of_agent = |tool: &&String| options.agent_tools.as_ref().is_some_and(|tools| tools.contains(*tool));
+    match toolbox.unknown_among(options.tools.iter().flatten().filter(|tool| !of_agent(tool))) {
+        Some((unknown, known)) => Err(OpenError::UnknownTools { unknown, known }),
+        None => Ok(()),
+    }
+}
+
+/// The folder by its whole path, as it stands on the tape.
+pub(super) async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {
+    let error = match tokio::fs::canonicalize(path).await {
+        Ok(found) if found.is_dir() => return Ok(found.display().to_string()),
+        Ok(_) => std::io::ErrorKind::NotADirectory.into(),
+        Err(error) => error,
+    };
+    Err(OpenError::Workspace { path: path.display().to_string(), source: Arc::new(error) })
 }

@@ -131,12 +131,7 @@ pub(super) fn read_range(
     again_if_damaged(|| read_range_once(layout, session, from, through))
 }
 
-fn read_range_once(
-    layout: &Layout,
-    session: &SessionId,
-    from: Seq,
-    through: Seq,
-) -> Result<Vec<Entry>, TapeError> {
+fn read_range_once(layout: &Layout, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
     let folders = layout.anchor_names(session)?;
     let first = newest_at(layout, session, &folders, from)?.unwrap_or(0);
     let files = first..begun_by(layout, session, &folders, through)?;

@@ -176,7 +176,7 @@ fn comes_back<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + st
 }
 
 proptest! {
-    /// O-14 to O-19: what is written is what is read.
+    /// C-24, O-13 to O-19: what is written is what is read, for each of the six states: an envelope needs no process in common.
     #[test]
     fn envelopes_come_back_as_they_were(request in request(), progress in progress(), result in result()) {
         comes_back(&request);

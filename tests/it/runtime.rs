@@ -466,7 +466,7 @@ impl Hook for Guard {
     }
 }
 
-/// E-05, C-27, BDD-HOOK-017: gates refuse and fail closed, pipes rewrite and fail open, and a
+/// E-05, C-26, C-27, BDD-HOOK-017: gates refuse and fail closed, pipes rewrite and fail open, and a
 /// hook that hangs is cut off.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn hooks_guard_calls_and_rewrite_what_passes() {

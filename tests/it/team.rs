@@ -3,7 +3,9 @@
 mod commands;
 mod crashes;
 mod rights;
+mod roles;
 mod terms;
+mod writers;
 
 use std::{
     path::Path,
@@ -164,7 +166,7 @@ fn told(lab: &Lab) -> String {
     tamtam::model::transcript(lab.model.requests().last().unwrap())
 }
 
-/// O-01 to O-05, O-11: two tasks of one answer run side by side, each in a session of its own; their results come in the order of the
+/// E-13, O-01 to O-05, O-11: two tasks of one answer run side by side, each in a session of its own; their results come in the order of the
 /// calls, as texts for the model and as envelopes for programs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tasks_of_one_answer_run_side_by_side() {
@@ -217,7 +219,7 @@ async fn a_task_in_the_background_tells_of_its_end() {
     lab.end().await;
 }
 
-/// O-04: the call that waits shows how far the task is: the tool that runs, what is over, tokens and age.
+/// O-04, O-12: the call that waits shows how far the task is: the tool that runs, what is over, tokens and age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_waits_shows_how_far_its_task_is() {
     let works = child("look", Reply::call("task_status", json!({})).when_answers(0));

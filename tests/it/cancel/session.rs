@@ -289,6 +289,10 @@ fn children() -> Vec<Driver> {
             .given(go!(w, w.child_at_work().await))
             .effect(go!(w, w.count("closing")))
             .once(),
+        Driver::new("Session::write_title", go!(w, drop(w.session.write_title().await.unwrap())))
+            .effect(go!(w, w.count("task_started"))),
+        Driver::new("Session::write_summary", go!(w, drop(w.session.write_summary().await.unwrap())))
+            .effect(go!(w, w.count("task_started"))),
         Driver::new("Session::tasks", go!(w, drop(w.session.tasks().await.unwrap())))
             .given(go!(w, w.child_at_work().await)),
         Driver::new(

@@ -1,0 +1,64 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+
+/// An abort cancels its workers outside of the lock, perhaps late. Workers that start meanwhile are not meant.
+#[test]
+fn a_stop_that_comes_late_stops_nobody_who_began_behind_it() {
+    let mut inbox = Inbox::default();
+    let before = inbox.stop_token();
+    let stop = inbox.take_stop();
+    let behind = inbox.stop_token();
+    stop.cancel();
+    assert_eq!((before.is_cancelled(), behind.is_cancelled()), (true, false));
+}
+
+/// While the disk is slow, senders who stopped waiting keep nobody out. Their commands are not carried out, except stops.
+#[test]
+fn commands_that_nobody_waits_for_take_no_place() {
+    let mut inbox = Inbox::default();
+    let state = State::new("s".parse().unwrap(), crate::kernel::Settings::new("/w", "m/m".parse().unwrap()), Millis(0));
+    let send = || crate::kernel::SendMessage {
+        message: crate::words::message::Message::user("go"),
+        delivery: crate::kernel::Delivery::default(),
+        expect_turn: None,
+        agent: None,
+    };
+    drop(inbox.command(ReplyTo(1), crate::kernel::Abort { reason: "enough".into() }.into()).unwrap());
+    let full = (2..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok().map(drop)).take(2_000).count();
+    assert_eq!(full, 2_000, "each found room");
+    let Act::Decide(inputs) = inbox.mailbox.next(&state, Millis(0)) else { panic!("something waits") };
+    assert!(inputs[0].is_stop(), "the abort stays");
+    let waits: Vec<_> = (3_000..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok()).collect();
+    assert!(waits.len() > 200 && waits.len() < 2_000, "those who wait have a bound: {}", waits.len());
+}
+
+/// A kept question keeps its session awake only while somebody waits for the answer: nothing wakes the actor to throw it away.
+#[test]
+fn a_kept_question_that_nobody_waits_for_needs_no_actor() {
+    let mut inbox = Inbox::default();
+    let (reply, answer) = oneshot::channel();
+    inbox.waiting.push(Question::Idle(reply));
+    assert!(!inbox.is_empty());
+    drop(answer);
+    assert!(inbox.is_empty());
+    let (reply, _answer) = oneshot::channel();
+    inbox.waiting.push(Question::Asks(Some(Vec::new()), reply));
+    assert!(inbox.is_empty(), "a parent that waits for asks");
+}
+
+/// A stuck actor takes no questions, and those who ask it again and again stop waiting.
+#[test]
+fn questions_that_nobody_waits_for_take_no_place() {
+    let mut inbox = Inbox::default();
+    let ask = |inbox: &mut Inbox| {
+        let (reply, answer) = oneshot::channel();
+        inbox.question(Question::Up(reply)).map(|()| answer)
+    };
+    let mut waits = ask(&mut inbox).unwrap();
+    (0..3 * QUESTIONS_MAX).for_each(|_| drop(ask(&mut inbox).unwrap()));
+    assert_eq!(waits.try_recv().unwrap_err(), oneshot::error::TryRecvError::Empty, "it was not thrown out");
+    assert!(inbox.asked() <= QUESTIONS_MAX);
+    let all: Vec<_> = std::iter::from_fn(|| ask(&mut inbox).ok()).take(3 * QUESTIONS_MAX).collect();
+    assert_eq!(all.len(), QUESTIONS_MAX - 1, "those who wait have a bound");
+}

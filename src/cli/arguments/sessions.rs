@@ -1,0 +1,76 @@
+//! The arguments of `tamtam sessions`, and how a label is written on the command line. A label is checked for its form here, so that
+//! a bad one is refused before anything is opened.
+//!
+//! The doc comments on arguments are the texts of `--help`: a change to one changes what users read.
+
+use clap::Args;
+use tamtam::{ops::SessionCursor, session::Labels, tape::SessionStatus};
+
+use super::StoreArguments;
+use crate::cli::failure::Failure;
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct SessionsArguments {
+    /// The same without it
+    #[arg(value_parser = ["list"], hide = true)]
+    pub(in crate::cli) list: Option<String>,
+    /// Only those with this text in their title or id; may be given again
+    #[arg(long, value_name = "WORDS")]
+    pub(in crate::cli) text: Vec<String>,
+    /// Only those of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) agent: Option<String>,
+    /// Only those with this label; may be given again: all must match
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub(in crate::cli) label: Vec<(String, String)>,
+    /// Only those with this status
+    #[arg(long, value_name = "STATE", value_enum)]
+    pub(in crate::cli) state: Option<State>,
+    /// How many sessions at most [default: 50; all with --json]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(in crate::cli) limit: Option<u16>,
+    /// Continue where a page ended
+    #[arg(long, value_name = "PLACE")]
+    pub(in crate::cli) after: Option<SessionCursor>,
+    /// One session a line, as JSON
+    #[arg(long)]
+    pub(in crate::cli) json: bool,
+    #[command(flatten)]
+    pub(in crate::cli) store: StoreArguments,
+}
+
+/// Reads a label.
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a label is KEY=VALUE")?;
+    Labels::of([(key, value)]).map_err(|error| error.to_string())?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// The labels that the arguments give.
+pub(in crate::cli) fn labels(given: &[(String, String)]) -> Result<Labels, Failure> {
+    Labels::of(given.iter().cloned()).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// How a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum State {
+    /// Some process has it open
+    Live,
+    /// It is passive: no process runs it
+    Passive,
+    /// It was stopped because it kept crashing
+    Parked,
+    /// It was deleted, and its tape is kept for its forks
+    Hidden,
+}
+
+impl From<State> for SessionStatus {
+    fn from(state: State) -> SessionStatus {
+        match state {
+            State::Live => SessionStatus::Live,
+            State::Passive => SessionStatus::Passive,
+            State::Parked => SessionStatus::Parked,
+            State::Hidden => SessionStatus::Hidden,
+        }
+    }
+}

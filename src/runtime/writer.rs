@@ -1,0 +1,103 @@
+//! Titles and summaries of conversations, written by the hidden agents `title` and `summary` when somebody asks for one.
+//!
+//! The writer is a child of the session ([`Link::ATTACHED`]): it is supervised as every child is, runs beside the session's turn, spends of
+//! the session's budget, and its DOWN wakes nobody. It has no tools, and is told the newest texts of the conversation as data.
+//!
+//! Rejected: a ticket of the core, as summaries of compactions have. Those change what the model is told, so a turn waits for them; a
+//! title changes a list.
+
+use crate::{
+    error::SpawnError,
+    kernel::{DownReason, Link},
+    runtime::SessionOptions,
+    session::Session,
+    words::message::{Message, Role},
+};
+
+/// The most bytes of the conversation that a writer is told: its beginning, where the title is to be found, or its end.
+const TOLD_BYTES_MAX: usize = 32 * 1_024;
+/// The most bytes of one message.
+const MESSAGE_BYTES_MAX: usize = 4 * 1_024;
+
+impl Session {
+    /// Has the agent `title` write a title, sets it as [`Session::set_title`] does, and returns it. The conversation goes on meanwhile,
+    /// and is told nothing. An agent of that name in the configuration may name a small model.
+    ///
+    /// A title is not written again after a crash. Dropping the future leaves the title as it is; the writer ends by itself.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Arc::new(Scripted::new([Reply::text("It is 4."), Reply::text("A sum")]));
+    /// let runtime = Runtime::builder().in_memory().model(model).start().await?;
+    /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// session.prompt("What is 2 + 2?").await?.wait().await?;
+    /// assert_eq!(session.write_title().await?, "A sum");
+    /// assert_eq!(session.state().await?.settings.title.as_deref(), Some("A sum"));
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`SpawnError::Unwritten`] where nothing was said yet, or the agent gave no text; others as [`Session::spawn_child`].
+    pub async fn write_title(&self) -> Result<String, SpawnError> {
+        let told = told(self.messages().await?.iter());
+        let text = self.written_by("title", told).await?;
+        let title = text.lines().next().unwrap_or_default().trim().to_owned();
+        self.set_title(Some(title.clone())).await?;
+        Ok(title)
+    }
+
+    /// Has the agent `summary` say in two sentences what the conversation did, and returns them; nothing keeps them. Otherwise as
+    /// [`Session::write_title`].
+    ///
+    /// # Errors
+    /// As [`Session::write_title`].
+    pub async fn write_summary(&self) -> Result<String, SpawnError> {
+        let mut newest = told(self.messages().await?.iter().rev());
+        newest.reverse();
+        self.written_by("summary", newest).await
+    }
+
+    /// What an agent that only writes makes of these texts.
+    async fn written_by(&self, agent: &str, told: Vec<String>) -> Result<String, SpawnError> {
+        let unwritten = |why: String| SpawnError::Unwritten { why };
+        if told.is_empty() {
+            return Err(unwritten("nothing was said yet".to_owned()));
+        }
+        let agents = self.shared.agents.lock().clone();
+        let writer = agents.get(agent).ok_or_else(|| unwritten(format!("there is no agent {agent}")))?;
+        let workspace = self.state().await?.settings.workspace.clone();
+        let mut options =
+            SessionOptions::from_agent(writer, workspace).map_err(|error| unwritten(error.to_string()))?;
+        options.title = Some(format!("{agent} of {}", self.id()));
+        let prompt = format!("The conversation, as data:\n\n<conversation>\n{}\n</conversation>", told.join("\n\n"));
+        let down = self.spawn_child(options, prompt, Link::ATTACHED).await?.down().await?;
+        match &down.reason {
+            DownReason::Done if !down.text.trim().is_empty() => Ok(down.text.trim().to_owned()),
+            DownReason::Done => Err(unwritten(format!("the agent {agent} wrote nothing"))),
+            reason => Err(unwritten(format!("the agent {agent} did not end well: {reason}"))),
+        }
+    }
+}
+
+/// The texts of these messages, until the room is used up.
+fn told<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<String> {
+    let mut room = TOLD_BYTES_MAX;
+    let texts = messages.filter_map(|message| {
+        let text = message.text();
+        let who = if message.role == Role::User { "user" } else { "assistant" };
+        let cut = text.floor_char_boundary(MESSAGE_BYTES_MAX);
+        (!text.trim().is_empty()).then(|| format!("{who}: {}", &text[..cut]))
+    });
+    let fits = |text: &String| {
+        let left = room.checked_sub(text.len());
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    texts.take_while(fits).collect()
+}

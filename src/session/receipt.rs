@@ -1,0 +1,60 @@
+//! What a send gives back: the [`Receipt`] of an accepted message, and the [`Answer`] that it leads to.
+//!
+//! A receipt keeps no connection: it holds the id of its message, and asks the session when somebody waits. So a wait that is dropped,
+//! or made twice, changes nothing, and one that is made after a restart works too, as long as the session remembers the turn.
+
+use std::sync::Arc;
+
+use crate::{
+    actor::slot::Question,
+    error::SendError,
+    kernel::{Disposition, Outcome, Spent, TurnEnd},
+    session::Session,
+    words::{
+        ids::{MessageId, Seq},
+        usage::Usage,
+    },
+};
+
+/// Proof that a message was accepted: it is on the tape. Dropping the receipt changes nothing.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    /// The id of the message.
+    pub message: MessageId,
+    /// The entry that recorded the message.
+    pub seq: Seq,
+    /// What becomes of it.
+    pub disposition: Disposition,
+    pub(super) session: Session,
+}
+
+impl Receipt {
+    /// Waits for the end of the turn that the message was delivered to.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`] where the message was withdrawn, where the session no longer remembers the turn, or where the message
+    /// is on hold behind a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a go-on it can be waited for again.
+    pub async fn wait(&self) -> Result<Answer, SendError> {
+        let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
+        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);
+        Ok(Answer { turn, outcome, text: text.to_string(), steps, usage, spent })
+    }
+}
+
+/// How a turn ended, and what the model said last in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// The id of the turn.
+    pub turn: Seq,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The newest text of the model in this turn; empty where the model wrote none.
+    pub text: String,
+    /// How many steps it took.
+    pub steps: u32,
+    /// Tokens: the provider's own figures.
+    pub usage: Usage,
+    /// What the turn used, estimates included, and what that cost.
+    pub spent: Spent,
+}

@@ -1,0 +1,88 @@
+//! What makes a role of an agent: what it is offered, how it is sampled, which model answers; and what ties the tasks of one message
+//! together.
+
+use tamtam::{
+    runtime::{Agent, AgentMode, Agents, TaskOptions},
+    tools,
+};
+
+use super::*;
+
+/// Tasks whose ends wake nobody.
+fn attached() -> TaskOptions {
+    let mut options = TaskOptions::default();
+    options.link = Link::ATTACHED;
+    options
+}
+
+/// M-11, M-12, M-14: `explore` is offered what reads and searches, and a call of anything else changes nothing; `general`, beside it, has
+/// the tools of the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_explores_is_offered_nothing_that_writes() {
+    let folder = taped::folder();
+    let write = Reply::call("write", json!({ "path": "a.txt", "content": "text" }));
+    let model = Arc::new(Scripted::new([
+        child("look", Reply::text("looked")).when("\nresult"),
+        child("look", write.clone()),
+        child("do", Reply::text("done")).when("\nresult"),
+        child("do", write),
+    ]));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = builder.tools(tools::full()).with_tasks().start().await.unwrap();
+    let parent = runtime.create(options(folder.path())).await.unwrap();
+    let mut written = Vec::new();
+    for (agent, prompt) in [("explore", "look"), ("general", "do")] {
+        let request = TaskRequest::new(agent, prompt, prompt);
+        let child = parent.delegate(request, attached()).await.unwrap();
+        let result = soon(child.result()).await.unwrap();
+        assert_eq!(result.status, TaskStatus::Completed, "{result:?}");
+        written.push(folder.path().join("a.txt").exists());
+    }
+    assert_eq!(written, [false, true]);
+    let requests = model.requests();
+    let offered = |at: usize| requests[at].tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>();
+    let mut explores = offered(0);
+    explores.sort_unstable();
+    assert_eq!(explores, ["find", "grep", "ls", "read"]);
+    assert!(offered(2).contains(&"write".to_owned()), "{:?}", offered(2));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// M-16: each role is sampled as its agent says, whatever its parent has; one that says nothing leaves it to the provider.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_role_is_sampled_as_its_agent_says() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new([Reply::text("steady"), Reply::text("wide"), Reply::text("as the parent")]));
+    let of = |name: &str, temperature| {
+        let mut agent = Agent::new(name, "Does one thing.");
+        (agent.mode, agent.temperature) = (AgentMode::Subagent, Some(temperature));
+        agent
+    };
+    let agents = Agents::built_in().with(of("steady", 0.0)).unwrap().with(of("wide", 1.5)).unwrap();
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).agents(agents);
+    let runtime = builder.with_tasks().start().await.unwrap();
+    let mut own = options(folder.path());
+    own.params.temperature = Some(0.5);
+    let parent = runtime.create(own).await.unwrap();
+    for agent in ["steady", "wide", "general"] {
+        let child = parent.delegate(TaskRequest::new(agent, "x", "x"), attached()).await.unwrap();
+        soon(child.result()).await.unwrap();
+    }
+    let sampled: Vec<_> = model.requests().iter().map(|request| request.params.temperature).collect();
+    assert_eq!(sampled, [Some(0.0), Some(1.5), None]);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// O-20: the tasks of one message have one trace, and those of the next another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tasks_of_one_message_have_one_trace() {
+    let both = Reply::call("task", arguments("a", json!({}))).with_call("task", arguments("b", json!({})));
+    let replies = [both, Reply::text("both"), task("c", json!({})), Reply::text("one")];
+    let children = ["a", "b", "c"].map(|name| child(name, Reply::text("done")));
+    let lab = lab(replies.into_iter().chain(children)).await;
+    assert_eq!((lab.ask("first").await.1, lab.ask("second").await.1), ("both".to_owned(), "one".to_owned()));
+    let traces: Vec<_> = lab.results().await.iter().map(|result| envelope(result).trace_id).collect();
+    assert_eq!(traces.len(), 3);
+    assert!(traces[0] == traces[1] && traces[1] != traces[2] && !traces[2].is_empty(), "{traces:?}");
+    lab.end().await;
+}
