@@ -18,11 +18,6 @@ impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Lock<T> {
         Lock(Mutex::new(value))
     }
-
-    /// The guarded value. Owning the lock means that nobody else can hold it.
-    pub(crate) fn into_inner(self) -> T {
-        unspoiled(self.0.into_inner())
-    }
 }
 
 impl<T: ?Sized> Lock<T> {
@@ -61,6 +56,6 @@ mod tests {
         }));
         assert!(panicked.is_err());
         assert_eq!(*lock.lock(), 2);
-        assert_eq!(lock.into_inner(), 2);
+        assert_eq!(*lock.lock(), 2);
     }
 }

@@ -49,6 +49,7 @@ use inbox::{Ends, Inbox, Unsettled};
 
 pub(crate) use inbox::{QUESTIONS_MAX, Question, Reply, Wake, Work};
 pub(crate) use sleep::{Resting, Slept, ask_to_sleep, put_to_sleep};
+pub(crate) use workers::Arrived;
 
 /// How long a command that is not a stop waits for its answer, at most: the disk may be slow, or the session may not wake up.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);

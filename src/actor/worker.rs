@@ -21,7 +21,14 @@ use tokio_util::{
 };
 
 use crate::{
-    actor::{call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, shared::Shared, slot::Slot},
+    actor::{
+        call_context::CallContext,
+        facts,
+        limits::RuntimeLimits,
+        questions::Waited,
+        shared::Shared,
+        slot::{Arrived, Slot},
+    },
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookContext, HookFailure, panic_text},
     kernel::Report,
@@ -105,14 +112,6 @@ pub(crate) struct RequestWorker {
     post: WorkerContext,
 }
 
-/// The part of an answer that has arrived.
-#[derive(Default)]
-struct Partial {
-    text: String,
-    /// Reasoning and arguments of calls. An answer that is cut off does not keep them, but their tokens count.
-    beside: String,
-}
-
 impl RequestWorker {
     /// Makes the request in a task of its own. Returns `None` if no worker may start, because a stop came meanwhile.
     pub(crate) fn start(
@@ -126,9 +125,13 @@ impl RequestWorker {
         let (cut, tasks) = (stop.clone(), post.slot.tasks());
         let task = tasks.spawn(async move {
             let _at_work = at_work;
-            let partial = Lock::<Partial>::default();
+            let arrived = Arc::<Lock<Arrived>>::default();
+            // Where pipes see answers, a text is shown only when they have seen it.
+            if !post.shared.hooks.see_answers() {
+                post.slot.show_arriving(&arrived);
+            }
             let made = async {
-                let made = make(&post, &model, &request, &partial).await;
+                let made = make(&post, &model, &request, &arrived).await;
                 fault!(post.shared.store.faults(), "worker.request_made", post.slot.id.as_str());
                 let answer = through_hooks(&post, made?).await;
                 let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
@@ -148,8 +151,8 @@ impl RequestWorker {
                     Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
                 }
                 None => {
-                    let arrived: Partial = partial.into_inner();
-                    let (text, thrown_away) = (arrived.text, of_text(&arrived.beside));
+                    let Arrived { text, beside } = std::mem::take(&mut *arrived.lock());
+                    let thrown_away = of_text(&beside);
                     let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
                     let answer = through_hooks(&post, Answer::new(partial, Finish::Unknown)).await;
                     Report::CutOff { partial: answer.parts, thrown_away }
@@ -195,14 +198,14 @@ async fn make(
     post: &WorkerContext,
     model: &ModelRef,
     request: &Request,
-    partial: &Lock<Partial>,
+    arrived: &Lock<Arrived>,
 ) -> Result<Answer, ModelError> {
     fault!(post.shared.store.faults(), "worker.request", post.slot.id.as_str());
     let model = post.shared.models.find(model)?;
     let mut sub = 0;
     let is_shown = !post.shared.hooks.see_answers();
     let mut deltas = |delta: Delta| {
-        let mut arrived = partial.lock();
+        let mut arrived = arrived.lock();
         let kind = match delta {
             Delta::Text(text) => {
                 arrived.text.push_str(&text);

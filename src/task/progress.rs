@@ -29,7 +29,7 @@ pub struct TaskProgress {
     pub events: Vec<TaskEvent>,
     /// What it used so far.
     pub metrics: TaskMetrics,
-    /// The newest text of the child.
+    /// The newest text of the child, also of an answer that is still being made.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub partial_output: String,
     /// The tool that runs now, if one does.

@@ -10,19 +10,20 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use tokio::{sync::oneshot, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    actor::slot::Slept,
+    actor::slot::{Arrived, Slept},
     error::{PassivateError, SendError},
     kernel::{
         Act, CarriedOut, Command, CommandEnd, Delivery, Down, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State,
         TaskAsk, TurnEnd,
     },
+    lock::Lock,
     supervisor::{NodeState, shell},
     tape::{OpenTape, TapeError},
     tool::QuestionAnswer,
@@ -170,6 +171,8 @@ pub(super) struct Inbox {
     stop: CancellationToken,
     /// The tickets that have a worker of the turn.
     pub(super) at_work: Vec<Seq>,
+    /// What has arrived of the answer that is being made.
+    pub(super) arrived: Weak<Lock<Arrived>>,
     /// An opened tape with its state, for the next incarnation.
     pub(super) prepared: Option<(OpenTape, State)>,
     /// The callers who hear when the session sleeps.

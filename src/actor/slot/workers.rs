@@ -1,4 +1,5 @@
-//! The slot's list of the workers on a session's turn: which tickets have one, and what stops them.
+//! The slot's list of the workers on a session's turn: which tickets have one, what stops them, and what has arrived of the answer
+//! that one of them waits for.
 //!
 //! No worker starts while a stop or the recovery waits for its record. A worker is down when its task has dropped [`AtWork`],
 //! reported or not; a report takes its ticket off the list earlier. A change must keep the guard in the worker's task until the
@@ -8,7 +9,15 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{actor::slot::Slot, words::ids::Seq};
+use crate::{actor::slot::Slot, lock::Lock, words::ids::Seq};
+
+/// The part of an answer that has arrived. The worker of the request owns it.
+#[derive(Default)]
+pub(crate) struct Arrived {
+    pub(crate) text: String,
+    /// Reasoning and arguments of calls. An answer that is cut off does not keep them, but their tokens count.
+    pub(crate) beside: String,
+}
 
 /// The guard of one worker of a turn, held by the worker's task. Dropping it marks the worker as down, whether it has reported or
 /// not.
@@ -45,6 +54,18 @@ impl Slot {
         let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;
         inbox.at_work.push(ticket);
         Some(AtWork { slot: self.clone(), incarnation, ticket, stop: inbox.stop_token() })
+    }
+
+    /// Lets [`Slot::arrived_text`] see what arrives of an answer, for as long as its worker owns it.
+    pub(crate) fn show_arriving(&self, arrived: &Arc<Lock<Arrived>>) {
+        self.in_inbox(|inbox| inbox.arrived = Arc::downgrade(arrived));
+    }
+
+    /// The text that has arrived of the answer that is being made; `None` where there is none.
+    pub(crate) fn arrived_text(&self) -> Option<String> {
+        let arrived = self.in_inbox(|inbox| inbox.arrived.upgrade()).flatten()?;
+        let text = arrived.lock().text.clone();
+        Some(text).filter(|text| !text.is_empty())
     }
 
     /// Returns when the list is empty: every worker of the turn is down, or has reported.

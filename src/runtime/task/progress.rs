@@ -43,7 +43,12 @@ pub(super) async fn of(child: &Child) -> Result<TaskProgress, SendError> {
         stalled: false,
     };
     if !queued {
-        look(&mut progress, &child.session().state().await?, child.session().shared.clock.now());
+        let session = child.session();
+        look(&mut progress, &session.state().await?, session.shared.clock.now());
+        // The state has whole answers only.
+        if let Some(text) = session.slot.arrived_text() {
+            progress.partial_output = text;
+        }
     }
     Ok(progress)
 }

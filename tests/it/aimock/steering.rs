@@ -91,9 +91,9 @@ fn an_aborting_message_leaves_no_process_when_the_model_is_asked_again(wire: Wir
     let seen = left.clone();
     // One of its processes has left the group and the session of the command. Both sleep longer than any test waits.
     let command = "echo begun; setsid sleep 600 & touch begun; sleep 600; echo one";
-    let lab = Lab::with_hook(wire, &fixtures(command), move |mark, number| {
-        if number == 1 {
-            *seen.lock().unwrap() = mark.processes(0);
+    let lab = Lab::with_hook(wire, &fixtures(command), move |request| {
+        if request.number == 1 {
+            *seen.lock().unwrap() = request.mark.processes(0);
         }
     });
     lab.put("NOTES.md", "The gong is in the cellar.\n");

@@ -61,6 +61,12 @@ fn program() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/aimock/node_modules/@copilotkit/aimock/dist/cli.js")
 }
 
+/// Gives further fixtures to a running server: what they say may be known only then.
+pub(crate) fn add(server: SocketAddr, fixtures: &[Value]) {
+    let added = http::post(server, "/__aimock/fixtures", &json!({ "fixtures": fixtures })).unwrap();
+    assert_eq!(added["added"], fixtures.len(), "{added}");
+}
+
 /// A fixture: the answer to a request that holds so many answers already.
 pub(crate) fn answer(answers: usize, response: &Value) -> Value {
     json!({"match": {"turnIndex": answers}, "response": response})

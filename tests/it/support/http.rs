@@ -47,9 +47,20 @@ pub(crate) fn read_request(from: &mut impl std::io::BufRead) -> Option<Asked> {
 
 /// Gets a page, as JSON.
 pub(crate) fn get(address: SocketAddr, path: &str) -> std::io::Result<Value> {
+    ask(address, &format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n"))
+}
+
+/// Sends JSON to a page, and gives its answer as JSON.
+pub(crate) fn post(address: SocketAddr, path: &str, body: &Value) -> std::io::Result<Value> {
+    let body = body.to_string();
+    let header = format!("POST {path} HTTP/1.0\r\nhost: {address}\r\ncontent-length: {}\r\n\r\n", body.len());
+    ask(address, &(header + &body))
+}
+
+fn ask(address: SocketAddr, request: &str) -> std::io::Result<Value> {
     let mut stream = TcpStream::connect(address)?;
     // Under 1.0 the answer ends with the connection, and comes in one piece.
-    write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = std::io::BufReader::new(stream);
     let mut header = String::new();
     while answer.read_line(&mut header)? > 0 && header.trim_end() != "" {

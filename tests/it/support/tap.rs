@@ -12,8 +12,8 @@ use std::{
 
 use super::http::{Asked, read_request};
 
-/// Called with the number of each request, from 0, before it goes on to the server.
-type Hook = Box<dyn Fn(usize) + Send + Sync>;
+/// Called with each request and its number, from 0, before the request goes on to the server.
+type Hook = Box<dyn Fn(usize, &Asked) + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -32,7 +32,7 @@ pub(crate) struct Tap {
 
 impl Tap {
     /// Listens in front of that server.
-    pub(crate) fn start(server: SocketAddr, hook: impl Fn(usize) + Send + Sync + 'static) -> Tap {
+    pub(crate) fn start(server: SocketAddr, hook: impl Fn(usize, &Asked) + Send + Sync + 'static) -> Tap {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State::default()));
@@ -87,11 +87,11 @@ fn pass_on(client: TcpStream, mut server: TcpStream, state: &Mutex<State>, hook:
     while let Some(asked) = read_request(&mut sent) {
         let number = {
             let mut state = state.lock().unwrap();
-            state.asked.push(asked);
+            state.asked.push(asked.clone());
             state.answered = 0;
             state.asked.len() - 1
         };
-        hook(number);
+        hook(number, &asked);
         let bytes = std::mem::take(&mut sent.get_mut().bytes);
         if server.write_all(&bytes).is_err() {
             break;
