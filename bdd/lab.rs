@@ -1,7 +1,7 @@
 //! The world of one scenario: a runtime with a store, a workspace, tools and a scripted model of its own.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     fs::Permissions,
     future::Future,
@@ -35,6 +35,8 @@ pub(crate) struct Lab {
     folder: TempDir,
     pub(crate) model: Scripted,
     replies: Arc<Mutex<VecDeque<Reply>>>,
+    /// What the subagents say, by the first words of their tasks. Where there are some, the session may delegate.
+    subagents: Arc<Mutex<BTreeMap<String, VecDeque<Reply>>>>,
     pub(crate) holds: Holds,
     pub(crate) hooks: Vec<HostHook>,
     pub(crate) rules: Ruleset,
@@ -61,12 +63,23 @@ impl Default for Lab {
         let folder = TempDir::new().unwrap();
         std::fs::create_dir(folder.path().join("workspace")).unwrap();
         let replies = Arc::<Mutex<VecDeque<Reply>>>::default();
-        let next = replies.clone();
-        let model = Scripted::from_fn(move |_| next.lock().unwrap().pop_front().unwrap_or_else(no_more));
+        let subagents = Arc::<Mutex<BTreeMap<String, VecDeque<Reply>>>>::default();
+        let (next, next_of) = (replies.clone(), subagents.clone());
+        let model = Scripted::from_fn(move |request| {
+            let said = tamtam::model::transcript(request);
+            let mut subagents = next_of.lock().unwrap();
+            let subagent = subagents.iter_mut().find(|(task, _)| said.contains(&format!("user: {task}")));
+            let reply = match subagent {
+                Some((_, replies)) => replies.pop_front(),
+                None => next.lock().unwrap().pop_front(),
+            };
+            reply.unwrap_or_else(no_more)
+        });
         Lab {
             folder,
             model,
             replies,
+            subagents,
             holds: Holds::default(),
             hooks: Vec::new(),
             rules: Ruleset::new("scenario", [Rule::new("*", "**", Action::Allow)]),
@@ -144,6 +157,11 @@ impl Lab {
         self.replies.lock().unwrap().push_back(reply);
     }
 
+    /// The next reply of the subagent whose task begins so.
+    pub(crate) fn subagent_reply(&self, task: &str, reply: Reply) {
+        self.subagents.lock().unwrap().entry(task.to_owned()).or_default().push_back(reply);
+    }
+
     /// Judges calls by a profile from now on; without it all calls are allowed.
     pub(crate) fn profile(&mut self, profile: Profile) {
         self.rules = profile.ruleset();
@@ -186,6 +204,8 @@ impl Lab {
             Some(name) => builder.models(Arc::new(self.model.clone()), name.clone()),
             None => builder,
         };
+        let delegates = !self.subagents.lock().unwrap().is_empty();
+        let builder = if delegates { builder.with_tasks() } else { builder };
         let builder = self.hooks.iter().cloned().fold(builder, |builder, hook| builder.hook(hook));
         let runtime = builder.start().await.unwrap();
         self.runtime = Some(runtime.clone());

@@ -4,6 +4,7 @@
 
 mod given;
 mod operator;
+mod team;
 mod then;
 mod when;
 
