@@ -2,6 +2,7 @@
 
 mod commands;
 mod crashes;
+mod killed;
 mod rights;
 mod roles;
 mod terms;

@@ -1,7 +1,9 @@
 //! What holds for one task: its deadline, its key, its budget, its session that goes on; and many tasks over a small width.
 
+use std::collections::BTreeSet;
+
 use super::*;
-use tamtam::runtime::TaskOptions;
+use tamtam::runtime::{Passivation, TaskOptions};
 
 /// O-22: a task ends at its deadline with a typed error, whether its child hangs, waits for room, or is five levels down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,33 +133,80 @@ async fn a_child_that_fails_is_a_result() {
     lab.end().await;
 }
 
-/// O-11: 200 tasks over a width of 8 begin in their order, and each has its own result.
+/// O-11: 200 calls of one answer share a width of 8. Never more than 8 tasks are at work, they begin in the order in which they were
+/// given, and the results stand in the order of the calls. In each wave of 8 another session has a turn, and what is over goes to sleep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_tasks_share_a_width_of_eight() {
-    let model = Arc::new(Scripted::from_fn(|request| {
-        let said = tamtam::model::transcript(request);
-        Reply::text(format!("done {}", said.split("user: number ").nth(1).unwrap().trim()))
+    const TASKS: usize = 200;
+    const WIDTH: usize = 8;
+    const AWAKE_MAX: usize = 64;
+    let begun = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let model = Arc::new(Scripted::from_fn({
+        let begun = begun.clone();
+        move |request| {
+            let said = tamtam::model::transcript(request);
+            if let Some(rest) = said.split("user: number ").nth(1) {
+                let n: usize = rest.lines().next().unwrap().parse().unwrap();
+                let mut begun = begun.lock().unwrap();
+                begun.push(n);
+                return Reply::text(format!("done {n}.")).at_barrier(format!("wave {}", (begun.len() - 1) / WIDTH));
+            }
+            match (said.contains("user: beside"), said.contains("result task")) {
+                (true, _) => Reply::text("on"),
+                (false, true) => Reply::text("end"),
+                (false, false) => (0..TASKS).fold(Reply::empty(), |reply, n| {
+                    reply.with_call("task", arguments(&format!("number {n}"), json!({})))
+                }),
+            }
+        }
     }));
-    let (folder, careful) = (taped::folder(), Arc::default());
-    let runtime = start(folder.path(), &model, &careful).await;
+    let folder = taped::folder();
+    let mut passivation = Passivation::default();
+    passivation.awake_max = AWAKE_MAX;
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).with_tasks();
+    let runtime = builder.passivation(passivation).start().await.unwrap();
+    let beside = runtime.create(options(folder.path())).await.unwrap();
     let mut options = options(folder.path());
-    options.task_queue_max = Some(200);
+    options.task_queue_max = Some(TASKS);
     let parent = runtime.create(options).await.unwrap();
-    let lab = Lab { folder, model, runtime, parent, careful };
-    let mut tasks = Vec::new();
-    for n in 0..200 {
-        let request = TaskRequest::new("general", format!("{n}"), format!("number {n}"));
-        let options = {
-            let mut options = TaskOptions::default();
-            options.link = Link::ATTACHED;
-            options
-        };
-        tasks.push(lab.parent.delegate(request, options).await.unwrap());
-        assert!(lab.parent.state().await.unwrap().tasks().filter(|(_, task)| !task.queued).count() <= 8);
+    // All calls wait at the same time, so that it is the width of tasks that bounds.
+    parent.configure(|settings| settings.parallel_max = TASKS).await.unwrap();
+    let lab = Lab { folder, model, runtime, parent, careful: Arc::default() };
+
+    let receipt = lab.parent.prompt("start").await.unwrap();
+    until(async || lab.parent.state().await.unwrap().tasks().count() == TASKS).await;
+    for wave in 0..TASKS / WIDTH {
+        let barrier = lab.model.barrier(&format!("wave {wave}"));
+        soon(barrier.reached_times(WIDTH as u64)).await;
+        let turn = soon(beside.prompt("beside").await.unwrap().wait()).await.unwrap();
+        assert_eq!(turn.text, "on", "the other session goes on while all of the width is in use");
+        until(async || lab.runtime.count().sessions <= AWAKE_MAX + WIDTH).await;
+        let state = lab.parent.state().await.unwrap();
+        let open = (state.tasks().count() - state.tasks_queued(), state.tasks_queued(), begun.lock().unwrap().len());
+        assert_eq!(open, (WIDTH, TASKS - WIDTH * (wave + 1), WIDTH * (wave + 1)), "wave {wave}");
+        // This turn has to go through while tasks end and others begin.
+        let turn = beside.prompt("beside").await.unwrap();
+        barrier.release();
+        soon(turn.wait()).await.unwrap();
     }
-    for (n, task) in tasks.iter().enumerate() {
-        assert_eq!(soon(task.result()).await.unwrap().output.answer, format!("done {n}"));
+    assert_eq!(soon(receipt.wait()).await.unwrap().text, "end");
+
+    let told = told(&lab);
+    let results = told.lines().filter_map(|line| line.strip_prefix("result task: done ")?.strip_suffix('.'));
+    assert!(results.map(|n| n.parse::<usize>().unwrap()).eq(0..TASKS), "{told}");
+    let given = lab.entries(&lab.parent).await.into_iter().filter_map(|entry| match entry.record {
+        Record::TaskStarted { order, .. } => {
+            let title = order.unwrap().settings.title.clone().unwrap();
+            Some(title.strip_prefix("about number ").unwrap().parse::<usize>().unwrap())
+        }
+        _ => None,
+    });
+    let sorted = |wave: &[usize]| BTreeSet::from_iter(wave.to_vec());
+    let (given, begun) = (given.collect::<Vec<_>>(), begun.lock().unwrap().clone());
+    for (given, begun) in given.chunks(WIDTH).zip(begun.chunks(WIDTH)) {
+        assert_eq!(sorted(given), sorted(begun), "a wave is what was given next");
     }
+    assert_eq!(begun.len(), TASKS, "no task ran twice");
     let _ = lab.folder.path();
     lab.end().await;
 }
