@@ -67,10 +67,8 @@ pub(crate) async fn bring_up(shared: Arc<Shared>, spawn: SpawnArgs) -> Result<Ar
     let up = loop {
         let up = timeout(UP_WAIT, slot.up()).await.map_err(|_| no_answer(&spawn.child))?;
         let is_missing = match &up {
-            Err(OpenError::Tape(TapeError::Missing { .. })) => true,
-            // The process died between making the tape and its first lines.
-            Err(OpenError::Damaged { .. }) => is_blank(&shared, &spawn.child).await,
-            _ => false,
+            Err(error) => is_not_made(&shared, &spawn.child, error).await,
+            Ok(()) => false,
         };
         // A child that was to go on and is gone is lost, and not made anew without what it knew.
         let Some(order) = spawn.order.clone().filter(|order| is_missing && !order.again) else { break up };
@@ -108,6 +106,15 @@ pub(crate) async fn why_not_there(shared: &Arc<Shared>, slot: &Slot, error: Open
     match timeout(UP_WAIT, parent.ask_state(Question::State)).await {
         Ok(Ok(state)) if state.is_queued(ticket) => OpenError::Queued { session: session.clone() },
         _ => error,
+    }
+}
+
+/// Whether a session did not come up because it was not made. Where the process died while it was made, it has no entry yet.
+pub(crate) async fn is_not_made(shared: &Arc<Shared>, id: &SessionId, error: &OpenError) -> bool {
+    match error {
+        OpenError::Tape(TapeError::Missing { .. }) => true,
+        OpenError::Damaged { .. } => is_blank(shared, id).await,
+        _ => false,
     }
 }
 

@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{TOOLS, TaskOptions, refs};
 use crate::{
+    actor::bring_up::is_not_made,
     agent::Agent,
-    error::{OpenError, SpawnError},
+    error::{OpenError, SendError, SpawnError},
     kernel::{Budget, Limits, Settings, State, TaskOrder, Terms, toolset},
     permission::Ruleset,
     runtime::{SessionOptions, children::of_child},
@@ -99,21 +100,21 @@ struct Before {
 
 /// The child of this id, where it is there and its parent is this session. A session of somebody else is refused.
 async fn before(parent: &Session, state: &State, child: &SessionId) -> Result<Option<Before>, SpawnError> {
-    let wanted = child.clone();
-    let exists = parent.shared.blocking(move |shared| {
-        use crate::tape::TapeStoreExt as _;
-        Ok::<_, OpenError>(shared.store.exists(&wanted))
-    });
-    if !exists.await? {
-        return Ok(None);
-    }
     let session = Session { shared: parent.shared.clone(), slot: parent.shared.slot(child) };
-    let there = session.state().await?;
+    let there = match session.state().await {
+        Err(SendError::Unavailable(error)) if is_yet_to_come(parent, child, &error).await => return Ok(None),
+        there => there?,
+    };
     let Some(origin) = there.origin.as_ref().filter(|origin| origin.parent == state.session) else {
         return Err(refused(format!("{child} does no task of this session")));
     };
     let (prompt, ticket, is_over) = (origin.prompt.clone(), origin.ticket, origin.end.is_some());
     Ok(Some(Before { prompt, ticket, is_over, settings: there.settings.as_ref().clone() }))
+}
+
+/// Whether the child is not made yet: its task is new, waits for room, or the process died before the child had an entry.
+async fn is_yet_to_come(parent: &Session, child: &SessionId, error: &OpenError) -> bool {
+    matches!(error, OpenError::Queued { .. }) || is_not_made(&parent.shared, child, error).await
 }
 
 fn terms(parent: &Session, request: &TaskRequest) -> Terms {
