@@ -598,6 +598,7 @@ Feature: A host talks with an agent that uses tools
       | tc_c | find | {"pattern": "*"}  |
     And the model answers "done"
     When the host sends "Read and look"
+    And the call tc_b is over
     And the call tc_c is over
     And the call of read goes on
     And the answer arrives
