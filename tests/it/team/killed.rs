@@ -40,8 +40,19 @@ const REQUESTS: u64 = 10;
 /// When a process may die. At its first request no task is given yet, and at its tenth all are over. `blank`: as if it had died before
 /// that, when the sessions of the tasks had folders and no entry yet.
 const MOMENTS: [&str; 13] = [
-    "request 2 blank", "request 3", "run 2", "request 6", "request 9", // these in an ordinary run
-    "request 2", "request 4", "request 5", "request 7", "request 8", "run 1", "run 3", "run 4",
+    "request 2 blank",
+    "request 3",
+    "run 2",
+    "request 6",
+    "request 9", // these in an ordinary run
+    "request 2",
+    "request 4",
+    "request 5",
+    "request 7",
+    "request 8",
+    "run 1",
+    "run 3",
+    "run 4",
 ];
 
 /// Is told of each request and each run before it is answered; where it kills the process it does not return.
@@ -248,7 +259,8 @@ async fn round(moment: &str) -> Met {
         }
         let state = session.state().await.unwrap();
         assert_eq!(state.turns, 1, "{moment}");
-        let name = state.settings.title.as_deref().and_then(|title| title.strip_prefix("about note ")).unwrap().to_owned();
+        let name =
+            state.settings.title.as_deref().and_then(|title| title.strip_prefix("about note ")).unwrap().to_owned();
         let results = results(&session.entries().await.unwrap(), moment);
         let [result] = &results[..] else { panic!("{moment}: {name} made {} calls", results.len()) };
         let run = runs.lines().filter(|run| *run == name).count();
