@@ -83,8 +83,10 @@ fn parent(answers: usize, response: &Value) -> Value {
     json!({"match": {"toolName": "task_send", "turnIndex": answers}, "response": response})
 }
 
-/// An answer for the child whose messages have this word.
+/// An answer for the child whose messages have this word, with what it costs.
 fn child(name: &str, answers: usize, response: &Value) -> Value {
+    let mut response = response.clone();
+    response["usage"] = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
     json!({"match": {"userMessage": name, "turnIndex": answers}, "response": response})
 }
 
@@ -317,13 +319,14 @@ fn judge_envelopes(ended: &Ended, [alpha, beta]: &[String; 2]) {
     let reads = [&done, &stopped].map(|result| (result.tool_calls[0].tool.as_str(), result.tool_calls[0].calls));
     assert_eq!(reads, [("read", 2), ("read", 1)]);
     assert_eq!([done.metrics.steps, stopped.metrics.steps], [3, 2]);
+    assert_eq!((done.metrics.tokens.input, done.metrics.tokens.output), (300, 30));
     for (result, child) in [(&done, alpha), (&stopped, beta)] {
         assert_eq!(
             (result.provenance.session_id.as_str(), result.provenance.agent.as_str()),
             (child.as_str(), "explore")
         );
         assert_eq!((result.v, &result.trace_id), (1, &done.trace_id));
-        assert!(!result.trace_id.is_empty() && result.metrics.tokens.output > 0, "{result:?}");
+        assert!(!result.trace_id.is_empty(), "{result:?}");
     }
     assert_ne!(done.task_id, stopped.task_id);
 }
