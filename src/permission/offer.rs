@@ -1,4 +1,4 @@
-//! Offers of an ask: the rules that a person may grant for more than one call, from the narrowest to a wider one.
+//! Offers of an ask: the rules that a person may grant for more than one call. First what was asked, then at most one wider step.
 //!
 //! The first offer is always what was asked, exactly. The second one, where there is one, is the same command with other
 //! arguments, the same folder, or the same tool. Each says in one sentence what it allows. All offers of an ask follow from its
@@ -7,8 +7,9 @@
 //!
 //! A change must keep four bounds. An offer has the permissions of the accesses that were asked about, and no other. A command
 //! with shell syntax, or of a program that runs other programs, is offered exactly or not at all. A command with words that
-//! are known only when it runs is not offered, because equal texts may be different commands. What a granted rule with a wildcard takes is bounded
-//! once more where it is matched ([`grants`]), because a session without the feature `shell-policy` judges the text of a command.
+//! are known only when it runs is not offered, because equal texts may be different commands. A granted rule with a wildcard takes no
+//! command with shell syntax, no command that reads a file outside of the workspace, and no hidden path; [`grants`] checks this
+//! again whenever such a rule is matched, because a session without the feature `shell-policy` judges a command by its text.
 //!
 //! The code is pure: the core calls it, and replay calls it again.
 
@@ -21,9 +22,6 @@ use crate::{
     },
     tool::{Access, ShellPart},
 };
-
-/// Most offers of an ask.
-const OFFERS_MAX: usize = 4;
 
 /// Most characters of a command or a path in the sentence of an offer.
 const SHOWN_MAX: usize = 200;
@@ -63,7 +61,7 @@ pub struct Offer {
     pub allows: String,
 }
 
-/// The offers of an ask about these accesses, from the narrowest to the widest, at most four. Empty where nothing can be granted
+/// The offers of an ask about these accesses, the narrower one first, at most two. Empty where nothing can be granted
 /// for more than one call: the call names no access, or its command is not known whole before it runs.
 ///
 /// ```
@@ -74,7 +72,7 @@ pub struct Offer {
 #[must_use]
 pub fn offers(accesses: &[Access]) -> Vec<Offer> {
     let Some(ladders) = accesses.iter().map(ladder).collect::<Option<Vec<_>>>() else { return Vec::new() };
-    let steps = ladders.iter().map(Vec::len).max().unwrap_or_default().min(OFFERS_MAX);
+    let steps = ladders.iter().map(Vec::len).max().unwrap_or_default();
     // An access with fewer steps stays at its widest one while the others go on.
     let rules = (0..steps).map(|step| {
         let mut rules: Vec<Rule> = Vec::new();

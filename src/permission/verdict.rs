@@ -1,7 +1,7 @@
-//! The decision about all accesses of a call, and which of them it follows from.
+//! Decides about all accesses of a call: the strictest judgement stands, and the verdict names the access that it came from.
 //!
-//! The core writes the words of a denial from it, and replay compares them: for accesses that are no part of a shell command a
-//! change must keep which of several equally strict ones is named.
+//! The core writes the text of a denial from the verdict, and replay compares that text. So a change must keep which of several
+//! equally strict accesses is named: of the parts of a shell command the first, of other accesses the last.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,9 @@ use crate::{
 pub struct Verdict {
     /// The strictest judgement of an access.
     pub judgement: Judgement,
-    /// The place of the access that it is about; `None` for a call that wants nothing.
+    /// The index of the access that it came from; `None` for a call that wants nothing.
     pub decided: Option<usize>,
-    /// The places of the accesses that a person must be asked about.
+    /// The indices of the accesses that a person must be asked about.
     pub asked: BTreeSet<usize>,
 }
 

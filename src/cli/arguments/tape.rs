@@ -1,5 +1,5 @@
 //! The arguments of the commands of `tamtam tape`. Their values are checked for form only; whether a session or a file exists,
-//! the command finds out.
+//! the command finds out. A change must not look at the store here.
 //!
 //! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read.
 
@@ -83,7 +83,7 @@ pub(in crate::cli) struct BeforeArguments {
 pub(in crate::cli) struct RollbackArguments {
     /// The session
     pub(in crate::cli) id: SessionId,
-    /// To this entry, as the newest (`tamtam tape show ID` numbers them)
+    /// To this entry, which becomes the newest one (`tamtam tape show ID` numbers them)
     #[arg(long, value_name = "SEQ")]
     pub(in crate::cli) to: Option<u64>,
     #[command(flatten)]
@@ -151,7 +151,7 @@ pub(in crate::cli) struct SearchArguments {
     /// Not earlier than this day or moment (2026-01-31, 2026-01-31T12:00:00Z), in UTC
     #[arg(long, value_name = "TIME", value_parser = crate::cli::search::moment)]
     pub(in crate::cli) since: Option<Millis>,
-    /// Not later than this day, its end included, or moment
+    /// Not later than this moment, or than the end of this day
     #[arg(long, value_name = "TIME", value_parser = crate::cli::search::end_of_moment)]
     pub(in crate::cli) until: Option<Millis>,
     /// Best matches first, instead of the newest
@@ -182,7 +182,7 @@ pub(in crate::cli) struct ChangesArguments {
 pub(in crate::cli) struct ForkArguments {
     /// The session to continue from; it may be running
     pub(in crate::cli) id: SessionId,
-    /// To this entry, as the newest (`tamtam tape show ID` numbers them) [default: the newest]
+    /// At this entry, which becomes the newest one (`tamtam tape show ID` numbers them) [default: the newest]
     #[arg(long = "seq", visible_alias = "at", value_name = "SEQ")]
     pub(in crate::cli) at: Option<u64>,
     #[command(flatten)]

@@ -1,7 +1,8 @@
 //! The request for a summary of a conversation, the check of the answer, and the text that the runtime adds to the summary.
 //!
 //! The summariser is not trusted to keep what must not be forgotten: that is carried on beside the summary (`carried.rs`).
-//! [`check`] refuses a summary that is empty, or that with all that is carried on is no smaller than what it replaces.
+//! [`check`] refuses a summary that is empty. It also refuses one that, with everything that is carried on, is no smaller than what it
+//! replaces.
 //!
 //! Pure functions: no model is called here. [`render`] runs in the fold, so a change must give the same text for existing tapes:
 //! request hashes depend on it.

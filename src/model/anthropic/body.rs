@@ -4,8 +4,9 @@
 //! batch and the user's text after them share a message, results first, as the API demands.
 //!
 //! A change must keep the messages last in the body, and only growing: apart from the cache marks, the history's blocks in one
-//! request begin with those of the request before, or the provider's cache is lost. An item caches its rendered bytes under
-//! `wire`, so rendering may depend only on the item and on what `wire` stands for.
+//! request begin with those of the request before, or the provider's cache is lost. Each item caches its rendered bytes under
+//! the key `wire`. So the rendering of an item may depend on two things only: the item itself, and the values of the endpoint
+//! that `wire` is made of (`model/wire.rs`, `rendering`).
 
 use std::collections::BTreeSet;
 

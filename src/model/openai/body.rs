@@ -1,9 +1,11 @@
 //! Renders a request as the body of OpenAI's Chat Completions.
 //!
-//! The messages come last, and the history only grows. So the body of one request in a turn, up to the end of its history, is the
-//! beginning of the next request's body, and the provider's cache hits. A change must keep this: nothing that often differs
-//! between two requests stands before the messages. An item caches its rendered bytes under `wire`, so rendering may depend only
-//! on the item, never on what follows it, and on what `wire` stands for.
+//! The messages come last, and the history only grows. So while the tools, the system prompt and the parameters stay the same, the
+//! body up to the end of its history is the beginning of the next request's body, and the provider's cache hits. A change must
+//! keep this: it must put nothing that often differs between requests before the messages.
+//!
+//! Each item caches its rendered bytes under the key `wire`. So the rendering of an item may depend on two things only: the item
+//! itself, and the values of the endpoint that `wire` is made of (`model/wire.rs`, `rendering`).
 
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -1,10 +1,11 @@
 //! Reading on: which sessions were appended to, and the next piece of a tape's file from the place where it was read to before.
 //!
-//! Used for both parts of the index, the words and the session rows. A piece holds whole appends only. A file that does not go on
-//! from the remembered place, by the checksum of the line before it, is reported as another file (`None`) and is never read on. A
+//! Used for both parts of the index, the words and the session rows. A piece holds whole appends only. If the line
+//! before the remembered place does not have the remembered checksum, the file is another one: the answer is `None`. A
 //! look at an unchanged session costs the names in its folder and the lengths of its files.
 //!
-//! Runs beside live writers; takes no lock and must change nothing. Memory must stay bounded by a piece or one append.
+//! This code runs beside live writers, so it must take no lock and write to no file. Memory must stay bounded by a piece or one
+//! append.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,9 @@
 //! Captures the output of a command: its end in memory, and the whole of it, up to a cap, in a spill file once it is long.
 //!
-//! Memory is bounded, however much a command writes: the next output is read only once the writer of the file took the one before.
-//! A change must keep that, and every wait here must be one that may be dropped without a loss: a timeout and an abort do not wait
-//! for a disk. A disk that fails costs the file and never the call; the result says so.
+//! Memory is bounded, however much a command writes: the next output is read only when the writer of the file has accepted the one
+//! before. A change must keep that. It must also keep that a wait for more output can be dropped without losing any, because a
+//! timeout and an abort do not wait for a disk. The end of a call does wait for the disk, at most [`DISK_PATIENCE`] at each of its
+//! waits, and then gives the file up. A failing disk costs the file and never the call; the result says so.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
