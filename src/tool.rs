@@ -205,9 +205,9 @@ pub trait Tool: Send + Sync + 'static {
         vec![Access::new(self.name(), "*")]
     }
 
-    /// The permissions that decide whether the model is told of the tool. The first is needed by every call. By the others the rules may
-    /// allow some calls although they deny the first. Where the rules deny the first for every pattern, and allow or ask about none of
-    /// them, the tool is not offered. By default the tool's name; a tool without any is always offered.
+    /// The permissions that decide whether the model is told of the tool: the usual one first, then others by which the rules may let
+    /// some calls through although they deny the first. The tool is not offered where the rules deny the first for every pattern and
+    /// neither allow nor ask about any of the others. By default the tool's name; a tool without any is always offered.
     ///
     /// A tool whose [`Tool::access`] names another permission than its name must say that one here: else the rules may hide the tool
     /// although its calls are allowed.

@@ -3,7 +3,7 @@
 //! There is no list of starts. The shell asks for the due work anew after each append and after a crash, and names the tickets
 //! that have a worker already. So no start is lost or doubled.
 //!
-//! A change must keep that work that is due follows from the state alone: a start that needs something else would be forgotten in
+//! Due work must go on following from the state alone: a start that needs something else would be forgotten in
 //! a crash. Nothing here starts anything or changes the state.
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     words::ids::Seq,
 };
 
-/// An open ticket that needs a worker and has none.
+/// An open ticket that the shell must act on, and that has no worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// A model request is to be made.

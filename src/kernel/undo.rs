@@ -1,11 +1,12 @@
 //! How a compaction is undone: the history that it replaced is read back from the tape, and one entry puts it in place.
 //!
-//! The tape is not read here: the caller has read it and hands over what was there before ([`Undone::of`]). The entry carries
-//! those items, because a session opens from its newest anchor and does not read what is older. The newest compaction can be
-//! undone, and then the one before it. What was said since stays behind the items that come back.
+//! The caller reads the tape and hands over the replaced items ([`Undone::of`]). The entry carries these items, because a session
+//! opens from its newest anchor (an entry with the whole state) and reads nothing older. The newest compaction can be undone, and
+//! then the one before it. Messages since the compaction are kept: they follow the items that come back.
 //!
-//! A change must keep the refusals: nothing is undone under a running turn, while another summary is being written, or if the
-//! items that come back would not fit the window, because they would be summed up again at once. [`Undone`] is a stored format.
+//! A change must keep the refusals: nothing is undone under a running turn, while another summary is being written, if the
+//! compaction is no longer the newest one, or if the items that come back would not fit the window, because they would be summed
+//! up again at once. [`Undone`] is a stored format.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
 //! Ready-made rulesets: what each profile allows, asks and denies.
 //!
 //! A test reads the tables of `docs/SECURITY.md` and judges one call of each kind, so the tables are what the profiles do.
-//! A session stores the rules of its profile on its tape, so a change here is for new sessions only. The names are part of
-//! the command line, and stand on tapes as names of rulesets (`profile ask`). Which commands only report (`harmless_bash`) is known
+//! A session stores the rules of its profile on its tape, so a change here is for new sessions only. A change must not rename a
+//! profile: the names are part of the command line, and stand on tapes as names of rulesets (`profile ask`). Which commands only report (`harmless_bash`) is known
 //! to `permission/shell/reports.rs`.
 //!
-//! No profile may have a rule about `unclear_bash`: such a rule lets the pattern of a text allow a command that nobody could take
-//! apart. Without one, a command that cannot be read is asked about, in `auto` too, and denied where nobody is asked.
+//! `unclear_bash` is the permission of a command that the parser cannot take apart. No profile may have a rule that names it, because
+//! such a rule would allow the command by a pattern over its text. Without one the command is asked about, even in `auto`, and
+//! denied where nobody is asked; a rule about `*` does not count for it.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,8 @@ pub enum Profile {
     Strict,
     /// Reads are allowed, the rest is asked about.
     Ask,
-    /// Reads, edits inside the workspace and commands that only report are allowed, the rest is asked about.
+    /// Reads, edits inside the workspace (except of protected files) and commands that only report are allowed, the rest is asked
+    /// about.
     Edits,
     /// Every call is allowed, except what leaves the workspace, loops, edits a protected file, or is a command that cannot be read:
     /// those are asked about.

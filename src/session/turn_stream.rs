@@ -1,11 +1,12 @@
 //! A turn as a stream: a message is sent, and its events come until its turn is over.
 //!
-//! The stream listens before the message is sent, so it misses nothing; it leaves out what belongs to other turns; and it ends when
-//! the message has an answer, or never gets one (it was withdrawn, or it is on hold). It holds no state of the conversation.
-//! Dropping it ends the listening: the turn goes on.
+//! The stream listens before the message is sent, so it has the turn's events from the first one on, and leaves out those of other
+//! turns. A reader that is too slow loses events, and [`Next::Lagged`] says how many. The stream ends when the message is answered,
+//! or when it is certain that no answer will come (the message was withdrawn, or is on hold). It holds no state of the
+//! conversation. Dropping it ends the listening: the turn goes on.
 //!
-//! A change must keep this: the end comes from the answer of the receipt, not from an event, because a slow reader may miss the
-//! event; and all events that were published before the answer are given before the end.
+//! A change must keep two things. The end comes from the answer of the receipt and not from an event, because a slow reader may
+//! lose that event. Events that were published before the answer, and were not lost, are given before the end.
 
 use std::{
     pin::Pin,

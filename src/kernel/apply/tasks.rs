@@ -1,7 +1,7 @@
 //! How entries about tasks change the state, on a parent's tape and on a child's.
 //!
-//! A task ends once on each side. The parent's ticket closes once. On the child's side `Origin::end` is set once, and later turns
-//! of the child do not change it.
+//! A task ends once on each side. On the parent's side its ticket closes once. On the child's side `Origin::end` is set once for each
+//! task, and later turns of the child do not change it; only [`State::adopt`] clears it, with the child's next task.
 //!
 //! A change must keep that. A child's rights only ever get narrower: [`State::narrow`] adds chains of rules and must never remove
 //! one.
@@ -21,7 +21,7 @@ use crate::{
 /// The most former parents that a child remembers.
 const PARENTS_REMEMBERED: usize = 16;
 
-// The queue behind the width. Which tasks wait is written nowhere: it follows from the order of the entries. A task that has begun
+// The queue of tasks that wait: a parent has `task_width_max` tasks at work at most. Which tasks wait is written nowhere: it follows from the order of the entries. A task that has begun
 // is never put back, also if the width is lowered, so a task that waits has no child for certain.
 impl State {
     /// How many open tasks have begun.
@@ -165,12 +165,14 @@ impl State {
         self.task_deadline().filter(|deadline| *deadline <= self.time)
     }
 
+    /// The parent has ended, and the child lives on.
     pub(super) fn orphan(&mut self, why: &str) {
         if let Some(origin) = &mut self.origin {
             Arc::make_mut(origin).orphaned = Some(why.to_owned());
         }
     }
 
+    /// Gives the session another parent, or with `next` its next task, and adds the rules of those above it.
     pub(super) fn adopt(&mut self, tie: &Tie, above: &[Chain], next: Option<&NextTask>) {
         if let (Some(next), Some(origin)) = (next, &mut self.origin) {
             let origin = Arc::make_mut(origin);

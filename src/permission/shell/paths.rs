@@ -1,7 +1,10 @@
-//! Paths as text: joined and without `.` and `..`. No disk is looked at, so a link is not seen; what leaves the workspace through
-//! a link is stopped where files are opened, or by a sandbox.
+//! Joins the paths of shell commands as text, and resolves `.` and `..` in them.
+//!
+//! A change must not look at the disk here, because the judgement of a command must not depend on it. So links are not followed: a
+//! path that leaves the workspace through a link is stopped where files are opened, or by a sandbox.
 
-/// A path that starts from a folder, without `.` and without `..` where it can go. Paths that begin with `/` start from nowhere.
+/// Joins `path` to `folder`, and resolves `.` and `..`. A path that begins with `/` ignores the folder. In an absolute path, a `..`
+/// above the root is dropped; in a relative one, a leading `..` is kept.
 pub(super) fn joined(folder: &str, path: &str) -> String {
     let whole = if path.starts_with('/') { path.to_owned() } else { format!("{folder}/{path}") };
     let absolute = path.starts_with('/') || folder.starts_with('/');
