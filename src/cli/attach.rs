@@ -1,7 +1,7 @@
 //! Reads a file that goes with a prompt, and makes it a part of the message.
 //!
 //! The content decides the media type, never the name. A missing file, a FIFO or device, or a file that is too large is a usage
-//! error. Blocks on the disk. The message must be made before a session is opened, so that a bad file starts nothing.
+//! error. The code blocks on the disk. The message must be made before a session is opened, so that a bad file starts nothing.
 
 use std::path::Path;
 

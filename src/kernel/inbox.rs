@@ -6,8 +6,8 @@
 //! as new.
 //!
 //! A state is copied for every decision, and a session may remember thousands of ids. So the ids stand in blocks that copies
-//! share: accepting a message copies one block of at most 64, however many are remembered. A change must keep that, and the
-//! stored form of [`SeenMessages`]: a map from id to [`Seen`], part of every anchor.
+//! share: accepting a message copies one block of at most 64 ids, however many are remembered. A change must keep these promises and
+//! this cost, and the stored form of [`SeenMessages`]: a map from id to [`Seen`], part of every anchor.
 
 use std::{collections::BTreeMap, sync::Arc};
 

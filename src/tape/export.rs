@@ -8,15 +8,17 @@
 //! ```
 //!
 //! The file has every entry that was acknowledged when the export began, and may have some that came while it read the tape. A
-//! damaged tape is not exported; a fork before the damage can be. The export changes nothing of the session, takes no lock, and
+//! damaged tape is not exported; a fork that was made before the damage can be exported. The export changes nothing of the session, takes no lock, and
 //! runs beside a live writer. It blocks.
 //!
-//! A fork goes out whole, with the entries that it has from the sessions that it goes on from. Their lines are sealed anew under
-//! the fork's name, and its first file, which is no anchor, becomes the end of the anchor before it. So the result is a tape like
-//! any other and needs no other session; its `forked` entry still says where it comes from.
+//! The export of a fork also has the entries that the fork shares with its parents, so an import needs no other session. Only those
+//! lines are sealed again, under the fork's name. The fork's first file begins with no state and so is no anchor (a point from
+//! which a tape can be read without the entries before it): in the export it is joined to the anchor before it. The `forked` entry
+//! still says where the fork comes from.
 //!
 //! The file is a stored format: a new field of [`Header`] or [`Piece`] needs a new [`EXPORT_VERSION`], since a reader refuses
-//! unknown fields. The export must not hold what another session has behind the fork's entry, nor the contents in `files/`.
+//! unknown fields. The export must not hold entries that a parent wrote after the point of
+//! the fork, nor the old contents of files (the folder `files/`).
 
 use std::{
     fs::File,

@@ -1,9 +1,11 @@
 //! Reads from a tape, and from the notes beside it, what a session did to files. A note is written before a file is changed, so it
 //! names the changes of a call that a crash cut off. Functions of values: nothing here reads a disk.
 //!
-//! The result names every change in order, marks a change that a crash may have cut off as uncertain, and names each call that ran
-//! without saying what it changes. A change must keep this: notes of a parent count only up to the fork; and of an imported tape
-//! nothing counts that was changed before the import, because it was changed elsewhere.
+//! The result lists the changes of files after a given entry, in order. One that a crash may have cut off is marked as uncertain. A
+//! call that may have changed files and did not say which has a line of its own.
+//!
+//! Whoever edits this code must keep two rules. A parent's notes count only up to the fork. What was done before an import does not
+//! count, because it was done elsewhere; one line says how many changes there were.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,7 @@
 //! [`ChildId`]: the id of a child among the children of one supervisor. Cheap to clone.
 //!
-//! Ids are parts of the paths of the tree. Making one checks nothing: a spec with an id that is empty, or has a slash or a
-//! control character in it, is refused in `check.rs`. So a change must bring every id through a checked spec before it is shown.
+//! Ids are parts of the paths of the tree. To make a [`ChildId`] checks nothing: a spec with an id that is empty, or has a slash
+//! or a control character in it, is refused in `check.rs`. So no id may reach the tree except in a spec that was checked.
 
 use std::{fmt, sync::Arc};
 

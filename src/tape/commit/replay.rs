@@ -1,7 +1,9 @@
-//! Replays a dead owner's commit log into the session files, and reads the records of a log.
+//! Copies the commit log of a dead owner into the session files, and reads the records of a log. The log (`tape/commit.rs`) is where
+//! appends of many sessions are synced together; this is not the replay of decisions. The functions block on the disk.
 //!
-//! A change must keep that replaying twice changes nothing, and that a record counts only if its digits continue the chain from the
-//! epoch: what follows the first unsound byte is from an earlier use of the file. Waits for the disk.
+//! A change must keep two things. Copying the same log a second time changes nothing. A record counts only if the checksum behind it
+//! continues the chain that starts at the log's header; reading stops at the first record that does not, because the file is used
+//! again and again, and the rest is from an earlier use.
 
 use std::{collections::BTreeMap, fs::File, io, path::Path};
 
@@ -64,7 +66,7 @@ pub(in crate::tape) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> 
     Ok(replayed)
 }
 
-/// The records by session and anchor, without those that are void (`past`).
+/// The records by session and anchor, without those that a later record of the session makes void (`past`).
 pub(super) fn by_session(bytes: &[u8]) -> BTreeMap<SessionId, BTreeMap<String, Vec<Placed<'_>>>> {
     let mut sessions: BTreeMap<SessionId, BTreeMap<_, Vec<_>>> = BTreeMap::new();
     for (record, bytes) in records(bytes) {
