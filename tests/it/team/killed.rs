@@ -40,11 +40,13 @@ const REQUESTS: u64 = 10;
 /// When a process may die. At its first request no task is given yet, and at its tenth all are over. `blank`: as if it had died before
 /// that, when the sessions of the tasks had folders and no entry yet.
 const MOMENTS: [&str; 13] = [
+    // These in an ordinary run.
     "request 2 blank",
     "request 3",
     "run 2",
     "request 6",
-    "request 9", // these in an ordinary run
+    "request 9",
+    // These in a long one.
     "request 2",
     "request 4",
     "request 5",
