@@ -81,7 +81,7 @@ async fn the_same_key_twice_is_one_task() {
     lab.end().await;
 }
 
-/// C-23, O-24: the session of a task that is over goes on with what it knows, also when its actor is gone.
+/// C-23, O-09, O-24: the session of a task that is over goes on with what it knows, also when its actor is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_is_over_is_gone_on_with() {
     let second = child("and then?", Reply::text("the second answer").expecting("assistant: the first answer"));
