@@ -10,8 +10,8 @@ use serde_json::json;
 use tamtam::{
     ModelRef, Runtime, SessionOptions,
     model::{Answer, BoxFuture, Deltas, Model, ModelError, Reply, Request, Scripted},
-    runtime::{EnvironmentProvider as _, Place, RuleFiles},
-    session::TaskRequest,
+    runtime::{EnvironmentProvider as _, Place, RuleFiles, TaskOptions},
+    session::{Link, TaskRequest},
 };
 use tokio::sync::mpsc;
 
@@ -95,6 +95,13 @@ impl Model for Told {
     }
 }
 
+/// A task whose end wakes nobody: the next request is that of the next task.
+fn attached() -> TaskOptions {
+    let mut options = TaskOptions::default();
+    options.link = Link::ATTACHED;
+    options
+}
+
 /// From the giving of a task to the first model request of its child, with the tapes on the disk.
 pub async fn task() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +113,7 @@ pub async fn task() {
     for n in 0..scaled(500) {
         let request = TaskRequest::new("general", format!("task {n}"), "go");
         let start = Instant::now();
-        let child = parent.delegate(request, Default::default()).await.unwrap();
+        let child = parent.delegate(request, attached()).await.unwrap();
         given.push(start.elapsed());
         began.push(asked.recv().await.unwrap() - start);
         child.result().await.unwrap();
