@@ -1,8 +1,8 @@
 //! Claims of sessions within one store: how a session gets from its claim to a handle, and back.
 //!
 //! `Writer::live` decides between the handles of this store, the claim's file between owners. A session is in `live` before its
-//! claim is taken and until the claim is given back, so no two handles of a store race for the file. [`Claiming`] gives the claim
-//! back if it does not reach a handle, also after a panic.
+//! claim is taken and until the claim is given back, so no two handles of a store race for the file; its log lives longer than its
+//! entry there. [`Claiming`] gives the claim back if it does not reach a handle, also after a panic.
 //!
 //! Claiming may wait: 10 s for the last handle of this store, 10 s for another store that takes over what dead owners left, and
 //! for the disk. `live` must not be locked meanwhile: each mark of an open turn takes it on an async thread. Giving back must not
@@ -40,17 +40,19 @@ impl Store {
         let writer = &self.inner.writer;
         let mut live = writer.live.lock();
         let started = Instant::now();
-        while let Some(log) = live.get(session).cloned() {
+        while let Some(entry) = live.get(session).cloned() {
+            // Looked at under the lock: a log is in `live` for as long as it exists, so an entry without one is a claim on its way.
+            let log = entry.upgrade();
             // Unlock before anything that may wait for the disk: all sessions that are awake mark their turns through `live`.
             drop(live);
-            let about_to_be_free = log.upgrade().is_some_and(|log| log.given_back.load(Ordering::Acquire));
+            let about_to_be_free = log.is_some_and(|log| log.given_back.load(Ordering::Acquire));
             let left = GIVE_BACK_WAIT.saturating_sub(started.elapsed());
             if !about_to_be_free || left.is_zero() {
                 let by = writer.owner()?.identity.clone().holder();
                 return Err(TapeError::Claimed { session: session.clone(), by });
             }
             live = writer.live.lock();
-            if live.get(session).is_some_and(|now| now.ptr_eq(&log)) {
+            if live.get(session).is_some_and(|now| now.ptr_eq(&entry)) {
                 live = unspoiled(writer.released.wait_timeout(live, left)).0;
             }
         }
