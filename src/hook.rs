@@ -20,6 +20,7 @@
 //! of their request, gates and result pipes in the worker of their call, and each observer on a thread of its own. So a hook that
 //! hangs holds up its own call, or itself, and nothing else.
 
+mod counts;
 mod planning;
 mod read_loop;
 mod redact;

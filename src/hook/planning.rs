@@ -9,17 +9,17 @@
 //! The counts are in memory, in the order in which calls return; a message begins them anew, and a restart too. No call is refused,
 //! and the hook touches no file: the model keeps its findings with its own tools, under its own rights. Whether a plan is carried out
 //! at the end of a turn is checked by [`PlanCheck`](crate::session::PlanCheck), which needs the state of the session.
-//!
-//! A change must keep the table of sessions bounded, because a hook is not told of the end of a session.
 
 mod complexity;
 mod strikes;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use crate::{
-    hook::{Hook, HookCall, HookContext, Input},
-    lock::Lock,
+    hook::{
+        Hook, HookCall, HookContext, Input,
+        counts::{Counts, with_hint},
+    },
     model::BoxFuture,
     tool::{Effect, ToolResult},
     words::ids::SessionId,
@@ -27,9 +27,6 @@ use crate::{
 };
 use complexity::complexity;
 use strikes::Strikes;
-
-/// The sessions that are counted. With one more, all counts begin anew: the hints come later then.
-const SESSIONS_MAX: usize = 4_096;
 
 /// So many reads in a row are followed by a reminder.
 const READS: u32 = 2;
@@ -45,7 +42,7 @@ const READS: u32 = 2;
 #[derive(Debug, Default)]
 pub struct Planning {
     findings: Option<String>,
-    sessions: Lock<BTreeMap<SessionId, Row>>,
+    sessions: Counts<Row>,
 }
 
 /// What a session has done since the newest message.
@@ -71,16 +68,13 @@ impl Planning {
 
     /// Counts a call, and gives the hints that are due.
     fn count(&self, call: &HookCall, result: &ToolResult) -> Vec<String> {
-        let mut sessions = self.sessions.lock();
-        if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(&call.session) {
-            sessions.clear();
-        }
-        let row = sessions.entry(call.session.clone()).or_default();
-        let strike = row.strikes.count(&call.tool, result);
         // A call that only looks at the to-do list finds nothing new.
         let is_read = call.effect == Effect::Read && call.access.iter().all(|access| access.permission != "todo");
-        row.reads = if is_read { row.reads.saturating_add(1) } else { 0 };
-        let reminds = row.reads > 0 && row.reads.is_multiple_of(READS);
+        let (reads, strike) = self.sessions.of(&call.session, |row| {
+            row.reads = if is_read { row.reads.saturating_add(1) } else { 0 };
+            (row.reads, row.strikes.count(&call.tool, result))
+        });
+        let reminds = reads > 0 && reads.is_multiple_of(READS);
         reminds.then(|| self.reminder()).into_iter().chain(strike).collect()
     }
 
@@ -95,7 +89,7 @@ impl Planning {
     /// The hints for a message.
     fn begin(&self, session: &SessionId, text: &str) -> Vec<String> {
         // A new row is made by the first call.
-        let is_known = self.sessions.lock().remove(session).is_some();
+        let is_known = self.sessions.begin(session);
         let before = self.findings.as_ref().filter(|_| !is_known);
         let before =
             before.map(|file| format!("[Hint of the runtime: findings of before, if there are any, are in {file}.]"));
@@ -124,8 +118,7 @@ impl Hook for Planning {
 
     fn on_result<'a>(&'a self, call: &'a HookCall, mut result: ToolResult) -> BoxFuture<'a, ToolResult> {
         for hint in self.count(call, &result) {
-            let gap = if result.content.is_empty() { "" } else { "\n\n" };
-            result.content = format!("{}{gap}{hint}", result.content);
+            result = with_hint(result, &hint);
         }
         Box::pin(async move { result })
     }
@@ -137,7 +130,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::tool::Access;
+    use crate::{hook::counts::SESSIONS_MAX, tool::Access};
 
     fn call(session: &str, tool: &str, effect: Effect) -> HookCall {
         let permission = if tool.starts_with("todo") { "todo" } else { tool };
@@ -215,6 +208,6 @@ mod tests {
         for n in 0..SESSIONS_MAX + 10 {
             hook.on_result(&call(&format!("s{n}"), "read", Effect::Read), ToolResult::ok("")).await;
         }
-        assert!(hook.sessions.lock().len() <= SESSIONS_MAX);
+        assert!(hook.sessions.len() <= SESSIONS_MAX);
     }
 }

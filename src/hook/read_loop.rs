@@ -3,23 +3,17 @@
 //! The hook counts the reads in a row of each session: in memory, in the order in which they return. It adds a line to a result and
 //! changes nothing else; no call is refused. After a restart the count begins anew, and a hint comes later.
 //!
-//! A change must keep the table of sessions bounded, because a hook is not told of the end of a session.
-//!
 //! Rejected: to count in the core. A hint decides nothing, so no replay depends on the count.
 
-use std::collections::BTreeMap;
-
 use crate::{
-    hook::{Hook, HookCall, HookContext, Input},
-    lock::Lock,
+    hook::{
+        Hook, HookCall, HookContext, Input,
+        counts::{Counts, with_hint},
+    },
     model::BoxFuture,
     tool::{Effect, ToolResult},
-    words::ids::SessionId,
     words::message::Message,
 };
-
-/// The sessions whose reads are counted. With one more, all counts begin anew: the hints come later then.
-const SESSIONS_MAX: usize = 4_096;
 
 /// A hook that adds a hint to every fifth read in a row while nothing was written, and to every tenth after something was.
 ///
@@ -37,7 +31,7 @@ const SESSIONS_MAX: usize = 4_096;
 pub struct ReadLoop {
     before_write: u32,
     after_write: u32,
-    sessions: Lock<BTreeMap<SessionId, Row>>,
+    sessions: Counts<Row>,
 }
 
 /// What a session has called since the newest message.
@@ -49,7 +43,7 @@ struct Row {
 
 impl Default for ReadLoop {
     fn default() -> ReadLoop {
-        ReadLoop { before_write: 5, after_write: 10, sessions: Lock::default() }
+        ReadLoop { before_write: 5, after_write: 10, sessions: Counts::default() }
     }
 }
 
@@ -76,20 +70,13 @@ impl ReadLoop {
 
     /// Counts a call, and gives the hint that is due.
     fn count(&self, call: &HookCall, succeeded: bool) -> Option<String> {
-        let mut sessions = self.sessions.lock();
-        if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(&call.session) {
-            sessions.clear();
-        }
-        let row = sessions.entry(call.session.clone()).or_default();
-        row.wrote |= succeeded && call.access.iter().any(|access| access.permission == "edit");
-        if call.effect != Effect::Read {
-            row.reads = 0;
-            return None;
-        }
-        row.reads = row.reads.saturating_add(1);
-        let Row { reads, wrote } = *row;
+        let Row { reads, wrote } = self.sessions.of(&call.session, |row| {
+            row.wrote |= succeeded && call.access.iter().any(|access| access.permission == "edit");
+            row.reads = if call.effect == Effect::Read { row.reads.saturating_add(1) } else { 0 };
+            *row
+        });
         let limit = if wrote { self.after_write } else { self.before_write };
-        (limit > 0 && reads.is_multiple_of(limit)).then(|| hint(reads, wrote))
+        (limit > 0 && reads > 0 && reads.is_multiple_of(limit)).then(|| hint(reads, wrote))
     }
 }
 
@@ -119,14 +106,13 @@ impl Hook for ReadLoop {
     }
 
     fn on_input<'a>(&'a self, context: &'a HookContext, message: Message) -> BoxFuture<'a, Input> {
-        self.sessions.lock().remove(&context.id);
+        self.sessions.begin(&context.id);
         Box::pin(async move { Input::Pass(Box::new(message)) })
     }
 
     fn on_result<'a>(&'a self, call: &'a HookCall, mut result: ToolResult) -> BoxFuture<'a, ToolResult> {
         if let Some(hint) = self.count(call, !result.is_error()) {
-            let gap = if result.content.is_empty() { "" } else { "\n\n" };
-            result.content = format!("{}{gap}{hint}", result.content);
+            result = with_hint(result, &hint);
         }
         Box::pin(async move { result })
     }
@@ -138,7 +124,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::tool::Access;
+    use crate::{hook::counts::SESSIONS_MAX, tool::Access};
 
     fn call(session: &str, what: char) -> HookCall {
         let (tool, effect, access) = match what {
@@ -207,6 +193,6 @@ mod tests {
         for n in 0..SESSIONS_MAX + 10 {
             hook.on_result(&call(&format!("s{n}"), 'r'), ToolResult::ok("")).await;
         }
-        assert!(hook.sessions.lock().len() <= SESSIONS_MAX);
+        assert!(hook.sessions.len() <= SESSIONS_MAX);
     }
 }
