@@ -24,6 +24,7 @@
 //! | `activation.rs` | how a session wakes up |
 //! | `bring_up.rs` | waking a session and waiting for it; making a child |
 //! | `tapes.rs` | the tapes of a runtime: the engine that keeps them, and the open ones |
+//! | `known_models.rs` | the host's models, and what is known of them |
 //! | `call_context.rs` | the context that a running call gets |
 //! | `questions.rs` | how a running call asks people, and how long it has waited for them |
 //! | `modes.rs` | how a running call enters and leaves plan mode |
@@ -39,6 +40,7 @@ pub(crate) mod child;
 pub(crate) mod compaction;
 mod facts;
 pub(crate) mod figures;
+pub(crate) mod known_models;
 pub(crate) mod limits;
 #[cfg(all(unix, feature = "tools"))]
 mod modes;

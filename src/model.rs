@@ -128,22 +128,23 @@ pub trait Model: Send + Sync + 'static {
 /// Finds a model by its name, for messages and settings that name one.
 ///
 /// [`Models::find`] is called from a worker, never from a session's handler. The other two methods are called from the handler, so
-/// they must answer at once.
+/// they must answer at once: one that hangs costs its session and a thread, and on a tokio runtime of one thread it holds up all.
+/// A runtime asks them once for each name and keeps the answers, but asks again after a panic.
 pub trait Models: Send + Sync + 'static {
     /// The model of that name, or why there is none (unknown provider, missing key).
     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError>;
 
     /// The bounds of the model of that name. Must answer at once, without I/O; the default where nothing is known.
     ///
-    /// Called from the session's handler before each step, so that a context is compacted before a provider refuses it.
+    /// A session needs it before each step, so that a context is compacted before a provider refuses it.
     fn limits_of(&self, name: &ModelRef) -> ModelLimits {
         let _ = name;
         ModelLimits::default()
     }
 
-    /// The price of that model's tokens; `None` where it is not known. Must answer at once, and always the same within one runtime.
+    /// The price of that model's tokens; `None` where it is not known. Must answer at once, without I/O.
     ///
-    /// Called from the session's handler before each request, whose entry keeps the answer.
+    /// The entry of each request keeps it.
     fn price_of(&self, name: &ModelRef) -> Option<Price> {
         let _ = name;
         None

@@ -252,7 +252,7 @@ impl Live {
             globs: &self.shared.globs,
             host_rules: self.shared.rules.as_ref(),
             tools_tokens: self.shared.tools_tokens,
-            windows: &*self.shared,
+            windows: &self.shared.models,
             toolbox_hash: &self.shared.toolbox_hash,
             permissions: self.shared.toolbox.permissions(),
             asks_are_heard: self.slot.is_asked_for(),

@@ -1,9 +1,8 @@
 //! [`Shared`]: the shared context of one runtime (tapes, tools, models, hooks, slots), built once at its start and passed on as a
 //! value.
 //!
-//! A change must keep this: none of it becomes global. A decision asks the embedding program about a model only through `impl
-//! Windows for Shared`, which catches a panic, because missing facts about a model must not crash a session. No actor waits for a
-//! disk: work that may wait goes through [`Shared::blocking`].
+//! A change must keep this: none of it becomes global. A decision asks the embedding program about a model only through
+//! [`KnownModels`]. No actor waits for a disk: work that may wait goes through [`Shared::blocking`].
 
 use std::sync::{Arc, OnceLock};
 #[cfg(feature = "fault-injection")]
@@ -13,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
+        known_models::KnownModels,
         limits::RuntimeLimits,
         observers::Observers,
         slot::{Admission, Slot},
@@ -24,10 +24,9 @@ use crate::{
     agent::{Agents, Commands},
     error::OpenError,
     hook::Hooks,
-    kernel::context::Window,
-    kernel::{Windows, tools_tokens},
+    kernel::tools_tokens,
     lock::Lock,
-    model::{Models, Price, Prices},
+    model::Models,
     permission::{Globs, Ruleset},
     prompt::{Named, Place, Section, ask},
     supervisor::{Registry, SupervisorHandle},
@@ -47,9 +46,7 @@ pub(crate) struct Shared {
     pub(crate) toolbox_hash: String,
     /// The estimated size of all tool descriptions in a request, in tokens.
     pub(crate) tools_tokens: u64,
-    pub(crate) models: Arc<dyn Models>,
-    /// Prices set by the embedding program; they take precedence over those of `models`.
-    pub(crate) prices: Prices,
+    pub(crate) models: KnownModels,
     pub(crate) hooks: Hooks,
     /// The hooks again, in their role as observers of events.
     pub(crate) observers: Observers,
@@ -98,23 +95,6 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Calls code of the embedding program from inside a session. Returns `None` if it panics: missing facts about a model must not
-/// crash a session.
-fn isolated<T>(ask: impl FnOnce() -> T) -> Option<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).ok()
-}
-
-impl Windows for Shared {
-    fn window(&self, model: &ModelRef) -> Window {
-        let limits = isolated(|| self.models.limits_of(model)).unwrap_or_default();
-        Window::new(limits.context, limits.output)
-    }
-
-    fn price(&self, model: &ModelRef) -> Option<Price> {
-        self.prices.get(model).or_else(|| isolated(|| self.models.price_of(model)).flatten())
-    }
-}
-
 impl Shared {
     /// Builds the context. Call it inside the tokio runtime that the tree will run on.
     pub(crate) fn new(
@@ -132,8 +112,7 @@ impl Shared {
             environment: Vec::new(),
             toolbox_hash,
             tools_tokens,
-            models,
-            prices: Prices::default(),
+            models: KnownModels::new(models),
             observers: Observers::new(&hooks),
             hooks,
             registry,

@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn model(&self, known: &EnvSeen, model: &ModelRef) -> ModelSeen {
-        let seen = ModelSeen { window: self.env.windows.window(model), price: self.env.windows.price(model) };
+        let seen = self.env.windows.seen(model);
         // There are one or two, so they are looked through without making the text of the name.
         let known = known.models.iter().find(|(name, _)| model.is_written(name));
         if known.map(|(_, seen)| *seen) != Some(seen) {

@@ -47,22 +47,16 @@ pub(crate) fn tools_tokens(toolbox: &Toolbox) -> u64 {
     of_text(&String::from_utf8_lossy(&toolbox.told()))
 }
 
-/// The windows and prices of models. Pure: within one runtime the same name always gives the same window.
+/// The windows and prices of models. Pure: within one runtime the same name always gives the same answer.
 pub(crate) trait Windows: std::fmt::Debug {
-    /// The window of a model.
-    fn window(&self, model: &ModelRef) -> Window;
-
-    /// The price of the model's tokens; `None` where it is not known.
-    fn price(&self, model: &ModelRef) -> Option<Price> {
-        let _ = model;
-        None
-    }
+    /// The window of a model, and the price of its tokens.
+    fn seen(&self, model: &ModelRef) -> ModelSeen;
 }
 
 /// One window for every model, without prices.
 impl Windows for Window {
-    fn window(&self, _: &ModelRef) -> Window {
-        *self
+    fn seen(&self, _: &ModelRef) -> ModelSeen {
+        ModelSeen { window: *self, price: None }
     }
 }
 

@@ -19,8 +19,8 @@ use crate::{
     error::SendError,
     kernel::context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     kernel::{
-        Asked, Branch, BranchRequest, BranchSummary, Compact, GiveUpBranch, LeaveBranch, Open, OpenBranch, Pin,
-        PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
+        Asked, Branch, BranchRequest, BranchSummary, Compact, GiveUpBranch, LeaveBranch, ModelSeen, Open, OpenBranch,
+        Pin, PinMessage, Refusal, Reserve, State, SumUpBranch, UndoCompaction, Undone, UnpinMessage, Windows as _,
         reads_max,
     },
     model::Price,
@@ -126,10 +126,12 @@ impl Session {
     pub(super) async fn begin_leaving(&self, state: &State, left: &Branch) -> Result<Option<Leaving>, SendError> {
         let settings = &state.settings;
         let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
-        let room = self.shared.window(&model).usable().saturating_sub(TASK_TOKENS);
+        let name = model.clone();
+        let seen = self.shared.blocking(move |shared| Ok::<_, SendError>(shared.models.seen(&name)));
+        let ModelSeen { window, price } = seen.await?;
+        let room = window.usable().saturating_sub(TASK_TOKENS);
         let prompt = branch_prompt(&left.items, room);
         let asked = Asked { model, prompt, tokens_max: BRANCH_SUMMARY_MAX, reads_max: 1 };
-        let price = self.shared.price(&asked.model);
         let input = of_text(&asked.prompt) + of_text(SUMMARY_SYSTEM);
         let wanted = Reserve { input, output: BRANCH_SUMMARY_MAX };
         let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };

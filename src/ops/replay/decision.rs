@@ -9,8 +9,9 @@
 use super::{Given, ReplayError};
 use crate::{
     kernel::context::{RESERVE_MIN, Window},
-    kernel::{Decision, Entry, Env, EnvSeen, Input, Record, Report, State, Windows, decide, jitter_of, read_back},
-    model::Price,
+    kernel::{
+        Decision, Entry, Env, EnvSeen, Input, ModelSeen, Record, Report, State, Windows, decide, jitter_of, read_back,
+    },
     permission::{Globs, judged_by_parts},
     tape::Append,
     tool::Toolbox,
@@ -126,11 +127,8 @@ fn asked_anew(input: &Input, state: &State, toolbox: &Toolbox) -> Input {
 
 /// The models' windows and prices as the decision saw them.
 impl Windows for EnvSeen {
-    fn window(&self, model: &ModelRef) -> Window {
-        self.models.get(&model.to_string()).map_or(UNKNOWN, |seen| seen.window)
-    }
-
-    fn price(&self, model: &ModelRef) -> Option<Price> {
-        self.models.get(&model.to_string())?.price
+    fn seen(&self, model: &ModelRef) -> ModelSeen {
+        let unknown = ModelSeen { window: UNKNOWN, price: None };
+        self.models.get(&model.to_string()).copied().unwrap_or(unknown)
     }
 }

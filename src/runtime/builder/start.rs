@@ -87,7 +87,7 @@ impl Builder {
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
         let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
-        (shared.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
+        (shared.models.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
         shared.sweeper.own = self.sweeps;
         shared.environment = self.environment;
         (shared.agents, shared.commands) = (Lock::new(self.agents), Lock::new(self.commands));

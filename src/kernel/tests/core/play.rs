@@ -9,11 +9,11 @@ use tamtam::{
     Message, Millis, ModelRef, Seq,
     kernel::{
         Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Due, EditMessage, Entry,
-        Env, GoOn, Grant, Input, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply, ReplyTo, Report,
-        Resume, SendMessage, Settings, State, Steering, Stop, SwitchAgent, Windows, WithdrawMessage, context::Window,
-        decide,
+        Env, GoOn, Grant, Input, ModelSeen, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply,
+        ReplyTo, Report, Resume, SendMessage, Settings, State, Steering, Stop, SwitchAgent, Windows, WithdrawMessage,
+        context::Window, decide,
     },
-    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Price, Prices, Usage},
+    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},
     session::Finish,
     tool::{Question, ToolResult, Toolbox},
@@ -53,12 +53,8 @@ pub(crate) struct Known<'a> {
 }
 
 impl Windows for Known<'_> {
-    fn window(&self, _: &ModelRef) -> Window {
-        self.window
-    }
-
-    fn price(&self, model: &ModelRef) -> Option<Price> {
-        self.prices.get(model)
+    fn seen(&self, model: &ModelRef) -> ModelSeen {
+        ModelSeen { window: self.window, price: self.prices.get(model) }
     }
 }
 
