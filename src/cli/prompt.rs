@@ -15,7 +15,7 @@ use tamtam::{
 };
 
 use super::{
-    arguments::PromptShowArguments,
+    arguments::{PromptShowArguments, TurnArguments},
     config::Config,
     environment::Environment,
     escape,
@@ -50,14 +50,15 @@ pub(super) async fn show(given: &PromptShowArguments, environment: &Environment)
     let workspace = environment.workspace(given.setup.workspace.as_deref())?;
     let usage = |error: tamtam::runtime::BadAgent| Failure::usage(error.to_string());
     let team = Team::load(&workspace, environment)?;
-    let mut options =
-        SessionOptions::from_agent(team.agent(given.setup.agent.as_deref())?, &workspace).map_err(usage)?;
-    options.date = Some(today());
     let config = Config::load(environment, &workspace, None)?;
-    let rights = rules::rights(&given.setup.permission, &config, run::audience(false))?;
+    let of_run = TurnArguments { setup: given.setup.clone(), ..TurnArguments::default() };
+    let setup = config.over(&of_run, None).0.setup;
+    let mut options = SessionOptions::from_agent(team.agent(setup.agent.as_deref())?, &workspace).map_err(usage)?;
+    options.date = Some(today());
+    let rights = rules::rights(&setup.permission, &config, run::audience(false))?;
     options.rules_below = rights.session;
     let model = Arc::new(Scripted::new([Reply::text("")]));
-    let builder = team.host(given.setup.sandbox.sandbox(environment), rights.host, environment);
+    let builder = team.host(setup.sandbox.sandbox(environment), rights.host, environment);
     let runtime = builder.in_memory().model(model.clone()).start().await?;
     let state = first_message(&runtime, options).await;
     drop(runtime.shutdown().await);

@@ -64,9 +64,10 @@ pub(super) fn call_answers(offers: usize) -> String {
 
 /// The answer `a`, `a2` or `a2 turn` to a question about a call with so many offers; `None` for any other line.
 fn always(word: &str, scope: &str, offers: usize) -> Option<Grant> {
-    let offer: u32 = match word {
+    let offer = match word {
         "a" | "always" => 1,
-        word => word.strip_prefix('a')?.parse().ok()?,
+        // As it is listed, and in no other form of the number.
+        word => (1..=u32::try_from(offers).unwrap_or(u32::MAX)).find(|offer| word == format!("a{offer}"))?,
     };
     let scope = match scope {
         "" | "session" => Scope::Session,
@@ -74,8 +75,7 @@ fn always(word: &str, scope: &str, offers: usize) -> Option<Grant> {
         "project" => Scope::Project,
         _ => return None,
     };
-    let is_there = (1..=offers).contains(&(offer as usize));
-    is_there.then(|| standing(scope, offer))
+    (offers > 0).then(|| standing(scope, offer))
 }
 
 /// The possible answers to a question for more of a budget, in words.
@@ -158,7 +158,9 @@ mod tests {
             ("a3", Some(ask), Typed::NoAnswer),
             ("a0", Some(ask), Typed::NoAnswer),
             ("a2 please", Some(ask), Typed::NoAnswer),
-            ("a+1", Some(none), Typed::NoAnswer),
+            ("a+1", Some(ask), Typed::NoAnswer),
+            ("a01", Some(ask), Typed::NoAnswer),
+            ("a1", Some(none), Typed::NoAnswer),
             ("a", Some(none), Typed::NoAnswer),
             ("n", Some(ask), answer(Grant::Reject(None))),
             ("n  not there", Some(ask), answer(Grant::Reject(Some("not there".to_owned())))),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     event::{BranchEvent, Event, EventKind},
+    kernel::Grant,
     permission::Rule,
     words::message::{Part, ToolState},
 };
@@ -32,7 +33,13 @@ impl Event {
                 let wanted = access.iter().map(|access| access.pattern.len());
                 input.len() + asked + wanted.sum::<usize>() + offered.sum::<usize>()
             }
-            EventKind::AskClosed { rules, .. } => of_rules(rules),
+            EventKind::AskClosed { grant, rules, .. } => {
+                let said = match grant {
+                    Some(Grant::Reject(Some(text))) => text.len(),
+                    _ => 0,
+                };
+                said + of_rules(rules)
+            }
             EventKind::CallProgress { metadata, .. } => of_value(metadata),
             EventKind::CallFinished { content, details, attachments, .. } => {
                 content.len() + of_value(details) + attachments.iter().map(|file| file.url.len()).sum::<usize>()

@@ -366,6 +366,9 @@ pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
 pub(super) fn close_unknown(draft: &mut Draft<'_>, ticket: Seq) {
     let text = "The runtime stopped while this call was running, so its outcome is unknown: it may have happened in part, \
                 in whole, or not at all. It was not run again. Check before you repeat it.";
+    if let Some(call) = draft.state.call(ticket) {
+        withdraw_ask(draft, call.state, AskClosedWhy::Withdrawn);
+    }
     fail(draft, ticket, CallVerdict::Lost, text);
 }
 

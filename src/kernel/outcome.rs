@@ -56,7 +56,7 @@ pub enum Outcome {
 pub enum AskClosedWhy {
     /// Nobody answered in time.
     Expired,
-    /// A steering message came before an answer.
+    /// A steering message came before an answer, or after a crash the call must not run again.
     Withdrawn,
     /// The turn was ended.
     Aborted,

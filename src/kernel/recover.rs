@@ -80,7 +80,9 @@ pub(super) fn take_down(draft: &mut Draft<'_>) {
         match open {
             Open::Request(request) if request.closing || stops => retry::close_lost(draft, ticket),
             Open::Call(call) => match (call.state, call.facts.effect) {
-                (CallState::Running, Effect::Once) | (CallState::Closing, _) => batch::close_unknown(draft, ticket),
+                (CallState::Closing, _) => batch::close_unknown(draft, ticket),
+                // A call that ran before may be open in another state: its tool was another then, and a person is asked now.
+                (_, Effect::Once) if call.attempts > 0 => batch::close_unknown(draft, ticket),
                 (CallState::Running, _) if stops => batch::close_unknown(draft, ticket),
                 _ => {}
             },

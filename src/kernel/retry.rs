@@ -80,6 +80,7 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
         return cut_off(draft, ticket, &[], 0);
     }
     let tries_before = request.attempt.saturating_sub(1);
+    let error = &with_bounded_wait(error);
     let turn = draft.state.turn.as_ref();
     let is_too_large = error.kind == ErrorKind::ContextOverflow;
     let smaller_helps =
@@ -104,6 +105,15 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     }
 }
 
+/// The failure; of its own kind where the server asks for a longer wait than is honoured.
+fn with_bounded_wait(error: &ModelError) -> ModelError {
+    let asked = error.retry_after_ms.map(Duration::from_millis).filter(|asked| *asked > RETRY_AFTER_MAX);
+    let Some(asked) = asked.filter(|_| error.class() == RetryClass::Transient) else { return error.clone() };
+    let (message, seconds) = (&error.message, asked.as_secs());
+    let message = format!("{message}: the server asks to wait {seconds} s, more than the 60 s that are honoured");
+    ModelError { kind: ErrorKind::RetryAfterTooLong, message, ..error.clone() }
+}
+
 /// A wait before a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wait {
@@ -123,11 +133,6 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn
         });
     }
     match error.retry_after_ms.map(Duration::from_millis) {
-        Some(asked) if asked > RETRY_AFTER_MAX => {
-            let seconds = asked.as_secs();
-            let message = &error.message;
-            Err(format!("{message}: the server asks to wait {seconds} s, more than the 60 s that are honoured"))
-        }
         Some(asked) => Ok(Wait { length: asked, server: true }),
         None => {
             let full = backoff(tries_before);
@@ -180,12 +185,15 @@ mod tests {
     /// C-19, V01: a server's wait is honoured up to 60 s, and is an error above.
     #[test]
     fn a_servers_wait_is_honoured_up_to_a_minute() {
-        let after = |ms| {
-            let error = error(ErrorKind::RateLimited).with_retry_after(Some(Duration::from_millis(ms)));
-            plan(&error, 0, 3, &|| 0.0)
+        let after = |kind, ms| {
+            let error = with_bounded_wait(&error(kind).with_retry_after(Some(Duration::from_millis(ms))));
+            (plan(&error, 0, 3, &|| 0.0), error.kind)
         };
-        assert_eq!(after(60_000), Ok(Wait { length: Duration::from_secs(60), server: true }));
-        assert!(after(61_000).is_err_and(|why| why.contains("61 s")));
+        let waits = Ok(Wait { length: Duration::from_secs(60), server: true });
+        assert_eq!(after(ErrorKind::RateLimited, 60_000), (waits, ErrorKind::RateLimited));
+        let (failed, kind) = after(ErrorKind::RateLimited, 61_000);
+        assert!(failed.is_err_and(|why| why.contains("61 s")) && kind == ErrorKind::RetryAfterTooLong);
+        assert_eq!(after(ErrorKind::Auth, 61_000).1, ErrorKind::Auth, "what no wait helps keeps its kind");
     }
 
     /// V03, K-07: what another try cannot help is not tried again.

@@ -85,11 +85,11 @@ pub enum ErrorKind {
     Overloaded,
     /// The provider failed (500, 502, 504 and others).
     Server,
-    /// The connection could not be made, or broke.
+    /// The connection could not be made, or broke before there was an answer.
     Network,
     /// Nothing came within the limit.
     Timeout,
-    /// The stream ended before the provider said that it was complete.
+    /// The stream ended before the provider said that it was complete, also where its connection broke.
     Truncated,
     /// The provider's answer does not follow the protocol.
     Protocol,

@@ -219,8 +219,9 @@ impl HttpModel {
     fn not_sent(&self, error: &reqwest::Error) -> ModelError {
         let at = without_secrets(self.url.as_str());
         if error.is_timeout() {
+            // The only limit that the client itself has is that of a connection: nothing was sent.
             let message = format!("no connection to {at} within {:?}", self.client.options().connect_timeout);
-            return ModelError::new(ErrorKind::Timeout, message);
+            return ModelError::new(ErrorKind::Network, message);
         }
         let what = if error.is_connect() { "failed to connect to" } else { "failed to send to" };
         let cause = self.endpoint.quote(&innermost(error));
@@ -229,8 +230,7 @@ impl HttpModel {
 
     fn broken(&self, error: &reqwest::Error) -> ModelError {
         let cause = self.endpoint.quote(&innermost(error));
-        let kind = if ends_early(error) { ErrorKind::Truncated } else { ErrorKind::Network };
-        self.endpoint.error(kind, format!("broke off the stream: {cause}"))
+        self.endpoint.error(ErrorKind::Truncated, format!("broke off the stream: {cause}"))
     }
 }
 
@@ -323,21 +323,8 @@ fn is_events(start: &[u8]) -> Option<bool> {
     }
 }
 
-/// An error and what caused it, the outermost first.
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
-}
-
 /// The deepest cause of an error: the outer ones say little more than "error".
 fn innermost(error: &reqwest::Error) -> String {
-    causes(error).last().map(ToString::to_string).unwrap_or_default()
-}
-
-/// Whether the body ended before its announced end, as opposed to a connection that was reset.
-fn ends_early(error: &reqwest::Error) -> bool {
-    if let Some(io) = causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>()) {
-        return io.kind() == std::io::ErrorKind::UnexpectedEof;
-    }
-    // hyper's own "connection closed before message completed" carries no io error.
-    innermost(error).contains("before message completed") || innermost(error).contains("end of file")
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 //!
 //! The result always is an object schema with `type` and `properties`. A keyword that the dialect lacks is dropped or replaced by
 //! one that it has. Then the provider's schema allows more than the tool's own, and only the tool can refuse what is left. A
-//! change must keep the bound on depth, because a schema may contain itself.
+//! change must keep the bounds on depth and size: a schema may contain itself, and in several places.
 
 use serde_json::{Map, Value, json};
 
@@ -11,11 +11,15 @@ use super::SchemaDialect;
 /// The deepest nesting. Deeper schemas become "anything": only a schema that contains itself gets there.
 const DEPTH_MAX: usize = 32;
 
+/// The most bytes of text that a schema may have of those that it refers to, each time that it does. A reference that comes after
+/// them becomes "anything".
+const REFERRED_MAX: usize = 256 * 1_024;
+
 /// The schema in the provider's dialect.
 pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Value {
     let mut schema = match dialect {
         SchemaDialect::Plain => schema.clone(),
-        SchemaDialect::Gemini => gemini(schema, schema, 0),
+        SchemaDialect::Gemini => Gemini { root: schema, left: REFERRED_MAX }.render(schema, 0),
     };
     if !schema.is_object() {
         schema = json!({});
@@ -32,53 +36,66 @@ pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Value {
 /// The formats that Gemini knows.
 const GEMINI_FORMATS: &[&str] = &["int32", "int64", "float", "double", "enum", "date-time"];
 
-fn gemini(schema: &Value, root: &Value, depth: usize) -> Value {
-    if depth > DEPTH_MAX {
-        return json!({});
-    }
-    let Some(object) = schema.as_object() else {
-        // `true` as a schema: anything.
-        return json!({});
-    };
-    if let Some(target) =
-        object.get("$ref").and_then(Value::as_str).and_then(|path| root.pointer(path.strip_prefix('#')?))
-    {
-        return gemini(target, root, depth + 1);
-    }
-    let mut out = Map::new();
-    for (key, value) in object {
-        match (key.as_str(), value) {
-            ("properties", Value::Object(properties)) => {
-                let properties = properties.iter().map(|(name, of)| (name.clone(), gemini(of, root, depth + 1)));
-                out.insert(key.clone(), Value::Object(properties.collect()));
-            }
-            ("items", of) => {
-                out.insert(key.clone(), gemini(of, root, depth + 1));
-            }
-            ("anyOf" | "oneOf", Value::Array(choices)) => {
-                let choices = choices.iter().map(|of| gemini(of, root, depth + 1));
-                out.insert("anyOf".into(), choices.collect());
-            }
-            ("type", Value::Array(types)) => {
-                let one = types.iter().find(|of| *of != "null").cloned().unwrap_or_else(|| "string".into());
-                out.insert(key.clone(), one);
-                if types.iter().any(|of| of == "null") {
-                    out.insert("nullable".into(), true.into());
-                }
-            }
-            ("const", one) => {
-                out.insert("enum".into(), json!([one]));
-            }
-            ("format", Value::String(format)) if !GEMINI_FORMATS.contains(&format.as_str()) => {}
-            // The other keywords that Gemini knows.
-            ("type" | "format" | "description" | "nullable" | "enum" | "required" | "pattern", _)
-            | ("minItems" | "maxItems" | "minimum" | "maximum" | "minLength" | "maxLength", _) => {
-                out.insert(key.clone(), value.clone());
-            }
-            _ => {}
+/// Renders one schema for Gemini.
+struct Gemini<'a> {
+    root: &'a Value,
+    /// How many more bytes it may have of what it refers to.
+    left: usize,
+}
+
+impl Gemini<'_> {
+    fn render(&mut self, schema: &Value, depth: usize) -> Value {
+        if depth > DEPTH_MAX {
+            return json!({});
         }
+        let Some(object) = schema.as_object() else {
+            // `true` as a schema: anything.
+            return json!({});
+        };
+        if let Some(target) =
+            object.get("$ref").and_then(Value::as_str).and_then(|path| self.root.pointer(path.strip_prefix('#')?))
+        {
+            if self.left == 0 {
+                return json!({});
+            }
+            self.left = self.left.saturating_sub(target.to_string().len());
+            return self.render(target, depth + 1);
+        }
+        let mut out = Map::new();
+        for (key, value) in object {
+            match (key.as_str(), value) {
+                ("properties", Value::Object(properties)) => {
+                    let properties = properties.iter().map(|(name, of)| (name.clone(), self.render(of, depth + 1)));
+                    out.insert(key.clone(), Value::Object(properties.collect()));
+                }
+                ("items", of) => {
+                    out.insert(key.clone(), self.render(of, depth + 1));
+                }
+                ("anyOf" | "oneOf", Value::Array(choices)) => {
+                    let choices = choices.iter().map(|of| self.render(of, depth + 1));
+                    out.insert("anyOf".into(), choices.collect());
+                }
+                ("type", Value::Array(types)) => {
+                    let one = types.iter().find(|of| *of != "null").cloned().unwrap_or_else(|| "string".into());
+                    out.insert(key.clone(), one);
+                    if types.iter().any(|of| of == "null") {
+                        out.insert("nullable".into(), true.into());
+                    }
+                }
+                ("const", one) => {
+                    out.insert("enum".into(), json!([one]));
+                }
+                ("format", Value::String(format)) if !GEMINI_FORMATS.contains(&format.as_str()) => {}
+                // The other keywords that Gemini knows.
+                ("type" | "format" | "description" | "nullable" | "enum" | "required" | "pattern", _)
+                | ("minItems" | "maxItems" | "minimum" | "maximum" | "minLength" | "maxLength", _) => {
+                    out.insert(key.clone(), value.clone());
+                }
+                _ => {}
+            }
+        }
+        Value::Object(out)
     }
-    Value::Object(out)
 }
 
 #[cfg(test)]
@@ -123,5 +140,9 @@ mod tests {
     fn a_schema_that_contains_itself_ends() {
         let schema = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
         assert!(in_dialect(&schema, SchemaDialect::Gemini).is_object());
+        let fields: Map<_, _> = (0..16).map(|n| (n.to_string(), json!({"$ref": "#"}))).collect();
+        let wide = json!({"type": "object", "properties": fields});
+        let rendered = in_dialect(&wide, SchemaDialect::Gemini).to_string();
+        assert!(rendered.len() < 2 * REFERRED_MAX, "{} bytes", rendered.len());
     }
 }

@@ -149,6 +149,14 @@ impl Arg {
         Arg { text: self.text.replace(mark, ANY.encode_utf8(&mut [0; 4])), splits: self.splits }
     }
 
+    /// Whether the word can be taken for the value of an option before it. One that looks like an option itself is not: a program
+    /// whose option has no value in this version would read it as one. A negative number is no such option anywhere.
+    fn may_be_a_value(&self) -> bool {
+        let number = self.text.strip_prefix('-').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()));
+        let known = !(self.splits && self.is_unknown());
+        known && (number || !self.text.starts_with('-'))
+    }
+
     fn shown(&self) -> String {
         one_line(&self.text)
     }

@@ -93,11 +93,13 @@ impl Processes {
         self.stand_guard().await?;
         let is_confined = spec.confinement.is_some();
         let starting = Process::start(spec, self.inner.sweeper.clone());
-        if !is_confined {
-            return starting.await;
-        }
-        // A task of its own: where nobody waits any more, the process is dropped once it is started, and so killed.
-        tokio::spawn(starting).await.unwrap_or_else(|lost| Err(io::Error::other(lost)))
+        let started = match is_confined {
+            false => starting.await?,
+            // A task of its own: where nobody waits any more, the process is dropped once it is started, and so killed.
+            true => tokio::spawn(starting).await.unwrap_or_else(|lost| Err(io::Error::other(lost)))?,
+        };
+        // One that began while the runtime was closed may have come too late to be seen there: it is dropped, and so killed.
+        if self.inner.guard.lock().is_closed { Err(closed()) } else { Ok(started) }
     }
 
     /// Kills every process that is left of any call, ends the watcher, and strikes the owner out of the ledger. No process is
@@ -134,7 +136,7 @@ impl Processes {
         {
             let mut guard = self.inner.guard.lock();
             if guard.is_closed {
-                return Err(io::Error::new(io::ErrorKind::NotConnected, "the runtime was shut down"));
+                return Err(closed());
             }
             guard.is_used = true;
             if !guard.watcher.as_mut().is_some_and(Watcher::runs) {
@@ -170,4 +172,8 @@ impl Processes {
             guard.ledger = Some(ledger);
         }
     }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the runtime was shut down")
 }

@@ -212,6 +212,9 @@ async fn what_prompt_show_prints_is_what_a_server_receives() {
         assert!(text.stdout.contains(&head) && text.stdout.contains("--- tool read | "), "{}", text.stdout);
         assert!(text.stdout.contains("\n--- in all | "), "{}", text.stdout);
     }
+    std::fs::write(lab.path("home/.config/tamtam/config.toml"), "agent = \"plan\"\n").unwrap();
+    let configured = tokio::task::block_in_place(|| lab.run(&["prompt", "show", "--json"]));
+    assert_eq!(configured.lines()[0]["agent"], "plan", "{}", configured.stderr);
     let unknown = tokio::task::block_in_place(|| lab.run(&["prompt", "show", "--agent", "plam"]));
     assert_eq!(unknown.code, 2);
     assert!(unknown.error().contains("choose build or plan"), "{}", unknown.error());

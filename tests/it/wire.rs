@@ -334,7 +334,7 @@ async fn v05_a_server_that_forgets_the_end_mark_is_not_waited_for() {
 
 /// V06
 #[tokio::test]
-async fn v06_a_reset_is_a_network_error_before_and_after_the_head() {
+async fn v06_a_reset_is_a_network_error_before_the_head_and_a_cut_stream_after_it() {
     for api in APIS {
         let before = play(api, vec![Act::Reset]).await.unwrap_err();
         assert_eq!(before.class(), RetryClass::Transient, "{before}");
@@ -343,7 +343,9 @@ async fn v06_a_reset_is_a_network_error_before_and_after_the_head() {
         let text = good(api);
         let half = send(&text[..text.find("Gr").unwrap() + 2]);
         let after = play(api, vec![chunked_head(), half, Act::Wait(Duration::from_millis(50)), Act::Reset]).await;
-        assert_eq!(after.unwrap_err().class(), RetryClass::Transient);
+        let after = after.unwrap_err();
+        assert_eq!((after.kind, after.class()), (ErrorKind::Truncated, RetryClass::Transient), "{after}");
+        assert!(after.was_read() && !closed.was_read(), "the words that came were paid for");
     }
     // A port that is taken, so that no other test can have it meanwhile, and at which nobody listens.
     let nobody = tokio::net::TcpSocket::new_v4().unwrap();

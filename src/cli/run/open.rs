@@ -175,6 +175,7 @@ async fn take_up(
     let mut budget = settings.budget.clone();
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
+    let switch_to = choice_of(agent, given.setup.agent.as_deref() == Some(own), id)?;
     let not_read = config.notes.iter().cloned().chain(team.not_used()).collect();
     let (runtime, hints) = start(store, choice, given, rules::host(&config), team, environment).await?;
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
@@ -184,7 +185,7 @@ async fn take_up(
     for id in taken_back(before, &config) {
         or_shut_down(&runtime, session.revoke(id).await).await?;
     }
-    if let Some(choice) = choice_of(agent, given.setup.agent.as_deref() == Some(own), id)? {
+    if let Some(choice) = switch_to {
         or_shut_down(&runtime, session.switch_agent(choice).await).await?;
     }
     let opened = or_shut_down(&runtime, session.state().await).await?.seq;

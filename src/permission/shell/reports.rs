@@ -27,6 +27,7 @@ pub(super) fn reads(name: &str, args: &[Arg]) -> Option<Vec<String>> {
         "find" => find::reads(args),
         "sed" => scripts::sed(args),
         "awk" | "gawk" | "mawk" => scripts::awk(args),
+        "jq" if args.iter().any(scripts::brings_in_jq) => None,
         _ => ROWS.iter().find(|row| row.name == name)?.reads(args),
     }
 }
@@ -70,7 +71,8 @@ impl Row {
 }
 
 /// The arguments that are no options, where all options are among these: letters without and with a value, long names, with a
-/// `=` at their end where they have a value.
+/// `=` at their end where they have a value. A value that may be left out stands in the same word: such a letter is listed among
+/// those without a value, and such a name with and without its `=`.
 fn options<'a>(args: &'a [Arg], letters: &str, valued: &str, longs: &[&str]) -> Option<Vec<&'a Arg>> {
     let mut operands = Vec::new();
     let mut rest = args.iter();
@@ -107,7 +109,7 @@ fn options<'a>(args: &'a [Arg], letters: &str, valued: &str, longs: &[&str]) -> 
                 value.is_some_and(|place| place + 1 == all.len())
             }
         };
-        if takes_next && rest.next().is_none_or(|value| value.splits && value.is_unknown()) {
+        if takes_next && !rest.next().is_some_and(Arg::may_be_a_value) {
             return None;
         }
     }

@@ -3,7 +3,7 @@
 //! The table says which options a wrapper may have. A wrapper with another one is unclear, because what looks like the inner
 //! command may be the value of an option.
 
-use crate::permission::shell::{ANY, Arg, Role, Simple, Unclear, statements::Scan, unclear, variables};
+use crate::permission::shell::{ANY, Arg, GLOB, Role, Simple, Unclear, statements::Scan, unclear, variables};
 
 /// A program that runs the command behind its own options.
 pub(super) struct Wrapper {
@@ -11,7 +11,8 @@ pub(super) struct Wrapper {
     /// Options of one letter without a value, and with one.
     letters: &'static str,
     valued: &'static str,
-    /// Options with long names; one that ends with `=` has a value.
+    /// Options with long names; one that ends with `=` has a value. It may be left out where the name stands here without a `=` too,
+    /// and is then never a word of its own.
     longs: &'static [&'static str],
     /// How many words stand before the command.
     words: usize,
@@ -34,7 +35,7 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         assigns: true,
         role: Role::Command,
-        ..wrapper("sudo", "EnSHkA", "ugpC", &["non-interactive", "preserve-env", "user=", "group="])
+        ..wrapper("sudo", "EnSHkA", "ugpC", &["non-interactive", "preserve-env", "preserve-env=", "user=", "group="])
     },
     Wrapper { role: Role::Command, ..wrapper("doas", "n", "u", &[]) },
     Wrapper { assigns: true, ..wrapper("env", "i0", "u", &["ignore-environment", "unset="]) },
@@ -59,8 +60,10 @@ const WRAPPERS: &[Wrapper] = &[
             "exit",
             "max-args=",
             "max-procs=",
+            "max-lines",
             "max-lines=",
             "delimiter=",
+            "replace",
             "replace=",
         ],
     ),
@@ -131,9 +134,13 @@ impl Wrapper {
     /// How many of the arguments are its own, and the replacement that it was told to make.
     fn own(&self, args: &[Arg]) -> Result<(usize, Option<String>), Unclear> {
         let odd = |arg: &Arg| unclear(format!("it gives {} the option {}", self.name, arg.shown()));
+        let value_at = |at: usize| match args.get(at).filter(|arg| arg.may_be_a_value()) {
+            Some(value) => Ok(value.text.clone()),
+            None => unclear(format!("it gives {} an option whose value is not to be seen", self.name)),
+        };
         let mut at = 0;
         let mut replaced = None;
-        let mut words = self.words;
+        let (mut words, mut counted) = (self.words, false);
         while let Some(arg) = args.get(at) {
             let text = arg.text.as_str();
             if arg.is_unknown() && (words > 0 || text.starts_with('-') || arg.splits) {
@@ -146,10 +153,16 @@ impl Wrapper {
             if let Some(long) = text.strip_prefix("--") {
                 let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
                 let valued = self.longs.iter().any(|known| known.strip_suffix('=') == Some(name));
-                if !valued && !(self.longs.contains(&name) && (value.is_none() || name == "preserve-env")) {
+                let alone = self.longs.contains(&name);
+                if !valued && !(alone && value.is_none()) {
                     return odd(arg);
                 }
-                at += 1 + usize::from(valued && value.is_none());
+                at += 1;
+                if valued && value.is_none() && !alone {
+                    value_at(at)?;
+                    at += 1;
+                }
+                counted |= matches!(name, "max-args" | "max-lines");
                 if name == "replace" {
                     replaced = Some(value.unwrap_or("{}").to_owned());
                 }
@@ -160,11 +173,12 @@ impl Wrapper {
                 for (place, letter) in letters.char_indices() {
                     if self.valued.contains(letter) {
                         let rest = &letters[place + letter.len_utf8()..];
-                        let next = args.get(at).map(|arg| arg.text.clone());
+                        let value = if rest.is_empty() { value_at(at)? } else { rest.to_owned() };
                         at += usize::from(rest.is_empty());
                         if self.name == "xargs" && letter == 'I' {
-                            replaced = if rest.is_empty() { next } else { Some(rest.to_owned()) };
+                            replaced = Some(value);
                         }
+                        counted |= matches!(letter, 'n' | 'L');
                         break;
                     }
                     if !self.letters.contains(letter) {
@@ -179,6 +193,10 @@ impl Wrapper {
                 _ => break,
             }
             at += 1;
+        }
+        // With both options, some versions put the words behind the command, in place of the mark or beside it.
+        if replaced.as_ref().is_some_and(|mark| counted || mark.contains([ANY, GLOB])) {
+            return unclear(format!("where {} puts its words is not known before it runs", self.name));
         }
         Ok((at, replaced))
     }

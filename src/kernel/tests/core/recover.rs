@@ -6,10 +6,13 @@ use tamtam::{
     model::{ErrorKind, ModelError},
     permission::Action,
     session::ErrorReason,
-    tool::ToolResult,
+    tool::{Effect, ToolResult},
 };
 
-use super::play::{Play, rules};
+use super::{
+    play::{Play, rules},
+    tools,
+};
 
 /// The idempotency keys and attempts that the tape holds for a call, newest decision only.
 fn keys(play: &Play) -> Vec<(Option<Seq>, u32, String)> {
@@ -389,6 +392,27 @@ fn a_call_that_had_run_is_not_told_as_one_that_was_not() {
     play.answer_calls(&["put"]);
     play.abort("enough");
     assert!(!told(&play).unwrap().contains("It had been running"));
+}
+
+/// Promise 4 holds for a call that ran before, is asked about again, and whose tool is another after the next crash.
+#[test]
+fn a_call_that_had_run_never_runs_again_once_its_tool_says_so() {
+    let (mut play, calls) = Play::with_calls(&["put"]);
+    play.host_rules = Some(rules("host", &[("*", "*", Action::Ask)]));
+    play.state.settings = {
+        let mut settings = (*play.state.settings).clone();
+        settings.rules.clear();
+        std::sync::Arc::new(settings)
+    };
+    let settings = play.state.settings.clone();
+    play.begin_as(|state| state.settings = settings);
+    play.crash();
+    let ask = play.asks()[0];
+    assert_eq!(play.call_state(calls[0]), Some(CallState::Asking(ask)));
+    play.toolbox = play.toolbox.with(tools::fake("put", Effect::Once, true));
+    play.crash();
+    assert_eq!((play.call_state(calls[0]), play.asks()), (None, vec![]));
+    assert!(play.grant(ask, Grant::Once).is_err() && keys(&play).is_empty());
 }
 
 /// What recovery answers of a call that ran before is no progress, whichever words it has.

@@ -9,6 +9,7 @@ use crate::permission::shell::Arg;
 
 /// Options of the commands that show commits and differences.
 const SHOW: &[&str] = &[
+    "abbrev",
     "abbrev-commit",
     "abbrev=",
     "after=",
@@ -92,9 +93,9 @@ const SHOW: &[&str] = &[
 type Row = (&'static str, &'static str, &'static str, &'static [&'static str], bool);
 
 const ROWS: &[Row] = &[
-    ("log", "abcgipqrstuwz0123456789M", "nSGLU", SHOW, true),
-    ("show", "abcipqrstuwz", "nSGU", SHOW, true),
-    ("diff", "abpqrRsuwzMC", "SGU", SHOW, true),
+    ("log", "abcgipqrstuwzMU0123456789", "nSGL", SHOW, true),
+    ("show", "abcipqrstuwzU0123456789", "nSG", SHOW, true),
+    ("diff", "abpqrRsuwzMCU0123456789", "SG", SHOW, true),
     ("whatchanged", "p", "n", SHOW, true),
     ("shortlog", "cens", "", SHOW, true),
     (
@@ -140,8 +141,8 @@ const ROWS: &[Row] = &[
     ),
     (
         "blame",
-        "bceflnpstw",
-        "LMC",
+        "bceflnpstwMC0123456789",
+        "L",
         &["date=", "line-porcelain", "porcelain", "root", "show-email", "show-name", "since="],
         true,
     ),
@@ -163,7 +164,7 @@ const ROWS: &[Row] = &[
         ],
         true,
     ),
-    ("ls-tree", "dlrtz", "", &["full-name", "full-tree", "long", "name-only", "abbrev="], true),
+    ("ls-tree", "dlrtz", "", &["full-name", "full-tree", "long", "name-only", "abbrev", "abbrev="], true),
     (
         "rev-parse",
         "q",
@@ -186,7 +187,13 @@ const ROWS: &[Row] = &[
         ],
         true,
     ),
-    ("describe", "", "", &["abbrev=", "all", "always", "dirty", "exact-match", "long", "match=", "tags"], true),
+    (
+        "describe",
+        "",
+        "",
+        &["abbrev", "abbrev=", "all", "always", "dirty", "exact-match", "long", "match=", "tags"],
+        true,
+    ),
     ("merge-base", "a", "", &["all", "fork-point", "is-ancestor", "octopus"], true),
     ("cat-file", "epst", "", &[], true),
     ("show-ref", "hsdq", "", &["heads", "tags", "head", "hash", "verify", "dereference"], true),

@@ -45,6 +45,12 @@ pub(super) fn sed(args: &[Arg]) -> Option<Vec<String>> {
     paths(others)
 }
 
+/// Whether a program of jq can begin with a word that brings in another file. Such words stand before all else but comments.
+pub(super) fn brings_in_jq(arg: &Arg) -> bool {
+    let program = arg.text.trim_start();
+    ["#", "import", "include", "module"].iter().any(|word| program.starts_with(word))
+}
+
 /// A script of commands with `;` between them.
 fn sed_script(script: &str) -> bool {
     let alone = !script.contains(';');

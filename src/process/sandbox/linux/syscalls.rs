@@ -90,7 +90,7 @@ pub(super) fn refuse(network: Network, with_truncate: bool) -> Result<(), String
     let put_up = || -> Result<(), seccompiler::Error> {
         apply_filter(&filter(refused(network, with_truncate)?, libc::EPERM)?)?;
         // With `ENOSYS` the C library takes `clone`, whose flags can be seen.
-        apply_filter(&filter(Refused::from([(CLONE3, Vec::new())]), libc::ENOSYS)?)
+        apply_filter(&filter(in_each_form(Refused::from([(CLONE3, Vec::new())])), libc::ENOSYS)?)
     };
     put_up().map_err(|error| format!("seccomp: {error}"))
 }
@@ -118,9 +118,15 @@ fn refused(network: Network, with_truncate: bool) -> Result<Refused, seccompiler
         }
         Network::All => {}
     }
+    Ok(in_each_form(refused))
+}
+
+/// The same, in each form in which a program may make a system call.
+fn in_each_form(refused: Refused) -> Refused {
     #[cfg(target_arch = "x86_64")]
-    refused.extend(refused.clone().into_iter().map(|(number, rules)| (number | X32, rules)));
-    Ok(refused)
+    let refused =
+        refused.into_iter().flat_map(|(number, rules)| [(number | X32, rules.clone()), (number, rules)]).collect();
+    refused
 }
 
 /// A condition on an argument of which the kernel takes 32 bits.
