@@ -139,7 +139,8 @@ impl Setup {
         self
     }
 
-    /// The same setup with these options for commands, the environment above all.
+    /// The same setup with these options for commands, the environment above all. They take the place of all that were given before,
+    /// also of a [`Setup::sandbox`].
     #[must_use]
     pub fn bash(mut self, options: BashOptions) -> Setup {
         self.bash = Some(options);
@@ -162,8 +163,13 @@ impl Setup {
 
     /// The same setup with this environment for commands. [Private](crate::process::is_private) variables are left out.
     #[must_use]
-    pub fn environment(self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
-        self.bash(BashOptions::new(environment))
+    pub fn environment(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
+        let options = BashOptions::new(environment);
+        match &mut self.bash {
+            Some(given) => given.environment = options.environment,
+            None => self.bash = Some(options),
+        }
+        self
     }
 
     /// See [`full`].

@@ -167,7 +167,8 @@ impl Watch {
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
-                _ = self.newest.changed() => wait = AGAIN_MIN,
+                // With news another start may do, so it is counted anew: else a parent with much news would wear out the starts.
+                _ = self.newest.changed() => (wait, starts) = (AGAIN_MIN, 0),
             }
         }
     }

@@ -187,7 +187,9 @@ impl AgentFiles {
                 if !seen.insert(real) {
                     continue;
                 }
-                for path in walk::files(&root, folder.inside.as_deref(), section.endings(), &mut files.bad) {
+                for path in
+                    walk::files(&root, folder.inside.as_deref(), section.endings(folder.dialect), &mut files.bad)
+                {
                     let read = Reading { folder, models, path: &path };
                     if let Err(bad) = files.file(&read, &root, section) {
                         files.bad.push(bad);

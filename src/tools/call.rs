@@ -3,10 +3,9 @@
 //! The body of a tool blocks, so it runs on a thread of its own. A call that must stop is answered at once, also while its thread
 //! searches, compares, or waits for a file that another call holds. The answer "aborted" is true because of the [`Gate`] (not
 //! that of a hook): the body passes the gate before it changes anything, and a stop that comes first closes the gate. A stop that
-//! comes during a change waits until the change is made, and the call answers with its real result.
+//! comes during a change or after it waits for the call's real result.
 //!
-//! A change must let a tool write through [`Call::change`] alone, and at most once in a call: after a first change, "aborted" would
-//! be false. The lock order is: first the lock of the file, then the gate.
+//! A change must let a tool write through [`Call::change`] alone: after a change, "aborted" would be false. The lock order is: first the lock of the file, then the gate.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -97,18 +96,30 @@ impl<'a> Call<'a> {
     /// Makes a change, unless the call must stop already. The change is not stopped until it is made.
     pub(super) fn change<T>(&self, change: impl FnOnce() -> T) -> Result<T, ToolResult> {
         self.go_on()?;
-        let is_answered = self.gate.lock();
-        if *is_answered { Err(aborted()) } else { Ok(change()) }
+        let mut first = self.gate.lock();
+        if *first == Some(First::Stop) {
+            return Err(aborted());
+        }
+        *first = Some(First::Change);
+        Ok(change())
     }
 }
 
-/// Decides whether the stop of a call or its change came first. The lock is held while the call changes a file. The value is true
-/// once the call was answered: nothing may be changed any more.
-type Gate = Arc<Lock<bool>>;
+/// What came first, the stop of a call or its change; `None` while neither came. The lock is held while the call changes a file.
+type Gate = Arc<Lock<Option<First>>>;
 
-/// Closes the gate, so that nothing is changed from now on. False where a change is being made: the gate stays open then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// The call was answered as aborted: nothing may be changed any more.
+    Stop,
+    /// A change was begun: only the call's own result is true.
+    Change,
+}
+
+/// Closes the gate, so that nothing is changed from now on. False where a change is being made or was made.
 fn close(gate: &Gate) -> bool {
-    gate.try_lock().map(|mut is_answered| *is_answered = true).is_some()
+    let Some(mut first) = gate.try_lock() else { return false };
+    *first.get_or_insert(First::Stop) == First::Stop
 }
 
 /// The result for an error of the workspace: on one line, whatever characters the file's name holds.
@@ -136,6 +147,9 @@ mod tests {
         let gate = Gate::default();
         let call = Call::new(Shared::default(), "edit", gate.clone(), &context).unwrap();
         assert_eq!(call.change(|| close(&gate)), Ok(false), "a change is being made");
+        assert!(!close(&gate), "a change was made, so the call is not answered as aborted");
+        let gate = Gate::default();
+        let call = Call::new(Shared::default(), "edit", gate.clone(), &context).unwrap();
         assert!(close(&gate));
         assert!(call.change(|| ()).is_err(), "nothing may be changed once the call was answered");
     }

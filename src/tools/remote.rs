@@ -130,6 +130,10 @@ impl Tool for Moved {
         self.tool.loop_key(arguments)
     }
 
+    fn check(&self, arguments: &Value) -> Result<(), String> {
+        self.tool.check(arguments)
+    }
+
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let access = self.tool.access(&arguments);
@@ -170,6 +174,9 @@ mod tests {
             let (near, far) = (here.find(name).unwrap(), there.find(name).unwrap());
             assert_eq!(far.access(&arguments), near.access(&arguments), "{name}");
             assert_eq!(far.permissions(), near.permissions(), "{name}");
+            let bad = json!({"path": 7, "command": 7, "pattern": 7});
+            assert_eq!((far.check(&arguments), far.check(&bad)), (near.check(&arguments), near.check(&bad)), "{name}");
+            assert!(near.check(&bad).is_err(), "{name}");
             assert_eq!(far.loop_key(&arguments), near.loop_key(&arguments), "{name}");
             assert_eq!((far.effect(), far.parallel()), (near.effect(), near.parallel()), "{name}");
             assert_eq!((far.limit(&arguments), far.aliases()), (near.limit(&arguments), near.aliases()), "{name}");

@@ -84,9 +84,7 @@ pub(super) fn opencode_agent(fields: Vec<Field>) -> Vec<Field> {
             ("permission", value) => {
                 // Our tools that search need the permission to read; so what may not be searched with is switched off.
                 if let Value::Map(fields) = &value {
-                    off.extend(
-                        fields.iter().filter(|field| is_deny(&field.node)).filter_map(|field| searcher(&field.name)),
-                    );
+                    off.extend(["grep", "find", "ls"].into_iter().filter(|searcher| denies(fields, searcher)));
                 }
                 known.push(field("permission", node.at, permission(value)));
             }
@@ -96,12 +94,7 @@ pub(super) fn opencode_agent(fields: Vec<Field>) -> Vec<Field> {
         }
     }
     if !off.is_empty() {
-        let switches = off.into_iter().map(|name| field(&name, 0, Value::Bool(false)));
-        match known.iter_mut().find(|field| field.name == "tools").map(|field| &mut field.node.value) {
-            Some(Value::Map(own)) => own.extend(switches),
-            Some(_) => {}
-            None => known.push(field("tools", 0, Value::Map(switches.collect()))),
-        }
+        take_out(&mut known, 0, off);
     }
     if let Some(first) = options.first() {
         known.push(field("options", first.node.at, Value::Map(options)));
@@ -109,13 +102,30 @@ pub(super) fn opencode_agent(fields: Vec<Field>) -> Vec<Field> {
     known
 }
 
-fn is_deny(node: &Node) -> bool {
-    matches!(&node.value, Value::Text(action) if action == "deny")
+/// Whether the last of these permissions that is about the tool denies something of it.
+fn denies(fields: &[Field], searcher: &str) -> bool {
+    let is_deny = |value: &Value| matches!(value, Value::Text(action) if action == "deny");
+    let last = fields.iter().rfind(|field| field.name == "*" || tool(&field.name) == searcher);
+    last.is_some_and(|field| match &field.node.value {
+        Value::Map(patterns) => patterns.iter().any(|pattern| is_deny(&pattern.node.value)),
+        value => is_deny(value),
+    })
 }
 
-/// Our name of a tool that searches.
-fn searcher(name: &str) -> Option<String> {
-    Some(tool(name)).filter(|name| matches!(name.as_str(), "grep" | "find" | "ls"))
+/// Switches tools off, whatever the fields say of them.
+fn take_out<T: AsRef<str>>(known: &mut Vec<Field>, at: usize, out: Vec<T>) {
+    match known.iter_mut().find(|field| field.name == "tools").map(|field| &mut field.node.value) {
+        Some(Value::List(tools)) => tools.extend(out.iter().map(|name| text(at, format!("!{}", name.as_ref())))),
+        Some(Value::Map(switches)) => switches.extend(out.iter().map(|name| switch_off(at, name.as_ref()))),
+        Some(_) => {}
+        None => {
+            known.push(field("tools", at, Value::Map(out.iter().map(|name| switch_off(at, name.as_ref())).collect())))
+        }
+    }
+}
+
+fn switch_off(at: usize, name: &str) -> Field {
+    field(name, at, Value::Bool(false))
 }
 
 /// Switches with our names. A name that may be one of a server's tools is also written as we name those.
@@ -154,26 +164,42 @@ fn permission(value: Value) -> Value {
     Value::Map(fields.into_iter().map(field).collect())
 }
 
-/// A pattern whose `*` matches any text, as a glob.
+/// A pattern whose `*` matches any text, as a glob, whose `*` ends at a slash. What else is special in a glob is plain text in such a
+/// pattern; one with `**` is meant as a glob, and stays.
 fn glob(pattern: &str) -> String {
-    match pattern.strip_suffix("/*") {
-        _ if pattern.contains("**") => pattern.to_owned(),
-        Some(folder) => format!("{folder}/**"),
-        None if pattern.len() > 1 && pattern.starts_with('*') => format!("**/{pattern}"),
-        None => pattern.to_owned(),
+    if pattern == "*" || pattern.contains("**") {
+        return pattern.to_owned();
     }
+    let pieces: Vec<&str> = pattern.split('*').collect();
+    let mut glob = String::new();
+    for (place, piece) in pieces.iter().enumerate() {
+        glob.push_str(match place {
+            0 => "",
+            1 if glob.is_empty() => "**/*",
+            _ if glob.ends_with('/') && piece.is_empty() => "**",
+            _ => "{*,*/**/*}",
+        });
+        for c in piece.chars() {
+            glob.extend(matches!(c, '[' | ']' | '{' | '}' | '\\').then_some('\\'));
+            glob.push(c);
+        }
+    }
+    glob
 }
 
 /// The fields that Claude Code gives an agent, in our words. What we have no word for is left out.
 pub(super) fn claude_agent(fields: Vec<Field>, models: &BTreeMap<String, ModelRef>) -> Result<Vec<Field>, Fault> {
     let mut known = Vec::new();
-    let mut out = Vec::new();
+    let (mut out, mut out_at, mut plans) = (Vec::new(), 0, None);
     for Field { name, node } in fields {
         let at = node.at;
         match (name.as_str(), node.value) {
             ("tools", value) => claude_tools(&names(value, at)?, at, &mut known),
             ("disallowedTools", value) => {
-                out = names(value, at)?.iter().map(|name| field(&tool(bare(name)), at, Value::Bool(false))).collect();
+                (out, out_at) = (names(value, at)?.iter().map(|name| tool(bare(name))).collect(), at);
+            }
+            ("permissionMode", Value::Text(mode)) if mode == "plan" => {
+                plans = Some(field("edit", at, Value::Text("deny".to_owned())))
             }
             ("model", Value::Text(word)) => {
                 known.extend(model(&word, models).map(|m| field("model", at, Value::Text(m))))
@@ -189,23 +215,15 @@ pub(super) fn claude_agent(fields: Vec<Field>, models: &BTreeMap<String, ModelRe
         }
     }
     if !out.is_empty() {
-        let tools = without(&mut known, out);
-        known.push(tools);
+        take_out(&mut known, out_at, out);
+    }
+    if let Some(no_edits) = plans {
+        match known.iter_mut().find(|field| field.name == "permission").map(|field| &mut field.node.value) {
+            Some(Value::Map(rules)) => rules.push(no_edits),
+            _ => known.push(field("permission", no_edits.node.at, Value::Map(vec![no_edits]))),
+        }
     }
     Ok(known)
-}
-
-/// The tools of an agent without those that it may not have.
-fn without(known: &mut Vec<Field>, out: Vec<Field>) -> Field {
-    let tools = known.iter().position(|field| field.name == "tools").map(|place| known.remove(place).node);
-    match tools {
-        Some(Node { at, value: Value::List(tools) }) => {
-            let stays =
-                |node: &Node| !matches!(&node.value, Value::Text(name) if out.iter().any(|field| field.name == *name));
-            field("tools", at, Value::List(tools.into_iter().filter(stays).collect()))
-        }
-        _ => field("tools", out[0].node.at, Value::Map(out)),
-    }
 }
 
 /// The names of a list, or of a text with commas between them.
@@ -274,6 +292,40 @@ fn model(word: &str, models: &BTreeMap<String, ModelRef>) -> Option<String> {
         None if word.contains('/') => Some(word.to_owned()),
         None if word.starts_with("claude-") => Some(format!("{}/{word}", provider()?)),
         None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        permission::{Action, Globs, Rule, Ruleset, judge, matches_simply},
+        tool::Access,
+    };
+
+    /// A pattern of OpenCode matches the same paths here, so that a denial is never narrower than its writer meant.
+    #[test]
+    fn a_star_in_a_path_matches_what_it_does_in_opencode() {
+        let paths =
+            ["a.ts", "src/a.ts", "src/x/a.ts", "src/x/y/a.ts", "src/.ts", "secret", "secret/k", "secrets/x/k", ".env"];
+        let paths = paths.into_iter().chain([
+            "x/.env",
+            "x/prod.env",
+            "app/[id]/p",
+            "app/i/p",
+            "lib/x-test/y",
+            "lib/x/y-test/z",
+        ]);
+        let paths: Vec<&str> = paths.collect();
+        let patterns =
+            ["src/*.ts", "src/*", "secret*", "*.env", "*", "app/[id]/p", "lib/*-test/*", "*/x/*", "*s*.ts", "src/a.ts"];
+        for pattern in patterns {
+            let rules = Ruleset::new("r", [Rule::new("edit", glob(pattern), Action::Deny)]);
+            for path in &paths {
+                let judged = judge([&rules], &Access::new("edit", *path), &Globs::default());
+                assert_eq!(judged.action == Action::Deny, matches_simply(pattern, path), "{pattern} {path}");
+            }
+        }
     }
 }
 

@@ -39,10 +39,10 @@ impl Section {
         }
     }
 
-    pub(super) fn endings(self) -> &'static [&'static str] {
-        match self {
-            Section::Agents => &["md", "json", "toml"],
-            Section::Commands => &["md"],
+    pub(super) fn endings(self, dialect: Dialect) -> &'static [&'static str] {
+        match (self, dialect) {
+            (Section::Agents, Dialect::Tamtam) => &["md", "json", "toml"],
+            _ => &["md"],
         }
     }
 }
