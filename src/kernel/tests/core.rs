@@ -6,6 +6,7 @@ mod batch;
 mod budget;
 mod bytes;
 mod compact;
+mod compact_in_turn;
 mod delivery;
 mod finish;
 mod fork;
