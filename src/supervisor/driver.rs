@@ -147,6 +147,8 @@ impl Drop for Lost {
 impl Behaviour for Driver {
     type Msg = Msg;
 
+    const MAY_WAIT: bool = false;
+
     async fn init(&mut self, cx: &mut Context<Msg>) -> Result<Init, ExitError> {
         self.shared.set_mailbox(Some(cx.mailbox()));
         self.shared.down.send_replace(None);
