@@ -295,6 +295,37 @@ fn model(word: &str, models: &BTreeMap<String, ModelRef>) -> Option<String> {
     }
 }
 
+/// The fields that both programs give a command, in our words. What we have no word for is left out.
+pub(super) fn command(
+    fields: Vec<Field>,
+    dialect: Dialect,
+    models: &BTreeMap<String, ModelRef>,
+) -> Result<Vec<Field>, Fault> {
+    let mut known = Vec::new();
+    for Field { name, node } in fields {
+        let at = node.at;
+        match (name.as_str(), node.value) {
+            ("model", Value::Text(word)) if dialect == Dialect::ClaudeCode => {
+                known.extend(model(&word, models).map(|model| field("model", at, Value::Text(model))));
+            }
+            ("agent", Value::Text(agent)) => known.push(field("agent", at, Value::Text(self::name(&agent)))),
+            ("description" | "model" | "subtask" | "template", value) => known.push(field(&name, at, value)),
+            ("context", Value::Text(word)) if word == "fork" => known.push(field("subtask", at, Value::Bool(true))),
+            // `[name]` without quotes is a list of YAML.
+            ("argument-hint", Value::List(items)) => {
+                let words = items.into_iter().map(|item| match item.value {
+                    Value::Text(word) => format!("[{word}]"),
+                    other => format!("[{}]", other.kind()),
+                });
+                known.push(field("arguments", at, Value::Text(words.collect::<Vec<_>>().join(" "))));
+            }
+            ("argument-hint", value) => known.push(field("arguments", at, value)),
+            _ => {}
+        }
+    }
+    Ok(known)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,35 +358,4 @@ mod tests {
             }
         }
     }
-}
-
-/// The fields that both programs give a command, in our words. What we have no word for is left out.
-pub(super) fn command(
-    fields: Vec<Field>,
-    dialect: Dialect,
-    models: &BTreeMap<String, ModelRef>,
-) -> Result<Vec<Field>, Fault> {
-    let mut known = Vec::new();
-    for Field { name, node } in fields {
-        let at = node.at;
-        match (name.as_str(), node.value) {
-            ("model", Value::Text(word)) if dialect == Dialect::ClaudeCode => {
-                known.extend(model(&word, models).map(|model| field("model", at, Value::Text(model))));
-            }
-            ("agent", Value::Text(agent)) => known.push(field("agent", at, Value::Text(self::name(&agent)))),
-            ("description" | "model" | "subtask" | "template", value) => known.push(field(&name, at, value)),
-            ("context", Value::Text(word)) if word == "fork" => known.push(field("subtask", at, Value::Bool(true))),
-            // `[name]` without quotes is a list of YAML.
-            ("argument-hint", Value::List(items)) => {
-                let words = items.into_iter().map(|item| match item.value {
-                    Value::Text(word) => format!("[{word}]"),
-                    other => format!("[{}]", other.kind()),
-                });
-                known.push(field("arguments", at, Value::Text(words.collect::<Vec<_>>().join(" "))));
-            }
-            ("argument-hint", value) => known.push(field("arguments", at, value)),
-            _ => {}
-        }
-    }
-    Ok(known)
 }

@@ -109,7 +109,7 @@ fn options<'a>(args: &'a [Arg], letters: &str, valued: &str, longs: &[&str]) -> 
                 value.is_some_and(|place| place + 1 == all.len())
             }
         };
-        if takes_next && !rest.next().is_some_and(Arg::may_be_a_value) {
+        if takes_next && rest.next().is_none_or(|value| !value.may_be_a_value()) {
             return None;
         }
     }

@@ -154,7 +154,7 @@ impl Wrapper {
                 let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
                 let valued = self.longs.iter().any(|known| known.strip_suffix('=') == Some(name));
                 let alone = self.longs.contains(&name);
-                if !valued && !(alone && value.is_none()) {
+                if !(valued || alone && value.is_none()) {
                     return odd(arg);
                 }
                 at += 1;
