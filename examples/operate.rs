@@ -4,18 +4,14 @@
 
 use std::{
     io::Write,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Runtime, SendError, Session, SessionOptions,
-    model::{Answer, BoxFuture, Deltas, Item, Model, ModelError, Price, Reply, Request, Scripted, Usage},
+    model::{BoxFuture, Item, Model, ModelError, Models, Price, Reply, Request, Scripted, Usage},
     permission::Profile,
     runtime::{By, Operator},
     supervisor::{Happening, Node, Reading, Status, Watch},
@@ -34,9 +30,10 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (release, released) = mpsc::channel::<()>();
     let script = Scripted::from_fn(reply).named("scripted/night".parse()?);
-    let model = Arc::new(Night { script, released: Mutex::new(released), blocks: AtomicBool::new(false) });
-    let runtime = Runtime::builder().store(folder.path().join("tapes")).model(model.clone());
-    let lookup = Lookup { model, operator: Arc::default() };
+    let models = Night { script: Arc::new(script), released: Mutex::new(released) };
+    let default = models.script.id().clone();
+    let runtime = Runtime::builder().store(folder.path().join("tapes")).models(Arc::new(models), default);
+    let lookup = Lookup { operator: Arc::default(), stuck: Arc::default() };
     let runtime = runtime.tool(Build).tool(lookup.clone()).start().await?;
     let operator = lookup.operator.get_or_init(|| runtime.operate()).clone();
     let open = async |name: &str| -> Result<Session, Failed> {
@@ -57,8 +54,9 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
         chat.prompt("build it").await?;
     }
 
-    // One that crashes at its call, again and again, and one whose model blocks whoever asks for its price.
+    // One that crashes at its call, again and again, and one that goes on with a model that blocks whoever asks for its price.
     let (poison, stuck) = (open("poison").await?, open("stuck").await?);
+    lookup.stuck.get_or_init(|| stuck.clone());
     let mut watch = runtime.watch("poison");
     poison.prompt("look up: poison").await?;
     let waits = |node: &Node| node.phase == Some("interrupted");
@@ -167,33 +165,25 @@ fn reply(request: &Request) -> Reply {
     reply.with_usage(usage)
 }
 
-/// A model with the worst of bugs. Its price is asked inside the session's actor, so one that blocks there makes it stuck.
+/// Models with the worst of bugs. A price is asked once for each model, by the first session that needs it, inside its actor; so
+/// one that blocks there makes that session stuck.
 struct Night {
-    script: Scripted,
+    script: Arc<Scripted>,
     released: Mutex<mpsc::Receiver<()>>,
-    blocks: AtomicBool,
 }
 
-impl Model for Night {
-    fn id(&self) -> &ModelRef {
-        self.script.id()
+impl Models for Night {
+    fn find(&self, _: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(self.script.clone())
     }
 
-    fn price(&self) -> Option<Price> {
-        if self.blocks.swap(false, Ordering::SeqCst) {
+    fn price_of(&self, name: &ModelRef) -> Option<Price> {
+        if name.model == "stuck" {
             // Waits in a way that tokio cannot see, until the operator's side is dropped.
             // An error is that end.
             let _ = self.released.lock().unwrap_or_else(PoisonError::into_inner).recv();
         }
         None
-    }
-
-    fn stream<'a>(
-        &'a self,
-        request: &'a Request,
-        deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
-        self.script.stream(request, deltas)
     }
 }
 
@@ -201,8 +191,8 @@ impl Model for Night {
 /// drill.
 #[derive(Clone)]
 struct Lookup {
-    model: Arc<Night>,
     operator: Arc<OnceLock<Operator>>,
+    stuck: Arc<OnceLock<Session>>,
 }
 
 impl Tool for Lookup {
@@ -225,8 +215,13 @@ impl Tool for Lookup {
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            // The next request of this session asks for the price.
-            self.model.blocks.fetch_or(arguments["what"] == "stuck", Ordering::SeqCst);
+            if let (Some(stuck), Some("stuck")) = (self.stuck.get(), arguments["what"].as_str()) {
+                // The next request of this session asks for the price of this model.
+                let model = ModelRef { provider: "scripted".to_owned(), model: "stuck".to_owned() };
+                if let Err(error) = stuck.configure(|settings| settings.model = model.clone()).await {
+                    return ToolResult::error(error.to_string());
+                }
+            }
             if let (Some(operator), Some("poison")) = (self.operator.get(), arguments["what"].as_str()) {
                 let words = "index out of bounds: the len is 0 but the index is 0";
                 match operator.crash(context.session.as_str(), words) {

@@ -1,18 +1,14 @@
 //! What an operator sees of a running tree, and what the levers do: real actors, a real tape, a scripted model.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, ModelRef, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
-    model::{Answer, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, Price, Reply, Request, Scripted},
+    model::{BoxFuture, ErrorKind, Item, Model, ModelError, Models, Price, Reply, Request, Scripted},
     permission::Profile,
     runtime::{By, OperateError, SessionFigures},
     session::{Grant, Next, Part},
@@ -29,37 +25,29 @@ use crate::support::{
 #[path = "../../examples/operate.rs"]
 mod example;
 
-/// A model whose price blocks whoever asks for it next: a session's actor.
+/// Models, of which the price of one blocks whoever asks for it first: a session's actor.
 struct Blocking {
-    script: Scripted,
-    blocks: AtomicBool,
+    script: Arc<Scripted>,
     held: Mutex<mpsc::Receiver<()>>,
 }
 
-impl Model for Blocking {
-    fn id(&self) -> &ModelRef {
-        self.script.id()
+impl Models for Blocking {
+    fn find(&self, _: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(self.script.clone())
     }
 
-    fn price(&self) -> Option<Price> {
-        if self.blocks.swap(false, Ordering::SeqCst) {
+    fn price_of(&self, name: &ModelRef) -> Option<Price> {
+        if name.model == "blocks" {
             // Until the test drops its end, which is an error.
             let _ = self.held.lock().unwrap_or_else(PoisonError::into_inner).recv();
         }
         None
     }
-
-    fn stream<'a>(
-        &'a self,
-        request: &'a Request,
-        deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
-        self.script.stream(request, deltas)
-    }
 }
 
-/// A tool whose arguments say what goes wrong, and where.
-struct Trap(Arc<Blocking>);
+/// A tool whose arguments say what goes wrong, and where. It blocks the session that it holds.
+#[derive(Clone, Default)]
+struct Trap(Arc<OnceLock<Session>>);
 
 impl Tool for Trap {
     fn name(&self) -> &str {
@@ -76,7 +64,11 @@ impl Tool for Trap {
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            self.0.blocks.fetch_or(arguments["do"] == "block", Ordering::SeqCst);
+            if let (Some(session), true) = (self.0.get(), arguments["do"] == "block") {
+                // The next request asks for the price of this model.
+                let model: ModelRef = "fake/blocks".parse().unwrap();
+                session.configure(|settings| settings.model = model.clone()).await.unwrap();
+            }
             if arguments["do"] == "run" {
                 context.progress.title("halfway");
                 context.cancelled().await;
@@ -106,6 +98,7 @@ fn reply(request: &Request) -> Reply {
 struct Lab {
     runtime: Runtime,
     folder: taped::Folder,
+    trap: Trap,
     /// While it is there, whoever is blocked stays so.
     hold: Option<mpsc::Sender<()>>,
 }
@@ -114,13 +107,14 @@ impl Lab {
     async fn new() -> Lab {
         let folder = taped::folder();
         let (hold, held) = mpsc::channel();
-        let script = Scripted::from_fn(reply);
-        let model = Arc::new(Blocking { script, blocks: AtomicBool::new(false), held: Mutex::new(held) });
-        let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
-        let bomb = Bomb::default();
-        let runtime = builder.tool(Trap(model)).tool(bomb.clone()).start().await.unwrap();
+        let script = Arc::new(Scripted::from_fn(reply));
+        let default = script.id().clone();
+        let models = Arc::new(Blocking { script, held: Mutex::new(held) });
+        let builder = Runtime::builder().store(folder.path().join("store")).models(models, default);
+        let (bomb, trap) = (Bomb::default(), Trap::default());
+        let runtime = builder.tool(trap.clone()).tool(bomb.clone()).start().await.unwrap();
         bomb.arm(&runtime);
-        Lab { runtime, folder, hold: Some(hold) }
+        Lab { runtime, folder, trap, hold: Some(hold) }
     }
 
     async fn session(&self, id: &str) -> Session {
@@ -240,6 +234,7 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
     let mut lab = Lab::new().await;
     let other = lab.session("other").await;
     let stuck = lab.session("stuck").await;
+    lab.trap.0.get_or_init(|| stuck.clone());
     stuck.prompt("trap block").await.unwrap();
     lab.seen("stuck", |node| node.busy_with == Some("returned") && node.reading == Reading::Busy).await;
     let mut waiting = Vec::new();
@@ -308,10 +303,8 @@ async fn invariant_24_the_handler_of_a_session_never_waits() {
         Reply::call("trap", json!({ "do": "run" })),
         Reply::hang(),
     ]);
-    let (_hold, held) = mpsc::channel();
-    let model = Arc::new(Blocking { script: model, blocks: AtomicBool::new(false), held: Mutex::new(held) });
-    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
-    let builder = builder.durability(tamtam::tape::Durability::Power).tool(Trap(model));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model));
+    let builder = builder.durability(tamtam::tape::Durability::Power).tool(Trap::default());
     let runtime = builder.start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Strict)).await.unwrap();
     let mut events = session.events();
