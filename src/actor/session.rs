@@ -94,7 +94,8 @@ impl Behaviour for SessionActor {
         fault!(self.shared.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.shared.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);
         live.tell(unpublished);
-        live.work()?;
+        // Only the recovery: the rest is done in `handle`, so that a crash over it is no failed start.
+        live.work_at_most(1)?;
         fault!(self.shared.store.faults(), "session.recovered", self.slot.id.as_str());
         self.live = Some(live);
         Ok(Init::Run)
@@ -183,7 +184,11 @@ impl Live {
 
     /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces.
     fn work(&mut self) -> Result<Then, ExitError> {
-        for _ in 0..WORK_PER_WAKE {
+        self.work_at_most(WORK_PER_WAKE)
+    }
+
+    fn work_at_most(&mut self, pieces: usize) -> Result<Then, ExitError> {
+        for _ in 0..pieces {
             let Some(work) = self.slot.take(&self.state, self.now()) else {
                 self.after_work();
                 return Ok(Then::GoOn);

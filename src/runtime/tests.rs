@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::{
-    actor::slot::{Phase, Slot},
+    actor::slot::{Phase, Question, Slot},
     model::{Item, Reply, Scripted},
     permission::Profile,
     supervisor::Status,
@@ -63,6 +63,22 @@ fn a_passive_slot_is_small() {
     // A place in the table may be half empty, and each allocation takes up to 16 bytes more than was asked for.
     let all = slot + id + 2 * place + 3 * 16;
     assert!(all <= 300, "a passive session takes {all} bytes: slot {slot}, id {id}, place {place}");
+}
+
+/// What a session is woken for is no part of its start: a crash over it is followed by a restart, and the input behind it is answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_over_what_woke_a_session_is_no_failed_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let session = create(&runtime, folder.path()).await;
+    ask(&session, "one").await;
+    runtime.passivate(session.id()).await.unwrap();
+    session.slot.question(Question::Crash("on purpose".to_owned())).unwrap();
+    assert_eq!(ask(&session, "two").await, "2");
+    let tree = runtime.tree();
+    let node = tree.find(session.id().as_str()).unwrap();
+    assert_eq!((node.incarnation, node.restarts), (2, 1), "{tree}");
+    assert!(runtime.shutdown().await.is_empty());
 }
 
 /// A session that sleeps and that nobody holds costs nothing; one that is held costs its slot alone.

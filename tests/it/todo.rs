@@ -1,6 +1,6 @@
 //! The to-do list of a session: on its tape, before the host and the operator, and through all that may happen to a conversation.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
@@ -74,9 +74,19 @@ async fn a_model_keeps_a_list_that_host_and_operator_see() {
     let expected = ["The list is empty.", "The list is kept: 2 of 4 to-do items open.", shown];
     assert_eq!(results.collect::<Vec<_>>(), expected);
     assert_eq!(session.state().await.unwrap().todos().len(), 4);
+    // The figures follow at the end of the round in which the caller was answered.
+    let shown = async {
+        loop {
+            let tree = runtime.tree();
+            let figures = SessionFigures::of(tree.find(session.id().as_str()).unwrap()).unwrap();
+            if (figures.todos_open, figures.todos) == (2, 4) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), shown).await.unwrap();
     let tree = runtime.tree();
-    let figures = SessionFigures::of(tree.find(session.id().as_str()).unwrap()).unwrap();
-    assert_eq!((figures.todos_open, figures.todos), (2, 4));
     assert!(tree.to_string().contains("to-do 2 of 4 open"), "{tree}");
     assert!(runtime.shutdown().await.is_empty());
 }
