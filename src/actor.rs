@@ -1,17 +1,20 @@
-//! The actors and tasks of a runtime: they do what the core (`kernel/`) decides, with the rooms below (`tape`, `model`, `tool`).
+//! The actors and tasks of a runtime, and what they share. They do what the core (`kernel/`) decides, with the rooms below
+//! (`tape`, `model`, `tool`).
 //!
-//! A change must keep three rules. No actor decides anything about a turn. No actor holds state of a session that its tape does
-//! not have, except the one decision that is being written. No handler of an actor waits for a model, a tool, a hook, a person or
-//! a slow disk: such waits are tasks. The heads of the files name their locks and limits.
+//! A change must keep three rules. No actor decides anything about a turn: the core does. No actor holds state of a conversation
+//! that its tape does not have, except the one decision that is being written; inputs that wait, and events for listeners, are in
+//! the slot. No actor handles a message by waiting for a model's answer, a tool, a hook, a person or a slow disk, because the
+//! actor would hear no stop meanwhile: such waits are tasks of their own. Two calls of a host's code stay in a session's actor:
+//! the limits and price of a model (`known_models.rs`), and a tape engine of the host.
 //!
 //! | file | what runs |
 //! |---|---|
 //! | `session.rs` | a session's actor: takes its inputs, asks the core, writes the tape, does as the state says |
 //! | `worker.rs` | one model request or one tool call, as a tracked task |
 //! | `compaction.rs` | the compaction actor: has one summary written |
-//! | `tape_store.rs` | the tape store's actor: claims, opens, makes and sweeps tapes |
-//! | `timekeeper.rs` | the child that puts sessions to sleep, and wakes what is due |
-//! | `child.rs` | a parent's watch over a child session |
+//! | `tape_store.rs` | the tape store's actor: has tapes claimed, opened and made, and old sessions swept |
+//! | `timekeeper.rs` | the child that puts idle sessions to sleep, and wakes those that went down with their supervisor |
+//! | `child.rs` | a parent's watch over a child session, as a task |
 //! | `observers.rs` | the hooks that watch, each behind a queue of its own |
 //!
 //! And what they share:
@@ -19,8 +22,8 @@
 //! | file | what it is |
 //! |---|---|
 //! | `shared.rs` | the shared context of one runtime |
-//! | `slot.rs` | the part of a session that outlives its actor: its mailbox, its listeners |
-//! | `slots.rs` | the sessions that a runtime knows |
+//! | `slot.rs` | the part of a session that outlives its actor: its mailbox, the callers who wait, its listeners |
+//! | `slots.rs` | the table of the slots of a runtime |
 //! | `activation.rs` | how a session wakes up |
 //! | `bring_up.rs` | waking a session and waiting for it; making a child |
 //! | `tapes.rs` | the tapes of a runtime: the engine that keeps them, and the open ones |

@@ -2,12 +2,14 @@
 //! not a process.
 //!
 //! A host makes a session from an agent with [`SessionOptions::from_agent`](crate::SessionOptions::from_agent). The runtime
-//! itself brings some along (`agent/built_in.rs`); what people write about agents is an [`AgentSpec`], and [`Agents::build`] makes
-//! agents of both. Whoever makes an agent has it checked: a bad value is an error, and is never ignored.
+//! brings some agents along (`agent/built_in.rs`); what people write about agents is an [`AgentSpec`], and [`Agents::build`] makes
+//! agents of both. What a host or a text says of an agent is checked ([`Agent::check`]) before the agent becomes one of the
+//! [`Agents`] or the choice of a session; a bad value is an error, and is not ignored.
 //!
-//! A change must keep this: an agent's rules can only be a layer under the host's, so an agent never gets rights that the host
-//! denies. Rules that were read from a text stand before those of the session, which judges again what they allow; only the
-//! runtime's own agents have rules behind those of the session.
+//! A change must keep this: an agent's rules are a layer under the host's, and a later layer cannot undo a deny, so no agent gets
+//! rights that the host denies. Rules that were read from a text stand before those of the session, which may still deny what they
+//! allow. Only the runtime's own agents (and copies that a host changes) have rules behind those of the session, which may allow
+//! what the session asks about.
 
 mod built_in;
 mod command;
@@ -62,8 +64,7 @@ pub struct Agent {
     /// nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
-    /// The agent's permission rules; the last rule that matches counts. Where there are none, the rules of the session's options
-    /// hold.
+    /// The agent's permission rules, a layer before the session's own; inside of it the last rule that matches counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub permission: Vec<Rule>,
     /// The limits of its turns and answers.
@@ -88,10 +89,10 @@ pub struct Agent {
     /// The file that the agent, or the newest change of it, was read from.
     #[serde(skip)]
     pub source: Option<PathBuf>,
-    /// Words behind the system prompt of the session. Never read from a text.
+    /// Words behind the system prompt of the session. They are never read from a text.
     #[serde(skip)]
     addition: Option<&'static str>,
-    /// Rules that stand behind those of the session, and may allow what it asks about. Never read from a text.
+    /// Rules that stand behind those of the session, and may allow what it asks about. They are never read from a text.
     #[serde(skip)]
     last_rules: Vec<Rule>,
 }
@@ -275,7 +276,8 @@ impl Agent {
         self.native && self.name == "plan"
     }
 
-    /// Whether the agent adds something to its session that no text can: then a session only begins as it, and has another of its own.
+    /// Whether the agent has something that no text can give it: words behind the session's prompt, or rules behind the session's
+    /// rules. A session that begins as such an agent has the default one as its own, and can go back to it.
     pub(crate) fn is_mode(&self) -> bool {
         self.addition.is_some() || !self.last_rules.is_empty()
     }

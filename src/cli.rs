@@ -1,12 +1,13 @@
 //! The command line: reads arguments, environment and folders, hands them to the library, and shows what happens.
 //!
-//! Variables, the home folder, the current folder and the clock's date are read here and nowhere in the library. A failed command
-//! prints one line on stderr that says what to do, unless its reader is gone or the user has stopped it. Its exit code says how
-//! it ended.
+//! Variables, the home folder, the current folder and the clock's date are read in this room and nowhere in the library. A command
+//! that fails prints one line on stderr that says why, and what to do where something can be done; it prints none if its reader is
+//! gone or the user has stopped it. The exit code says how the command ended; a command whose answer is a bad finding, such as a
+//! damaged tape, prints the answer and ends with 1.
 //!
-//! A change must keep this: the exit codes are a promise (`docs/FORMATS.md`, "Exit codes"); text of a model, a tool or a file
-//! passes through `escape` before a terminal shows it; and [`print()`], which blocks, is for the answer of a short command. A
-//! running session writes through `output`.
+//! A change must keep this: the exit codes are a promise (`docs/FORMATS.md`, "Exit codes"); text of a model, a tool or a file that
+//! is shown to people passes through `escape`, because it may hold sequences that a terminal obeys; and [`print()`], which blocks,
+//! is for the answer of a short command. A session of `run` or `resume` writes through `output`.
 
 mod arguments;
 mod attach;
@@ -60,7 +61,7 @@ use failure::{Exit, Failure};
 /// How long work on blocking threads may delay the end of the process.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
-/// Runs the command that the process was started with.
+/// Runs the command that the process was started with, and gives its exit code.
 pub(crate) fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -169,8 +170,8 @@ fn log_to(stderr: &output::Lines) {
     log.with_ansi(std::io::stderr().is_terminal()).init();
 }
 
-/// Writes a line for people to stderr, before a session runs. A write to a closed stderr fails; there is no other place to report
-/// that.
+/// Writes a line for people to stderr. It may block, so use it before a session runs. A write to a closed stderr fails; there is no
+/// other place to report that.
 fn note(line: &str) {
     drop(std::io::stderr().write_all(format!("{}\n", escape::line(line)).as_bytes()));
 }

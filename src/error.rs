@@ -1,9 +1,9 @@
-//! The errors of starting a runtime, of opening, spawning and passivating a session, and of the commands that a session takes;
-//! and what a caller can do about each ([`Kind`]). The other operations have their errors beside them: `runtime::OperateError`,
-//! `session::BranchError`, `ops::RestoreError` and others.
+//! The errors of starting a runtime, of opening, spawning, passivating and deleting a session, and of the commands that a session
+//! takes; and what a caller can do about each ([`Kind`]). The other operations have their errors beside them:
+//! `runtime::OperateError`, `session::BranchError`, `ops::RestoreError` and others.
 //!
-//! An error means that nothing was recorded, unless its variant says otherwise. Each text says what happened, and what to do next
-//! where the caller can do something.
+//! An error means that nothing was recorded, unless its variant says otherwise. Each text says what happened; the texts of errors
+//! that a sender can act upon also say what to do next.
 //!
 //! A change must keep this: a refusal has the same text in every error that passes it on; a cause that is an error type is kept
 //! as the source, and a cause that is known only as text is kept as text; and no type of ractor, reqwest or rusqlite stands in a
@@ -150,7 +150,7 @@ pub enum SpawnError {
         /// What is wrong, and what could be taken.
         why: String,
     },
-    /// An agent that was to write a text gave none.
+    /// An agent that was to write a text gave none. If it ran, its session and what it cost are recorded.
     #[error("nothing was written: {why}")]
     Unwritten {
         /// Why not.

@@ -2,11 +2,11 @@
 //!
 //! **Durable events** follow from the entries of the tape by a pure function, so they can be played again from any seq, with none
 //! missing and none twice. **Provisional events** (deltas of an answer, progress of a call, failures of hooks or of the disk) are
-//! shown once, as they come, and are not on the tape. What the deltas showed is repeated by a durable event once the answer is
-//! complete. [`EventId::is_durable`] tells the two kinds apart.
+//! shown as they come, never again, and are not on the tape. What the deltas showed is repeated by a durable event once the answer
+//! is complete. [`EventId::is_durable`] tells the two kinds apart.
 //!
-//! The JSON form is a promise, versioned apart from the crate (`docs/FORMATS.md`). A change must make every event that is not
-//! provisional from the tape alone.
+//! A change must keep the JSON form, which other programs read and which is versioned apart from the crate (`docs/FORMATS.md`). It
+//! must make every event that is not provisional from the tape alone, or the event would be missing when it is played again.
 
 mod branch;
 mod kind;

@@ -2,8 +2,9 @@
 //!
 //! `fault!(faults, "area.place", of)` marks a crash point; `of` names its owner (a session's id, a supervisor's path). With the
 //! feature `fault-injection`, the macro calls the function in the runtime's [`Faults`] on the thread that passes the point. So a
-//! panic, a kill or a copy of the disk happens exactly there. `Faults` is a value of one runtime: two runtimes in one process do
-//! not share it. Without the feature, the macro expands to nothing and its arguments are not evaluated.
+//! panic, a kill or a copy of the disk happens exactly there. `Faults` is a value that a test gives to a runtime, not a global: a
+//! second runtime in the process has its own. Without the feature, the macro expands to nothing and its arguments are not
+//! evaluated.
 //!
 //! A change must keep this: no code depends on a crash point, and its arguments have no side effect that the code needs. Tests
 //! select points by name, so rename a point together with its tests. A test that blocks at a point keeps every lock that is held

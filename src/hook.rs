@@ -6,19 +6,19 @@
 //! | [`Hook::on_answer`] | pipe | the answer is withheld; where the hook does not guard it goes on as it was |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed |
 //! | [`Hook::on_result`] | pipe | the result is withheld; where the hook does not guard it goes on as it was |
-//! | [`Hook::output_filter`] | pipe | the call fails |
+//! | [`Hook::output_filter`] | pipe | a crash fails the call; there is no time limit, so a filter must not wait |
 //! | [`Hook::on_event`] | observer | a panic is reported; there is no time limit: a slow observer falls behind, and is told how many events it missed |
 //!
 //! Hooks run in the order they were added. A pipe's output is the next pipe's input. The first gate that refuses decides, and the
 //! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
 //! its next `await`; one that blocks its thread without awaiting cannot be cut off.
 //!
-//! Three hooks are ours: [`Redact`] takes keys out of what tools give, [`ReadLoop`] tells a model which only reads to go on, and
+//! Three hooks are ours: [`Redact`] takes keys out of what tools give, [`ReadLoop`] gives a hint to a model that only reads, and
 //! [`Planning`] helps it to plan.
 //!
-//! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in the worker
-//! of their request, gates and result pipes in the worker of their call, and each observer on a thread of its own. So a hook that
-//! hangs holds up its own call, or itself, and nothing else.
+//! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in the worker of
+//! their request, gates, result pipes and filters with their call, and each observer on a thread of its own. So a hook that hangs
+//! holds up the message, request or call that it sees, or itself, and not the session's actor.
 
 mod counts;
 mod planning;
@@ -107,8 +107,8 @@ pub trait Hook: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long, and an answer or a result
-    /// withheld where [`Hook::on_answer`] or [`Hook::on_result`] does: a hook that takes secrets out must not be passed over. A hook
-    /// whose changes are not needed says `false`, and the message, answer or result passes as it was.
+    /// withheld where [`Hook::on_answer`] or [`Hook::on_result`] does: a hook that takes secrets out must not be passed over. A
+    /// hook whose changes are not needed says `false`, and the message, answer or result passes as it was.
     fn guards(&self) -> bool {
         true
     }
@@ -159,8 +159,8 @@ pub trait Hook: Send + Sync + 'static {
     /// calls run. The hook may change texts and the arguments of calls, and may take parts out. An answer that was cut off in the
     /// middle comes too, as far as it goes. The summaries of compactions do not.
     ///
-    /// Where the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls do
-    /// not run, the turn ends as [`Refused`](crate::Outcome::Refused), and its tokens are charged. See [`Hook::guards`].
+    /// Where the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls
+    /// do not run, the turn ends as [`Refused`](crate::Outcome::Refused), and its tokens are charged. See [`Hook::guards`].
     ///
     /// ```
     /// use tamtam::{
@@ -199,7 +199,8 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async { Verdict::Pass })
     }
 
-    /// Sees a result before it is recorded, good or bad.
+    /// Sees the result of a call that ran, good or bad, before it is recorded. What the runtime says of a call that did not run
+    /// (denied, blocked, skipped) does not come here.
     ///
     /// Where the hook crashes or takes over five seconds, the result is withheld: the model is told that the call ran and that its
     /// result is not shown, and nothing of the result is recorded but the changes to files. See [`Hook::guards`].
@@ -207,10 +208,10 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async move { result })
     }
 
-    /// Makes a filter for one stream of a call's output. [`Hook::on_result`] sees a result when the call is over; what a call writes to
-    /// a disk or shows while it runs passes a filter first: the output of `bash`, the pieces of
-    /// [`typed_streaming`](crate::tool::typed_streaming), the titles and texts of progress. A hook that must see all output has both.
-    /// A filter must not wait.
+    /// Makes a filter for one stream of a call's output. [`Hook::on_result`] sees a result when the call is over; what a call
+    /// writes to a disk or shows while it runs passes a filter first: the output of `bash`, the pieces of
+    /// [`typed_streaming`](crate::tool::typed_streaming), the titles and texts of progress. A hook that must see all output has
+    /// both. A filter must not wait.
     fn output_filter(&self) -> Option<Box<dyn OutputFilter>> {
         None
     }
@@ -221,8 +222,8 @@ pub trait Hook: Send + Sync + 'static {
     /// runtime the hook is shown the waiting events, for at most five seconds.
     fn on_event(&self, _event: &Event) {}
 
-    /// Whether the hook sees events: [`Hook::on_event`] is called only where this is `true`. A hook that says `false` has no thread and
-    /// no queue.
+    /// Whether the hook sees events: [`Hook::on_event`] is called only where this is `true`. A hook that says `false` has no thread
+    /// and no queue.
     fn sees_events(&self) -> bool {
         true
     }
@@ -267,7 +268,7 @@ impl Hooks {
         Ok(Some(message))
     }
 
-    /// What makes the filters of output: nothing where no hook has one.
+    /// A maker of the filters of output, one of each hook that has one.
     pub(crate) fn filters(&self) -> Filters {
         let hooks = self.clone();
         let make = move || hooks.0.iter().filter_map(|hook| hook.output_filter()).collect::<Vec<_>>();

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! decide(&State, &[Input], &Env, now) -> Decision { entries, stops, replies, after }    after: the state with the entries applied
-//! State::apply(&entry)               -> the only mutator, live and in recovery
+//! State::apply(&entry)               -> all that changes the state of a session that has begun, live and in recovery
 //! ```
 //!
 //! Nothing here awaits, reads a clock, touches a disk, draws a random number or calls a tool. A change must keep that, because
-//! replay and the simulator decide again from values alone. Stored formats ([`State`], [`Record`], [`Settings`] and the types in
-//! them) must stay readable.
+//! replay and the simulator (`kernel/tests/sim/`) decide again from values alone. Stored formats ([`State`], [`Record`],
+//! [`Settings`] and the types in them) must stay readable.
 //!
 //! An [`Input`] comes in: a command, a worker's report, time that passed, or a recovery. Entries for the tape, the workers to
 //! stop, and replies come out. The shell stops workers at once, and gives the replies once the entries are written. Then it
@@ -15,8 +15,8 @@
 //!
 //! **The open table.** A turn has no phase. [`State::open`] lists the open work as *tickets*: model requests, calls, asks, budget
 //! asks, waits, summaries, branch summaries and tasks. The seq of the entry that opened a ticket names it. A report is taken only
-//! if its ticket is open. Tasks, summaries and branch summaries belong to the session and outlive the turn; a turn ends when none
-//! of its own tickets is open. Recovery is one rule for each kind of ticket (`recover.rs`).
+//! if its ticket is open. Tasks, summaries and branch summaries belong to the session and outlive the turn; a turn ends only when
+//! no request and no call of it is open. Recovery is one rule for each kind of ticket (`recover.rs`).
 //!
 //! | file | what it decides |
 //! |---|---|
@@ -30,15 +30,17 @@
 //! | `advance.rs` | what happens next, the agent's loop: the steps of a turn, the turns of a session |
 //! | `batch.rs`, `judged.rs` | the calls of one answer: their order, permission, skipping; the verdict on a call |
 //! | `repeats.rs` | which calls repeat those before them, and what follows from that |
-//! | `toolset.rs` | which tools a turn has |
+//! | `grants.rs`, `question.rs` | what people allowed for more than one call; the questions that a running call asks |
+//! | `toolset.rs`, `switch.rs` | which tools a turn has; how another agent takes over in a session |
 //! | `tasks.rs`, `child.rs`, `link.rs` | what a parent and a child tell each other |
+//! | `task_ask.rs` | the questions of children, on the tape of their parent |
 //! | `end.rs` | what follows from the end of a session for its turn, messages and children |
 //! | `retry.rs` | whether and when a failed request is made again |
 //! | `compact.rs`, `context.rs` | when the conversation is made smaller, and what replaces the older part; how large it is |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
 //! | `digest.rs`, `transcript.rs` | what a list shows of a session; what a page shows of its conversation |
 //! | `limits.rs`, `budget.rs` | the values of a budget: limits, and what happens at a breach |
-//! | `account.rs`, `spending.rs` | what is used, held back and left of a budget; what the budget allows |
+//! | `account.rs`, `spending.rs` | what is used, reserved and left of a budget; what the budget allows |
 //! | `pin.rs` | words that stay in the context whatever is summed up |
 //! | `env.rs` | what a decision may read beside the state, and what of it was read |
 //! | `record.rs`, `recorded.rs` | the entries of a tape, and which input they followed from |

@@ -37,7 +37,9 @@
 //! # What a host must give
 //!
 //! A tokio runtime with time and I/O (multi-threaded in production), and a build with `panic = "unwind"`. The library reads no
-//! environment variable, no home and no current directory, takes no signal, and sets no global.
+//! environment variable, no home and no current directory, takes no signal, and sets nothing for the whole process unless the host
+//! calls [`supervisor::locate_panics`]. One dependency does read two variables: on Linux, the loader of the system's certificates
+//! obeys `SSL_CERT_FILE` and `SSL_CERT_DIR`.
 //!
 //! # Features
 //!
@@ -48,7 +50,11 @@
 //! | `anthropic` | by `http` | Anthropic's Messages: `model::Api::AnthropicMessages`, and the provider that speaks it |
 //! | `sqlite` | yes | the derived index of the tape: search, and lists that need no reading of tapes |
 //! | `tools` | yes | the seven file and shell tools, and restoring files (Unix) |
-//! | `cli` | no | the binary |
+//! | `shell-policy` | no | rules judge a shell command by its syntax tree; without it only by its exact text |
+//! | `rules-file` | no | rules of permission from TOML and JSON |
+//! | `agent-files` | no | agents and commands from files; brings `rules-file` |
+//! | `sandbox` | no | shell commands confined by the kernel (Linux); brings `tools` |
+//! | `cli` | no | the binary, with all of the above |
 //!
 //! One wire is enough for [`model`]'s `HttpModel`, `HttpClient`, `HttpOptions`, `Endpoint`, `Provider`, `Router` and `PROVIDERS`.
 //! Without a wire a host brings its own [`model::Model`].

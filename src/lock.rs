@@ -5,8 +5,8 @@
 //! [`Lock`] ignores that report. In exchange, code under a lock must complete each change before anything can panic, so that the
 //! value is valid at every moment. A lock for which this does not hold must say so where it is declared.
 //!
-//! Never hold a guard across an `await`. This module sets no lock order: each room states its own (for the tape:
-//! `tape/write.rs`).
+//! Never hold a guard across an `await`: the wait may be long, and every other user of the lock would block a thread. This module
+//! sets no lock order: code that takes two locks at once states its own (for the tape: `tape/write.rs`).
 
 use std::sync::{LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 

@@ -1,17 +1,20 @@
 //! The contract of a model: a request goes in, deltas come out as they arrive, and one answer at the end.
 //!
-//! A host implements [`Model`] to plug in a provider of its own. An implementation never retries, never waits between tries and
-//! never keeps a conversation: the session decides about retries, and each request carries all that it needs.
+//! A host implements [`Model`] to plug in a provider of its own. An implementation must not retry, wait between tries or keep a
+//! conversation: the session decides about retries, and each request carries all that it needs.
 //!
-//! **Cancellation.** Dropping the future of [`Model::stream`] must end the request; the wires here close the connection. The worker
-//! keeps the pieces that had arrived, because every piece passes through [`Deltas`] first.
+//! **Cancellation.** Dropping the future of [`Model::stream`] must end the request; the HTTP clients here close the connection, or
+//! its HTTP/2 stream. The worker keeps the pieces that had arrived, because every piece that is shown passes through [`Deltas`]
+//! first.
 //!
-//! **Failure.** A stream that ends without the provider's own end mark is [`ErrorKind::Truncated`], never an answer.
+//! **Failure.** A stream that ends before the provider has said that the answer is complete is an error, such as
+//! [`ErrorKind::Truncated`], and never an answer.
 //!
-//! The wires are behind features: `openai` and `anthropic`, each with what they share; `http` is both.
+//! A *wire* is the client code for one provider's format: it renders requests and reads streams. The wires are behind features:
+//! `openai` and `anthropic`, each with what they share; `http` is both.
 //!
-//! A change must keep this: no type of a provider or of the HTTP client stands in a public signature, and nothing in this room
-//! knows an actor or reads the environment.
+//! A change must keep this: no type of the HTTP crate stands in a public signature, and nothing in this room knows an actor or
+//! reads the environment.
 
 mod assembly;
 mod error;
@@ -104,12 +107,12 @@ pub trait Model: Send + Sync + 'static {
     /// The name of the provider and the model.
     fn id(&self) -> &ModelRef;
 
-    /// The bounds of its requests and answers. Answers at once.
+    /// The bounds of its requests and answers. Must answer at once, without I/O.
     fn limits(&self) -> ModelLimits {
         ModelLimits::default()
     }
 
-    /// The price of its tokens; `None` where it is not known. Answers at once.
+    /// The price of its tokens; `None` where it is not known. Must answer at once, without I/O.
     fn price(&self) -> Option<Price> {
         None
     }

@@ -1,14 +1,14 @@
-//! Decides whether a call may be made: rules in layers, and the judgement that follows from them.
+//! Decides whether a call of a tool may be made: rules in layers, and the judgement that follows from them.
 //!
 //! A rule says what to do about one permission and the patterns that it is wanted for. Inside a layer the last matching rule
 //! stands, or the first one where the layer says so ([`MatchOrder`]). Layers are ordered from the most to the least powerful:
-//! host, then session, then grants of people ([`offers`] says what they may grant). A later layer may loosen an earlier `ask`,
-//! but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains of
-//! their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask`, and a session
+//! host, then session, then grants of people ([`offers`] says what they may grant). The last layer with a matching rule decides, so
+//! it may loosen an earlier `ask`; but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains
+//! of their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask`, and a session
 //! without rules runs under the profile `strict`.
 //!
-//! A pattern over the text of a shell command guards nothing, so a command is judged by its parts: [`with_parts`] puts one access for
-//! each part in its place, and the strictest answer about them stands. Sessions do that when they ask a tool what a call wants.
+//! A pattern over the text of a shell command guards nothing, so a command is judged by its parts: [`with_parts`] puts one access
+//! for each part in its place, and the strictest answer about them stands. Sessions do that when they ask a tool what a call wants.
 //!
 //! The core calls this code and replay calls it again, so it must stay pure: no disk, no clock, no wait. Rules and judgements are
 //! stored on tapes. A change of how rules match makes old tapes replay to another decision.
@@ -152,8 +152,8 @@ impl Ruleset {
         Ruleset { order, ..self }
     }
 
-    /// The rules from the strongest to the weakest: of those that match, the first one here stands. Whoever looks for the rule
-    /// that decides goes through this, so that both orders hold everywhere.
+    /// The rules from the strongest to the weakest: of those that match, the first one here stands. Code that looks for the rule
+    /// that decides must go through this, so that both orders hold everywhere.
     pub fn strongest_first(&self) -> impl Iterator<Item = &Rule> {
         let last = self.rules.len();
         (0..last).filter_map(move |at| match self.order {

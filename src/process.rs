@@ -1,7 +1,8 @@
-//! Starts, watches and ends the OS processes of tools, so that none outlives its call, its runtime or its host.
+//! Starts, watches and ends the OS processes of tools, so that none is left behind when its call, its runtime or its host ends.
 //!
 //! [`Processes`] stands for the processes of one runtime, and its [`Owner`] names that runtime. Every process of a call carries
-//! the call's [`Tag`]. A child process inherits the tag, also through `setsid`, a double fork, `nohup` or an empty environment.
+//! the call's [`Tag`] in its environment. A child process inherits the tag, also through `setsid`, a double fork or `nohup`; where
+//! the tool sets the tag's file size limit too (`bash` does), also with an empty environment.
 //! [`Process`] runs one program in a session of its own (or a process group where there is no `setsid`), with nothing on its
 //! standard input, and hands over the program's output as it comes.
 //!
@@ -12,7 +13,8 @@
 //! | the host is killed | the watcher, a small process whose pipe closes then | the same; [`Watch::Shell`] by environment only |
 //! | the host starts again | [`sweep_dead`], by the ledger in the store | processes with the tag of an owner that is dead |
 //!
-//! Guaranteed on Linux: no process that carries the tag is left, or [`Swept::left`] names each one that could not be killed.
+//! Guaranteed on Linux: after a sweep no process that carries the tag is left, or [`Swept::left`] names each one that could not be
+//! killed. (A watcher that is a script tells nobody what it could not kill.)
 //! On other Unix systems only the process group is killed, and only when its call ends. A process that left the group stays, and
 //! the whole group stays where the host is killed.
 //!

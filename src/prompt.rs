@@ -7,10 +7,12 @@
 //! rules        AGENTS.md, CLAUDE.md and others, as far as they are trusted
 //! ```
 //!
+//! (A fifth layer, `addition`, comes later: words that an agent adds which the session is switched to, `kernel/switch.rs`.)
+//!
 //! The providers ([`EnvironmentProvider`]) are asked once, when a session is made. What they say is in the session's settings, on
-//! its tape. So a resumed or replayed session sends the same bytes, and nothing that happens later stands before the history.
-//! The servers of models cache requests by their beginning. A change must not put into this text what is read anew for each request,
-//! such as the time or the present files. A reminder goes behind the history (`model/request.rs`).
+//! its tape. So a resumed or replayed session sends the same bytes, until somebody changes its prompt or its agent, which stands
+//! on the tape too. The servers of models cache requests by their beginning. A change must not put into this text what is read
+//! anew for each request, such as the time or the present files. A reminder goes behind the history (`model/request.rs`).
 //!
 //! A host without such providers gets one text, the default prompt or its own, without sections.
 

@@ -1,12 +1,13 @@
 //! A runtime: starts, holds and ends one supervised tree of sessions inside a host's process.
 //!
-//! [`Runtime`] makes, opens, forks, lists, sweeps and passivates sessions. A runtime is a value, never a global: two runtimes in
-//! one process do not see each other. Dropping a future of a method stops the wait, and takes back nothing that the method began
-//! (`docs/CANCELLATION.md` has a row for each).
+//! [`Runtime`] makes, opens, forks, lists, sweeps, passivates and deletes sessions. A runtime is a value, never a global: two
+//! runtimes in one process do not see each other, and share only what the host gives to both. Dropping a future of a method stops
+//! the wait, and takes back nothing that the method began (`docs/CANCELLATION.md` has a row for each).
 //!
 //! A change must keep this: a method decides nothing about a turn (the kernel does); a method that touches the store does so
-//! through `Shared::blocking` or on a blocking task; nothing new is made or swept once the admission is closed (`is_open`); and the
-//! end of the runtime begins in `ending.rs` alone, whether a caller asks for the end or drops the last clone.
+//! through `Shared::blocking` or on a blocking task, because a disk may be slow; a method makes, deletes or sweeps nothing if it is
+//! called while the runtime drains or after its end began (`is_open`); and the end begins in `ending.rs`, whether a caller asks for
+//! it or drops the last clone. (A root that crashes too often goes down by itself: `close_with` in `runtime/tree.rs`.)
 
 mod agents;
 mod builder;
@@ -178,8 +179,8 @@ impl Runtime {
     /// Opens a conversation of the store: wakes the session, and returns when it is awake. Many callers may open one session at
     /// the same time: there is one actor and one claim. A turn that was cut off goes on.
     ///
-    /// Opening does not listen to events. While nobody listens, an ask of a resumed turn is denied at once;
-    /// [`Runtime::open_heard`] listens before the turn goes on.
+    /// Opening does not listen to events. While nobody listens, an ask of a resumed turn is denied at once (unless the session's
+    /// asks wait, [`SessionOptions::asks_wait`]); [`Runtime::open_heard`] listens before the turn goes on.
     ///
     /// # Errors
     /// [`OpenError::Tape`] where the store has no such session, or another process has claimed it; [`OpenError::Damaged`] where the
@@ -295,8 +296,8 @@ impl Runtime {
     }
 
     /// Removes for good the conversations that a policy does not keep, with everything stored beside their tapes; see
-    /// [`ops::sweep_planned`](crate::ops::sweep_planned) for what is never removed. The sweep holds up no session, and stops between two removals
-    /// when the runtime ends. Dropping the future lets the sweep finish.
+    /// [`ops::sweep_planned`](crate::ops::sweep_planned) for what is never removed. The sweep holds up no session, and stops
+    /// between two removals when the runtime ends. Dropping the future lets the sweep finish.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};

@@ -2,12 +2,14 @@
 //!
 //! A [`Session`] is cheap to clone, outlives every crash of the actor behind it, and wakes a sleeping conversation with the first
 //! call that needs it awake. Once a command is handed over, dropping its future does not take the command back: the session
-//! decides about it, and nobody gets the answer. A message that is sent again under the same id is the same message. `docs/CANCELLATION.md`
-//! says of each method what a dropped future takes back.
+//! decides about it, and nobody gets the answer. ([`Session::send`] has an exception, where the inbox is full.) A message that is
+//! sent again under an id that the session remembers (the newest 4,096) is the same message. `docs/CANCELLATION.md` says of each
+//! method what a dropped future takes back.
 //!
-//! A change must keep this: the handle holds no state of the conversation and decides nothing. A command goes to the slot and
-//! becomes an input of the kernel. Input hooks and tape reads run outside of the session's actor. The id and the size of a host's
-//! message are checked here (`RuntimeLimits::of_host`) and not in the kernel, so that old tapes replay as they were.
+//! A change must keep this: the handle holds no state of the conversation and decides nothing about a turn. A command goes to the
+//! slot (the part of a session that outlives its actor) and becomes an input of the kernel. Input hooks and tape reads run outside
+//! of the session's actor, so that they hold up nobody else. The id and the size of a host's message are checked before they reach
+//! the kernel (`RuntimeLimits::of_host`) and not in it, so that old tapes replay as they were.
 
 mod back;
 mod configure;
@@ -206,8 +208,8 @@ impl Session {
     }
 
     /// Ends the running turn: every open call gets a result, none of its processes is left, and queued messages are on hold until
-    /// the next send or [`Session::go_on`]. Returns when the turn's workers are down; [`Session::wait`] waits for the end of the
-    /// turn.
+    /// the next send or [`Session::go_on`]. Returns when the turn's workers are down and the tape has the abort, or has not
+    /// taken it for a second; [`Session::wait`] waits for the end of the turn.
     ///
     /// The workers are told to stop before this function first waits, so a full, slow or stuck disk does not delay them. In that
     /// case [`Aborted::recorded`] is `false`: the tape does not have the abort yet. The abort stays in the inbox, is recorded when
@@ -215,7 +217,8 @@ impl Session {
     /// on when the session wakes again. Dropping the future takes nothing back. The first 64 KiB of the reason are kept.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand inputs wait for the disk.
+    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand inputs wait for the disk;
+    /// [`SendError::Unsettled`] where the tokio runtime of the tree ended first.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
         let reason = kept(reason.into());
         let (_, mut answer) = self.slot.command(Abort { reason })?;
@@ -303,7 +306,7 @@ impl Session {
     /// Lets an interrupted turn and messages on hold go on.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn go_on(&self) -> Result<(), SendError> {
         self.ask(GoOn).await.map(drop)
     }
@@ -311,7 +314,7 @@ impl Session {
     /// Pauses the session: it starts nothing new, and finishes what runs.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn pause(&self) -> Result<(), SendError> {
         self.ask(Pause).await.map(drop)
     }
@@ -319,23 +322,24 @@ impl Session {
     /// Lifts a pause.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn resume(&self) -> Result<(), SendError> {
         self.ask(Resume).await.map(drop)
     }
 
-    /// Lets the calls of the running turn begin anew for the guard against loops: what was called so far counts for none. Between turns
-    /// there is nothing to reset, because each message begins anew.
+    /// Has the guard against loops count the calls of the running turn anew: what was called so far counts for no loop. Between
+    /// turns there is nothing to reset, because each message begins anew.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn reset_loops(&self) -> Result<(), SendError> {
         self.ask(ResetLoops).await.map(drop)
     }
 
-    /// Begins an anchor of that name: a new file of the tape, linked to the file before it. From now on the session is opened from
-    /// the new file alone. A summary, where one is given, takes the place of the conversation so far; the host's own words and the
-    /// names of touched files are carried on with it. Nothing leaves the tape. Returns the anchor's first entry.
+    /// Begins an anchor of that name: a new part of the tape (in a folder: a new file), linked to the part before it. From now on
+    /// the session is opened from the new part alone. A summary, where one is given, takes the place of the conversation so far;
+    /// the host's own words and the names of touched files are carried on with it. Nothing leaves the tape. Returns the anchor's
+    /// first entry.
     ///
     /// The name keeps its letters, digits, `.`, `_` and `-`, and at most 64 bytes; every other character becomes `-`.
     ///
@@ -351,7 +355,7 @@ impl Session {
     /// The messages that wait, in the order in which they will be read: steering messages first.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn queue(&self) -> Result<Vec<Waiting>, SendError> {
         let state = self.state().await?;
         Ok(state.steering.into_iter().chain(state.queue).collect())
@@ -360,7 +364,7 @@ impl Session {
     /// Waits until nothing runs and nothing waits to run.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn wait(&self) -> Result<(), SendError> {
         self.slot.ask_state(Question::Idle).await
     }
@@ -368,7 +372,7 @@ impl Session {
     /// A snapshot of the state, taken between two decisions.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn state(&self) -> Result<State, SendError> {
         self.slot.ask_state(Question::State).await
     }
@@ -388,7 +392,8 @@ impl Session {
         events.unless_missing(is_missing)
     }
 
-    /// The durable events after that entry, then all events as they come, without a gap.
+    /// The durable events after that entry, then all events as they come. No event is missing between the two; a reader that is too
+    /// slow afterwards is told so by [`Next::Lagged`].
     ///
     /// # Errors
     /// Where the tape cannot be read.

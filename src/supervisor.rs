@@ -4,11 +4,12 @@
 //! stops children as the planner says, and never waits, so that it answers at any moment. A monitor task waits for each child.
 //!
 //! What it promises:
-//! - a child is not started again while its last incarnation is alive; the workers of that incarnation delay the start too, until a
-//!   time limit passes;
-//! - children start in the order of their specs and stop in reverse; those of a dynamic supervisor do so side by side;
-//! - a stop ends: after its shutdown time a child is killed, and a second later it is reported as unkillable; only with
-//!   [`Shutdown::Infinity`] it is waited for without a limit;
+//! - a child is not started again while its last incarnation (its last start) is alive; the workers of that incarnation delay the
+//!   start too, for as long as the spec says;
+//! - when a supervisor starts or ends, its children start in the order of their specs and stop in reverse; those of a dynamic
+//!   supervisor do so side by side;
+//! - a stop ends: after its shutdown time a child is killed, and if it is still there a second later, it is reported as unkillable;
+//!   only with [`Shutdown::Infinity`] a child that is up is waited for without a limit;
 //! - nothing here is global, unless a host calls [`locate_panics`]: two runtimes with the same ids do not see each other.
 //!
 //! What it never does: end the host's process, or keep a child's state across a crash. A child rebuilds itself.

@@ -1,9 +1,11 @@
-//! The envelopes of a task: what is asked of a child ([`TaskRequest`]), how far it is ([`TaskProgress`]), what came of it
-//! ([`TaskResult`]). Values only; nothing here decides or runs.
+//! The envelopes (JSON forms) of a task, which is work for a child session: what is asked of the child ([`TaskRequest`]), how far
+//! the child is ([`TaskProgress`]), and what came of the task ([`TaskResult`]). Values only: `runtime/task.rs` gives the request to
+//! a child and makes the other two.
 //!
-//! Programs exchange them as JSON, and the request stands on the parent's tape. So do not rename or retype a field or a variant,
-//! and give each new field a serde default; a reader ignores fields that it does not know. `docs/schema/` has the JSON schema of
-//! each, and a test compares. Where the meaning of a field changes, [`TASK_VERSION`] rises.
+//! Programs exchange the envelopes as JSON, and the result of a task that a model gave stands on the parent's tape, in the details
+//! of the call's result. A reader ignores fields that it does not know. A change must not rename or retype a field or a variant,
+//! and must give each new field a serde default. `docs/schema/` has the JSON schema of each envelope, and a test compares. Where
+//! the meaning of a field changes, [`TASK_VERSION`] must rise.
 
 mod progress;
 mod request;

@@ -1,15 +1,16 @@
 //! The contract between a tool and the runtime: the trait [`Tool`], and the values that a call takes and gives.
 //!
 //! A tool is a value that several sessions may call at the same time. It says what it is (name, schema), what a call may do
-//! (effect, access), and carries the call out ([`Tool::run`]). A crash or a hang of a tool costs its call an error result, and a
-//! flood of output is cut; the session goes on.
+//! (effect, access), and carries the call out ([`Tool::run`]). A tool that panics, or runs over its limit, costs its call an error
+//! result, and a result that is too large is cut; the session goes on. The exception is a tool that says that it answers at once
+//! ([`Tool::answers_at_once`]) and blocks all the same: neither limit nor stop reaches its call.
 //!
-//! **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. A tool that tidies up has two seconds; then
-//! its future is dropped and every process of the call is killed. A tool must not block a thread of the runtime: code that blocks
-//! must run through [`blocking`].
+//! **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. A tool that tidies up has two seconds; then its
+//! future is dropped, and the OS processes that it started through its context are killed. A tool must not block a thread of the
+//! runtime: code that blocks must run through [`blocking`].
 //!
-//! This room knows no actor and no runtime. [`Effect`], [`Access`], [`CallFacts`], [`ToolResult`] and [`Changes`] stand on tapes,
-//! so a change must read what older versions wrote.
+//! A change must keep that this room knows no actor and no runtime. [`Effect`], [`Access`], [`CallFacts`], [`Question`],
+//! [`QuestionAnswer`], [`Todo`], [`ToolResult`] and [`Changes`] stand on tapes, so a change must read what older versions wrote.
 
 mod access;
 mod arguments;
@@ -192,15 +193,16 @@ pub trait Tool: Send + Sync + 'static {
     }
 
     /// How much of a result a model is given. The tool keeps its results within these limits in its own way. The runtime cuts a
-    /// result that is larger all the same, keeps the whole in a file beside the tape, and says where.
+    /// result that is larger all the same (with a little room for notices), keeps the whole in a file beside the tape, and says
+    /// where; if the whole cannot be kept, the result says that.
     fn output(&self) -> truncate::Limits {
         truncate::Limits::default()
     }
 
     /// What a call with these arguments wants to do. A pure function: it looks at no disk.
     ///
-    /// Every access must be allowed before the call runs. By default the one access is the tool's name and `*`. A panic here is an
-    /// error of this call, and the call does not run.
+    /// Every access must be allowed, by the rules or by a person, before the call runs. By default the one access is the tool's
+    /// name and `*`. A panic here is an error of this call, and the call does not run.
     fn access(&self, _arguments: &Value) -> Vec<Access> {
         vec![Access::new(self.name(), "*")]
     }

@@ -1,12 +1,14 @@
-//! The file and shell tools: read, write, edit, bash, grep, find and ls.
+//! The built-in tools: read, write, edit, bash, grep, find and ls; and for hosts that want them, the tools of plan mode
+//! ([`with_plan_mode`]) and of the to-do list ([`with_todos`]), and a way to carry out calls elsewhere ([`remote()`]).
 //!
-//! [`full`], [`minimal`] and [`readonly`] are ready-made sets. The tools of one set share the locks that keep two calls from
-//! writing one file at once, so sessions that work in one folder should be given clones of one set.
+//! [`full`], [`minimal`] and [`readonly`] are ready-made sets of the seven. The file tools of one set share the locks that keep
+//! two calls from writing one file at once, so sessions that work in one folder should be given clones of one set. A command of
+//! bash takes no lock.
 //!
-//! A file tool is a `FileWork` (`file_tool`); contract, arguments and stopping are shared. A file tool opens files through the
-//! workspace alone and changes them through `held` alone: a second way could leave the folder, lose a write of another call, or
-//! leave no record for a restore.
-//! The doc comments of argument fields are part of the schema that a model is told: a change of them changes the tools.
+//! Each file tool (the seven without bash) is a `FileWork` (`file_tool.rs`), so that contract, arguments and stopping are shared. A
+//! file tool must open files through the workspace alone and write them through `LockedFile` (`locked.rs`) alone: a second way
+//! could leave the folder, lose a write of another call, or leave no record for a restore. The doc comments of the arguments of a
+//! file tool are part of the schema that a model is told: a change of them changes the tool.
 
 mod arguments;
 pub(crate) mod bash;
@@ -61,7 +63,7 @@ const MINIMAL: &[&str] = &["read", "write", "edit", "bash"];
 /// The names of the set [`readonly`].
 const READONLY: &[&str] = &["read", "grep", "find", "ls"];
 
-/// Every tool: read, write, edit, bash, grep, find, ls. Its bash has nothing of the host's environment: see [`Setup::bash`].
+/// All seven: read, write, edit, bash, grep, find, ls. Its bash has nothing of the host's environment: see [`Setup::bash`].
 #[must_use]
 pub fn full() -> Toolbox {
     Setup::new().full()
@@ -91,8 +93,8 @@ pub fn with_plan_mode(tools: &Toolbox) -> Toolbox {
     tools.with(PlanEnter).with(PlanExit)
 }
 
-/// These tools and those of the to-do list ([`TodoWrite`], [`TodoRead`]). [`State::todos`](crate::session::State::todos) shows the list to
-/// the host. Tasks get neither tool.
+/// These tools and those of the to-do list ([`TodoWrite`], [`TodoRead`]). [`State::todos`](crate::session::State::todos) shows the
+/// list to the host. Tasks get neither tool.
 ///
 /// ```
 /// let tools = tamtam::tools::with_todos(&tamtam::tools::full());
@@ -110,7 +112,8 @@ pub(crate) fn unified_diff(old: &[u8], new: &[u8]) -> String {
 
 /// The options that a host gives to the tools, and the locks and contents that the tools of several sets share.
 ///
-/// Sets made from one setup (or from clones of it) never write one file at the same time.
+/// The file tools of the sets that are made from one setup (or from clones of it) never write one existing file at the same time.
+/// A [`Setup::keep`] begins new locks, so call it before you clone a setup or make a set.
 ///
 /// ```
 /// use tamtam::tools::Setup;
@@ -147,21 +150,24 @@ impl Setup {
         self
     }
 
-    /// The same setup, whose commands are confined so. See [`Sandbox`].
+    /// The same setup, whose commands are confined so. Call it after [`Setup::bash`], which replaces the sandbox too. See
+    /// [`Sandbox`].
     #[must_use]
     pub fn sandbox(mut self, sandbox: Sandbox) -> Setup {
         self.bash.get_or_insert_with(|| BashOptions::new([])).sandbox = sandbox;
         self
     }
 
-    /// The same setup with other limits for the contents of files that are kept. See [`KeepLimits`].
+    /// The same setup with other limits for the contents of files that are kept. It shares no locks and contents with sets that
+    /// were made before. See [`KeepLimits`].
     #[must_use]
     pub fn keep(mut self, limits: KeepLimits) -> Setup {
         self.shared.files = Files::new(limits);
         self
     }
 
-    /// The same setup with this environment for commands. [Private](crate::process::is_private) variables are left out.
+    /// The same setup with this environment for commands; their other options stay as they are.
+    /// [Private](crate::process::is_private) variables are left out.
     #[must_use]
     pub fn environment(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
         let options = BashOptions::new(environment);
@@ -190,7 +196,7 @@ impl Setup {
         self.set(READONLY)
     }
 
-    /// The tools of these names.
+    /// The tools of these names, out of the seven of [`full`].
     pub fn named<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Toolbox, BadToolset> {
         let names: Vec<&str> = names.into_iter().collect();
         if names.is_empty() {

@@ -1,8 +1,8 @@
-//! Words: the values that all rooms share: ids, times, messages, usage.
+//! Words: the values that all rooms share: ids, times, labels, messages, usage.
 //!
-//! They are plain values: no I/O, no lock, no decision. The one exception is the time: [`clock`] and the functions of [`ids`]
-//! that make an id or a moment read the machine's clock. This room uses no other room. Most of the types are stored formats and
-//! parts of the public API, so their serialised form must not change.
+//! They are plain values: no I/O and no decision. There is one exception: [`clock`] and the functions of [`ids`] that make an id
+//! or a moment read the machine's clock, and a new id has random bits. This room uses no other room. Most of the types are stored
+//! formats and parts of the public API, so a change must keep their serialised form.
 
 pub(crate) mod clock;
 pub(crate) mod ids;

@@ -1,11 +1,14 @@
-//! [`Activation`]: wakes a session, in a task of its own that no caller can cancel. A session has at most one at a time.
+//! [`Activation`]: wakes a session. A session has at most one at a time.
 //!
-//! The tape store opens the tape before there is an actor. So for a session that cannot be opened (missing, damaged, claimed by
-//! another process) the caller gets an error, and no actor crashes. The actor then gets a place under the supervisor. Messages
-//! and questions that arrive meanwhile wait in the slot; if the activation fails, each sender gets the reason.
+//! The tape store opens the tape before there is an actor. So a session that cannot be opened (missing, damaged, claimed by
+//! another process) costs the caller an error, and no actor crashes. Then the actor gets a place under the supervisor. Messages
+//! and questions that arrive meanwhile wait in the slot; if the session cannot be woken, each sender gets the reason.
+//! [`Activation::launch`] runs in a task of its own that no caller can cancel. [`Activation::make`] first makes the tape, in the
+//! future of its caller.
 //!
-//! A change must keep this: only the slot creates an [`Activation`], when it leaves `Passive`. An activation must reach `finish`
-//! or `finish_unmade`. Dropping it earlier counts as a failure and locks the slot, so never drop one under the slot's lock.
+//! A change must keep this: only the slot creates an [`Activation`], under its lock and while no other one is under way
+//! (`Slot::take_off`). An activation must reach `finish` or `finish_unmade`. Dropping it earlier counts as a failure and locks
+//! the slot, so never drop one under the slot's lock. A deletion takes an activation too, only to keep the session from waking.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +36,7 @@ const START_WAIT: Duration = Duration::from_secs(30);
 /// How long an actor may take to shut down.
 const ACTOR_SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// How long an activation waits for a supervisor that is between two incarnations, or for the end of the previous actor.
+/// How long an activation goes on trying while the supervisor is between two incarnations, or the previous actor is ending.
 const PLACE_WAIT: Duration = Duration::from_secs(15);
 
 /// The wait between two such looks.
@@ -51,8 +54,8 @@ impl Activation {
         Activation { shared, slot, is_over: false }
     }
 
-    /// Wakes the session, from its tape unless a tape is prepared. The receiver gets the result, and may be dropped: the slot is
-    /// told in any case.
+    /// Wakes the session in a task of its own, from its tape unless an opened tape is in the slot already. The receiver gets the
+    /// result, and may be dropped: the slot is told in any case.
     pub(crate) fn launch(self) -> oneshot::Receiver<Result<(), OpenError>> {
         let (told, tells) = oneshot::channel();
         let shared = self.shared.clone();
@@ -76,7 +79,8 @@ impl Activation {
         self.slot.finished(result);
     }
 
-    /// Makes the session's tape, then wakes the session.
+    /// Makes the session's tape, then wakes the session. Dropping the future before the tape is made ends the activation as
+    /// failed; the tape may be made all the same.
     pub(crate) async fn make(self, first: First) -> Result<(), OpenError> {
         if let Err(error) = self.shared.orders.open(&self.slot, Opening::Make(Box::new(first))).await {
             self.finish_unmade(error.clone());

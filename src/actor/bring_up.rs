@@ -1,9 +1,10 @@
-//! Wakes a session and waits until it is up; makes a child that does not exist yet.
+//! Wakes a session and waits until it is up ([`Slot::up`]); brings a child up, and makes it if it does not exist yet
+//! ([`bring_up`]).
 //!
-//! A change must keep two things. A child is made at most once, whoever asks at the same time, because [`bring_up`] holds the
-//! slot's `bringing_up` mutex from its first look to its end. The first append of a child holds its origin and its prompt
-//! together, so a child that exists has its task. Within [`bring_up`] every question to an actor has a limit ([`UP_WAIT`]),
-//! because others wait for the mutex.
+//! A change must keep three things. Callers who want one child at the same time make it once, because [`bring_up`] holds the
+//! slot's `bringing_up` mutex from its first look to its end. The first append of a child holds its origin (who its parent is)
+//! and its prompt together, so a child that exists has its task. Within [`bring_up`] every question to an actor has a limit
+//! ([`UP_WAIT`]), because others wait for the mutex.
 
 use std::{sync::Arc, time::Duration};
 
@@ -60,7 +61,8 @@ fn no_answer(session: &SessionId) -> OpenError {
     OpenError::NoAnswer { session: session.clone(), why }
 }
 
-/// Makes sure that a child is up, and makes it if it does not exist. It is made at most once, whoever asks at the same time.
+/// Makes sure that a child is up. If it does not exist, makes it from the order in `spawn`, if there is one and it is not an
+/// order to go on (`again`). Callers who come at the same time make it once.
 pub(crate) async fn bring_up(shared: Arc<Shared>, spawn: SpawnArgs) -> Result<Arc<Slot>, OpenError> {
     let slot = shared.slot(&spawn.child);
     let _one = slot.bringing_up().lock_owned().await;
@@ -86,8 +88,8 @@ pub(crate) async fn bring_up(shared: Arc<Shared>, spawn: SpawnArgs) -> Result<Ar
     }
 }
 
-/// Whether the parent still has the task open and has not told the child to stop. The caller holds the mutex, so nobody makes the
-/// child meanwhile.
+/// Whether the parent still has the task open and has not told the child to stop. The caller holds the child's mutex, so nobody
+/// makes the child meanwhile.
 async fn still_wants(shared: &Arc<Shared>, spawn: &SpawnArgs) -> Result<bool, OpenError> {
     let parent = shared.slot(&spawn.tie.parent);
     let state = timeout(UP_WAIT, parent.ask_state(Question::State)).await.map_err(|_| no_answer(&spawn.tie.parent))?;

@@ -1,7 +1,8 @@
-//! Makes the [`ToolContext`] of a running call: what its session's state says of it, and the ways back to the session.
+//! Makes the [`ToolContext`] of a running call: what its session says of it, and the ways back to the session (progress,
+//! questions to people, changes of mode, the session's handle).
 //!
-//! A tool may keep its context for longer than the call, and the runtime owns the tool. A change must keep that nothing in a context
-//! owns the runtime or the call's node.
+//! A tool may keep its context for longer than the call. So a change must keep that nothing in a context owns the runtime or the
+//! call's node. The runtime owns the tool, so neither would ever be freed; and a node that is kept would stay in the tree.
 
 use std::{
     path::PathBuf,
@@ -27,7 +28,7 @@ use crate::{
     tool::{ChangeLog, May, Progress, ToolContext},
 };
 
-/// The parts of a call's [`ToolContext`] that come from the session's state.
+/// The parts of a call's [`ToolContext`] that come from its session: from the state, and the paths of its folders.
 pub(crate) struct CallContext {
     pub(crate) key: String,
     /// Which run of the call it is, from 1.

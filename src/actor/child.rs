@@ -1,12 +1,15 @@
-//! A parent's watch over one child: brings the child up, passes the parent's orders on to it, and reports its DOWN once.
+//! A parent's watch over one child. The watcher brings the child up, carries the parent's orders, rules and answers to it and the
+//! child's questions to the parent, and reports its DOWN.
 //!
-//! A watcher is a task that ends with its parent's incarnation. The next incarnation starts a new watcher, which finds the child
-//! in any state between not made and down. A watcher keeps nothing that is not on a tape, and the child goes on when its watcher
-//! is dropped.
+//! A watcher is a task that ends with its parent's incarnation, if not before. The next incarnation starts a new watcher, which
+//! finds the child in any state between not made and down. So whatever must not be lost is on a tape, and the child goes on when
+//! its watcher is dropped. A DOWN that the parent's tape does not have is reported again by the next watcher; the tape takes it
+//! once.
 //!
-//! A change must keep this. A watcher never makes a child whose stop was ordered before the child was made. A DOWN is final: a
-//! child is reported as lost only for a reason that never passes, or after [`STARTS_MAX`] failed starts; for any other reason the
-//! watcher looks again.
+//! A change must keep this. While the newest stop level is above `Run`, a watcher begins to make no child; a stop that comes
+//! while the child is being made reaches the child afterwards. A DOWN is final: a child is reported as lost only for a reason
+//! that never passes, if the task that brings it up panicked, or after [`STARTS_MAX`] failed starts. For a reason that may pass
+//! the watcher looks again; only a parked child is down, though somebody may unpark it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +37,8 @@ const AGAIN_MIN: Duration = Duration::from_millis(50);
 /// The longest such wait.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
-/// After this many failed starts in a row, over more than a minute, a child is lost.
+/// After this many failed starts in a row, with no news from the parent between them, a child is lost. That takes more than a
+/// minute.
 const STARTS_MAX: u32 = 12;
 
 /// The interval between two looks at a child that an operator stopped.
@@ -142,7 +146,7 @@ enum Look {
     Again,
     /// Look again, at most [`STARTS_MAX`] times in a row: the child itself did not start, and nothing outside prevents it.
     Failed(String),
-    /// The runtime is shutting down, or an operator stopped the child.
+    /// The runtime is shutting down, an operator stopped the child, or the watcher's handle is gone.
     Closing,
 }
 
@@ -206,7 +210,7 @@ impl Watch {
         Look::Over(Box::new(Report::TaskLeft))
     }
 
-    /// Brings the child up, and stays with it until it is down.
+    /// Brings the child up, and stays with it until it is down or does not answer any more.
     async fn look(&mut self) -> Look {
         let Word { stop_level, above, .. } = self.newest.borrow_and_update().clone();
         let mut spawn = self.spawn.clone();
@@ -326,7 +330,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What a refusal by the child means for its task.
+    /// What an error from the child means for its task; also one from the parent, where a question is carried.
     fn gone(&self, error: &SendError) -> Look {
         match error {
             SendError::Parked => self.down(DownReason::Parked),
@@ -370,8 +374,8 @@ impl Watch {
     }
 }
 
-/// The order with the rules that its parent has now. A task may wait for room for a long time, and its parent may do less since; the
-/// child is under all of these rules from its first entry on.
+/// The order with the rules that its parent has now. A task may wait for room for a long time, and its parent may do less since;
+/// the child is under all of these rules from its first entry on.
 fn under(mut order: Arc<TaskOrder>, above: &[Chain]) -> Arc<TaskOrder> {
     let more: Vec<_> = above.iter().filter(|chain| !order.settings.above.contains(chain)).cloned().collect();
     if !more.is_empty() {

@@ -5,8 +5,9 @@
 //! of the actor crashes nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask for the summary
 //! again.
 //!
-//! The actor retries failures that a short wait can mend; every other failure ends it, and so does [`LIMIT`]. A change must not
-//! let it show text to anyone, call a tool, or touch the session's state: the result goes to the session as a report.
+//! The actor retries a failure that a short wait can mend, up to three times; every other failure ends it, and so does [`LIMIT`].
+//! A change must not let it show text to anyone, call a tool, or touch the session's state: the result goes to the session as a
+//! report, and the core decides what follows from it.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -36,7 +37,7 @@ use crate::{
     words::usage::Usage,
 };
 
-/// How long a summary may take in all, waits included: a turn may be waiting for it.
+/// How long a summary may take once its actor has started, waits included: a turn may be waiting for it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
 /// The waits before further tries. If a server asks for a wait longer than the last of them, there is no further try.
@@ -143,7 +144,7 @@ impl Tries {
     }
 }
 
-/// Has the hidden agent write a summary. Dropping the future ends the request.
+/// Has the hidden agent `compaction` write a summary. Dropping the future ends the request.
 async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelError> {
     let Order { asked, tries, .. } = order;
     let (model, reads_max) = (shared.models.find(&asked.model)?, asked.reads_max);

@@ -1,12 +1,14 @@
-//! Asks tools about calls before the rules judge these calls: what a call wants to access, and what may be done about it after a
-//! crash.
+//! Asks tools about calls before the rules judge these calls: what a call wants to access, whether it may run beside others, and
+//! what may be done about it after a crash.
 //!
-//! The code of a tool may panic or hang. So the question about a call runs on a thread of its own, with a time limit, and a tool
-//! that fails costs its own call only. A hanging tool keeps its thread. The exception is a tool that says that it answers at once:
-//! it is asked in the worker's own task. Shell commands are read into their parts where the question runs.
+//! The code of a tool may hang. So the question about a call runs on a thread of its own, with a time limit, and a tool that
+//! hangs or panics costs its own call only; a hanging tool keeps its thread. The exception is a tool that says that it answers at
+//! once: it is asked in the task of the caller, without a limit. Shell commands are read into their parts where the question
+//! runs.
 //!
-//! A change must never call a tool in a session's actor or in the core: the facts come with a worker's report, or with the
-//! recovery.
+//! Two callers ask: the worker of a model's answer, and the start of an incarnation, about the calls that are not over. A change
+//! must call no tool in the core, nor where a session's actor handles its inputs: a tool that hangs there would hold up every
+//! stop.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,8 +22,9 @@ use crate::{
 /// How long a tool may take to say what a call wants. A tool only looks at the arguments for this.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Asks what each call wants, all at once, and each on a thread of its own unless its tool answers at once. A call is the name of its
-/// tool and its arguments; the answers come in the same order. A call whose tool panics or does not answer in time cannot run.
+/// Asks what each call wants, all at once, and each on a thread of its own unless its tool answers at once. A call is the name of
+/// its tool and its arguments; the answers come in the same order. A call whose tool panics or does not answer in time cannot
+/// run.
 pub(crate) async fn ask(toolbox: &Toolbox, calls: impl IntoIterator<Item = (String, Arc<str>)>) -> Vec<CallFacts> {
     join_all(calls.into_iter().map(|(name, input)| ask_one(toolbox, name, input))).await
 }

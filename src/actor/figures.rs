@@ -1,9 +1,9 @@
-//! The figures of a session on its node in the tree: its turn and step, its tokens and cost, its budget left, the end of its
-//! tape.
+//! The figures of a session on its node in the tree: its turn and step, its tokens and cost, its budget left, its tasks that
+//! wait, its to-do list, the end of its tape.
 //!
-//! A change must keep three things. Figures are numbers only, never content, because the tree is shown to anybody. The field
-//! names in `Fields` are JSON that hosts read in the tree and in crash reports, so none may be renamed or dropped. An unknown
-//! cost is never shown as 0.
+//! A change must keep three things. Figures are numbers and fixed words only, never content of the conversation, because they
+//! stand in the tree and in crash reports, which may be shown to anybody. The field names in `Fields` are JSON that hosts read
+//! there, so none may be renamed or dropped. An unknown cost is never shown as 0.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub struct SessionFigures {
     pub at: Option<At>,
     /// The tokens used by the session itself, without its tasks.
     pub usage: Usage,
-    /// The cost of these tokens, plus the cost of its tasks that are over.
+    /// The cost of these tokens, plus the cost of its tasks that are over and of the forks merged into it.
     pub cost: Cost,
     /// The rest of each limit of its budget.
     pub left: Limits,
@@ -64,7 +64,7 @@ impl SessionFigures {
     }
 }
 
-/// The fields of a node's JSON.
+/// The fields that a session adds to its node's JSON.
 #[derive(Serialize)]
 struct Fields {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ impl Payload for SessionFigures {
             todos: self.todos,
             tape_seq: self.tape_seq,
         };
-        // Numbers and words: it cannot fail.
+        // Numbers only, so it cannot fail.
         serde_json::to_value(fields).unwrap_or_default()
     }
 }

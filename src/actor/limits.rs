@@ -1,7 +1,7 @@
 //! [`RuntimeLimits`]: bounds of one runtime that a host may narrow: on messages that come in, and on models.
 //!
-//! The core reads none of them. A message is checked before it is handed over, and an answer before it is reported, so a tape
-//! replays the same under any limits; a change must keep that.
+//! The core reads none of them. A message is checked before it is handed to the session (`RuntimeLimits::of_host`), and a model's
+//! answer before its worker reports it (`actor/worker.rs`), so a tape replays the same under any limits; a change must keep that.
 
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ pub struct RuntimeLimits {
     pub message_bytes_max: usize,
     /// The most calls that one answer of a model may ask for: 1 to 1,024; 1,024 by default. An answer with more fails its request.
     pub answer_calls_max: usize,
-    /// How long one model request may take in all, whatever model answers it: 1 s to 24 h; an hour by default. The built-in wires
-    /// have shorter limits of their own.
+    /// How long one model request of a turn may take in all, whatever model answers it: 1 s to 24 h; an hour by default. The
+    /// built-in wires have shorter limits of their own. A summary has five minutes, whatever this says.
     pub request_time_max: Duration,
 }
 

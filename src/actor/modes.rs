@@ -1,7 +1,9 @@
 //! Enters and leaves plan mode for a running call (`tools/plan.rs`).
 //!
-//! A change of mode is a command to the session, like one of a host: it is on the tape before the call goes on, and holds from the
-//! next border of a step on. A change must keep that a kept context owns no runtime.
+//! Entering or leaving is a command to the session, like one of a host: it is on the tape before the call is told that it worked,
+//! and holds from the next border of a step on (when no request, no call and no retry wait is open). A tool may keep its context
+//! for longer than the call, and the runtime owns the tool. So a change must keep that [`Modes`] holds the slot only, which does
+//! not own the runtime.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
-//! Hooks as observers: each hook is shown the events of all sessions, and no hook can hold up a session.
+//! Hooks as observers: each hook that sees events is shown those of all sessions, and no hook can hold up a session.
 //!
 //! Each hook has its own queue and thread, because its callback is host code that may block. It is shown one event at a time, in
 //! the order in which they were queued. A slow hook falls behind. When its queue is full ([`OBSERVED_EVENTS_MAX`] events, or
 //! [`OBSERVED_BYTES_MAX`]), new events are dropped and counted, and the hook hears the number before the next event. A hook that
-//! panics is reported (at a provisional event, to the log only), and is shown the next event.
+//! panics at an event is shown the next one; the panic is logged, and at a recorded event the session's listeners hear of it.
 //!
-//! The thread starts with the first event. When the runtime ends, it shows what is left and stops. A thread whose callback does
-//! not return is named, and stops when the callback returns. An observer never keeps a session awake, nor the process alive.
+//! The thread starts with the first event; if it cannot be started, the hook sees no events. When the runtime ends, each thread
+//! shows what is left, within one time limit. A hook that is not done by then is named to the caller and sees nothing more; its
+//! thread stops when its callback returns. An observer never keeps a session awake, nor the process alive.
 //!
 //! A change must keep this: `show` is called by sessions and workers, so it must never wait, and no callback may run under the
 //! lock of a queue.
@@ -93,8 +94,8 @@ impl Observers {
         }
     }
 
-    /// Lets every observer see its waiting events, and ends the threads. Blocks, at most `limit`. Returns the names of the hooks
-    /// that did not finish in time.
+    /// Lets every observer see its waiting events, and ends the threads. Blocks, for all of them together at most `limit`.
+    /// Returns the names of the hooks that did not finish in time.
     pub(crate) fn close(&self, limit: Duration) -> Vec<String> {
         let until = Instant::now() + limit;
         self.0.iter().for_each(|observer| observer.queue.close());
@@ -186,7 +187,7 @@ impl Queue {
         self.moved.notify_all();
     }
 
-    /// Waits for the end of the thread. A hook that is late is shown no further event.
+    /// Waits until then for the end of the thread. Drops the waiting events of a hook that is late.
     fn is_gone_by(&self, until: Instant) -> bool {
         let Some(thread) = self.waiting().thread.take() else { return true };
         let late =

@@ -1,9 +1,12 @@
-//! Puts the questions of a running call to its session ([`ToolContext::ask`](crate::tool::ToolContext::ask)), and measures how long
-//! the call waits for people: that time does not count towards the call's limit.
+//! Puts the questions of a running call to people ([`ToolContext::ask`](crate::tool::ToolContext::ask)), and measures how long
+//! the call waits for them: that time does not count towards the call's limit.
 //!
-//! A question is a command to the session, like one of a host. So no handler waits: the worker of the call waits for the reply, and
-//! then for the answer in the state. A change must keep that a kept context owns no runtime, and that a worker of an earlier
-//! incarnation gets no answer: the command names the run of the call.
+//! Such a question is a command to the call's session, like one of a host. The worker of the call waits, and no actor: first for
+//! the reply to the command, then for the person's answer, for which it asks the state (`StateQuestion`).
+//!
+//! A change must keep two things. The command names the run of the call, so the question of an earlier run is answered
+//! `Cancelled`. What a tool keeps of its context ([`Asks`]) holds the slot, which does not own the runtime: the runtime owns the
+//! tool.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +22,7 @@ use crate::{
     words::ids::Seq,
 };
 
-/// The shortest wait before the limit of a call is looked at again.
+/// The shortest wait before the limit of a call is looked at again, while a question of the call is open.
 const LIMIT_LOOK: Duration = Duration::from_millis(100);
 
 /// The time that one call has waited for people.
@@ -60,7 +63,7 @@ impl Waited {
         self.0.lock().open > 0
     }
 
-    /// Counts from now on, until the value that this gives is dropped.
+    /// Counts the time from now on, until the returned value is dropped.
     fn begin(&self) -> Waiting {
         let mut spans = self.0.lock();
         spans.open += 1;

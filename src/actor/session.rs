@@ -1,14 +1,16 @@
-//! A session's actor: the shell round the core. It takes inputs out of its mailbox, asks the core for a decision, has the entries
-//! written, and then does as the state says. Its handler never awaits a model, a tool, a hook, a person or a slow disk.
+//! A session's actor: the outer code round the core. It takes inputs out of its mailbox, asks the core for a decision, has the
+//! entries written, and then does as the state says. Its handler never awaits a model, a tool, a hook, a person or a slow disk.
 //!
-//! **The tape is the state.** The actor holds no state of the session that is not on the tape, except the one decision that is
-//! being written ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events,
-//! answers and starts come after. Stops never wait. After a crash, a panic of an engine or a slow disk, the inputs are still
-//! there; what a refusal of the disk does with them is decided by the mailbox (`kernel/mailbox.rs`). No field here exists for a
-//! bad disk. Handles of workers and the timer are rebuilt from the state.
+//! **The tape is the state.** The actor holds no state of the conversation that is not on the tape, except the one decision that
+//! is being written ([`Writing`]). Until the tape has it, its inputs stay in the mailbox and the state is what it was; events,
+//! answers and starts of work come after. A stop never waits for the tape. After a crash, a panic of a tape engine or a slow
+//! disk, the inputs are still there; the mailbox (`kernel/mailbox.rs`) decides what becomes of them when the disk refuses an
+//! append, or when a second incarnation dies over them. The workers and the timer of an incarnation end with it, and the next one
+//! starts them from the state.
 //!
-//! A change must not start work, answer or publish before the append is recorded, must not let a stop wait for it, and must not
-//! make a second append while one is in flight. [`Behaviour::MAY_WAIT`] is `false`: a handler that awaits panics in debug builds.
+//! A change must not start work, answer a command or publish before the append is recorded, must not let a stop wait for it, and
+//! must not make a second append while one is in flight. [`Behaviour::MAY_WAIT`] is `false`: a handler that waits panics in debug
+//! builds.
 
 mod build;
 #[cfg(feature = "fault-injection")]
@@ -140,14 +142,15 @@ struct Live {
     slot: Arc<Slot>,
     node: Arc<NodeState>,
     incarnation: u32,
-    /// The runtime's clock, moved so that it never reads earlier than the last entry that this incarnation began with.
+    /// The runtime's clock, moved so that it never reads earlier than the last entry of the tape that this incarnation began
+    /// with.
     clock: Clock,
     tape: Tape,
     /// The state after the last recorded entry.
     state: State,
     /// The decision in flight: the tape has answered "later", and answers through the slot.
     writing: Option<Writing>,
-    /// The workers of open tickets; at most one for each ticket.
+    /// The workers of open tickets, by ticket; at most one each.
     workers: BTreeMap<Seq, Worker>,
     /// The moment that the one timer is set for, and its task.
     timer: Option<(Millis, AbortOnDropHandle<()>)>,
@@ -348,7 +351,8 @@ impl Live {
         }
     }
 
-    /// Publishes recorded entries: events to listeners and observers, answers to waiting callers.
+    /// Publishes recorded entries: shows the events to listeners and observers, answers kept questions when a turn is over, and
+    /// sends children new rules. Senders of commands are answered elsewhere (`Slot::recorded`).
     fn publish(&mut self, entries: &[Entry], events: Vec<Arc<Event>>) {
         if let Some(last) = entries.last() {
             // First, because a listener that hears of an entry may read it at once.
@@ -392,7 +396,7 @@ impl Live {
         false
     }
 
-    /// Whether nothing is open, nothing waits, no worker runs and no append is in flight.
+    /// Whether nothing is open, no worker runs, no append is in flight, and nobody waits for an answer from the state.
     fn may_sleep(&self) -> bool {
         self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && !self.slot.is_waited_for()
     }

@@ -1,8 +1,10 @@
 //! [`Shared`]: the shared context of one runtime (tapes, tools, models, hooks, slots), built once at its start and passed on as a
 //! value.
 //!
-//! A change must keep this: none of it becomes global. A decision asks the embedding program about a model only through
-//! [`KnownModels`]. No actor waits for a disk: work that may wait goes through [`Shared::blocking`].
+//! A change must keep this. None of it becomes global, so that one process can have several runtimes. A decision asks the
+//! embedding program about a model only through [`KnownModels`], which keeps the answers. No actor waits for a slow disk: work
+//! that may wait for one runs on a thread of its own, as in [`Shared::blocking`]. Slots and the contexts of calls hold this value
+//! weakly, or a tool that keeps its context would keep the runtime that owns it.
 
 use std::sync::{Arc, OnceLock};
 #[cfg(feature = "fault-injection")]
@@ -72,7 +74,7 @@ pub(crate) struct Shared {
     pub(crate) keeper: Keeper,
     /// The policy and the newest report of the periodic sweeps.
     pub(crate) sweeper: Sweeper,
-    /// The orders that wait for the tape store's actor.
+    /// The orders for the tape store's actor: tapes to open or make, and chores.
     pub(crate) orders: Orders,
     /// Held while the store records whether a session is parked, so that these writes are serialised.
     writes_parked: Lock<()>,
@@ -169,7 +171,7 @@ impl Shared {
     }
 
     /// Parks a session after incarnation `after`: it stays stopped until it is unparked. Senders are refused as parked, and the
-    /// store records `why`.
+    /// store records `why`. Does not park it if a later incarnation has begun.
     pub(crate) async fn park(self: &Arc<Self>, id: &SessionId, after: u32, why: String) {
         self.slots.park(id, after, why);
         self.write_parked(id).await;

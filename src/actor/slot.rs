@@ -2,8 +2,10 @@
 //! ring of events. A handle holds a slot; while the session is passive, the slot is little more than an id, and the first input
 //! wakes the session.
 //!
-//! An input stays in the slot until it is answered, so a crash loses none. The next incarnation takes the input again, unless the
-//! tape has its decision: then the sender is answered. The actor's own mailbox carries only a wake.
+//! While the session is awake, an input (a command, or a worker's report) stays in the slot until the tape has its decision, or
+//! until it is given up and its sender is told (`kernel/mailbox.rs`). So a crash of the actor loses none: the next incarnation
+//! takes the input again, unless the tape has its decision; then the sender is answered. The actor's own mailbox carries only a
+//! wake.
 //!
 //! ```text
 //!            something comes in                 the actor is up
@@ -13,8 +15,11 @@
 //!          (else: Activating again)
 //! ```
 //!
-//! There is one activation at a time, because only the change from `Passive` starts one, under the lock. An input that arrives
-//! while a session falls asleep stays in the slot and wakes the session again.
+//! Not in the picture: an `Active` session whose place is given up (a stop, or a crash of its supervisor) goes on like a
+//! `Passivating` one; a crash after the session was marked asleep makes `Passivating` `Active` again.
+//!
+//! There is one activation at a time, because each begins in `Slot::take_off`, under the lock and while no other is under way. An
+//! input that arrives while a session falls asleep stays in the slot and wakes the session again.
 //!
 //! A change must not wait under the slot's lock. Nor may it answer a caller, cancel a token, give a tape back or drop an
 //! `Activation` under the lock (the drop takes this lock): take the value out, unlock, then act. This lock comes before the table
@@ -106,17 +111,17 @@ struct Inner {
     rare: Option<Box<Rare>>,
 }
 
-/// The part of a slot that few sessions have: children, and those whose inbox is full.
+/// The part of a slot that few sessions have, such as children and those whose inbox is full.
 #[derive(Default)]
 struct Rare {
-    /// Serialises the callers who bring the session up as a child.
+    /// Serialises the callers who bring the session up as a child, open or make it under an id of the host, or delete it.
     bringing_up: Arc<tokio::sync::Mutex<()>>,
     /// Serialises the senders who wait for room in a full inbox.
     waits_for_room: Arc<tokio::sync::Mutex<()>>,
     /// The parent and the ticket of the task that the session is to be made for, where a host has a handle of a child that is not
     /// made yet. It says whom to ask why there is no tape, and nothing else.
     task: Option<(SessionId, Seq)>,
-    /// The parent, whose people the questions of a child go to.
+    /// The parent, whose people the asks of a child go to as well.
     asks_through: Option<SessionId>,
 }
 
@@ -171,7 +176,8 @@ impl Slot {
         Slot { id, shared, inner: Lock::new(inner), moved: Notify::new() }
     }
 
-    /// The mutex of those who bring the session up as a child or make it: one at a time. Hold it over the whole of it.
+    /// The mutex of those who bring the session up as a child, open or make it under an id of the host (`open_or_create`, a named
+    /// fork), or delete it: one at a time. Hold it until that is done.
     pub(crate) fn bringing_up(&self) -> Arc<tokio::sync::Mutex<()>> {
         self.inner().rare.get_or_insert_default().bringing_up.clone()
     }
@@ -191,8 +197,7 @@ impl Slot {
         self.inner().inbox.as_mut().map(|inbox| look(inbox))
     }
 
-    /// Puts a command into the mailbox, and wakes the session. The receiver resolves when the decision about the command is on the
-    /// tape.
+    /// Puts a command into the mailbox, and wakes the session. The receiver hears of the decision, or why there is none.
     pub(crate) fn command(
         self: &Arc<Self>,
         command: impl Into<Command>,
@@ -238,7 +243,8 @@ impl Slot {
         answer.try_recv().unwrap_or(Err(error))
     }
 
-    /// Called when a sender has waited long enough: withdraws the command unless it is in hand. Returns the error for the sender.
+    /// Called when a sender has waited long enough: withdraws the command unless it is in hand or a stop. Returns the error for
+    /// the sender; `None` if the session is passive by now.
     pub(crate) fn overdue(&self, to: ReplyTo) -> Option<SendError> {
         self.in_inbox(|inbox| inbox.withdraw(to))
     }
@@ -255,7 +261,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Takes the report of a worker of `incarnation`. A report of an earlier incarnation is late and is ignored.
+    /// Takes the report of a worker of `incarnation`. One of an earlier incarnation, and a second one about a ticket, is ignored.
     pub(crate) fn report(&self, incarnation: u32, ticket: Seq, report: Report) {
         let mut inner = self.inner();
         if let Some(inbox) = &mut inner.inbox {
@@ -273,12 +279,12 @@ impl Slot {
         self.in_inbox(|inbox| inbox.mailbox.has_report(ticket)).unwrap_or_default()
     }
 
-    /// Whether nothing waits for the actor, and nothing is in hand.
+    /// Whether no command and no report waits for the actor, and none is in hand. Questions do not count.
     pub(crate) fn is_quiet(&self) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.is_empty()).unwrap_or(true)
     }
 
-    /// Whether the disk has refused the inputs that wait.
+    /// Whether the disk has refused an append, and an input or the recovery still waits for its record.
     pub(crate) fn is_refused(&self) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.refusal().is_some()).unwrap_or_default()
     }
@@ -297,7 +303,8 @@ impl Slot {
         });
     }
 
-    /// Takes the tape's answer to an append. An answer that is late or doubled does not name the append in flight, and is ignored.
+    /// Takes the tape's answer to an append. A seq that is not that of the append in flight is late or doubled, and is ignored;
+    /// an error names no append, and is always taken.
     pub(crate) fn settled(&self, result: Result<Seq, TapeError>) {
         if let Some(inbox) = &mut self.inner().inbox
             && result.as_ref().map_or(true, |seq| inbox.mailbox.in_flight() == Some(*seq))

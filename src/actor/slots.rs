@@ -1,7 +1,9 @@
-//! The table of the sessions that a runtime knows: those that are awake, and those that have a handle somewhere.
+//! The table of the sessions that a runtime knows: those that are awake, and those whose slot somebody holds, such as a handle or
+//! a listener.
 //!
-//! There is one [`Slot`] for a session at any time. An awake session keeps its slot alive through this table. A sleeping session
-//! without a handle has no slot; unless it is parked, or was cut off in its work, nothing of it stands here.
+//! A session has at most one live [`Slot`]. An awake session keeps its slot alive through this table. A sleeping session whose
+//! slot nobody holds has none. Of such a session the table has only that it is parked, that it was cut off in its work, or the
+//! tasks that outlived its actor.
 //!
 //! A change must keep the lock order: a slot first, then the table. Never lock a slot, and never drop an `Arc<Slot>`, while the
 //! table is locked: dropping the last one locks the table (`forget`) and would deadlock. Take the `Arc` out, unlock the table,
@@ -23,7 +25,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// See the module for the lock order.
+/// The table, with its lock. See the module for the lock order.
 #[derive(Default)]
 pub(crate) struct Slots {
     table: Lock<Table>,
@@ -76,7 +78,7 @@ impl Slots {
         self.table().awake.len()
     }
 
-    /// How many slots exist: of awake sessions, and of handles.
+    /// How many slots exist: of awake sessions, and those that somebody holds.
     #[cfg(test)]
     pub(crate) fn known_count(&self) -> usize {
         self.table().known.len()
@@ -107,7 +109,8 @@ impl Slots {
         drop(before);
     }
 
-    /// Records that a session is passive. `left` are its tasks that still run: the end of the runtime waits for them.
+    /// Records that a session is passive. `cut_off` if its work was; `left` are its tasks that still run: the end of the runtime
+    /// waits for them. The caller holds the slot and its lock.
     pub(super) fn asleep(&self, id: &SessionId, cut_off: bool, left: Option<TaskTracker>) {
         let mut table = self.table();
         if cut_off {

@@ -1,11 +1,13 @@
 //! The tape store's actor: it has tapes claimed, opened and made. At intervals or on request it sweeps, deletes old outputs,
-//! remakes the disk's reserve and scrubs the index.
+//! remakes the disk's reserve and scrubs the index; such other work is a chore.
 //!
-//! Orders stand in [`Orders`], a value of the runtime, and the thread that carries an order out sends the result to its caller.
-//! So a crash of the actor loses nothing: work that has begun goes on, and the next incarnation takes the orders that wait.
+//! Orders stand in [`Orders`], a value of the runtime. The task that carries an order out tells its callers the result, and no
+//! crash of the actor ends that task. After a crash the next incarnation takes the orders that wait; if none comes within five
+//! seconds, they are refused. A chore ends with its incarnation, and the next incarnation begins chores of its own.
 //!
-//! A change must keep this. The handler never waits: blocking work runs on threads, and a chore looks often whether it has to
-//! end. No append goes through this actor: sessions append by handles of their own, and live on without it.
+//! A change must keep this. The handler never waits: blocking work runs on threads, and a chore that may take long looks often
+//! whether it has to end. No append to an open tape goes through this actor: sessions append by handles of their own, and live on
+//! without it.
 
 mod open;
 mod orders;
@@ -40,7 +42,7 @@ const TIDY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The wait before deleted sessions are scrubbed from the index again, after a scrub that could not finish.
 const SCRUB_AGAIN: Duration = Duration::from_secs(10);
 
-/// How long a chore of one incarnation may hold up the next incarnation. Each chore looks often whether it must end.
+/// How long a chore of one incarnation may hold up the next incarnation. Each long chore looks often whether it must end.
 const CHORES_WAIT: Duration = Duration::from_secs(2);
 
 /// The actor as a child of its supervisor.
@@ -59,7 +61,8 @@ pub(crate) fn tape_store(shared: &Arc<Shared>) -> ChildSpec {
 /// The message to the actor: look at the orders.
 pub(crate) struct Look;
 
-/// The periodic work of the actor. A chore runs when its time has come, and when somebody asks for it ([`Orders::chore`]).
+/// The other work of the actor. A chore runs when its time has come (the reserve has none), and when somebody asks for it
+/// ([`Orders::chore`]).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Chore {
     Tidy,

@@ -1,15 +1,17 @@
 //! The tapes of one runtime: the engine that keeps them, and which of them this runtime has open.
 //!
-//! The engine guarantees what a single [`TapeWriter`] does. This module adds two guarantees, for every engine:
+//! The engine (files, memory, or a host's database) guarantees what a single [`TapeWriter`] does. This module adds two guarantees,
+//! for every engine:
 //!
-//! - A new incarnation waits until its predecessor has given the tape back, instead of failing with `Claimed`. [`Tapes::load`]
-//!   gives up after its wait: then it fails with `Claimed` all the same.
+//! - [`Tapes::load`] waits, up to a limit, until this runtime has given the tape back, so that a new incarnation of a session does
+//!   not fail because its predecessor is still ending. After the limit it fails with `Claimed`.
 //! - [`Tapes::close`] takes every open tape back, also from an actor that could not be stopped; a tape in the middle of an append
 //!   comes back when its actor drops it. It closes the store of files, and never an engine of the host, which another runtime may
 //!   be using.
 //!
 //! A change must keep a [`Hold`] for as long as the engine has the session claimed, and never while waiting for another holder:
-//! two waiters would wait for each other. `make`, `load`, `close` and the deletions block on a disk, so no actor may call them.
+//! two waiters would wait for each other. Everything here that makes, reads, deletes or closes tapes may block on a disk, so no
+//! actor may call it.
 
 use std::{
     collections::HashMap,
@@ -157,8 +159,8 @@ impl Tapes {
         &self.faults
     }
 
-    /// Makes a tape with its first entries, and returns only when they are on the disk, whatever the durability. Later appends,
-    /// which are the actor's, are reported to `others`. Blocks on the disk.
+    /// Makes a tape with its first entries, and returns only when the engine has acknowledged them. Later appends, which are the
+    /// actor's, are reported to `others`. Blocks on the disk.
     pub(crate) fn make(&self, session: &SessionId, first: &[Entry], others: Notify) -> Result<OpenTape, TapeError> {
         let append = FirstAppend::new();
         let mut tape = self.create(session, append.notify(others))?;
@@ -177,8 +179,9 @@ impl Tapes {
         Ok(self.opened(hold, self.engine.create(session, notify)?))
     }
 
-    /// As [`TapeStoreExt::load`](crate::tape::TapeStoreExt::load). If this runtime still holds the session, waits at
-    /// most `wait` for the tape to come back: the holder is ending, because an awake session is never loaded.
+    /// As [`TapeStoreExt::load`](crate::tape::TapeStoreExt::load). If this runtime still holds the session, waits at most `wait`
+    /// for the tape to come back. A session is loaded only while it has no tape in its slot, so the holder is an actor that is
+    /// ending, a deletion, or a look at the last entry.
     pub(crate) fn load(&self, session: &SessionId, notify: &Notify, wait: Duration) -> Result<Loaded, TapeError> {
         let until = Instant::now() + wait;
         let mut again = true;
@@ -241,8 +244,8 @@ impl Tapes {
         self.engine.delete_unused(session, last)
     }
 
-    /// Gives every tape back and waits, at most `limit`, until all appends are written. Closes the store of files; never closes an
-    /// engine of the host.
+    /// Takes every open tape back, and waits, at most `limit`, until all appends are written. Closes the store of files; never
+    /// closes an engine of the host.
     pub(crate) fn close(&self, limit: Duration) -> Result<(), TapeError> {
         // Taken back outside of the lock, which the guards of a loan take when they are dropped.
         let lenders: Vec<_> = self.open.claimed().values().map(|claimed| claimed.lender.clone()).collect();

@@ -1,8 +1,9 @@
-//! The timekeeper: a permanent child of the root that puts idle sessions to sleep, evicts those that were used longest ago, wakes
-//! sessions that went down with their supervisor, and records which sessions are parked.
+//! The timekeeper: a permanent child of the root that puts idle sessions to sleep. When too many are awake, it also evicts: it puts
+//! to sleep the idle sessions that were used longest ago. It wakes sessions that went down with their supervisor, and records
+//! which sessions are parked (kept stopped after too many crashes, or by an operator).
 //!
-//! It never decides alone: it asks a session to sleep, and a session with work to do stays awake. It looks when something is due
-//! or when an event of the tree came; between two looks it costs nothing.
+//! It never puts a session to sleep alone: it asks the session, and one with work to do stays awake. It looks when something is
+//! due, when an event of the tree came, and at the interval of [`Pressure`]; between two looks it costs nothing.
 //!
 //! A change must keep two things. Sessions call [`Keeper`] from their actors, so its functions must not wait. Everything that the
 //! timekeeper learns from tree events must also be found by looking, because events are lost when it is slow or restarted:
@@ -29,12 +30,13 @@ use crate::{
 /// The time after which a session that was asked to sleep and stayed awake is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The least time between two looks for sessions to evict.
+/// After an eviction, a session that wakes asks for the next one no earlier than this.
 const EVICT_AGAIN: Duration = Duration::from_millis(100);
 
-/// When sessions are put to sleep. A session that is asleep is woken by the next message, within milliseconds.
+/// When sessions are put to sleep. The next message wakes a session that is asleep; that takes as long as its tape takes to be
+/// read.
 ///
-/// A busy session is never put to sleep: one with an open turn, an open ask, messages that wait, or a running worker.
+/// A busy session is never put to sleep: one with an open turn, messages that wait, or other open work, such as a child.
 /// An event stream does not keep a session awake; it goes on when the session wakes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -109,7 +111,7 @@ pub(crate) struct Keeper {
 struct Alarm {
     /// When the timekeeper looks next.
     next: Option<Instant>,
-    /// The timekeeper does not look for sessions to evict before this moment.
+    /// A session that wakes sets the alarm for an eviction no earlier than this.
     no_eviction_before: Option<Instant>,
 }
 
@@ -215,7 +217,7 @@ fn resting(shared: &Shared) -> Vec<(Resting, Arc<Slot>)> {
     resting
 }
 
-/// Asks the sessions to sleep whose time has come, and sets the alarm for the next.
+/// Asks the sessions to sleep whose time has come, and those that are too many; sets the alarm for the next.
 fn look(shared: &Shared) {
     let (keeper, now) = (&shared.keeper, Instant::now());
     // Cleared first: a session that becomes idle during this look sets the alarm again.
@@ -256,7 +258,8 @@ fn relieve(shared: &Shared, share: f64) {
     }
 }
 
-/// Asks the least recently used idle sessions to sleep, so that `keep` stay awake. Returns how many were asked.
+/// Asks the least recently used idle sessions to sleep, so that `keep` stay awake, or more if more are busy. Returns how many were
+/// asked.
 pub(crate) fn shed(shared: &Shared, keep: usize) -> usize {
     put_to_sleep(resting(shared), shared.slots.awake_count().saturating_sub(keep))
 }

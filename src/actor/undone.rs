@@ -1,7 +1,11 @@
 //! [`LeftUndone`]: a clean-up that failed when the store was opened, told to an operator with what to do about it.
 //!
-//! The failed clean-ups stand on the tape store's node, and the host can read them. A failed clean-up is tried again at the next
-//! start, and when a session that it is about is opened. This file only shows it: it must repair nothing and read no disk.
+//! The tape store's node in the tree shows the first of them and how many more there are; the host reads all of them with
+//! [`Runtime::left_undone`](crate::Runtime::left_undone). A failed clean-up is tried again at the next start; one that is about a
+//! session, also when that session is opened.
+//!
+//! This file only shows them. A change must keep that it repairs nothing and reads no disk: it is called from the tape store's
+//! actor, which never waits.
 
 use std::fmt;
 

@@ -1,11 +1,16 @@
 //! The workers of a session: each carries out one model request or one tool call, as a tracked task that reports to the slot.
 //!
-//! A worker catches panics and ends a call that hangs: limit, [`GRACE`], then the call is dropped. A request is ended after
-//! `request_time_max` if the client awaits; a client that blocks its thread is not, and reports only once it is cut
-//! ([`RequestWorker::cut`]). A worker reports once, when nothing of it is left, with three exceptions. A killed worker reports
-//! nothing: its incarnation has ended, or its ticket is closed. A dropped call that blocks its thread is reported while it still
-//! runs, and the report says so. For a request that was cut and blocks its thread, a report is made after a second; if it reports
-//! later itself, only the first report of the ticket counts.
+//! A worker catches panics. It ends a call that runs over its limit or is stopped: the call is told, has [`GRACE`] to tidy up, and
+//! is then dropped. It ends a request after `request_time_max`, if the client awaits. A worker reports once, when nothing of its
+//! work is left, with three exceptions:
+//!
+//! - A killed worker reports nothing: its incarnation has ended, or its ticket is closed.
+//! - A dropped call that blocks its thread is reported while it still runs, and the report says so.
+//! - A request that is cut ([`RequestWorker::cut`]) and not down after a second is reported then; if it reports later itself, only
+//!   the first report of the ticket counts. Without a cut, a client that blocks its thread keeps its turn open.
+//!
+//! A tool that says that it answers at once runs in the worker's own task until it first waits; if it blocks there, neither limit
+//! nor stop reaches it.
 //!
 //! A change must keep that every worker that is not killed reports, also after a panic: a missing report would hold its turn open
 //! until a stop. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
@@ -44,7 +49,7 @@ use crate::{
 /// How long a call that was told to stop, or that is over its limit, may tidy up.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// How long the task of a dropped request or call may take to be gone.
+/// How long the task of a request that was cut, or of a call that was dropped, may take to be gone.
 const DOWN: Duration = Duration::from_secs(1);
 
 /// The session, incarnation and ticket that a worker belongs to.
@@ -113,7 +118,8 @@ pub(crate) struct RequestWorker {
 }
 
 impl RequestWorker {
-    /// Makes the request in a task of its own. Returns `None` if no worker may start, because a stop came meanwhile.
+    /// Makes the request in a task of its own. Returns `None` if no worker may start, because a stop or a recovery came meanwhile
+    /// or the session is no longer awake.
     pub(crate) fn start(
         post: WorkerContext,
         model: ModelRef,
@@ -163,7 +169,8 @@ impl RequestWorker {
     }
 
     /// Cuts the request off. The text that has arrived is reported when the request is down, so that the next request does not run
-    /// beside it. A request that blocks its thread is waited for at most 1 s. A second call changes nothing.
+    /// beside it. A request that is not down within 1 s, because it blocks its thread or an answer pipe is slow, is reported
+    /// without its text. A second call changes nothing.
     pub(crate) fn cut(&mut self) {
         self.stop.cancel();
         let post = self.post.clone();
@@ -254,7 +261,7 @@ pub(crate) struct CallWorker {
 }
 
 impl CallWorker {
-    /// Carries out the call in a task of its own. Returns `None` if no worker may start, because a stop came meanwhile.
+    /// Carries out the call in a task of its own. Returns `None` if no worker may start, as [`RequestWorker::start`].
     pub(crate) fn start(
         post: WorkerContext,
         call: HookCall,
@@ -292,7 +299,7 @@ impl CallWorker {
         Some(worker)
     }
 
-    /// Tells the call to stop. Its report follows when the call is down.
+    /// Tells the call to stop. Its report follows when the call is down, or was dropped after [`GRACE`].
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }

@@ -1,9 +1,13 @@
 //! The agents that the runtime brings along: `build` and `plan` for sessions, `general` and `explore` for tasks, and the hidden
 //! `compaction`, `title` and `summary`.
 //!
-//! They are data, as a host's own agents are. The rules of `plan` stand behind those of the session, because it must be able to
-//! write its plan where the session asks about edits, and must ask about commands where the session allows them. No text can do
-//! that: a change of `plan` by a file sets what files may set, and leaves these rules.
+//! They are data, as a host's own agents are. Some have two things that no text can give an agent: words behind
+//! the session's prompt (`addition`), and rules behind the session's rules (`last_rules`). `plan` needs such rules, because it must
+//! be able to write its plan where the session asks about edits, and must ask about commands where the session allows them. A
+//! change of `plan` by a file sets what files may set, and leaves both.
+//!
+//! A change must keep `last_rules` out of what is read from texts: they may allow what the session asks about. The names stay,
+//! because files of people and tapes mention them, and the runtime looks some of them up by name, such as `build` and `plan`.
 
 use std::collections::BTreeSet;
 
@@ -58,8 +62,8 @@ impl Agent {
         }
     }
 
-    /// The agent that plans: no edits but of its plan file, commands that report are allowed, all others are asked about. What is
-    /// neither an edit nor a command is left to the session's own rules.
+    /// The agent that plans: no edits but of its plan file, commands that report are allowed, all others are asked about, and it
+    /// may ask to leave the mode (`plan_exit`). Everything else is left to the session's own rules.
     ///
     /// ```
     /// use tamtam::{SessionOptions, runtime::Agent};
@@ -103,7 +107,7 @@ impl Agent {
         }
     }
 
-    /// The agent that looks things up: it has the tools that read and search, and its rules deny edits and commands.
+    /// The agent that looks things up: it has the tools that read and search, and its rules deny edits, commands and tasks.
     #[must_use]
     pub(crate) fn explore() -> Agent {
         Agent {

@@ -1,10 +1,12 @@
-//! Commands: lines that begin with `/` and a name. One registry, an immutable snapshot, for a terminal, for programs and for hosts.
+//! Commands: lines that begin with `/` and a name. [`Commands`] is an immutable set of them, the same for a terminal, for programs
+//! and for hosts.
 //!
-//! A command does something to its session ([`CommandAct`]), or says a prepared text to it (a template). The runtime brings some of
-//! both along; people add templates as files (`agent/files.rs`). Reading a line and filling a template are pure functions; what a
-//! command does is carried out in `runtime/command.rs`.
+//! A command acts ([`CommandAct`]: it changes its session or shows something), or says a prepared text to its session (a template).
+//! The runtime brings some of both along; people add templates as files (`agent/files.rs`), and hosts add either. Reading a line
+//! and filling a template are pure functions; `runtime/command.rs` carries a command out.
 //!
-//! A change must keep that a line with an unknown name is an error: a mistyped command must not reach the model as a message.
+//! A change must keep two things. A line with an unknown name is an error: a mistyped command must not reach the model as a
+//! message. No command takes the place of one that acts: a file must not change what `/undo` does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +36,7 @@ style that a formatter would mend, and nothing that you have not checked in the 
 Report the findings, the worst first, each with file and line, when it happens, and what to do. Where you found nothing, say so in \
 one sentence.";
 
-/// What a command does to its session.
+/// What a command does that is no template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandAct {
@@ -64,7 +66,7 @@ pub enum CommandAct {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Does {
-    /// It does something to its session, and the model hears nothing of it.
+    /// It changes its session or shows something, and sends it no message.
     Act(CommandAct),
     /// It says this to the session, with its arguments in the place of `$ARGUMENTS`, `$1`, `$2` and `{{name}}`.
     Say(String),
@@ -205,7 +207,7 @@ impl Commands {
         ])
     }
 
-    /// These and more; a later one takes the place of one with the same name, but not of one that does something to its session.
+    /// These and more; a later one takes the place of one with the same name, but not of one that acts ([`Does::Act`]).
     #[must_use]
     pub fn with(&self, commands: impl IntoIterator<Item = Command>) -> Commands {
         let mut by_name = (*self.0).clone();
@@ -229,7 +231,7 @@ impl Commands {
         self.0.values()
     }
 
-    /// The command that a line calls; `None` where the line does not begin with `/`, and is a message.
+    /// The command that a line calls; `None` where the line does not begin with `/` and so is a message.
     ///
     /// # Errors
     /// [`BadCommand`] where there is no such command, or its arguments cannot be read.

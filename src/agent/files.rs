@@ -1,11 +1,15 @@
 //! Agents and commands that people keep as files: found in folders, read, and made into one configuration.
 //!
-//! A folder holds the files of one program: our own, OpenCode's or Claude Code's ([`Dialect`]). Each is read as that program has it;
-//! nobody has to change a file. A file that cannot be used is left out with its file, line and field, and the others load.
+//! A folder holds the files of one program: our own, OpenCode's or Claude Code's ([`Dialect`]). Each is read in that program's
+//! form, so nobody has to rewrite a file; what we have no word for is left out (`files/foreign.rs`). A file that cannot be used is
+//! left out and named with its line and field ([`BadFile`]), and the others load.
 //!
-//! This code reads the folders that it is given and no others; whether a file of a workspace may be trusted is its caller's to say.
-//! It runs nothing. A change must keep four bounds: a folder of a workspace is not left through a link; only plain files are opened;
-//! no file is read that is larger than [`FILE_BYTES_MAX`]; and no folder has more than [`FILES_MAX`].
+//! This code reads the folders that it is given, the files of configuration that belong to them, and outside of a workspace the
+//! files that such a configuration includes. The caller says whether a file of a workspace may be trusted. The code runs nothing.
+//!
+//! A change must keep these bounds, because others write the files of a workspace: a workspace is not left through a link; only
+//! plain files are opened; no file is read that is larger than [`FILE_BYTES_MAX`]; and of no folder of agents or commands, with
+//! those below it, more files are read than [`FILES_MAX`].
 
 mod foreign;
 mod read;
@@ -29,18 +33,19 @@ use read::{Names, Section};
 
 /// Bytes of a file, at most.
 pub(super) const FILE_BYTES_MAX: u64 = 256 * 1_024;
-/// Files of a folder, at most.
+/// Files of a folder and of those below it, at most.
 const FILES_MAX: usize = 10_000;
-/// How deep a folder is read.
+/// How many folders deep a folder is read, itself included.
 const DEPTH_MAX: usize = 16;
 
-/// Whose form files have.
+/// Whose form files have. In each form, files of agents may also be `.toml` or `.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Our own: `agents/**/*.md`, `.toml` or `.json`, and `commands/**/*.md`.
+    /// Our own: `agents/**/*.md` and `commands/**/*.md`.
     Tamtam,
-    /// OpenCode's: `agent/**/*.md` and `command/**/*.md` (or `agents`, `commands`), and the tables of `opencode.json`.
+    /// OpenCode's: `agent/**/*.md` and `command/**/*.md` (or `agents`, `commands`), and the tables of `opencode.json` or
+    /// `opencode.jsonc`.
     OpenCode,
     /// Claude Code's: `agents/**/*.md` and `commands/**/*.md`.
     ClaudeCode,
@@ -73,9 +78,9 @@ impl AgentFolder {
         AgentFolder { path, dialect, inside: None, trusts: Arc::new(|_, _| true), configs }
     }
 
-    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode and our own. What stands there tells a
-    /// model what to do, so a file is used as far as `trusts` says so, by its path and its text. The text that was judged is the one
-    /// that is used.
+    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode and our own. What stands there tells
+    /// a model what to do, so a file is used as far as `trusts` says so, by its path and its text. The text that was judged is the
+    /// one that is used.
     #[must_use]
     pub fn of_workspace(
         workspace: &Path,
@@ -168,9 +173,9 @@ pub struct AgentFiles {
 }
 
 impl AgentFiles {
-    /// Reads the folders, the least powerful first. A folder that is not there has no files, and one that is given twice is read once.
-    /// `models` are the models that other programs name by one word, such as `sonnet`; an agent whose word is not among them has the
-    /// model of its session. Blocks on the disk.
+    /// Reads the folders, the least powerful first. A folder that is not there has no files, and one that is given twice is read
+    /// once. `models` are the models that Claude Code names by one word, such as `sonnet`; an agent or command whose word is not
+    /// among them has the model of its session. Blocks on the disk.
     #[must_use]
     pub fn read(folders: &[AgentFolder], models: &BTreeMap<String, ModelRef>) -> AgentFiles {
         let mut files = AgentFiles::default();

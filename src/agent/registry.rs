@@ -1,8 +1,13 @@
-//! The agents that there are: an immutable snapshot, made once and read by all.
+//! The agents that there are ([`Agents`]): an immutable snapshot, made of the runtime's own agents and of what a configuration
+//! says.
 //!
-//! A runtime holds one [`Agents`] ([`Builder::agents`](crate::runtime::Builder::agents)). To change it, a host makes another one and
-//! swaps the two. A session has what its agent set on its tape, so a swap changes nothing in a session: it counts for the next
-//! choice of an agent.
+//! A runtime holds one snapshot ([`Builder::agents`](crate::runtime::Builder::agents)). To change it, a host makes another one and
+//! swaps the two. What an agent set in a session is on the session's tape, so a swap does not change it; the new snapshot counts
+//! for what is looked up later, such as the next choice of an agent or the agent `compaction` of the next summary.
+//!
+//! Each agent that a text or a host adds or changes has been checked. The default agent is always one of the snapshot, shown in
+//! lists, and one that a session may work as. A change must keep both: a session that names no agent takes the default one as it
+//! is.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +36,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agents {
     by_name: Arc<BTreeMap<String, Arc<Agent>>>,
-    /// Always in `by_name`.
+    /// The agent of a session where nobody named one; always one of `by_name`, shown, and not for tasks only.
     default: Arc<Agent>,
 }
 
@@ -67,12 +72,14 @@ impl Agents {
         Agents { by_name: Arc::new(by_name), default: Arc::new(Agent::build()) }
     }
 
-    /// The agents that the runtime brings along, with what a configuration says of them and of others, in this order: what holds for
-    /// all; then what is said of each, in the order of the configuration; then those that are disabled go; then the default one is
-    /// chosen. Beside the agents comes what could not be used, each with its file and the reason: it is as if that were not said.
+    /// The agents that the runtime brings along, with what a configuration says of them and of others, in this order: what holds
+    /// for all; then what is said of each, in the order of the configuration; then those that are disabled go; then the default one
+    /// is chosen. Beside the agents comes what could not be used, each with its file and the reason: it is as if that were not
+    /// said.
     ///
-    /// The default agent is the one that the configuration names, else the one that calls itself that, else `build`. Where it is
-    /// hidden or for tasks only it is `build`, and where that is not there, the first by name that a session may work as.
+    /// The default agent is the one that the configuration names, else the last one that calls itself that, else `build`. Where
+    /// that one is hidden or for tasks only, it is `build`, and where `build` cannot be it, the first by name that a session may
+    /// work as.
     ///
     /// ```
     /// use tamtam::runtime::{Agents, AgentsConfig};
@@ -88,8 +95,8 @@ impl Agents {
     /// ```
     ///
     /// # Errors
-    /// [`BadAgent::NoPrimary`] where no agent is left that a session may work as; [`BadAgent::Unknown`] where the default one that
-    /// the configuration names is not there.
+    /// [`BadAgent::NoPrimary`] where no agent is left that a session may work as; [`BadAgent::Unknown`] where the default one,
+    /// which the configuration names or which called itself that, is not there.
     pub fn build(config: &AgentsConfig) -> Built {
         let mut by_name: BTreeMap<String, Agent> =
             Agent::built_in().map(|agent| (agent.name.clone(), config.for_all(agent))).into();
@@ -186,7 +193,7 @@ impl Agents {
 }
 
 impl AgentsConfig {
-    /// The agent with what holds for all agents under what it says itself.
+    /// The agent with what holds for all agents under what it says itself. A hidden agent stays as it is.
     fn for_all(&self, mut agent: Agent) -> Agent {
         // Writers of titles and summaries have nothing that could be switched.
         if agent.hidden {
@@ -205,7 +212,7 @@ impl AgentsConfig {
     }
 }
 
-/// The default agent (M-05).
+/// The default agent, as [`Agents::build`] says it (M-05).
 fn default_of(by_name: &BTreeMap<String, Arc<Agent>>, wanted: Option<&str>) -> Result<Arc<Agent>, BadAgent> {
     let is_usable = |agent: &&Arc<Agent>| !agent.hidden && agent.mode != AgentMode::Subagent;
     if let Some(given) = wanted.filter(|name| !by_name.contains_key(*name)) {

@@ -1,7 +1,9 @@
 //! What people write about an agent: in a file, in a table of a configuration, in JSON. Everything may be left out.
 //!
-//! [`AgentSpec`] is the one form that all of these are read as, and its JSON schema stands in `docs/schema/agent.json`. Hosts and
-//! people keep it in files: a field may be added, and none renamed or removed.
+//! [`AgentSpec`] is the one form that all of these are read as, and its JSON schema stands in `docs/schema/agent.json`. An unknown
+//! field is an error. A spec changes an agent by what it says and nothing else; its rules come behind the agent's own.
+//!
+//! Hosts and people keep the form in files: a change may add a field, and must not rename or remove one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +73,7 @@ pub struct AgentSpec {
     /// Whether sessions work as it where nobody named an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
-    /// Whether there is no such agent, although others say that there is.
+    /// `true` takes the agent away, also where it is built in or defined by another source.
     #[serde(skip_serializing_if = "Option::is_none", alias = "disabled")]
     pub disable: Option<bool>,
 }

@@ -1,10 +1,10 @@
-//! The arguments of each command, and the answer to a wrong argument.
+//! The arguments of each command (those of `sessions` and `tape` are in the files below), and the answer to a wrong argument.
 //!
 //! Help goes to stdout with exit code 0. A wrong argument becomes one line on stderr with exit code 2; with `--json`, also one
-//! line of JSON on stdout.
+//! line of JSON on stdout. A missing command becomes the line on stderr only.
 //!
-//! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read. Nothing here
-//! may look at the store, the environment or a folder.
+//! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read. A change must not
+//! look at the store, the variables or a folder here: arguments are refused for their form alone, before anything is opened.
 
 mod sessions;
 mod tape;
@@ -28,8 +28,8 @@ pub(super) use tape::{
     MergeArguments, RestoreArguments, RollbackArguments, SearchArguments, SweepArguments, TapeCommand,
 };
 
-/// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection or
-/// a limit of steps or budget, 130 aborted.
+/// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection, a
+/// budget, the step limit or the guard against loops, 130 aborted.
 #[derive(Debug, Parser)]
 #[command(name = "tamtam", version, propagate_version = true, disable_help_subcommand = true)]
 pub(super) struct Arguments {
@@ -77,7 +77,7 @@ pub(super) enum Command {
         /// The process that owns them
         owner: String,
     },
-    /// Look at tapes
+    /// Work with tapes: show, verify, fork, roll back, export, remove
     Tape {
         #[command(flatten)]
         store: StoreArguments,

@@ -1,7 +1,9 @@
 //! Reads a file that goes with a prompt, and makes it a part of the message.
 //!
-//! The content decides the media type, never the name. A missing file, a FIFO or device, or a file that is too large is a usage
-//! error. The code blocks on the disk. The message must be made before a session is opened, so that a bad file starts nothing.
+//! The content decides the media type, never the name. A file that cannot be read, a FIFO or device, or a file that is too large is
+//! a usage error. The code blocks on the disk.
+//!
+//! A change must keep that the message is made before a session is opened, so that a bad file starts nothing.
 
 use std::path::Path;
 
@@ -20,7 +22,7 @@ pub(super) fn part(path: &Path) -> Result<Part, Failure> {
     Ok(Part::file(mime(&bytes), name, &bytes))
 }
 
-/// The media type of a file: by its first bytes, or text if the whole content is UTF-8 without NUL.
+/// The media type of a file: by its first bytes; else text if the whole content is UTF-8 without NUL, and bytes if not.
 fn mime(bytes: &[u8]) -> &'static str {
     const MAGIC: &[(&[u8], &str)] = &[
         (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -1,10 +1,12 @@
-//! `tamtam tape rollback`, `fork` and `merge`: commands that change a conversation or branch off from it, and start no turn.
+//! `tamtam tape rollback`, `fork` and `merge`: commands that change a conversation or branch off from it, and start no turn. Parts
+//! of them serve `tape grants`, `tape delete` and `replay`.
 //!
-//! A rollback needs its session at rest, and a merge the session that receives the messages; both start a runtime that resumes
-//! nothing by itself. A fork needs no runtime, and its parent may be running in another process. With files, a rollback changes
+//! A rollback needs its session at rest, and a merge the session that receives the messages; both start a runtime that resumes no
+//! session by itself. A fork needs no runtime, and its parent may be running in another process. A rollback with `--files` changes
 //! nothing without `--yes`.
 //!
-//! A change must keep this: only the summary of a rollback asks a model. On every other path the model is an empty script.
+//! A change must keep this: only the summary of a rollback asks a model, because nobody expects these commands to cost money. On
+//! every other path the model is an empty script.
 
 use std::{fmt::Write as _, path::Path, sync::Arc};
 

@@ -1,7 +1,10 @@
 //! The arguments for the budget of a session: its limits, what happens at a limit, and the price of the model.
 //!
-//! An argument that is not given leaves the session's value as it is. Without a known price, a limit in dollars is a usage error.
-//! A change must keep that check ([`BudgetArguments::check`]) before a session is opened.
+//! An argument that is not given leaves the session's value as it is. Files of configuration write the same values, and are read by
+//! the same functions ([`price`], [`on_breach`]).
+//!
+//! A limit in dollars for a model without a known price is a usage error. A change must keep that check
+//! ([`BudgetArguments::check`]) before a session is opened: the session would be made, and its first request refused.
 //!
 //! The doc comments on the arguments are the texts of `--help`: a change to one changes what users read.
 
@@ -54,6 +57,7 @@ impl BudgetArguments {
     }
 }
 
+/// Reads what happens at a limit.
 pub(super) fn on_breach(text: &str) -> Result<OnBreach, String> {
     match text {
         "ask" => Ok(OnBreach::Ask),
@@ -62,6 +66,7 @@ pub(super) fn on_breach(text: &str) -> Result<OnBreach, String> {
     }
 }
 
+/// Reads a price: two or four sums in US dollars for a million tokens.
 pub(super) fn price(text: &str) -> Result<Price, String> {
     let kinds: Result<Vec<MicroUsd>, _> =
         text.split('/').map(|usd| usd.parse::<PicoUsd>().map(PicoUsd::to_micro)).collect();

@@ -1,4 +1,4 @@
-//! `tamtam models`: prints the built-in catalogue of models and prices, and which of them have a key.
+//! `tamtam models`: prints the built-in catalogue of models and prices ([`PRICES`]), and for each whether there is a key.
 //!
 //! A change must keep this: the command sends no request, and prints no key. Of the environment it shows only whether a key is
 //! there.

@@ -1,7 +1,10 @@
-//! The commands of `--json`: one JSON object a line on stdin, and the reply to each.
+//! The commands of `--json`: a program writes one JSON object a line on stdin, and gets a reply to each. They are another thing
+//! than the commands of the command line, and than lines that begin with `/` (those are one of these: `command`).
 //!
-//! Lines are read in `command/line.rs`. Every command is answered, also one that was not carried out. The lines are a promise to programs (`docs/FORMATS.md`): add
-//! fields, and change none.
+//! `command/line.rs` reads the lines. Each line has a reply here, also a bad one and one that is not carried out because the run
+//! has ended or a later line stopped it; `run/listener.rs` sends the replies.
+//!
+//! A change may add fields, and must not change one: the lines are a promise to programs (`docs/FORMATS.md`).
 
 mod line;
 
@@ -14,7 +17,7 @@ use tamtam::{
 
 use super::grants::{AnswerError, Host, listed};
 
-/// A command.
+/// A command that a line of stdin gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Send { text: String, id: Option<MessageId>, delivery: Delivery, pin: bool },
@@ -60,7 +63,8 @@ impl Command {
         json!({"command": self.name(), "error": {"kind": "closed", "message": message}})
     }
 
-    /// Carries out the command, and gives the answer. It may wait as long as the session waits for its tape.
+    /// Carries out the command, and gives the answer. It waits until the session has answered: for its tape, and for a model where
+    /// the line is `/title` or `/summary`.
     pub(super) async fn carry_out(self, host: &Host) -> Value {
         let name = self.name();
         let session = &host.session;

@@ -7,11 +7,14 @@
 //! | config | the file of `--config` | where it is named |
 //! | flag | – | always |
 //!
-//! Of a setting the value of the last layer in this table holds. Rules are another matter: those of a later layer may allow what
-//! an earlier one asks about, and never what it denies ([`super::rules::rights`]).
+//! Of a setting the value of the last layer in this table holds, with two exceptions: the address and the price of a file count
+//! only for the model that the file is about, and for a session that is there the files say only what its tape does not keep. Rules
+//! are another matter: those of a later layer may allow what an earlier one asks about, and never what it denies
+//! ([`super::rules::rights`]).
 //!
-//! A change must keep two things. A file that is not understood is an error, never a file that is passed over: it may hold the
-//! rule that denies. And nothing of a workspace is read before its folder is trusted.
+//! A change must keep two things. A file that is not understood is an error, and is not passed over: it may hold the rule that
+//! denies. And no file of a workspace has a say before its folder is trusted, or after the file has changed: such a file is left
+//! out, and named in [`Config::notes`].
 
 mod file;
 mod settings;
@@ -87,8 +90,9 @@ impl Config {
         Ok(config)
     }
 
-    /// The arguments, with the settings of the files where they are silent, and the layer that each of those came from. With the
-    /// model of a session that is there, only what is no setting of the session: it keeps its own.
+    /// The arguments, with the settings of the files where they are silent, and the layer that each of those came from.
+    /// `of_session` is the model of a session that is there already: it keeps its own settings, so of the files only the others
+    /// count.
     pub(super) fn over(
         &self,
         given: &TurnArguments,
@@ -97,7 +101,8 @@ impl Config {
         let mut turn = given.clone();
         let mut from = BTreeMap::new();
         for layer in self.layers.iter().rev() {
-            // The model that was chosen above this layer: an address or a price is that of a model, and a key must not go elsewhere.
+            // The model that was chosen above this layer: an address or a price is that of a model, and a key must not go
+            // elsewhere.
             let chosen = turn.model.model.clone().or(of_session.map(ModelRef::to_string));
             for setting in settings::ALL {
                 let Some(text) = layer.values.get(setting.name) else { continue };

@@ -1,8 +1,12 @@
-//! `tamtam demo`: runs the whole runtime for a few seconds, offline and without a key. Only the model is scripted.
+//! `tamtam demo`: runs the whole runtime for a few seconds, offline and without a key. The answers of the model and the messages of
+//! the user are a script.
 //!
-//! The tools, the files, the tape, the crash and the tree are real. Every line of the story must come from an event, the tape or
-//! the tree, never from the script. At the end the demo checks the tape on the disk and the files; on a mismatch it reports the
-//! mismatch and exits with 1. It works in a new temporary folder, which stays, and changes nothing outside of it.
+//! The tools, the files, the tape, the crash and the tree are real. At the end the demo checks the tape on the disk and the files;
+//! a mismatch is reported, and the command exits with 1. It works in a new temporary folder, which stays, and changes nothing
+//! outside of it.
+//!
+//! A change must keep this: every line about what happened comes from an event, the tape or the tree, never from the script,
+//! because the demo is to show what the runtime did.
 
 mod check;
 mod narrate;

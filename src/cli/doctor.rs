@@ -1,7 +1,8 @@
 //! `tamtam doctor`: what this system has of what the binary needs, one line each.
 //!
-//! A change must keep this: nothing is made, no request is sent, and of the environment only names are shown. A line that begins
-//! with `no` or `none` says what to do about it. Only a store that cannot be written is a failure: all else is somebody's choice.
+//! A change must keep this: no file or folder is made, no request is sent, and of a key only the name of its variable is shown. A
+//! line that begins with `no` or `none` says why, or what to do about it. Of the four lines, only a store that cannot be written
+//! makes the command fail; all else is somebody's choice.
 
 use std::{
     io::IsTerminal as _,

@@ -1,4 +1,5 @@
-//! Reads the process environment once, and finds the store, the workspace and the tools from it.
+//! Reads the process environment once, and makes from it what the commands share: the folders of store, workspace and
+//! configuration, the tools, the hook that takes out keys, and the process watcher.
 //!
 //! A wrong folder is a usage error that names the argument to correct it. Nothing here creates a folder.
 //!
@@ -94,8 +95,8 @@ impl Environment {
         self.tools_in(Sandbox::off())
     }
 
-    /// All built-in tools. Their commands get the user's variables; the tools leave out those whose name looks secret. Those whose value
-    /// is a key are left out here.
+    /// All built-in tools. Their commands get the user's variables; the tools leave out those whose name looks secret. Those whose
+    /// value is a key are left out here.
     pub(super) fn tools_in(&self, sandbox: Sandbox) -> Toolbox {
         let redact = self.redact();
         let is_plain = |(_, value): &(&String, &String)| redact.text(value) == **value;

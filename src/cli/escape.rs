@@ -1,7 +1,8 @@
 //! Makes text of models, tools and files safe for a terminal. Pure functions of a text.
 //!
 //! Such text may hold sequences that move the cursor, recolour, or hide part of a question that a person answers with yes. So
-//! control characters, characters that change the direction of text, and characters without a width become `\u{…}`.
+//! control characters, characters that change the direction of text, and invisible ones become `\u{…}`; [`is_hidden`] lists them.
+//! A line break, a tab and a carriage return become `\n`, `\t` and `\r`, where the function does not keep them.
 //!
 //! A question of permission must use [`text()`] or [`line()`], never [`prose()`], [`prose_line()`] or [`short()`]: these keep the
 //! joiners that scripts and emoji need, which are invisible.
@@ -61,8 +62,8 @@ pub(super) fn line(text: &str) -> String {
     escape(text, |_| false)
 }
 
-/// The beginning of a text as one line, escaped as by [`prose_line`], of at most `characters_max` characters; `...` marks a text that
-/// was cut.
+/// The beginning of a text as one line, escaped as by [`prose_line`], with one space for each run of white space, and of at most
+/// `characters_max` characters (3 or more); `...` marks a text that was cut.
 pub(super) fn short(text: &str, characters_max: usize) -> String {
     let mut out = String::new();
     for (n, word) in text.split_whitespace().enumerate() {

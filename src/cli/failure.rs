@@ -1,7 +1,10 @@
-//! How a command ends: with an exit code, and after a failure with one line that says what happened and what to do.
+//! How a command ends: with an exit code ([`Exit`]), and after most failures with one line for the user ([`Failure`]).
 //!
-//! The numbers of [`Exit`] are a promise (`docs/FORMATS.md`, "Exit codes"). Each error of the library that reaches a user is turned
-//! into a [`Failure`] here, or in the module of its command, with advice. Does no I/O: `cli::end` writes and escapes the line.
+//! Each error of the library that reaches a user is turned into a [`Failure`] here, or in the module of its command. Where
+//! something can be done, its message says what. Does no I/O: `cli::end` writes and escapes the line.
+//!
+//! A change must keep the numbers of [`Exit`] and the words of [`Failure::kind`], which programs read: both are a promise
+//! (`docs/FORMATS.md`).
 
 use std::process::ExitCode;
 
@@ -24,7 +27,7 @@ pub(super) enum Exit {
     Usage = 2,
     /// A person, a budget, the limit of steps or the guard against loops stopped it.
     Stopped = 3,
-    /// The user ended the command.
+    /// The turn was aborted, or a signal ended the command.
     Aborted = 130,
 }
 
@@ -87,7 +90,7 @@ fn in_words(kind: Kind) -> String {
 }
 
 impl Failure {
-    /// The same failure, as what a program can do about it.
+    /// The same failure with another kind.
     fn of(self, kind: Kind) -> Failure {
         Failure { kind: in_words(kind), ..self }
     }

@@ -1,10 +1,12 @@
-//! `tamtam tape grants`, and what the commands about standing grants share: what people allowed for more than one call.
+//! `tamtam tape grants`: lists the standing grants of a session, which are what people allowed for more than one call, or revokes
+//! one. Also [`Host::answer`], by which `run` and `resume` answer a question.
 //!
-//! The list is read from the tape, beside whatever runs. A revoke needs a session at rest; in a running one it is the command
+//! The list is read from the tape, so the session may be running. A revoke needs a session at rest; a running one takes the command
 //! `revoke` of `--json`.
 //!
-//! An answer with the scope `project` is the session's, and then goes into the trust file too. A change must keep that order: where
-//! the process ends between the two, a person is asked once more. Nothing is stored that no tape has.
+//! An answer with the scope `project` is given to the session first; then its rules are written to the trust file of the user. A
+//! change must keep that order: the trust file must have no rule that no tape has. Where the process ends between the two, a person
+//! is asked once more.
 
 use std::{
     fmt::Write as _,
@@ -105,8 +107,8 @@ pub(super) enum AnswerError {
 }
 
 impl Host {
-    /// Answers an ask. With the scope `project`, the rules are kept for the folder of the session that makes the call, which must be
-    /// trusted: else nothing is granted at all.
+    /// Answers an ask. With the scope `project`, the rules are kept for the folder of the session that makes the call, which must
+    /// be trusted: else nothing is granted at all.
     pub(super) async fn answer(&self, ask: Seq, grant: Grant, who: Option<String>) -> Result<(), AnswerError> {
         let folder = match grant.standing() {
             Some((Scope::Project, _)) => Some(self.trusted_folder(ask).await?),

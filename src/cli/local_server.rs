@@ -1,9 +1,10 @@
 //! Asks an OpenAI-compatible server, by default on this machine, for its first model.
 //!
-//! It is the last way to find a model for a command that names none. One plain HTTP request without a key. After the name of the
-//! host is looked up, the request takes half a second at most; no usable answer by then means no server.
+//! It is the last way to find a model for a command that names none. It sends one plain HTTP request without a key. Once the name
+//! of the host is looked up, this takes about half a second at most; no usable answer by then means no server.
 //!
-//! Blocks, so it must run on a blocking thread. A change must keep the limit for the whole answer, and send no key.
+//! Blocks, so it must run on a blocking thread. A change must keep the limit for the whole answer, because the command waits for
+//! it, and send no key, because nobody knows which program listens at that address.
 
 use std::{
     io::{Read as _, Write as _},

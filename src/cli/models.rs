@@ -1,8 +1,8 @@
 //! Chooses the model and its endpoint from the arguments, the session and the environment variables.
 //!
-//! The choice never guesses: if no model is named and keys of two providers are set, that is a usage error. An unknown provider
-//! or a missing key fails before a session is opened. The one request made here asks a local server for its first model, if there
-//! is no key.
+//! Where neither the arguments nor the session name a model, and keys of two providers are set, that is a usage error, not a guess.
+//! An unknown provider or a missing key fails before a session is opened. The one request made here asks a local server for its
+//! first model, if no model is named and no other provider has a key.
 //!
 //! A change must keep this: variables are read through [`Environment`] only, and no message contains a key. So addresses are
 //! printed through [`shown`] only.
@@ -36,7 +36,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 pub(super) struct Choice {
     pub(super) models: Arc<dyn Models>,
     pub(super) model: ModelRef,
-    /// Name of the variable that holds the key, for hints; empty if the model needs no key.
+    /// Name of the variable from which the key is read, for hints, set or not; empty for a script.
     pub(super) key_from: String,
     /// Address of the model, for hints; empty for a script. It may hold a password: print it through [`shown`].
     pub(super) base_url: String,
@@ -140,7 +140,8 @@ pub(super) fn key_of<'a>(variables: &[&'static str], environment: &'a Environmen
     variables.iter().find_map(|name| Some((*name, environment.get(name)?)))
 }
 
-/// The default model of the only provider with a key, and the variable that has the key. `None` where there are several or none.
+/// The default model of the only provider with a key, and the variable that has the key. `None` where several or none have a key,
+/// or the one has no default model (`local`).
 pub(super) fn of_only_key(environment: &Environment) -> Option<(ModelRef, &'static str)> {
     let mut keys = PROVIDERS.iter().filter_map(|known| Some((known.name, key_of(known.key_variables, environment)?.0)));
     let ((provider, variable), None) = (keys.next()?, keys.next()) else { return None };
@@ -155,7 +156,7 @@ pub(super) fn address_of<'a>(provider: &str, environment: &'a Environment) -> Op
 }
 
 /// Finds a model when none was named: the default model of the only provider with a key, else the first model of the local server.
-/// Keys of several providers are a usage error.
+/// Keys of several providers are a usage error, and so is no key without a local server.
 async fn find(base_url: Option<&str>, environment: &Environment) -> Result<ModelRef, Failure> {
     let with_key: Vec<_> =
         PROVIDERS.iter().filter(|known| key_of(known.key_variables, environment).is_some()).collect();

@@ -1,8 +1,10 @@
-//! Reads a file that an argument names: a prompt, a script, rules, an attachment, an export.
+//! Reads a file that an argument names, such as a prompt, a script or rules, or one that a user wrote, such as a configuration.
 //!
-//! Only a regular file is opened: a FIFO would wait for a writer, and a device has no end. [`bytes`] and [`text`] also have a
-//! bound. [`open`] has none; its caller must read piece by piece. A command must open the files of its arguments here and nowhere
-//! else.
+//! Only a regular file is read: a FIFO would wait for a writer, and a device has no end. [`bytes`] and [`text`] also have a bound.
+//! [`open`] has none; its caller must read piece by piece.
+//!
+//! A change must keep this: the code of `cli` opens the files of arguments here and nowhere else, or a command could hang or fill
+//! the memory. One file is opened by the library instead: that of `tamtam replay --test`.
 
 use std::{fs::File, io::Read as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 

@@ -1,7 +1,10 @@
 //! `tamtam tool` and `tamtam permit`: one call outside of any session. `tool` runs the call, `permit` judges it.
 //!
-//! Neither writes a tape. `tool` applies no rules and asks nobody. Every way out of a call that has begun must close the call's
-//! processes, so that none is left. `permit` runs nothing, and must decide as a session with the same rules would.
+//! Neither writes a tape. `tool` applies no rules and asks nobody: the person who types the command is the one whom a session would
+//! ask. `permit` runs nothing.
+//!
+//! A change must keep this: every way out of a call that has begun closes the call's processes, so that none is left; and `permit`,
+//! with which people try out their rules, decides as a session would that has the same rules and somebody to ask.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -22,7 +25,7 @@ use super::{
     note, print, rules,
 };
 
-/// Runs one tool and prints its result. No rules apply: the person who types the command is the one whom a session would ask.
+/// Runs one tool within its time limit, and prints its result.
 pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.name, &given.json, &environment.tools_in(given.sandbox.sandbox(environment)))?;
     let workspace = environment.workspace(given.workspace.as_deref())?;

@@ -5,11 +5,12 @@
 //!
 //! [`Output::show`] carries events, and waits for room. [`Output::put`] carries answers and notes: it must never wait, and has no
 //! bound of its own, so a caller that answers line after line awaits [`Output::room_for_answers`] between them. While a stop is
-//! requested ([`Output::set_stopping`]), a reader that takes nothing for [`STUCK`] counts as gone: the queue is closed and its
-//! rest is dropped. A dropped durable event is still on the tape; dropped answers, deltas, notes and log lines are lost.
+//! requested ([`Output::set_stopping`]) and something waits for the output, a reader that takes nothing for [`STUCK`] counts as
+//! gone: the queue is closed and its rest is dropped. A dropped durable event is still on the tape; dropped answers, deltas, notes
+//! and log lines are lost.
 //!
 //! A change must keep this: `Queue::bytes` is 0 once every piece is written or given up; and every condition passed to
-//! `Shared::until` holds for a closed queue. Otherwise `finish` never returns.
+//! `Shared::until` holds for a closed queue. Otherwise [`Output::finish`] might never return.
 
 use std::{
     collections::VecDeque,
@@ -178,7 +179,7 @@ impl Output {
         self.put(piece);
     }
 
-    /// Queues a piece without waiting and without a bound. A closed queue drops the piece.
+    /// Queues a piece at once, however much is queued. A closed queue drops the piece.
     pub(super) fn put(&self, piece: Show) {
         let mut queue = self.shared.queue();
         if queue.is_closed {
@@ -251,7 +252,7 @@ impl Lines {
         }
     }
 
-    /// Waits until all lines queued before are written, at most for [`STUCK`].
+    /// Waits until all lines queued before are written, at most for [`STUCK`]; not at all where the queue is full.
     pub(super) fn finish(&self) {
         let (done, written) = sync_channel(1);
         if self.0.try_send(Line::End(done)).is_ok() {

@@ -1,4 +1,5 @@
-//! Shows the progress of a long command on stderr: one overwritten line on a terminal, elsewhere a line now and then.
+//! Shows the progress of a long command on stderr: one overwritten line on a terminal, elsewhere a line now and then. Also warns of
+//! a list or a search that may lack entries ([`lack`]).
 //!
 //! Every text is escaped, and a failed write is ignored. A write goes to stderr directly and may block there, so a running
 //! session must not use this module.

@@ -1,8 +1,12 @@
 //! `tamtam prompt show`: prints the system prompt and the tools that a session sends with its first message. This file also says
 //! what every new session of this program is told of its surroundings.
 //!
-//! What is shown is the request that a session in memory sends with its first message, to a scripted model. The session is made as
-//! `run` makes one, so the two are sent the same. A change must keep that, and must send no request to a provider.
+//! A session in memory sends its first message to a scripted model, and its system prompt and tools are shown. Its agent,
+//! surroundings and rules come from the code that `run` calls. Of configuration files only the rules count here: the settings
+//! `agent` and `permission` of a file, which `run` takes, have no effect.
+//!
+//! A change must keep this: what is shown comes from a session that was made, not from a second way to build a prompt, or it would
+//! come to differ from what `run` sends; and no request goes to a provider.
 
 use std::{fmt::Write as _, sync::Arc};
 

@@ -1,8 +1,8 @@
 //! Turns events into text for people. Does no I/O: the pieces depend on the event and on what [`Renderer`] kept of earlier
 //! events.
 //!
-//! The model's text goes to stdout and everything else to stderr, so that `tamtam run … > answer.txt` holds the answer. Notes are
-//! always escaped. The model's text is escaped if stdout is a terminal, and otherwise unchanged.
+//! The model's text goes to stdout and everything else to stderr, so that `tamtam run … > answer.txt` holds the answer. What a note
+//! quotes of a model, a tool or a person is escaped. The model's text is escaped if stdout is a terminal, and otherwise unchanged.
 //!
 //! A change must keep this: a question of permission shows the whole call, uncut and escaped, because a person cannot judge what
 //! is not shown.

@@ -1,8 +1,8 @@
 //! `tamtam replay`: makes the decisions of a session again from its tape, and compares them with the tape.
 //!
-//! `--test` replays the tape in a file, `--to-test` writes such a file and then replays the session, and `--against` compares two tapes without a replay. The
-//! session's tape is not changed, no model is asked and no tool runs. A fork is made only if every replayed decision up to it
-//! came out as recorded; with `--from-anchor`, the replay begins at the newest anchor.
+//! `--test` replays the tape in a file, `--to-test` writes such a file and then replays the session, and `--against` compares two
+//! tapes without a replay. The session's tape is not changed, no model is asked and no tool runs. A fork is made only if every
+//! replayed decision up to it came out as recorded; with `--from-anchor`, the replay begins at the newest anchor.
 //!
 //! A change must keep this: text from a tape passes through `escape` before it is printed; a difference ends the command with
 //! exit code 1, and wrong use with 2.

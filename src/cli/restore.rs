@@ -1,9 +1,11 @@
-//! `tamtam tape changes` and `restore`: shows the files that a session changed, and restores them.
+//! `tamtam tape changes` and `restore`: shows the files that a session changed, and restores them. `tape rollback` (`branch.rs`)
+//! takes its words from here ([`how`], [`Work`]).
 //!
-//! A plan is always printed first, and nothing is changed without `--yes`. The restore makes its plan again under the session's
-//! claim, so it may treat a file that changed in between differently. `changes` opens the store to read only.
+//! A plan is printed first, and nothing is changed without `--yes`. The restore makes its plan again under the session's claim, so
+//! it may treat a file that changed in between differently. `changes` opens the store to read only.
 //!
-//! A change must keep this: a plan may hold names and text from files, so it is escaped before it is printed.
+//! A change must keep this: a plan may hold names and text from files, so it is escaped before it is printed; and no file
+//! changes before its plan was shown.
 
 use std::{fmt::Write as _, path::Path};
 

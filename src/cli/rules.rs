@@ -1,17 +1,19 @@
 //! Builds the rules of a session: those of a profile, of the configuration files, and of the file of `--rules`.
 //!
+//! They are up to four layers, the most powerful first. A layer is a ruleset whose denials no later layer can undo:
+//!
 //! ```text
-//! host       the user's rules, if they deny anything         above every session, also one that is there already
-//! session    the project's, if they deny anything
-//!            those of --config, if they deny anything
-//!            profile, then user, project, --config, --rules  the last match of all of them
+//! 1  host     the user's rules, if they deny anything; above every session, also one that is there already
+//! 2  session  the project's rules, if they deny anything
+//! 3  session  the rules of --config, if they deny anything
+//! 4  session  one ruleset in which the last match stands: profile, user, project, --config, --rules
 //! ```
 //!
-//! A later layer cannot undo a denial of an earlier one. So a file can loosen what the profile asks about or denies, and what an
-//! earlier file asks about, but not what an earlier file denies. The layers that stand by themselves are there for that alone.
+//! A profile is thus no layer of its own: a file can loosen what the profile asks about or denies. A file can also loosen what an
+//! earlier file asks about, but not what it denies; the layers 1 to 3 repeat the rules of files for that alone.
 //!
 //! Where nobody can be asked, the default profile is `headless`, which denies instead of asking. A change must keep this: a file
-//! that is not understood is an error that names the line. A rule that was left out would allow more.
+//! that is not understood is an error that says where. With a denial left out, the rules would allow more.
 
 use std::path::Path;
 

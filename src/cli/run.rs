@@ -6,13 +6,14 @@
 //! session's events ─► narrator: shown as they come ────────────────────────┘
 //! ```
 //!
-//! The command ends when the session is idle and none of its tasks is open, with the outcome of the session's newest turn. It ends
-//! earlier, and `resume` can continue the session, if the tape cannot be written, the session crashes twice without progress, nobody
-//! reads the output, Ctrl-C is pressed twice, or SIGTERM or SIGHUP comes.
+//! The command ends when the session is idle and none of its tasks is open, with the outcome of the newest turn that ended
+//! meanwhile. It ends earlier, and `resume` can continue the session, if the session refuses a call of this command or was closed,
+//! the tape cannot be written, the session crashes twice without progress, nobody reads the output, Ctrl-C is pressed twice, or
+//! SIGTERM or SIGHUP comes.
 //!
-//! A change must keep this: the narrator waits for the reader of the output, and the listener waits for room after an answer, but not
-//! before it carries out an abort. The task that hears signals waits for neither, so that a reader that takes nothing cannot block a
-//! stop.
+//! A change must keep this: the narrator waits for the reader of the output, and the listener waits for room after an answer, but
+//! not before it carries out an abort. The task that hears signals waits for neither, so that a reader that takes nothing cannot
+//! block a stop.
 
 mod listener;
 mod narrator;

@@ -1,6 +1,7 @@
-//! The arguments that confine the commands of `bash`, for every command that runs tools.
+//! The arguments that confine the commands of `bash`: `--sandbox` and its details, for `run`, `resume`, `tool` and `prompt show`.
 //!
 //! The default is no sandbox: with no network and no write to the caches in the home folder, a first build of most projects fails.
+//! With one, sockets are off unless an argument allows them. A change of either default changes what the commands of users may do.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,9 @@
 //! `tamtam tape search`: finds entries by their words, with the index.
 //!
-//! The index is brought up to date first, for as long as that takes. If the store cannot be written, the index is searched as it
-//! is. A change must keep this: no tape is changed, and hits that may be missing are a warning on stderr.
+//! If the index (the database beside the tapes) is behind them, it is brought up to date first, for as long as that takes. Where
+//! the store cannot be written, or another process is writing the index, the index is searched as it is.
+//!
+//! A change must keep this: no tape is changed, and hits that may be missing are a warning on stderr.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -20,7 +22,7 @@ use super::{
     tapes,
 };
 
-/// Carries out the command. A person waits for it, so the index is brought up to date first, however long that takes.
+/// Carries out the command.
 pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failure> {
     let query = Query {
         session: given.session.clone(),

@@ -1,9 +1,10 @@
 //! `tamtam sessions`: lists the sessions of the store, newest first.
 //!
-//! The command first brings the index up to date, for which it may read tapes.
+//! The command first brings the index (the database beside the tapes) up to date, for which it may read tapes. It stops doing so
+//! where the index makes no progress, such as in a store that cannot be written.
 //!
 //! A change must keep this: no tape is changed; a list that may be incomplete says so in a warning on stderr, never in the list
-//! itself; and titles, which come from messages, are escaped.
+//! itself, which programs read; and in the list for people titles, which come from messages, are escaped.
 
 use std::{fmt::Write as _, time::Duration};
 

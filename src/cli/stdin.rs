@@ -1,12 +1,12 @@
 //! Reads stdin: the whole of it as a prompt, or line by line for a running session.
 //!
-//! Text on stdin that the command would not read is refused at the start ([`prompt`]) or reported at the end ([`has_text`]). Nothing
-//! waits for such text, because a pipe may never be written to.
+//! Text on stdin that the command would not read is refused at the start ([`prompt`]) or reported at the end ([`has_text`]).
+//! Nothing waits for such text, because a pipe may never be written to.
 //!
 //! At most [`LINES_MAX`] lines wait to be taken; beyond that, the thread stops reading until lines are taken. A line that is too
 //! long or not UTF-8 is reported in its place, so line numbers stay right.
 //!
-//! A change must keep the reading on a thread of its own: a read that never returns must not delay the end of the process.
+//! A change must keep the reading of lines on a thread of its own: a read that never returns must not delay the end of the process.
 
 use std::io::{BufRead as _, Read as _};
 

@@ -1,9 +1,11 @@
-//! `tamtam tape sweep`, `delete` and `protect`: removes sessions that need not be kept, or one by its id, and exempts a session from
-//! sweeps.
+//! `tamtam tape sweep`, `delete` and `protect`: removes sessions that need not be kept, or one by its id, and exempts a session
+//! from sweeps.
 //!
-//! Nothing is removed without a yes: `--yes`, or an answer on a terminal to the plan (`delete`: the question) that was shown. Only
-//! sessions of the plan are removed, and with the last fork of a hidden session that one; the library looks at each once more before
-//! it removes it. `--dry-run` opens the store to read only.
+//! A sweep removes only sessions of its plan, and with the last fork of a hidden session that one; the library looks at each once
+//! more before it removes it. `--dry-run` opens the store to read only.
+//!
+//! A change must keep this: nothing is removed without a yes, because it cannot be brought back. A yes is `--yes`, or an answer on
+//! a terminal after the plan (`delete`: the question) was shown.
 
 use std::{
     fmt::Write as _,

@@ -2,8 +2,9 @@
 //!
 //! These three commands change no tape, so they may run beside a process that uses the store; `rebuild` writes the index.
 //!
-//! A command that only looks must open the store with [`open`] or [`open_for`], which never write. A command that needs the index
-//! up to date uses [`open_with_index`]. None of the functions here makes the folder of a store.
+//! A change must keep this: a command that only looks opens the store with [`open`] or [`open_for`], which never write, so that it
+//! works where the user may only read. A command that needs the index up to date uses [`open_with_index`]. No command of this file
+//! makes the folder of a store; who calls [`open_with_index`] checks first that it is there.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -154,7 +155,7 @@ fn entry_line(entry: &Entry) -> String {
     format!("{:5}  {time}  {at:7} {ticket:6} {:15} {data}", entry.seq.0, escape::line(&entry.kind))
 }
 
-/// Checks every line and the index, and prints the findings.
+/// Checks every line and the index, of one session or of all, and prints the findings.
 pub(super) fn verify(path: &Path, id: Option<&SessionId>) -> Result<Exit, Failure> {
     let store = id.map_or_else(|| open(path), |id| open_for(path, id).map(Some))?;
     let (findings, checked) = match (&store, id) {

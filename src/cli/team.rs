@@ -1,8 +1,11 @@
-//! The agents and commands of this user and of a workspace, and `tamtam agents`, which lists the agents.
+//! The agents and commands of this user and of a workspace, the builder of a runtime with them ([`Team::host`]), and `tamtam
+//! agents`, which lists the agents.
 //!
-//! They come from the user's folders (`tamtam` and `opencode` in the configuration folder, `~/.claude`) and from those of the
-//! workspace, which are read only where the user trusts it. A file that cannot be used is reported, and all others are loaded. A change
-//! must not load agents or commands of a workspace that is not trusted.
+//! Beside the built-in ones they come from the user's folders (`tamtam` and `opencode` in the configuration folder, `~/.claude`)
+//! and from those of the workspace. A file that cannot be used is named by [`Team::not_used`], and the others are loaded.
+//!
+//! A change must not load agents or commands of a workspace that the user does not trust as it is now: a stranger may have written
+//! them, and they say what a model is told and may do.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 

@@ -1,15 +1,15 @@
-//! Which projects the user trusts, and what people granted for them: a file in the user's data folder.
+//! Which projects the user trusts, and what people granted for them: the file `trust.json` in the user's data folder.
 //!
-//! A workspace may be a stranger's, such as a repository that was cloned. Its files say nothing until the user has run
-//! `tamtam trust DIR`. Trust is for one folder: its real path, and that folder itself, not another one that was made there later. Trust
-//! is also for the bytes of its files: where one byte has changed, or there is a file more or less, the files of that kind are not
-//! read. What people granted for the project holds while the project's configuration is trusted as it is.
+//! A workspace may be a stranger's, such as a repository that was cloned. Its files say nothing until the user has run `tamtam
+//! trust DIR`. Trust is for one folder: its real path, and that folder itself, not another one that was made there later. Trust is
+//! also for the bytes of its files. The configuration is one kind of file, agents and commands are another ([`CONFIG`], [`TEAM`]):
+//! where one byte has changed, or there is a file more or less, no file of that kind is read. A rule file such as AGENTS.md is
+//! judged alone ([`Trust::has_trusted`]). What people granted for the project holds while its configuration is trusted as it is.
 //!
-//! Who reads files of a workspace asks [`Trust::look`] about their places ([`Place`]) and uses the text that it gives: what was
-//! judged is what is used.
-//!
-//! `trust.json` is a stored format (`docs/FORMATS.md`). It is written whole and then renamed, under a lock, and only its owner may
-//! write it. A file that is not understood is an error: to pass it over would lose what was granted.
+//! A change must keep this: the code that reads configuration, agents or commands of a workspace asks [`Trust::look`] and uses the
+//! text that it gives, because a file that is read a second time may have changed. `trust.json` is a stored format
+//! (`docs/FORMATS.md`). It is written whole and then renamed, under a lock, and only its owner may read and write it. A trust file
+//! that is not understood is an error, and for [`Trust::has_trusted`] a no: to pass it over would lose what was granted.
 
 mod command;
 mod project;

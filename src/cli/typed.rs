@@ -1,9 +1,9 @@
 //! Reads a line that a person types while a turn runs: a message, an answer, or a mistake. A pure function of the line and the
 //! open question.
 //!
-//! A change must keep this: while a question is open, no line steers the turn; only the words behind a `n` reach the model. A
-//! typing error must allow nothing, so only one of the listed answers allows a call, and only a listed word or an amount raises a
-//! budget.
+//! A change must keep this: while a question is open, no line steers the turn; only the words after an `n` to a question about a
+//! call reach the model. A typing error must allow nothing, so only the few words in [`read`] allow a call, and only a word or an
+//! amount raises a budget; every other line is [`Typed::NoAnswer`].
 
 use tamtam::{
     Seq,

@@ -1,5 +1,6 @@
 //! What a caller can do about an error: one short list of kinds, and the kind of the errors of `error.rs`, of the tape, of
-//! refusals and of the supervisor. Other errors have their `kind()` beside them (`session/error.rs`, `runtime/operate.rs`, `ops/`).
+//! refusals, of points of a tape that are not there ([`NoPoint`]) and of the supervisor. Other errors have their `kind()` beside
+//! them (`session/error.rs`, `runtime/command.rs`, `runtime/operate.rs`, `ops/`).
 //!
 //! A host decides by the kind and shows the text, so that a new variant does not break the host. An error of this file that holds
 //! another error with a `kind()` has the kind of that error, however deep.
@@ -15,8 +16,8 @@ use crate::{
     tape::TapeError,
 };
 
-/// What a caller can do about an error. Every error of an operation has a kind (`kind()`): a host decides by this short list, and
-/// shows the error's text to people.
+/// What a caller can do about an error. The errors of a runtime and of its sessions have a kind (`kind()`): a host decides by this
+/// short list, and shows the error's text to people.
 ///
 /// ```
 /// use tamtam::{SendError, runtime::Kind};

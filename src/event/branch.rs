@@ -1,7 +1,9 @@
-//! The kinds of events about branches: a fork is merged, the conversation goes back, and its files go back with it.
+//! The kinds of events about branches: a fork is merged, the conversation goes back to an earlier point, its files are put back, or
+//! the part that was left is summed up.
 //!
-//! In the JSON form they are events like those of [`EventKind`](crate::event::EventKind), with no level in between; what its module
-//! says of names and fields holds here too. All of them are durable.
+//! In the JSON form they are events like those of [`EventKind`](crate::event::EventKind), with no level in between. All of them are
+//! durable: they follow from an entry of the tape. A change must not rename, retype or drop a variant or a field, because programs
+//! read them.
 
 use std::sync::Arc;
 

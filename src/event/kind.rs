@@ -428,7 +428,7 @@ pub enum EventKind {
         /// What happened.
         error: String,
     },
-    /// The conversation got a branch, or went back to one.
+    /// Something happened to the branches of the conversation: see [`BranchEvent`].
     #[serde(untagged)]
     Branch(BranchEvent),
 }

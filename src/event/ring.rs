@@ -2,12 +2,13 @@
 //! missed.
 //!
 //! A ring holds at most [`RING_EVENTS_MAX`] events and [`RING_BYTES_MAX`] bytes; a single larger event is held alone. Without a
-//! listener it holds none, and with one it holds those that this one has not read. Every listener gets the events in the order of
+//! listener it holds none; with one, an event is dropped when this one reads it. Every listener gets the events in the order of
 //! their `push`. A listener that is too slow hears how many events it missed, and continues with the oldest that is left; the
-//! durable ones among the missed can be read again from the tape. The ring outlives the session's actor, and a passive session keeps it for as long as it has a listener.
+//! durable ones among the missed can be read again from the tape. The ring outlives the session's actor, and a passive session
+//! keeps it for as long as it has a listener.
 //!
-//! A slow listener must never slow the session: `push` does not wait for listeners, and no code may wait while it holds the
-//! ring's lock.
+//! A change must not let a slow listener slow the session: `push` does not wait for listeners, and no code may wait while it holds
+//! the ring's lock.
 
 use std::{
     collections::VecDeque,
@@ -168,7 +169,7 @@ impl EventStream {
         self
     }
 
-    /// Ends the stream if the look-up says that there is no such session and nothing has come by then.
+    /// Ends the stream, after the events that have come by then, once the look-up says that there is no such session.
     pub(crate) fn unless_missing(mut self, is_missing: JoinHandle<bool>) -> EventStream {
         self.is_missing = Some(is_missing);
         self
@@ -181,7 +182,8 @@ impl EventStream {
         self
     }
 
-    /// Waits for the next event. `None` when the ring is closed, as the shutdown of the runtime does, and no event is left.
+    /// Waits for the next event. `None` when no event is left and none can come: the runtime was shut down, or the store has no
+    /// such session.
     ///
     /// Cancel-safe: an event that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Option<Next> {

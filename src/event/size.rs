@@ -1,7 +1,8 @@
 //! The approximate memory size of an event. The bounds of the ring and of the observers' queues are counted in it.
 //!
-//! A size must never be much too small. So a field that can be large has a line here, and a new one needs a line too; small
-//! fields are covered by the size of the type. The compiler does not remind you: what has no line counts as 0.
+//! A change must keep sizes from being much too small, or a slow listener would fill the memory. So a field that can be large has a
+//! line here, and a new one needs a line too. The compiler does not remind you: what has no line counts as 0 beyond the size of the
+//! type, as names, titles and lists of ids do.
 
 use serde_json::Value;
 
@@ -13,8 +14,7 @@ use crate::{
 };
 
 impl Event {
-    /// The size of the event in bytes with all that it carries, about. Fields that can be large are counted; all others are covered
-    /// by the size of the type.
+    /// About how many bytes the event takes: the size of the type, and the fields that can be large.
     pub(crate) fn bytes(&self) -> usize {
         let carried = match &self.kind {
             EventKind::Queued { message, .. }

@@ -1,6 +1,8 @@
-//! What a hook counts of each session since its newest message, and how it tells a model of it.
+//! What the hooks [`ReadLoop`](crate::hook::ReadLoop) and [`Planning`](crate::hook::Planning) count of each session since its
+//! newest message, and how they add a hint for the model to a result.
 //!
-//! A change must keep the table bounded, because a hook is not told of the end of a session.
+//! The counts are in memory, so a restart begins them anew. A change must keep the table bounded, because a hook is not told of the
+//! end of a session.
 
 use std::collections::BTreeMap;
 

@@ -2,13 +2,15 @@
 //!
 //! | point | what is added |
 //! |---|---|
-//! | a message | how large the request looks (`planning/complexity.rs`), and where the findings of before stand |
+//! | a message | how large it looks (`planning/complexity.rs`); if no call came since the one before, the file for findings |
 //! | every second read in a row | a reminder to note what was found |
-//! | the third failure of a class | that the approach must change (`planning/strikes.rs`) |
+//! | every third failure of a class | that the approach must change (`planning/strikes.rs`) |
 //!
-//! The counts are in memory, in the order in which calls return; a message begins them anew, and a restart too. No call is refused,
-//! and the hook touches no file: the model keeps its findings with its own tools, under its own rights. Whether a plan is carried out
-//! at the end of a turn is checked by [`PlanCheck`](crate::session::PlanCheck), which needs the state of the session.
+//! The counts are in memory, in the order in which calls return; a message begins them anew, and a restart too. Whether a plan is
+//! carried out at the end of a turn is checked by [`PlanCheck`](crate::session::PlanCheck), which needs the state of the session.
+//!
+//! A change must keep this: the hook only adds text. It refuses no call, does not guard ([`Hook::guards`]), and touches no file:
+//! the model keeps its findings with its own tools, under its own rights.
 
 mod complexity;
 mod strikes;

@@ -1,7 +1,9 @@
-//! [`ReadLoop`]: a hook that tells a model which reads and reads that it should begin, or end.
+//! [`ReadLoop`]: a hook for a model that makes one read after another. A hint tells it to begin the work, or, where something was
+//! written, to end it.
 //!
-//! The hook counts the reads in a row of each session: in memory, in the order in which they return. It adds a line to a result and
-//! changes nothing else; no call is refused. After a restart the count begins anew, and a hint comes later.
+//! The hook counts the reads in a row of each session: in memory, in the order in which they return. After a restart the count
+//! begins anew, and a hint comes later. A change must keep this: the hook adds a line to a result and changes nothing else. It
+//! refuses no call, and does not guard ([`Hook::guards`]).
 //!
 //! Rejected: to count in the core. A hint decides nothing, so no replay depends on the count.
 
@@ -17,8 +19,8 @@ use crate::{
 
 /// A hook that adds a hint to every fifth read in a row while nothing was written, and to every tenth after something was.
 ///
-/// A read is a call of a tool with the effect [`Effect::Read`]; a write is a call that names an access `edit`. Any other call ends the
-/// row, and a message to the session begins anew: nothing read, and nothing written. No runtime has this hook by itself.
+/// A read is a call of a tool with the effect [`Effect::Read`]; a write is a call that names an access `edit`. Any other call ends
+/// the row, and a message to the session begins anew: nothing read, and nothing written. No runtime has this hook by itself.
 ///
 /// ```
 /// use tamtam::hook::ReadLoop;

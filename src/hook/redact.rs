@@ -1,13 +1,14 @@
-//! [`Redact`]: a hook that takes keys out of what tools give, before a model, a listener or a tape has it.
+//! [`Redact`]: a hook that takes keys out of what tools give, and if asked out of what the model answers, before a listener or a
+//! tape has it.
 //!
-//! The hook knows the shapes of the usual keys (`redact/shapes.rs`), and the values that the host names. It sees whole results, and the
-//! streams of calls that run (`redact/scan.rs`). A key that has no known shape and was not named is not found: shapes are a net, not
-//! a proof.
+//! The hook knows the shapes of the usual keys (`redact/shapes.rs`), and the values that the host names. It sees whole results, and
+//! the streams of calls that run (`redact/scan.rs`). A key that has no known shape and was not named is not found: shapes are a
+//! net, not a proof.
 //!
 //! A change must keep this: a text without keys passes byte by byte, and no key that is found leaves a part of it behind.
 //!
-//! Rejected: the crate `regex`. Its engine does not work on a stream: a key that is cut in two would pass. Rejected too: entropy, which
-//! takes every hash in a lock file for a key.
+//! Rejected: the crate `regex`. Its engine does not work on a stream: a key that is cut in two would pass. Rejected too: entropy,
+//! which takes every hash in a lock file for a key.
 
 mod scan;
 mod shapes;
@@ -33,13 +34,13 @@ const INLINE_BYTES_MAX: usize = 256 * 1024;
 
 /// A hook that replaces keys in the output of tools by `[redacted: kind]`.
 ///
-/// It knows keys of OpenAI, Anthropic, GitHub, GitLab, AWS, Google, Slack, Stripe, npm, PyPI, Hugging Face and others by their shape,
-/// JSON web tokens, private keys in PEM, `Authorization` headers and passwords in URLs. Hashes, ids and base64 stay. A host names
-/// further values with [`Redact::value`].
+/// It knows keys of OpenAI, Anthropic, GitHub, GitLab, AWS, Google, Slack, Stripe, npm, PyPI, Hugging Face and others by their
+/// shape, JSON web tokens, private keys in PEM, `Authorization` headers and passwords in URLs. Hashes, ids and base64 stay. A host
+/// names further values with [`Redact::value`].
 ///
-/// Content, title, details and attached texts of each result are read, and the output of calls that run
-/// ([`Hook::output_filter`]). The time is linear in the length of the text, and a stream needs a few KiB of memory. Files that tools
-/// change keep their content, and so do the copies by which a restore puts them back.
+/// Content, title, details and attached texts of each result are read, and the output of calls that run ([`Hook::output_filter`]).
+/// The time is linear in the length of the text, and a stream needs a few KiB of memory. Files that tools change keep their
+/// content, and so do the copies by which a restore puts them back.
 ///
 /// ```
 /// use tamtam::hook::Redact;
@@ -70,8 +71,9 @@ impl Redact {
         Redact { values: Vec::new(), wanted: Arc::new(Wanted::new(&[])), answers: false }
     }
 
-    /// Takes this value out too, wherever it stands: as it is, and as it is written in JSON. White space around it is dropped. A value
-    /// of fewer than six bytes is not taken, because it stands in ordinary words. The value is kept in memory, and is not cleared there.
+    /// Takes this value out too, wherever it stands: as it is, and as it is written in JSON. White space around it is dropped. A
+    /// value of fewer than six bytes is not taken, because it stands in ordinary words. The value is kept in memory, and is not
+    /// cleared there.
     #[must_use]
     pub fn value(self, secret: impl AsRef<str>) -> Redact {
         self.values([secret])
@@ -93,8 +95,8 @@ impl Redact {
         self
     }
 
-    /// Takes keys out of the model's answers too: texts, reasoning and arguments of calls. Nobody is shown an answer piece by piece then
-    /// ([`Hook::sees_answers`]).
+    /// Takes keys out of the model's answers too: texts, reasoning and arguments of calls. Nobody is shown an answer piece by piece
+    /// then ([`Hook::sees_answers`]).
     #[must_use]
     pub fn answers(mut self) -> Redact {
         self.answers = true;

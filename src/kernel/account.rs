@@ -9,8 +9,8 @@
 //!
 //! No counter has the reserved amounts: they are computed from the open tickets, so an amount cannot get lost and cannot be given
 //! back twice. A child's grant is a ticket on the parent's tape and a limit on the child's own tape. So parent and child together
-//! cannot be granted more than the parent had. Time is the exception throughout: it is passed on to each child whole, and never
-//! divided or reserved.
+//! cannot be granted more than the parent had. Time is the exception throughout: each child may use all that is left, or the less
+//! that it asks for, and time is never divided or reserved.
 //!
 //! A change must not add a counter of reserved amounts, and must keep the stored form of [`Account`], which is part of every
 //! anchor. Sums saturate and never wrap.
@@ -22,7 +22,7 @@ use crate::{
     words::ids::Millis,
 };
 
-/// The most further children among which what is left is divided.
+/// The most children at work among which what is left is divided. Places in the queue of tasks count on top.
 const SHARES_MAX: usize = 32;
 
 /// The budget bookkeeping of a session, beside what it has spent.
@@ -180,8 +180,9 @@ impl State {
         Some(since.plus(std::time::Duration::from_millis(left)))
     }
 
-    /// The grant for a child. A child that names an amount gets that amount; otherwise it gets an equal share of what is left, with
-    /// one share for each further child that there may be and one for this session itself. Time is passed on whole.
+    /// The grant for a child, or the limit that does not allow it. A child that names an amount gets that amount; otherwise it gets
+    /// an equal share of what is left, with one share for each child that there may be beside those there are, this one included,
+    /// and one for this session itself. Of time it gets all that is left, or less if it names less.
     pub(super) fn grant_for(&self, asked: &Limits, may_have_children: bool) -> Result<Limits, Breach> {
         // Without this bound, a session that may have very many children would grant shares of nothing.
         let free = self.settings.task_width_max.saturating_sub(self.tasks_begun()).min(SHARES_MAX);

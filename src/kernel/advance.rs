@@ -11,8 +11,8 @@
 //! [`advance`] decides from the state, the time and `Env`, and not from the input that came. So after a crash it goes on from the
 //! same place. It starts no worker: it opens tickets, and `due.rs` says which of them need one.
 //!
-//! A change must keep this: each pass of the loop writes an entry or ends the loop. The hash of a request covers all that
-//! determines the request, because a repeated request must have the same bytes.
+//! A change must keep this: each pass of the loop writes an entry or ends the loop, or it would never end. The hash of a request
+//! covers all that determines the request, because a repeated request must have the same bytes.
 
 use std::collections::BTreeSet;
 
@@ -276,14 +276,14 @@ pub(super) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) ->
     }
 }
 
-/// Ends the running turn: every ticket is closed with a result; queued messages stay. Linked children are stopped, also those
-/// that work while no turn runs.
+/// Begins to end the running turn: [`advance`] then closes what is open in it, so that every call gets a result. Queued messages
+/// stay. Linked children are stopped, also those that work while no turn runs.
 pub(super) fn abort(draft: &mut Draft<'_>, reason: &str) {
     abort_turn(draft, reason);
     tasks::stop_linked(draft);
 }
 
-/// Ends the running turn, and no more.
+/// As [`abort`], without the children.
 pub(super) fn abort_turn(draft: &mut Draft<'_>, reason: &str) {
     if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
         draft.write(None, Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() } });

@@ -1,8 +1,8 @@
-//! What each entry does to the state. A running session and recovery change a state by this code alone, so both arrive at the
-//! same state.
+//! What each entry does to the state ([`State::apply`]; the larger parts are in `apply/`). A running session and recovery change a
+//! state by this code alone, so both arrive at the same state.
 //!
 //! [`State::apply`] writes no entry and never fails. An entry about a ticket that is not open closes no ticket and charges no
-//! budget. The entry of a branch summary that comes late puts its text into the history all the same.
+//! budget. A summary that comes so is used all the same, and its tokens count in `State::usage`.
 //!
 //! A change must not read anything but the state and the entry (no clock, no settings of the host, no randomness), and must fold
 //! the entries of existing tapes to the same state as before: replay compares, and a session is opened from old entries. A new
@@ -36,8 +36,8 @@ mod tasks;
 mod turns;
 
 impl State {
-    /// The state that these entries fold to. The first entry must be a [`Record::State`], as in every anchor and in every tape that is no fork;
-    /// otherwise the answer is `None`.
+    /// The state that these entries fold to. The first entry must be a [`Record::State`], as in every anchor and in every tape that
+    /// is no fork; otherwise the answer is `None`.
     #[must_use]
     pub fn fold(entries: impl IntoIterator<Item = impl Borrow<Entry>>) -> Option<State> {
         let mut entries = entries.into_iter();

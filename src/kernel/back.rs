@@ -1,17 +1,21 @@
 //! Rollback, undo and redo: the conversation as it was at an earlier entry takes the place of the present conversation.
 //!
 //! One entry does it, and carries what the fold needs: how many items of the present history stay, the items after them, and the
-//! context as it was. A rollback across a compaction carries the items that the compaction had left out. So recovery reads
-//! nothing but the newest anchor and what follows it (decision 0010). Files that were put back with the rollback, and a summary
-//! of the branch that is left, are entries of their own behind it, in the same append.
+//! context as it was. A rollback across a compaction carries the items that the compaction had left out. So recovery reads nothing
+//! but the newest anchor and what follows it (decision 0010). Files that were put back with the rollback, and a summary of the
+//! branch that is left, are entries of their own behind it, in the same append.
 //!
 //! | goes back | never does |
 //! |---|---|
-//! | the history, its summary, the data carried beside it, pins | usage and cost, ended turns and their outcomes, message ids |
-//! | how full the context is | settings, grants, tasks, the queue (which is put on hold) |
+//! | the history, its summary, the data carried beside it | usage and cost, ended turns and their outcomes, message ids |
+//! | pins, the to-do list | settings, grants, tasks |
+//! | how full the context is, the windows that refusals taught | the queue (which is put on hold) |
 //!
 //! Nothing goes back under a running turn, and nothing leaves the tape. No tape is read here: the caller works the entry out from
-//! the tape (`trail.rs`), and the core refuses the entry if the session has moved on since. [`RolledBack`] is a stored format.
+//! the tape (`trail.rs`), and the core refuses the entry if the session has moved on since.
+//!
+//! A change must keep both refusals: an entry that was worked out for another history would mix two conversations. A rollback that
+//! is sent again after a crash must be answered and not done again. [`RolledBack`] is a stored format.
 
 use std::sync::Arc;
 
@@ -115,7 +119,8 @@ pub struct WentBack {
 }
 
 impl RolledBack {
-    /// Whether an open compaction that cuts at `first_kept` is given up, because it sums up items that are gone.
+    /// Whether an open compaction that cuts at `first_kept` is given up: items that it sums up are gone, or none would stay behind
+    /// the cut.
     pub(super) fn gives_up(&self, first_kept: usize) -> bool {
         first_kept > self.keep || first_kept >= self.keep.saturating_add(self.items.len())
     }

@@ -5,9 +5,9 @@
 //! ([`Steering`]).
 //!
 //! A change must keep three rules. Every call of an answer gets exactly one result, also when it never ran. A call starts only if
-//! the rules that hold at that moment allow it, or if they ask and a person has granted it ([`judge`]). A call whose effect is
-//! `Once` is never started twice. Nothing here runs a tool or asks one: the facts of a call come with the report of its answer,
-//! or with the recovery.
+//! the rules that hold at that moment allow it, or if they ask and a person has granted it ([`judge`]), and only if the budget has
+//! room for it. A running call with the effect `Once` (it must not run again after a crash) is answered by the recovery and not run
+//! again. Nothing here runs a tool or asks one: the facts of a call come with the report of its answer, or with the recovery.
 
 use std::sync::Arc;
 
@@ -119,7 +119,8 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
     }
 }
 
-/// Why a call cannot be carried out at all: no such tool, or arguments that it can make nothing of.
+/// Why a call cannot be carried out at all: there is no such tool, the session does not have it or this turn has it switched off,
+/// or the tool can make nothing of the arguments.
 fn unusable(draft: &Draft<'_>, call: &OpenCall) -> Option<(CallVerdict, String)> {
     if let Some(Unusable::NoTool(text)) = &call.facts.unusable {
         return Some((CallVerdict::NoTool, text.clone()));
@@ -176,7 +177,7 @@ fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: CallVerdict, text: impl Into
     draft.write(Some(ticket), Record::Result { result, judged });
 }
 
-/// Steers the open calls of a batch, and starts those that may start. Says whether the batch is done.
+/// Steers the open calls of a batch, and starts those that may start. Says whether the batch is done or the turn is being ended.
 pub(super) fn go_on(draft: &mut Draft<'_>) -> bool {
     if let Some(steering) = advance::strongest(draft) {
         steer(draft, steering);

@@ -3,12 +3,12 @@
 //!
 //! Each try of a request that used something is on the bill once: with its own usage when it is closed, or with all that was
 //! reserved for it when it was lost in a crash, an import or a rollback. An unsuccessful try of a summary counts with the input
-//! that was reserved for it. A request that failed before the provider read it is not on the bill. The bill of a fork begins at
-//! its `forked` entry: the requests before it are on the parent's bill.
+//! that was reserved for it. A request that failed before the provider read it is not on the bill. The bill of a fork begins at its
+//! `forked` entry: the requests before it are on the parent's bill.
 //!
-//! The sum must agree with the state's own sums (`apply/spending.rs`): a change of one needs the same change of the other.
-//! `Unsettled` is stored with a session's digest (`digest.rs`): a change of its form needs a higher `FORM` of `Digest`
-//! (`ops/listing/rows.rs`).
+//! The sum must agree with the requests, tokens and cost in [`State::spent`](crate::kernel::State), which `apply/spending.rs`
+//! counts: a change of one needs the same change of the other. `Unsettled` is stored with a session's digest (`digest.rs`): a
+//! change of its form needs a higher `FORM` of `Digest` (`ops/listing/rows.rs`).
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::{
     words::usage::Usage,
 };
 
-/// Every model request of a session that used something, oldest first.
+/// Every model request of a session that used something, in the order in which they were closed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Bill {
     /// The requests.
@@ -67,7 +67,7 @@ pub enum BillKind {
     Failed,
     /// It was under way when the process ended or the session was imported, or its compaction was given up by a rollback.
     Lost,
-    /// It summed up an older part of the conversation, or a branch.
+    /// It was made to sum up an older part of the conversation, or a branch; also where its summary could not be used.
     Summary,
 }
 
@@ -228,7 +228,7 @@ impl Bill {
         self.lines.extend(self.unsettled.apply(entry));
     }
 
-    /// The newest request.
+    /// The request that was closed last.
     #[must_use]
     pub fn last(&self) -> Option<&BillLine> {
         self.lines.last()

@@ -2,15 +2,15 @@
 //!
 //! The caller reads the messages of the branch from its tape ([`Branch::of`]), and a model summarizes them; if no model can, the
 //! first words of the messages take the summary's place. One entry then puts the summary in front of the next turn, as a message
-//! that the model reads as a user's. No compaction sums it up again; it is carried on, within a bound. No summary is added under
-//! a running turn.
+//! that the model reads as a user's. A compaction carries its text on beside the new summary, within a bound (`carried.rs`). No
+//! summary is added under a running turn.
 //!
 //! The host's side makes the request for the summary, not a worker of the session. So the request has a ticket with a reserve of
 //! the budget, opened before the request is made. The summary closes the ticket, or the report that there is none, or the end of
-//! the process; in the last case the whole reserve counts as used. At most one such ticket is open.
+//! the process; in the last case the whole reserve counts as used. While such a ticket is open, a second one is refused.
 //!
-//! A change must keep that the usage counts once on each of these ways. [`BranchSummary`], [`BranchRequest`] and [`OpenBranch`]
-//! are stored formats. No tape is read and no model is called here.
+//! A change must keep that the usage counts once on each of these ways. [`BranchSummary`], [`BranchRequest`] and [`OpenBranch`] are
+//! stored formats. No tape is read and no model is called here.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Budgets: what a session may use, and what happens when a limit does not allow the next piece of work.
+//! The types of a budget: what a session may use, what happens at a breach, and the breach itself (a limit that does not allow the
+//! next piece of work).
 //!
-//! Values only: `account.rs` computes what is used, reserved and left, and `spending.rs` decides what follows from a breach. The
-//! types are stored formats, in settings, entries and states: do not rename or retype a field or a variant, and give each new
-//! field a serde default. The texts of [`Breach`] are shown to people and models.
+//! Nothing here decides: `account.rs` computes what is used, reserved and left, and which limit is breached; `spending.rs` decides
+//! what follows. A change must keep the stored forms, because these types stand in settings, entries and states: do not rename or
+//! retype a field or a variant, and give each new field a serde default. People and models read the text of a [`Breach`].
 
 use std::fmt;
 
@@ -57,8 +58,8 @@ pub enum Extent {
     Grant,
 }
 
-/// A limit that does not allow the next piece of work. It is found before the work begins, a limit of time also while work runs.
-/// Amounts are in the unit of the resource.
+/// A limit that does not allow the next piece of work. The core looks for breaches before work begins; a limit of time may also be
+/// breached while work runs. The unit of the amounts is that of the resource, such as tokens or picodollars ([`Resource`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
     /// The resource that is limited.
@@ -77,7 +78,7 @@ pub struct Breach {
 }
 
 impl Breach {
-    /// By how much the limit would have to be higher.
+    /// By how much the limit would have to be higher; at least 1.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.used.saturating_add(self.reserved).saturating_add(self.needs).saturating_sub(self.max).max(1)

@@ -1,11 +1,12 @@
-//! A child's side of its task: the messages from its parent. The child's DOWN follows from its own entries (`apply/tasks.rs`).
+//! A child's side of its task: the commands that its parent gives it, and the deadline of the task. The child's DOWN (the report of
+//! how the task ended) follows from the child's own entries (`apply/tasks.rs`).
 //!
-//! A message counts only if it names the parent and the ticket that the child has now, so a late message of a former parent
-//! changes nothing. The one exception is [`BeAdopted`] to an orphan, which names the new parent. A message may come twice, and
-//! must then change nothing.
+//! A command counts only if it names the parent and the ticket that the child has now, so a late command of a former parent changes
+//! nothing. [`BeAdopted`] has two exceptions: an orphan takes it from a new parent, and a child whose task is over takes a further
+//! task from the same parent, under a new ticket. A command may come twice, and must then change nothing.
 //!
-//! A change must only ever narrow the rules of a child. Nothing here reaches the parent: the parent's watcher reads what the
-//! child's tape says.
+//! A change must only ever add to the bounds of a child (the rules of its ancestors), and never take one away. Nothing here reaches
+//! the parent: the parent's watcher reads what the child's tape says.
 
 use std::sync::Arc;
 

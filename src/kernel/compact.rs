@@ -1,17 +1,20 @@
 //! When a conversation is made smaller so that it fits the model's window, and what takes the place of its older part.
 //!
-//! Before each step the core asks how full the context is. If it is too full, old tool outputs are pruned. If it is still too
-//! full, a compaction is opened: a ticket of the session, not of the turn. The summary is written in the background while the
-//! turn goes on, unless the context is so full that no request would fit. It takes the place of the items that it sums up when no
-//! request is open, so that a request that a crash interrupts is always made again byte for byte.
+//! Before each step the core asks how full the context is. If it is too full, old tool outputs are pruned (left out). If it is
+//! still too full, a compaction is opened: a summary is to take the place of the older items. Its ticket belongs to the session,
+//! not to the turn. The summary is written in the background while the turn goes on; the turn waits for it only if the context is
+//! full. It takes the place of those items when no request is open, so that a request that a crash interrupts is made again byte
+//! for byte. A session whose settings switch this off ([`CompactionSettings::auto`](crate::kernel::CompactionSettings)) compacts
+//! only when a host asks.
 //!
-//! A compaction that fails leaves the history as it is; a later step opens another one, up to three failures in a row. If there
-//! is no room left and no summary can be had (after those failures, over budget, or because a message that aborts cannot wait),
-//! the oldest part is cut off without a summary. The host's own words and the files that were touched are carried on all the
-//! same, within a bound, and nothing leaves the tape.
+//! A compaction that fails leaves the history as it is; a later step opens another one, up to three failures in a row. If there is
+//! no room left and no summary can be had (after those failures, over budget, or because a message that aborts cannot wait), the
+//! oldest part is cut off without a new summary. The host's own words, an earlier summary and the files that were touched are
+//! carried on all the same, within a bound, and nothing leaves the tape.
 //!
-//! A change must keep that, and that a replacement is smaller than what it replaces; only the host's own summary of a handoff is
-//! not checked. [`ContextState`], [`OpenCompaction`] and [`Compacted`] are stored formats. Nothing here calls a model.
+//! A change must keep that, and that a replacement is smaller than what it replaces, by our estimate; only the host's own summary
+//! of a handoff is not checked. [`ContextState`], [`OpenCompaction`] and [`Compacted`] are stored formats. Nothing here calls a
+//! model.
 
 use std::sync::Arc;
 
@@ -51,7 +54,7 @@ impl Decide for Compact {
     }
 }
 
-/// The number of failures in a row after which no further summary is requested.
+/// The number of failures in a row after which the session requests no further summary by itself. A host may still ask for one.
 const FAILURES_MAX: u32 = 3;
 
 /// What a session knows of its context beside the history. Part of the stored form of a state.
@@ -74,7 +77,7 @@ pub struct ContextState {
     /// Models whose provider refused a request as too large, and the size that their windows count as since, in tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<(ModelRef, u64)>,
-    /// How full the context was at the newest request; zero after the history was made smaller.
+    /// How full the context was at the newest request; zero after the history was replaced.
     pub fullness: Fullness,
     /// The number of compactions that failed in a row.
     pub failures: u32,
@@ -86,7 +89,7 @@ pub struct ContextState {
     pub ready_ticket: Seq,
     /// The entry that recorded that compaction; 0 for none.
     pub ready_entry: Seq,
-    /// The entry that recorded the newest compaction in place; 0 for none.
+    /// The entry that recorded the newest compaction in place, or the newest handoff with a summary; 0 for none.
     pub newest: Seq,
     /// The to-do list of the session. It stays over a compaction, and goes back with the conversation.
     #[serde(skip_serializing_if = "is_default")]
@@ -152,7 +155,7 @@ pub struct Compacted {
     pub carry: u64,
 }
 
-/// The window of the running turn's model, and the tokens that the next request would take.
+/// The window of the running turn's model (between turns, of the session's), and the tokens that the next request would take.
 pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
     let state = &draft.state;
     let turn_model = state.turn.as_ref().and_then(|turn| turn.model.as_ref());
@@ -347,7 +350,7 @@ pub(super) fn in_place_of_all(draft: &Draft<'_>, summary: &Arc<str>) -> Compacte
     Compacted { summary: Some(summary.clone()), ..without_summary(draft, all, window.usable()) }
 }
 
-/// Cuts off the oldest part without a summary.
+/// Cuts off the oldest part without a summary, if that makes the context smaller.
 fn truncate(draft: &mut Draft<'_>) {
     let open = draft.state.compaction().map(|(ticket, open)| (ticket, open.first_kept));
     let (window, _) = fullness(draft);

@@ -1,8 +1,9 @@
 //! What fits into a model's window: how large a conversation is, what of it can be left out, and where it can be cut.
 //!
 //! All of it is functions of values, with which the core decides when to prune and when to compact. Nothing here asks a model,
-//! reads a clock or changes a history in place. What is left out of a request stays on the tape. The texts and the numbers that
-//! are computed here go into requests and states. So a change of one changes what a replay of an existing tape computes.
+//! reads a clock or changes a history in place. What is left out of a request stays on the tape. The texts and the numbers that are
+//! computed here go into decisions and states. A change must keep them, because existing tapes would otherwise replay to other
+//! decisions; the text of a request for a summary may change, because no tape has it.
 
 mod branch;
 mod carried;

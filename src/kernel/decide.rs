@@ -1,13 +1,15 @@
-//! `decide`: the one entrance of the core. It turns a state and inputs into entries, stops, replies and the state after them.
+//! [`decide`]: where inputs enter the core. It turns a state and inputs into entries, stops, replies and the state after them. The
+//! shell (`actor/session.rs`) calls it for each append, and replay calls it again.
 //!
-//! The same arguments always give the same decision. The state that goes in is not changed: a decision works on a draft, and a
-//! draft that is dropped has had no effect. A command whose id is among the newest 64 that were done is answered again and not
-//! done again; sent messages are known by their own ids (`inbox.rs`).
+//! The same arguments always give the same decision. The state that goes in is not changed: a decision works on a draft (a copy),
+//! and a draft that is dropped has had no effect. A state remembers the newest 64 commands that have an id and were done with an
+//! entry; such a command is answered again and not done again. Sent messages are known by their own ids (`inbox.rs`).
 //!
-//! Nothing here may wait, read a clock (`now` is an argument), draw a random number (`Env::jitter` is one) or call a tool. A
-//! change must keep two roads. The core reads `Env` through [`Reader`] only: it notes each value that the tape does not have yet,
-//! and replay depends on that note. Entries are written by [`Draft::write`] only, so that each is applied before the next rule
-//! looks.
+//! Nothing here may wait, read a clock (`now` is an argument), draw a random number (`Env::jitter` is one) or call a tool. A change
+//! must keep two more rules. First, the core reads `Env` (what a decision may read beside the state) only through [`Reader`]. It
+//! notes each value that has an influence and that the tape does not have yet, and replay depends on these notes; the rules of the
+//! host get an entry of their own instead. Second, entries are written only by [`Draft::write`], so that each is applied before the
+//! next one is decided.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,7 +31,7 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// A host changes the settings; they hold from the next step on.
+/// A host changes the settings. They hold at once, except for a request that is open: it stays as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Configure {
     /// The settings that the change started from: other settings now refuse it. `None` to overwrite whatever is set.
@@ -71,7 +73,7 @@ pub(crate) struct Decision {
 /// Decides about the inputs, in their order. Pure: the same values always give the same decision.
 ///
 /// After each input the core also decides what follows from the state (the next request, the next call). Exceptions are a command
-/// that stands alone, `Input::Hold`, and a report that comes before a recovery or before the end of the turn: the later input
+/// that stands alone, `Input::Hold`, and a report that comes before a recovery, a hold or the end of the turn: the later input
 /// decides about all that is open.
 #[must_use]
 pub(crate) fn decide(state: &State, inputs: &[Input], env: &Env<'_>, now: Millis) -> Decision {
@@ -244,7 +246,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The reader of [`Env`] for the rules of the core. It notes each value that is read and that the tape does not have yet.
+/// The reader of [`Env`] for the rules of the core. It notes each value that is read and that the tape does not have yet. Two are
+/// not noted: the compiled globs, which have no influence, and the host's rules, which get an entry (`look_at_host`).
 pub(super) struct Reader<'a> {
     env: &'a Env<'a>,
     read: RefCell<EnvSeen>,
@@ -261,10 +264,12 @@ impl<'a> Reader<'a> {
         EnvSeen { jitter: self.jitter.take(), ..self.read.take() }
     }
 
+    /// The compiled globs of permission rules. Not noted: they have no influence on a decision.
     pub(super) fn globs(&self) -> &'a Globs {
         self.env.globs
     }
 
+    /// The rules of the host. Not noted: where they differ from the tape's, an entry says so.
     pub(super) fn host_rules(&self) -> Option<&'a Ruleset> {
         self.env.host_rules
     }
@@ -293,7 +298,8 @@ impl<'a> Reader<'a> {
         self.env.toolbox_hash
     }
 
-    /// The tools that are masked. Read are the permissions of those, and what became of the permissions that the tape has.
+    /// The tools that are masked: not offered, because the rules deny them in full. Noted are the permissions of each masked tool,
+    /// and of each tool whose permissions the tape has already, where they differ from the tape's.
     pub(super) fn masked(&self, known: &EnvSeen, is_masked: impl Fn(&str, &[String]) -> bool) -> BTreeSet<String> {
         let tools = self.env.permissions;
         let masked = tools.iter().filter(|(tool, needed)| is_masked(tool, needed));
@@ -321,7 +327,7 @@ impl<'a> Reader<'a> {
         heard
     }
 
-    /// The jitter, rounded down to whole millionths, as the tape writes it.
+    /// The jitter, rounded down to whole millionths, as the tape writes it. It is noted whenever it is read.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and a million")]
     pub(super) fn jitter(&self) -> f64 {
         let drawn = (self.env.jitter.clamp(0.0, 1.0) * MILLION) as u32;

@@ -1,7 +1,7 @@
 //! The choices that a host makes with a command: how a message is delivered, and how a person answers an ask. Values only.
 //!
-//! They stand on tapes: do not rename them. The variants of [`Steering`] are ordered from the weakest to the strongest, and the
-//! core goes by the greatest of all waiting messages: do not reorder them.
+//! A change must keep the names, because they stand on tapes. The variants of [`Steering`] are ordered from the weakest to the
+//! strongest, and the core goes by the greatest of all waiting messages, so it must not reorder them.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub enum Delivery {
     Queue,
     /// Into the running turn, before its next step. If the session is idle, it starts a turn, before all that is queued.
     Steer(Steering),
-    /// Only if the session is idle; else [`Refusal::Busy`](crate::kernel::Refusal::Busy).
+    /// Only if no turn runs; else [`Refusal::Busy`](crate::kernel::Refusal::Busy).
     Reject,
 }
 

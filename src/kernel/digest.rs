@@ -1,12 +1,13 @@
 //! What a list shows of a session: its title, its agent, what it used. A fold of lines, apart from the state. It can be stored
 //! after any line, and continued from its stored form.
 //!
-//! The caller must pass only the lines of the session's own files, from the first one on, in order: [`Digest::take`] does not
-//! check this. A fork's digest names the parent, and the parent's lines must not count for the fork. A line that this version does
-//! not understand is passed over, so a list never fails over a tape.
+//! The caller must pass only the lines of the session's own files, from the first one on, in order: [`Digest::take`] does not check
+//! this. A fork's digest names the parent, and the parent's lines must not count for the fork. A line that this version does not
+//! understand is passed over, so no line makes a list fail.
 //!
 //! The stored form is part of a row of the index and can be made anew at any time. After a change of the form, or of what the fold
-//! computes, raise the `FORM` in `ops/listing/rows.rs`. [`PASSED_OVER`] must not name a kind of entry that this fold needs.
+//! computes, raise the `FORM` in `ops/listing/rows.rs`. [`PASSED_OVER`] must not name a kind of entry that this fold or the bill in
+//! it (`bill.rs`) needs.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +40,8 @@ pub(crate) struct Digest {
     pub(crate) agent: Option<String>,
     pub(crate) model: Option<ModelRef>,
     pub(crate) workspace: Option<String>,
-    /// What the session itself used, its children not counted.
+    /// What the session itself used, its children not counted. Requests, tokens and cost are those of the newest line; the other
+    /// figures (calls, time and so on) are those of the newest anchor.
     pub(crate) spent: Spent,
     pub(crate) origin: Option<Parent>,
     pub(crate) ended: bool,

@@ -1,10 +1,10 @@
 //! The work that a state asks for: which open tickets need a worker, so that the shell can start it.
 //!
-//! There is no list of starts. The shell asks for the due work anew after each append and after a crash, and names the tickets
-//! that have a worker already. So no start is lost or doubled.
+//! There is no list of starts. The shell asks for the due work anew after each append and after a crash, and names the tickets that
+//! have a worker already. So no start is lost or doubled.
 //!
-//! Due work must go on following from the state alone: a start that needs something else would be forgotten in
-//! a crash. Nothing here starts anything or changes the state.
+//! A change must keep that due work follows from the state alone: a start that needs something else would be forgotten in a crash.
+//! Nothing here starts anything or changes the state.
 
 use crate::{
     kernel::{CallState, Open, State},

@@ -1,8 +1,8 @@
-//! Editing and withdrawing messages that still wait.
+//! Editing and withdrawing messages that still wait, in the queue or for the next step of the running turn.
 //!
 //! A change must keep this: a message that was delivered is never changed, and the command is refused. An edit keeps the id, the
-//! place in the queue and the time of the message. A withdrawn message stays known by its id, among the ids that a session
-//! remembers, so it cannot be sent again under that id (`inbox.rs`).
+//! place among the waiting messages, the delivery and the time of the message. A withdrawn message stays known by its id, among the
+//! ids that a session remembers, so it cannot be sent again under that id (`inbox.rs`).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     words::message::{Message, Role},
 };
 
-/// A host changes a message that still waits in the queue.
+/// A host changes a message that still waits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EditMessage {
     /// The new content, under the id of the old.

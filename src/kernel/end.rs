@@ -2,8 +2,8 @@
 //! other children become orphans. The tape stays, to be read.
 //!
 //! The one entry `ended` decides it; everything else follows from the state, so a crash in between loses nothing. A change must
-//! keep [`wind_up`] safe to run again: it runs with every further input of an ended session, and must write only what is not done
-//! yet.
+//! keep [`wind_up`] safe to run again: it runs again with later inputs of the ended session and after a crash, and must write only
+//! what is not done yet.
 
 use crate::kernel::{CarriedOut, Record, Refusal, advance, decide::Draft, input::Decide, tasks};
 

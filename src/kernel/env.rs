@@ -1,12 +1,13 @@
 //! The values of the host and the shell that a decision may read beside the state, such as windows and prices of models.
 //!
-//! Replay must hand each decision what it read, so each value that had an influence is on the tape, once. The state holds the
-//! newest values that the tape has ([`EnvSeen`]). Where a decision reads a different value, the first entry that the reading input
-//! wrote says so. Three values differ: rules of the host get an entry of their own, the jitter is noted each time it is read, and
-//! the compiled globs have no influence.
+//! Replay must hand each decision what it read, so each value that had an influence is on the tape. The state holds the newest
+//! values that the tape has ([`EnvSeen`]). Where a decision reads a different value, the first entry that the reading input wrote
+//! says so; an unchanged value is not written again. Three values are treated otherwise: rules of the host get an entry of their
+//! own, the jitter is noted each time it is read, and the compiled globs have no influence.
 //!
-//! A new value in [`Env`] needs a field with a serde default in [`EnvSeen`], a reader in `decide.rs` that notes it, and a line in
-//! `EnvSeen::learn`; otherwise replay goes wrong. Implementations of [`Windows`] must be pure and must not wait.
+//! A new value in [`Env`] needs a field with a serde default in [`EnvSeen`], a reader in `decide.rs` that notes it, a line in
+//! `EnvSeen::learn` (`recorded.rs`), and its place in `ops/replay/decision.rs`, which hands it in again; otherwise replay goes
+//! wrong. Implementations of [`Windows`] must be pure and must not wait.
 
 use std::collections::BTreeMap;
 
@@ -69,8 +70,9 @@ pub struct EnvSeen {
     /// The tools; `None` where they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolsSeen>,
-    /// Of each tool that the rules masked, the permissions by which they did; none for a tool that is gone. Empty on older tapes: there
-    /// no tool is masked. The others are not said, so that a session without such rules pays nothing.
+    /// The permissions of each tool that the rules masked (denied in full, so that it was not offered); an empty list for a tool
+    /// that is gone since. Empty on older tapes: there no tool is masked. Tools that were never masked are left out, so that a
+    /// session without such rules pays nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permissions: BTreeMap<String, Vec<String>>,
     /// Whether anybody listened who could answer an ask.

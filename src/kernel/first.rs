@@ -1,7 +1,8 @@
 //! The first entries of a tape: for a session that a host makes, and for a child that does a parent's task.
 //!
-//! A tape begins with its whole state; a child's prompt is its second entry. A change must keep the state as the first entry:
-//! without it nothing can open the tape. The entries are only computed here; the caller has them written to the new tape.
+//! Such a tape begins with the whole state; a child's prompt is the second entry. (The tape of a fork begins with a `forked` entry,
+//! which the tape writes itself.) A change must keep the state as the first entry: without it nothing can open the tape. The
+//! entries are only computed here; the caller has them written to the new tape.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
 //! Standing grants: the rules that people gave to a session with their answers, for the running turn or for longer.
 //!
-//! A grant loosens an ask and never a deny. It is judged after all rules, and by the accesses as the session itself sees them, so
-//! it also answers an ask that a rule of an ancestor makes: the ask has reached the people of the topmost session. The rules are
+//! A grant loosens an ask and never a deny. It is looked at after all rules, so it also answers an ask that a rule of an ancestor
+//! makes: asks of children are passed up and put to the people of the topmost session (`task_ask.rs`). The rules of a grant are
 //! those of the offer that the person chose ([`offers`]). They stand on the tape with the answer, so an offer that a later version
-//! words or cuts differently changes nothing that was granted.
+//! words or cuts differently changes nothing that was granted. Rules that a host keeps for longer than one session
+//! ([`Settings::granted`]) count in the same way.
 //!
 //! A change must keep that old tapes replay. Their answers name no rules: such a grant is the access itself, and answers an ask
-//! only where every access of the call is granted so. [`Granted`] is a stored format.
+//! only if each access that no granted rule takes is granted so. [`Granted`] is a stored format.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ use crate::{
     words::ids::{Millis, Seq},
 };
 
-/// The most standing grants of a session. With so many, a further one is refused.
+/// The most standing grants of a session. With so many, a further one is refused, or counts as `Once` ([`chosen`]).
 pub(super) const GRANTS_MAX: usize = 200;
 
 /// A standing grant. Part of the stored form of a state.

@@ -1,12 +1,12 @@
 //! Beginning an anchor: a named point of the tape that carries the whole state, so that the session opens from there. Each anchor
 //! names the anchor before it.
 //!
-//! The runtime begins an anchor after each compaction. A host begins one with [`Session::handoff`](crate::Session::handoff),
-//! under a name of its own, and with a summary if one is to take the place of the conversation so far. An anchor is one entry,
-//! the whole state, alone in its append. So a crash leaves the anchor whole or not begun.
+//! The runtime asks for an anchor after each compaction. A host begins one with [`Session::handoff`](crate::Session::handoff),
+//! under a name of its own, and with a summary if one is to take the place of the conversation so far. An anchor is one entry, the
+//! whole state, alone in its append. So a crash leaves the anchor whole or not begun.
 //!
-//! A change must keep that the entry stands alone ([`Command::stands_alone`](crate::kernel::Command)) and that no two anchors of
-//! a tape have the same name; the tape refuses a second one. [`AnchorMark`] is a stored format.
+//! A change must keep that the entry stands alone ([`Command::stands_alone`](crate::kernel::Command)), and that the runtime's names
+//! differ within a tape: the tape refuses an anchor whose name it has already. [`AnchorMark`] is a stored format.
 
 use std::sync::Arc;
 

@@ -1,13 +1,15 @@
-//! Which messages are accepted, refused and delivered. No message is dropped silently, and none is accepted twice
-//! while its id is remembered.
+//! Which messages are accepted, refused and delivered; and the ids of the messages that were accepted, by which a message that is
+//! sent again is recognised.
 //!
-//! A message is known by its id. Sent again, it gets the receipt that it got, or is refused if it was withdrawn. The newest 4,096
-//! ids are remembered (`SEEN_MAX`), and the id of a message that waits is never forgotten; a message with a forgotten id counts
-//! as new.
+//! Each sender gets a receipt or a refusal. A message that is sent again under its id gets the receipt that it got, or is refused
+//! if it was withdrawn. The newest 4,096 ids are remembered (`SEEN_MAX`), and the id of a message that waits is never forgotten; a
+//! message with a forgotten id counts as new.
 //!
-//! A state is copied for every decision, and a session may remember thousands of ids. So the ids stand in blocks that copies
-//! share: accepting a message copies one block of at most 64 ids, however many are remembered. A change must keep these promises and
-//! this cost, and the stored form of [`SeenMessages`]: a map from id to [`Seen`], part of every anchor.
+//! A state is copied for every decision, and a session may remember thousands of ids. So the ids stand in blocks of at most 64 that
+//! copies share: accepting a message copies the list of blocks and one or two blocks, not all ids.
+//!
+//! A change must keep these promises and this cost, and the stored form of [`SeenMessages`]: a map from id to [`Seen`], part of
+//! every anchor.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -121,7 +123,7 @@ pub(super) fn waiting(draft: &Draft<'_>, id: &MessageId) -> Option<Waiting> {
     all.find(|waiting| waiting.message.id == *id).cloned()
 }
 
-/// Puts waiting steering messages into the context: all of them, or one where the settings say so.
+/// Puts waiting steering messages into the context: all of them; or, where the settings say so, one, or all up to one that aborts.
 pub(super) fn deliver_steering(draft: &mut Draft<'_>) -> bool {
     let waiting = &draft.state.steering;
     // A request that a waiting message would abort at once is not worth starting: that message joins the request.

@@ -1,11 +1,12 @@
-//! The inputs of the core: a command of a host, a report of a worker, a timer, a recovery; and the list of the commands.
+//! The inputs of the core: a command of a host, a report of a worker, time that passed, a recovery, and two that bring nothing new:
+//! [`Input::Look`] (decide what follows from the state) and [`Input::Hold`] (a recovery comes next). Also the list of the commands.
 //!
 //! An input is a plain value. It may be decided several times until the tape has its record, so a clone must mean the same.
 //!
 //! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), one line in the list below with its
-//! name on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what
-//! it wrote. Properties that only a few commands have (which of them stop running work, which begin work) stand here, in one
-//! place for all.
+//! name on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what it
+//! wrote. Properties that only a few commands have (which of them stop running work, which begin work) stand here, in one place for
+//! all.
 //!
 //! A change must not rename what [`Input::name`] gives: it is written on the tape and read back by `recorded.rs`. What a decision
 //! about a new input or value depends on must be readable back from its entries or from [`Command::recorded`], or replay fails.
@@ -61,7 +62,7 @@ pub(crate) enum Input {
         /// The report.
         report: Report,
     },
-    /// The clock passed a moment that an open ticket named.
+    /// The clock passed a moment that the state named ([`State::due`](crate::kernel::State::due)).
     Timer,
     /// The session was rebuilt from its tape, and no worker is alive.
     Recover {

@@ -1,8 +1,12 @@
-//! Limits: the most of each resource that a session or a turn may use. Amounts and nothing else: the field that holds a
-//! [`Limits`] says whose they are, and `account.rs` does the arithmetic.
+//! Limits: the most of each resource (tokens, money, time and so on) that a session or a turn may use. Amounts and nothing else:
+//! the field that holds a [`Limits`] says whose they are, and `account.rs` does the arithmetic.
 //!
-//! [`Limits`] and [`Resource`] are stored formats, in settings, entries and states. A new resource needs a serde default, a line
-//! in [`Resource::ALL`] and one in each `match`. `None` is no limit, and must never be read as zero.
+//! In a limit, `None` is no limit, and must never be read as zero. Some fields use the same type for amounts that were used or are
+//! to be added ([`Grant::Raise`](crate::kernel::Grant), `Account::written_off`); there `None` is nothing.
+//!
+//! [`Limits`] and [`Resource`] are stored formats, in settings, entries and states: do not rename or retype anything. A new
+//! resource needs a variant and a field here, and a place in [`Resource::ALL`]. The compiler finds each `match` that needs a line,
+//! but not a missing place in `ALL`: the sums and checks of budgets would pass over the resource.
 
 use std::fmt;
 
@@ -22,7 +26,7 @@ pub enum Resource {
     TimeMs,
     /// Tool calls that are started.
     Calls,
-    /// Children that are begun.
+    /// Tasks that are given to children, those that wait for room included.
     Tasks,
     /// Bytes of results.
     Bytes,
@@ -57,7 +61,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Limits, or what is left of them. `None` is no limit.
+/// Limits, or what is left of them: there `None` is no limit. Also amounts, where `None` is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -73,7 +77,7 @@ pub struct Limits {
     /// Tool calls that are started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
-    /// Children that are begun, theirs included.
+    /// Tasks that are given to children, and by them to theirs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
     /// Bytes of results.

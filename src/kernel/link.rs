@@ -1,8 +1,8 @@
 //! Child sessions as data: what a parent's tape and a child's tape say of each other.
 //!
 //! A task is work given to a session of its own, the child. The parent's tape has an open ticket for the task, from before the
-//! child is made until its DOWN; the child's tape names its parent. So either side can be rebuilt without the other, and after a
-//! crash at any point between the two everything follows from what is written.
+//! child is made until its DOWN (the report of how the task ended); the child's tape names its parent. So either side can be
+//! rebuilt without the other, and after a crash at any point between the two everything follows from what is written.
 //!
 //! ```text
 //! parent  task_started ────────────────────────────────────► task_finished { down }     exactly one, or task_left: see below
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Instead of a DOWN, a `task_left` closes the ticket of a child that outlives the end of its parent. All types here are stored
-//! formats: do not rename or retype a field or a variant, and give each new field a serde default. Nothing here decides;
-//! `tasks.rs` decides for a parent, `child.rs` for a child.
+//! formats: do not rename or retype a field or a variant, and give each new field a serde default. Nothing here decides; `tasks.rs`
+//! decides for a parent, `child.rs` for a child.
 
 use std::sync::Arc;
 
@@ -79,9 +79,10 @@ pub struct Down {
 #[serde(tag = "reason", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DownReason {
-    /// The child said all that it wanted to.
+    /// The child's model finished its answer.
     Done,
-    /// The child's turn failed, was cut short, or waits after a second crash without progress.
+    /// The child's turn came to no good end: it failed, was cut short, was refused by the provider or a person, used up its steps
+    /// or its budget, went round in a loop of calls, or waits after a second crash without progress.
     Failed {
         /// What happened.
         error: String,
@@ -217,8 +218,8 @@ pub struct OpenTask {
     /// Why the task alone was told to stop; `None` where it stops with its parent, or works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Arc<str>>,
-    /// Whether the task waits for room behind [`Settings::task_width_max`]: its child is not made yet. Such a task is never told to
-    /// stop; its DOWN takes the place of that.
+    /// Whether the task waits for room behind [`Settings::task_width_max`]: its child is not made yet, or, for a further task of
+    /// the same child, does not have it yet. Such a task is never told to stop; its DOWN takes the place of that.
     #[serde(default, skip_serializing_if = "is_default")]
     pub queued: bool,
 }
@@ -271,7 +272,7 @@ pub struct Origin {
     /// The parents before this one, oldest first; at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<SessionId>,
-    /// How the task ended; `None` while it has not. Set once.
+    /// How the task ended; `None` while it has not. Set once for each task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Arc<Down>>,
 }

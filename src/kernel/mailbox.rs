@@ -1,30 +1,30 @@
 //! A session's mailbox: the inputs that wait for its actor, in order, and the choice of the next ones. A plain value, without a
 //! lock, a clock or a disk; the actor and the simulator drive the same one.
 //!
-//! A change must keep that an input leaves in one of three ways: the tape has its decision, its decision writes nothing, or
-//! (commands only) its sender is told why it was given up. After a crash, a panic of an engine or a slow disk, the input is still
-//! here. After a refusal of the disk, reports and stops are still here; other commands have left, and their senders were told.
-//! Only if the actor will never come back are the inputs in hand dropped. The slot (`actor/slot.rs`) calls every method under its
-//! lock, so no method may block.
+//! A change must keep that an input leaves in one of four ways: the tape has its decision; its decision writes nothing; or, for
+//! commands only, it is given up and its sender is told why, or its sender waits no longer and takes it back. After a crash, a
+//! panic of an engine or a slow disk, the input is still here. After a refusal of the disk, reports and stops are still here; other
+//! commands have left, and their senders were told (for an input that is too large see below). Only if the actor will never come
+//! back are the inputs in hand dropped. The slot (`actor/slot.rs`) calls every method under its lock, so no method may block.
 //!
 //! ```text
-//!   command, report ──► waiting ── next ──► in hand ── handed_over ──► in flight ── recorded ──► gone, its sender is answered
+//!   command, report ──► waiting ── next ──► in hand ── handed_over ──► in flight ── recorded ──► gone, sender answered
 //!                          ▲                   │                          │
 //!                          └─── refused, or the incarnation died ─────────┘
 //! ```
 //!
 //! **What one append takes**: up to 64 waiting inputs and about 1 MiB. Commands come in the order of their arrival, then reports;
-//! reports that came before a stop are taken before it, and where reports wait, commands take at most half of the 64 places.
-//! Three inputs get an append of their own: a command that begins an anchor, an input whose append with others was too large, and
-//! an input that an incarnation was deciding when it died. A report of the last two kinds goes before everything else, and a
-//! recovery is taken together with all waiting reports, whatever their number.
+//! reports that came before a stop are taken before it, and where reports wait, commands take at most half of the 64 places. Three
+//! kinds of input get an append of their own: a command that begins an anchor, an input whose append with others was refused as too
+//! large, and an input that an incarnation was deciding when it died. A report of the last two kinds goes before everything else,
+//! and a recovery is taken together with all waiting reports, whatever their number.
 //!
 //! **Where the disk refuses**, a command that is not a stop is answered with the error and leaves; stops and reports stay and are
-//! tried again. The workers that a stop names are stopped at once, whatever the disk does. An input that is too large by itself
-//! is made smaller if it is a report, an abort or an end; any other command is answered with the error.
+//! tried again. The workers that a stop names are stopped at once, whatever the disk does. An input that is too large by itself is
+//! made smaller if it is a report, an abort or an end; any other command is answered with the error.
 //!
-//! **No input blocks the others for ever**: a command over which two incarnations died is answered [`CommandEnd::Crashed`]; a
-//! report becomes a failure of its ticket.
+//! **No input kills the actor for ever**: a command over which two incarnations (starts of the actor) died is answered
+//! [`CommandEnd::Crashed`]; a report becomes a failure of its ticket.
 
 mod incarnations;
 mod smaller;

@@ -1,15 +1,16 @@
 //! Merging: the messages of a fork since it was made become part of the conversation that it was forked from.
 //!
-//! One entry on the target's tape does it, and carries messages, answers, calls with their results, and the fork's own summaries.
-//! The merged items stand behind everything that the target said since. Messages that were merged before are not merged again,
-//! unless that merge was rolled back, and messages that the fork undid are not merged at all. A new fork under the id of a
-//! deleted one counts as another fork ([`ForkMade`]). A conversation that becomes too long is made smaller before its next step.
+//! One entry on the tape of that conversation (the target) does it. It carries messages, answers, calls with their results, and the
+//! summaries of branches that the fork left. The merged items stand behind everything that the target said since. Messages that
+//! were merged before are not merged again, unless that merge was rolled back, and messages that the fork undid are not merged at
+//! all. A new fork under the id of a deleted one counts as another fork ([`ForkMade`]). A conversation that becomes too long is
+//! made smaller before its next step.
 //!
 //! A change must keep that the usage of the fork counts here once: each entry carries what the fork used since the merge before,
 //! even if that merge was rolled back, because usage is never taken back.
 //!
-//! Nothing is merged under a running turn, and a merge is refused if the target has moved on since it was planned. [`Merged`] is
-//! a stored format. No tape is read here: the caller has read both, and the fork is not changed.
+//! Nothing is merged under a running turn or into a session that has ended, and a merge is refused if the target has moved on since
+//! it was planned. [`Merged`] is a stored format. No tape is read here: the caller has read both, and the fork is not changed.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The open table: everything that is open in a session, by ticket. A ticket is named by the seq of the entry that opened it.
 //!
-//! Only [`State::apply`] puts tickets in and takes them out (in `apply.rs`, the files below it, `back.rs` and `branch.rs`). The
-//! types are part of [`State`] and so of every anchor on a tape: do not rename or retype a field or a variant, and give each new
-//! field a serde default.
+//! Only [`State::apply`] puts tickets in and takes them out (in `apply.rs`, the files below it, `back.rs`, `branch.rs` and
+//! `question.rs`). The types are part of [`State`] and so of every anchor on a tape: do not rename or retype a field or a variant,
+//! and give each new field a serde default.
 //!
 //! A request must be made again byte for byte after a crash. So [`OpenRequest`] keeps prompt, parameters and tool names as they
 //! were; settings that change later must not reach it. The descriptions of the tools are those of the present host.
@@ -133,11 +133,11 @@ impl OpenCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// Not started.
+    /// Waits to be judged and started.
     Pending,
     /// A person is asked; the ask's ticket.
     Asking(Seq),
-    /// Allowed by a person, not started.
+    /// Allowed by a person, and waits to be started.
     Allowed,
     /// Running.
     Running,

@@ -1,4 +1,4 @@
-//! How things end: a turn, and a question that nobody answered.
+//! How a turn ended ([`Outcome`]), and why a question to a person was closed without that person's answer ([`AskClosedWhy`]).
 //!
 //! An outcome is not an error: it is what the tape and hosts are told. Nothing here decides. The names are a stored format and
 //! stand in events: do not rename or drop a variant or a field.
@@ -14,12 +14,13 @@ use crate::kernel::Breach;
 pub enum Outcome {
     /// The model finished its answer.
     Done,
-    /// The model could not be reached, refused, or sent what cannot be used.
+    /// There was no answer to go on with: the model could not be reached, refused, or sent what cannot be used, or no request could
+    /// be made.
     Failed {
         /// What happened.
         error: String,
     },
-    /// A host ended it.
+    /// It was ended from outside: by a host or an operator, by the parent or the task's deadline, or with the session.
     Aborted {
         /// Why.
         reason: String,
@@ -50,7 +51,7 @@ pub enum Outcome {
     Refused,
 }
 
-/// Why an ask was closed without an answer.
+/// Why an ask was closed without an answer of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AskClosedWhy {

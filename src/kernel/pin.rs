@@ -1,13 +1,12 @@
-//! Pins: messages of the host whose words stay in the context for as long as they are pinned.
+//! Pins: messages of the host whose words stay in the context until they are unpinned, whatever is summed up.
 //!
-//! A summary is written by a model and may forget a rule, and of the host's own words only the oldest and the newest are carried
-//! on beside it. The words of a pinned message are carried on whole, by every compaction. Its files are not. As long as the
-//! message itself is still in the context nothing changes, so a pin costs no cache. Pins belong to the conversation: a rollback
-//! to before a pin removes the pin.
+//! While a pinned message stands in the context, its pin changes nothing. When a compaction or a handoff replaces the message, its
+//! words are carried on whole beside the summary, because the model that writes the summary may forget a rule. Files of the message
+//! are not carried on. Pins belong to the conversation: a rollback takes the pins back to what they were at its point.
 //!
-//! There is a bound: a pin that does not fit is refused before anything is written. Pins that fitted a large window may not fit a
-//! smaller one. If they take more than half of a request, and room is needed, a session that compacts by itself ends the turn with an
-//! error that says so.
+//! The pinned words have a bound: a pin for which there is no room is refused before anything is written. Pins that fitted the
+//! window of one model may not fit that of another. If they take more than half of what a request may take, and room is needed, the
+//! turn ends with an error that says so; not in a session that is set not to compact by itself.
 //!
 //! A change must never shorten or drop pinned words in silence. [`Pin`] is a stored format.
 

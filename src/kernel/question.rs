@@ -1,16 +1,18 @@
 //! Questions of running calls: a tool asks while it runs, and a person or a rule answers ([`ToolContext::ask`]).
 //!
 //! ```text
-//! worker ── PutQuestion ──► allowed or denied by the rules: the reply says so, nothing is recorded
+//! worker ── PutQuestion ──► allowed or denied by the rules, or nobody to ask: the reply says so, nothing is recorded
 //!                      └──► ask (open, names the call) ──► granted, rejected ──► the call's answers ──► the worker
 //!                                                     └──► expired, withdrawn ──►
 //! ```
 //!
 //! A question is an ask with [`OpenAsk::question`]. It belongs to its call: the entries that end the call or tell it to stop close
-//! it too, in the fold ([`State::close_questions`]). So no road leaves a question open without its call. Its answer stays on the
-//! open call, so that a call that runs again has it.
+//! it too, in the fold ([`State::close_questions`]). So no question stays open without its call. Its answer stays on the open call,
+//! so that a call that runs again has it.
 //!
-//! A change must keep that an answer is for an equal question only, and that the rules of now judge each question first.
+//! A change must keep that an answer is for an equal question only (the same texts and accesses), and that the present rules judge
+//! each new question before a person is asked. An equal question of the call that is open, or that a person has answered, is not
+//! judged again: it gets the ticket that it has.
 //!
 //! [`ToolContext::ask`]: crate::tool::ToolContext::ask
 

@@ -2,8 +2,8 @@
 //!
 //! The formats are a promise (`docs/FORMATS.md`): the name of a variant is the kind of the entry, and its fields are the data of
 //! the line. Do not rename, retype or drop one, and give each new field a serde default: tapes of older versions must still be
-//! read. A new kind also needs its effect in `apply.rs` and its events in `event/of_entry.rs`. An older version cannot read a
-//! tape that has a new kind. The entries are written and read by `recorded.rs`; nothing here decides.
+//! read. A new kind also needs its effect in `apply.rs`, its events in `event/of_entry.rs` and its lines in `docs/FORMATS.md`. An
+//! older version cannot read a tape that has a new kind. The entries are written and read by `recorded.rs`; nothing here decides.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -52,7 +52,8 @@ pub struct Entry {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Record {
-    /// The whole state. The first entry of every anchor, so that opening reads from the newest one.
+    /// The whole state. The first entry of every anchor, so that opening reads from the newest one, and of every tape that is no
+    /// fork.
     State(Arc<State>),
     /// The settings hold from here on.
     Settings(Box<Settings>),
@@ -192,7 +193,7 @@ pub enum Record {
         /// The verdict on the call: whether it ran, and if not, why.
         judged: CallVerdict,
     },
-    /// The turn is being ended: by an abort, by the end of the session, by a rejection, or by a budget.
+    /// The turn is being ended: by an abort, by the end of the session, by a rejection, by a budget, or by a loop of calls.
     Ending {
         /// The outcome that the turn will have.
         outcome: Outcome,

@@ -1,18 +1,20 @@
-//! What becomes of each open ticket after a crash: one rule for each kind. The recovery is the first input of each incarnation,
-//! behind the reports that wait.
+//! What becomes of each open ticket after a crash: one rule for each kind. Each incarnation (start of the actor) decides its
+//! recovery first, together with the reports that wait, which come before it.
 //!
-//! A change must keep two things: nothing that the tape has of a turn is lost, and no call with the effect `Once` runs twice.
-//! Nothing here asks a tool; what the present tools say of the open calls comes with the input.
+//! A change must keep two things: nothing that the tape has of a turn is lost, and no running call with the effect `Once` is run
+//! again. The effect is the stricter one of what the tool said when the call began and what it says now. Nothing here asks a tool;
+//! what the present tools say of the open calls comes with the input.
 //!
 //! | ticket | rule |
 //! |---|---|
 //! | request | made again, byte for byte; closed with nothing if it was told to stop, or the budget does not allow it again |
-//! | call, not started | goes on as if nothing had happened |
-//! | call, running: `Read`, `Idempotent`, and its tool says so too | judged again, by the rules and the budget of now; then runs again with the same key |
-//! | call, running: `Once` | never again: answered "outcome unknown" |
+//! | call, waiting to start | goes on as if nothing had happened |
+//! | call, running: `Read` or `Idempotent` | judged again, by the rules and the budget of now; then runs again, with the same key |
+//! | call, running: `Once` | not run again: answered "outcome unknown" |
 //! | call, told to stop | answered: stopped, how far it got is unknown |
-//! | any, while the turn is being ended or a message that aborts waits | closed, as if it had been told to stop |
-//! | ask, for a call or a budget | asked again, with the time it had left |
+//! | request or running call, while the turn is being ended or a message that aborts waits | closed, as if told to stop |
+//! | ask, for a call or a budget | stays open, and expires at the moment it names |
+//! | question of a child | stays open, until the child says that it is over |
 //! | wait | goes on until the moment it names |
 //! | compaction | the tokens reserved for it count as used; its summary is asked for again, if the budget allows it |
 //! | summary of a branch | the tokens reserved for it count as used, and the ticket closes; the host that wanted it asks again |
@@ -23,7 +25,8 @@
 //! it is decided anew; an answer whose calls have no tickets yet gets them.
 //!
 //! A turn goes on by itself once, if the settings allow it. If it is cut off again with no new answer or result in between, it
-//! waits for a go-on, so that a turn that kills its process does not do so for ever. While it waits, its open work is not begun.
+//! waits for a go-on or a message, so that a turn that kills its process does not do so for ever. While it waits, its open work is
+//! not begun.
 
 use std::collections::BTreeMap;
 

@@ -1,19 +1,24 @@
-//! The reasons why the core refuses a command. Every layer that passes a refusal on uses these words.
+//! The reasons why a command of a host is refused: by the core, or by a layer above it that checks first (such as
+//! `actor/limits.rs`). Every layer that passes a refusal on uses these words.
 //!
-//! A refused command has no effect on the conversation, now or later. The one entry that it may write closes the ticket of a
-//! branch summary that is not wanted. The texts are read by people and models. A text says what happened and, where the sender
-//! can do something, what to do next; a new one must too.
+//! A refused command has no effect on the conversation, now or later. The one entry that it may write itself closes the ticket of a
+//! branch summary that is not wanted. One refusal is of another kind: [`Refusal::OnHold`] answers a caller who waits for a turn;
+//! the message stays on the tape, and may be read later.
+//!
+//! People and models read the texts. A text says what happened and, where the sender can do something, what to do next; a new one
+//! must too.
 
 use crate::{
     kernel::{Breach, Resource},
     words::ids::{MessageId, Seq, SessionId},
 };
 
-/// Why a command was refused. It has no effect.
+/// Why a command was refused. It has no effect. With [`Refusal::OnHold`] the message was taken, and nobody reads it for now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The message was only for an idle session.
+    /// A turn runs, and the command needs a session without one: a message that is only for an idle session, or a change of the
+    /// conversation.
     #[error("the session is busy with turn {turn}: wait for its end, or abort it")]
     Busy {
         /// The running turn.
@@ -32,13 +37,13 @@ pub enum Refusal {
         /// The turn that runs; `None` if no turn runs, or if the running turn reads no more messages.
         actual: Option<Seq>,
     },
-    /// Too many messages wait.
+    /// Too many messages, commands or questions wait.
     #[error("the inbox is full: {depth} wait already; send or ask again when some were answered")]
     InboxFull {
-        /// The number of messages that wait.
+        /// How many wait.
         depth: usize,
     },
-    /// The message has nothing in it.
+    /// The message, the words to pin, or the summary of a branch has nothing in it.
     #[error("the message is empty")]
     Empty,
     /// The message has an id that only the runtime may give.

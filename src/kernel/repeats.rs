@@ -7,14 +7,17 @@
 //! A call that repeats needs the permission `doom_loop` for its tool, beside those that it needs anyway. Where the rules ask, the
 //! ask says both. Where they deny it, or nobody listens who could be asked, the call is answered with [`CallVerdict::Repeats`].
 //!
-//! A loop is refused once. If a later answer of the model repeats it once more, the turn ends with [`Outcome::DoomLoop`], and nobody is
-//! asked: so too after a person said no, or answered nothing in time. A listener that only looks on, or says no to everything, would
-//! else keep a loop running for as many asks as the turn has steps.
+//! A loop is refused once. If a later answer of the model repeats it once more, the turn ends with [`Outcome::DoomLoop`], and
+//! nobody is asked: so too after a person said no, or answered nothing in time. A listener that only looks on, or says no to
+//! everything, would else keep a loop running for as many asks as the turn has steps.
 //!
 //! The run stands in the state ([`Turn::newest_calls`]) and follows from the entries alone, so a compaction, a crash and a replay
-//! change nothing about it. A change must keep the cycles as they are, or old tapes replay to other decisions.
+//! change nothing about it.
+//!
+//! A change must keep which calls count as a cycle and what ends the run, or old tapes replay to other decisions.
 //!
 //! Rejected: to count how often each call was made in the session. A build that is run after each edit would be a loop.
+//!
 //! Rejected: to take calls for equal only if their results are. A model that looks at a clock, or at a build that never ends, would
 //! go on without end; a tool whose calls are meant to be repeated says so itself.
 

@@ -1,9 +1,10 @@
-//! The record that files were put back, on the tape of the session whose changes were taken back. It changes nothing of the
-//! state: the conversation goes on as before.
+//! The record that files were put back, on the tape of the session whose changes were taken back. It changes nothing of the state:
+//! the conversation goes on as before.
 //!
 //! The files are restored before this is recorded (`ops/restore`); nothing here touches a file. A change must never let the core
-//! refuse this record, not even while a turn runs or after the session has ended, because the files have been changed already.
-//! [`RestoredFiles`] stands on tapes: what older versions wrote must still be read.
+//! refuse [`RecordRestored`], not even while a turn runs or after the session has ended, because the files have been changed
+//! already. (Files that are put back with a rollback are recorded with it, see `back.rs`; if the core refuses the rollback, the
+//! caller undoes the restore.) [`RestoredFiles`] stands on tapes: what older versions wrote must still be read.
 
 use std::sync::Arc;
 

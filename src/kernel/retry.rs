@@ -1,13 +1,15 @@
-//! The reports of a model request, and whether and when a failed request is made again.
+//! What follows from the reports of a model request: it was answered, failed or was cut off. Above all, whether and when a failed
+//! request is made again.
 //!
-//! By default there are at most three retries. Our own waits are 1 s, 2 s and 4 s with jitter, 30 s at most. A wait that the
-//! server asks for is honoured up to 60 s; a longer one ends the turn with an error. A retry takes no step of the turn, and a
-//! rate limit never leads to a compaction. The wait is a ticket: hosts see it, an abort ends it, and a message cuts it short, but
-//! not a wait of the server.
+//! Only failures that may pass (such as of the network) are retried, by default at most three times. Our own waits are 1 s, 2 s and
+//! 4 s with jitter, 30 s at most. A wait that the server asks for is honoured up to 60 s; a longer one ends the turn with an error.
+//! A retry takes no step of the turn, and a rate limit never leads to a compaction. The wait is a ticket: hosts see it, an abort
+//! ends it, and a steering message cuts it short, but not a wait of the server. A request that was too large for the model is made
+//! again at once when the context is smaller, without a wait, up to eight times in a step.
 //!
-//! A change must keep that an interrupted answer leaves only text in the history, and that each try is charged once, whether it
-//! was answered, failed or cut off. Nothing here sleeps or draws a random number: the wait is an entry, and the jitter comes from
-//! `Env`.
+//! A change must keep that an interrupted answer leaves only text in the history, and that each try that the provider read is
+//! charged once, whether it was answered, failed or cut off. Nothing here sleeps or draws a random number: the wait is an entry,
+//! and the jitter comes from `Env`.
 
 use std::{sync::Arc, time::Duration};
 

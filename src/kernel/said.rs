@@ -1,9 +1,9 @@
-//! The messages between two points of a tape, whole, also those that were summarized or left out of the context. For branch
-//! summaries and merges.
+//! The messages between two points of a tape, whole, also those that were summarized or left out of the context, as far as the
+//! given entries reach. For branch summaries and merges.
 //!
 //! It is a fold like that of the state, in which nothing is ever made smaller. If the conversation went back to a point, the
-//! messages behind that point are no longer part of it. The result must never become the state of a session, because it skips
-//! compactions and holds more than the model sees. No tape is read here.
+//! messages behind that point are no longer part of it. A change must never let the result become the state of a session, because
+//! it skips compactions and holds more than the model sees. No tape is read here.
 
 use std::{collections::BTreeMap, sync::Arc};
 

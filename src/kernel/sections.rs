@@ -1,10 +1,11 @@
-//! The sections of a system prompt: which text is whose, so that an agent can replace its own, and people see what is sent.
+//! The sections of a system prompt: which part of the text is whose, so that an agent can replace its own part, and people see what
+//! is sent.
 //!
-//! The text of a prompt is [`Settings::system`], whole. Beside it stand the sections by their sizes, and no text twice. Where the
-//! sizes do not add up to the text, a host has set the prompt since: then it has no sections, and counts as one text. A change
-//! must keep that a prompt without sections is replaced whole, as on tapes from before there were any.
+//! The text of a prompt is [`Settings::system`], whole. Beside it stand the sections, each with its size in bytes; so no text is
+//! stored twice. Where the sizes do not fit the text, a host has set the prompt since: then it counts as one text without sections.
 //!
-//! [`PromptSection`] is a stored format. Nothing here asks for a section; the functions are of values.
+//! A change must keep that a prompt without sections is replaced whole, as on tapes from before there were any. [`PromptSection`]
+//! is a stored format. The functions here are of values: no file is read, and nobody is asked for the text of a section.
 
 use std::sync::Arc;
 
@@ -58,8 +59,8 @@ impl PromptSection {
 }
 
 impl Settings {
-    /// The sections of the system prompt in their order, each with its text; those that were left out have none. One section `system`
-    /// where the prompt was given whole. The texts, with an empty line between each two, are [`Settings::system`].
+    /// The sections of the system prompt in their order, each with its text; those that were left out have none. One section
+    /// `system` where the prompt was given whole. The texts, with an empty line between each two, are [`Settings::system`].
     #[must_use]
     pub fn sections(&self) -> Vec<(PromptSection, &str)> {
         self.divided().unwrap_or_else(|| {

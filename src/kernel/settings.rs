@@ -1,11 +1,12 @@
-//! The settings of a session: the values, beside its inputs, that its decisions depend on. They are kept on its tape.
+//! The settings of a session: values such as its model, tools, rules and limits, which its decisions follow until they are changed.
+//! They are kept on its tape.
 //!
 //! [`Settings`] is a stored format, in entries of kind `settings` and in every anchor: do not rename or retype a field, and give
 //! each new field a serde default. Nothing here reads a file or an environment variable.
 //!
-//! A change must keep two bounds of a session's rights. No change of settings may reach `host` and `above` (`decide.rs` puts them
-//! back). [`Settings::judge`] must stay the strictest decision of all chains of rules: the session's own and those of its
-//! ancestors.
+//! A change must keep two bounds of a session's rights. First, no change of settings may reach `host` (the rules of the host) and
+//! `above` (those of the ancestors); `decide.rs` puts them back. Second, [`Settings::judge`] must stay the strictest decision of
+//! all chains of rules: the session's own and those of its ancestors, each below the host's rules.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -90,14 +91,14 @@ pub struct Settings {
     pub labels: Labels,
     /// The agent's name, for people.
     pub agent: String,
-    /// The agent in force, where it is not the session's own. Only [`Session::switch_agent`](crate::Session::switch_agent) and the tools
-    /// of plan mode change it.
+    /// The agent in force, where it is not the session's own. Only [`Session::switch_agent`](crate::Session::switch_agent) and the
+    /// tools of plan mode change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switched: Option<Arc<Switched>>,
     /// The system prompt, whole. It should not change within a session, so that provider caches hit.
     pub system: Arc<str>,
-    /// The sections that the system prompt was assembled from, by their sizes; see [`Settings::sections`]. Empty for a prompt that was
-    /// given whole.
+    /// The sections that the system prompt was assembled from, by their sizes; see [`Settings::sections`]. Empty for a prompt that
+    /// was given whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sections: Vec<PromptSection>,
     /// The tools that the model is told of and may use, by names and patterns such as `mcp_files_*`; `None` for all.
@@ -225,7 +226,7 @@ impl Settings {
         bounds.fold(self.tools.clone(), |own, bound| Some(toolset::both(own.as_ref(), bound)))
     }
 
-    /// Whether the model is told of this tool at all.
+    /// Whether the session has this tool. The model is told of it unless the rules mask it or a message switched it off.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         toolset::has(self.allowed_tools().as_ref(), name)

@@ -1,11 +1,13 @@
 //! What a budget allows, and what happens when it does not. The arithmetic is in `account.rs`.
 //!
-//! Every check comes before the work that it is about: a request reserves all that it may read and write, a call the bytes that
-//! its result may have, a task its grant. So work that has begun is not stopped for want of money; answers and results are
-//! bounded beforehand by what is left. A change must keep that order: check and reserve first, then open the ticket.
+//! Every check comes before the work that it is about. A request reserves the tokens that it may read and, where tokens or money
+//! are limited, those that it may write; a call reserves the bytes of its result where these are limited, a task its grant
+//! (`tasks.rs`). So work that has begun is not stopped for want of money; answers and results are bounded beforehand by what is
+//! left. A change must keep that order: check and reserve first, then write the entry from which the work begins. For a request and
+//! a task that entry opens the ticket; a call has its ticket before, and begins with `call_started`.
 //!
-//! Time is the exception: it runs while work runs. When a limit of time is over and the budget says stop, the running work is
-//! stopped as by an abort, each call with its result. Nothing here reads a clock: time is `Draft::now`.
+//! Time is the exception: it runs while work runs. When a limit of time is over and no person is asked for more, the running work
+//! is stopped as by an abort, each call with its result. Nothing here reads a clock: time is `Draft::now`.
 
 use crate::{
     kernel::{
@@ -102,7 +104,7 @@ fn fit(draft: &Draft<'_>, model: &ModelRef, wanted: u64) -> Result<Fit, NoFit> {
 }
 
 impl State {
-    /// The tokens to hold back for a summary that reads `input` and may write `output` tokens; `None` where the budget does not
+    /// The tokens to reserve for a summary that reads `input` and may write `output` tokens; `None` where the budget does not
     /// allow it.
     pub(crate) fn reserve_for_summary(&self, price: Option<&Price>, input: u64, output: u64) -> Option<Reserve> {
         let left = self.left();
@@ -119,8 +121,9 @@ impl State {
     }
 }
 
-/// The most bytes that the result of a call may have that is to start now (inner `None`: no limit). Outer `None` where the call may
-/// not start. Then it waits for running calls to give back what they hold; if none runs, a person is asked or the turn ends.
+/// Whether a call may start now, and if so, the most bytes that its result may have. The outer `None` means that it may not start:
+/// it waits for running calls to give back what is reserved for them; if none runs, a person is asked or the turn ends. The inner
+/// `None` means that nothing limits the bytes.
 pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> Option<Option<u64>> {
     if draft.state.budget_ask().is_some() || draft.state.is_ending() {
         return None;
@@ -139,8 +142,8 @@ pub(super) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> Option<Option<
     None
 }
 
-/// The most bytes that the result of a call may have that runs again after a crash; outer `None` where the budget has no room for
-/// it.
+/// The same for a call that is to run again after a crash. The outer `None` means that the budget has no room for a second run; the
+/// caller answers the call.
 pub(super) fn for_call_again(draft: &Draft<'_>, call: &OpenCall) -> Option<Option<u64>> {
     // The bytes for the result are still reserved.
     let breach = time(draft).or_else(|| draft.state.breach(Resource::Calls, 1));
@@ -162,13 +165,15 @@ pub(super) fn cut(result: &mut ToolResult, call: &OpenCall) {
     }
 }
 
-/// Whether a request that a crash cut off may be made again: the tokens reserved for it are spent, and it needs as many again.
+/// Whether a request that a crash cut off may be made again. The recovery has counted the tokens reserved for the first try as
+/// spent, and the second try needs as many again.
 pub(super) fn again_fits(draft: &Draft<'_>, ticket: Seq) -> bool {
-    // The ticket is open, so the tokens for the second try are reserved already: it is enough that no limit is overdrawn.
+    // The ticket is still open, so its reserve counts for the second try. That fits if spent and reserved amounts together exceed
+    // no limit.
     draft.state.open.contains_key(&ticket) && !draft.state.is_overdrawn(|_| true) && time(draft).is_none()
 }
 
-/// Whether a summary that a crash cut off may be written again: the tokens reserved for it are spent, and it needs as many again.
+/// The same for a summary that a crash cut off. It belongs to no turn, so the turn's limits do not count.
 pub(super) fn summary_fits_again(draft: &Draft<'_>) -> bool {
     !draft.state.is_overdrawn(|extent| extent != Extent::Turn)
 }

@@ -1,5 +1,5 @@
-//! The usage of a session, a turn or a task: tokens, money, calls, time. Sums over the tape, from which budgets and bills are
-//! computed.
+//! The usage of a session, a turn or a task: requests, tokens, money, time, calls, tasks, bytes. Sums over the tape, from which
+//! budgets and bills are computed.
 //!
 //! Sums saturate and never wrap. An unknown price is counted as unknown and never as zero, and an estimate is marked as one; a
 //! change must keep both. The types are stored formats: do not rename or retype a field. `apply/spending.rs` and `bill.rs` decide
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spent {
-    /// Model requests that came to an end, or were lost in a crash; summaries included.
+    /// Model requests that used something: those that came to an end, and those that were lost in a crash; summaries included.
     pub requests: u64,
     /// The number of those requests whose tokens are our estimate, because the provider gave no figures.
     #[serde(skip_serializing_if = "is_default")]
@@ -34,7 +34,7 @@ pub struct Spent {
     pub time_ms: u64,
     /// Calls that were started, again after a crash included.
     pub calls: u64,
-    /// Children that were begun.
+    /// Tasks that were given to children, those that waited for room included.
     pub tasks: u64,
     /// Bytes of results.
     pub bytes: u64,

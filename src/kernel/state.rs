@@ -1,13 +1,13 @@
-//! The state of a session: the fold of its tape, from which all decisions are made. A clone is cheap, because the large parts are
-//! shared.
+//! The state of a session: the fold of its tape (the value that its entries give, applied in order), from which decisions are made.
+//! A clone is cheap, because the large parts are shared.
 //!
 //! In a running session only [`State::apply`] (`apply.rs`) and `State::take_note` change a state. Two folds of the same entries
 //! give equal states.
 //!
 //! A change must keep the serialised form: a state is the first entry of every anchor, and of every tape that is no fork
-//! ([`Record::State`](crate::kernel::Record)). Do not change a field's stored name or type, here or in a type that a field
-//! holds, and give each new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the newest
-//! entry.
+//! ([`Record::State`](crate::kernel::Record)). Do not change a field's stored name or type, here or in a type that a field holds,
+//! and give each new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the
+//! newest entry.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -68,8 +68,8 @@ pub struct State {
     pub steering: VecDeque<Waiting>,
     /// Queued messages, next first.
     pub queue: VecDeque<Waiting>,
-    /// Whether the queue is on hold: after an aborted, rejected or failed turn, or one that a budget or a loop ended, and after a rollback,
-    /// queued messages start no turn until the next send or go-on.
+    /// Whether the queue is on hold: after an aborted, rejected or failed turn, or one that a budget or a loop ended, and after a
+    /// rollback, queued messages start no turn until the next send or go-on.
     #[serde(rename = "held")]
     pub on_hold: bool,
     /// Whether the session is paused: nothing new starts until it is resumed.
@@ -373,7 +373,8 @@ pub struct Turn {
     pub tools: BTreeMap<String, bool>,
     /// The entry that holds the newest answer.
     pub answer: Option<Seq>,
-    /// The loop keys of the newest calls in a row, oldest first: at most 12. A message ends the row, and so does a call without a key.
+    /// The loop keys of the newest calls in a row, oldest first: at most 12. A message ends the row, and so does a call without a
+    /// key.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub newest_calls: VecDeque<Arc<str>>,
     /// Whether a call of the row was refused because it repeats, and the calls still repeat.

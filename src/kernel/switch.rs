@@ -1,18 +1,21 @@
-//! Another agent for a running session: chosen at any moment, in force from the next border of a step, recorded, and reversible.
+//! Another agent for a running session: chosen at any moment, in force from the next border of a step, recorded, and reversible. A
+//! border of a step is a moment at which no request, no call and no wait before a retry is open.
 //!
 //! ```text
 //! SwitchAgent ──► agent_chosen ──► (calls and requests of the step end) ──► agent_switched
 //! ```
 //!
 //! A message may bring an agent for its turn: that one is chosen at the border behind the delivery, and the one before is chosen
-//! again when the turn is over. What is chosen by itself meanwhile stays.
+//! again when the turn is over. An agent that a host or a call chooses meanwhile ([`SwitchAgent`]) stays.
 //!
-//! A step is judged by the rules that it began with: calls that stand behind the one that chose another agent do not get the rights
-//! of that agent. What the session had before is kept beside what took its place, so [`AgentChoice::Own`] brings it back.
+//! A switch changes no rules within a step: calls that stand behind the one that chose another agent do not get the rights of that
+//! agent. What the session had before is kept beside what took its place, so [`AgentChoice::Own`] brings it back.
 //!
 //! Rules stand in layers: those of the agent, those of the session, and [`AgentParts::last_rules`]. A later layer may allow what an
-//! earlier one asks about, and no layer undoes an earlier deny. A change must keep that the rules of the session stay among them: so
-//! no switch allows what they deny.
+//! earlier one asks about, and no layer undoes an earlier deny.
+//!
+//! A change must keep that the rules of the session stay among the layers, so that no switch allows what they deny; that
+//! [`Settings::own`] gives back what the switch replaced; and the stored formats.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -61,12 +64,12 @@ pub struct AgentParts {
     /// Further options of a request, in place of the session's; `null` for none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
-    /// The agent's rules, in a layer before the session's. The session's rules may loosen what these ask about, and never what these
-    /// deny.
+    /// The agent's rules, in a layer before the session's. The session's rules may loosen what these ask about, and never what
+    /// these deny.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Ruleset>,
-    /// The agent's rules in a layer behind the session's. They may loosen what the session's rules ask about, and never what those deny.
-    /// Only agents of the runtime's own have any.
+    /// The agent's rules in a layer behind the session's. They may loosen what the session's rules ask about, and never what those
+    /// deny. Only agents of the runtime's own have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_rules: Option<Ruleset>,
     /// The one file that the agent may write, from the workspace on; only of the agent `plan`.

@@ -1,5 +1,5 @@
-//! Questions of children, on the tape of their parent: a child's question to a person is put to its parent too, by that one to the
-//! next, and so on up to the topmost session, where people are (decision 0029).
+//! Questions of children, on the tape of their parent: a child's question to a person is put to its parent too, by the parent to
+//! its own parent, and so on up to the topmost session, where people are (decision 0029).
 //!
 //! ```text
 //! child     ask ───────────────────────────────────► granted ──► the call runs
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The child's tape owns the question: its time limit is decided there, and only an answer that stands there lets the call run. The
-//! parent's tape has a copy, and the answer that a person gave to the copy. Both commands may come again after a crash, of either
-//! side, and then change nothing.
+//! parent's tape has a copy, and the answer that a person gave to the copy. While the question is open, both commands may come
+//! again after a crash of either side, and then change nothing.
 //!
 //! A change must keep that a copy never decides: no rule and no grant of the parent answers it.
 
@@ -225,8 +225,8 @@ impl State {
         }
     }
 
-    /// The session to whose people the questions of this one go too; `None` for a topmost session, an orphan, and a child whose task is
-    /// over.
+    /// The session to whose people the questions of this one go too; `None` for a topmost session, an orphan, and a child whose
+    /// task is over.
     pub(crate) fn asks_through(&self) -> Option<&SessionId> {
         let origin = self.origin.as_ref().filter(|origin| origin.orphaned.is_none() && origin.end.is_none());
         origin.map(|origin| &origin.parent)

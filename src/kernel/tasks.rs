@@ -1,11 +1,12 @@
-//! A parent's side of its tasks: which tasks may begin, the messages to its children, and the effect of their DOWN.
+//! A parent's side of its tasks: which tasks it takes on, when it stops or leaves its children, and the effect of their DOWN (the
+//! report of how a task ended). When a queued task begins is decided in `apply/tasks.rs`.
 //!
-//! Width, depth and budget are checked here, for new children and for adopted ones. A child's rights are those of its parent or
+//! Width, depth and budget are checked here, for new children and for adopted ones. A new child's rights are those of its parent or
 //! fewer: the parent's rules go with the child as a chain of their own, and the strictest decision of all chains counts.
 //!
 //! A change must keep that every new child passes [`narrow`]; an adopted one gets the chains from its parent's watcher. A task's
 //! DOWN is recorded once. A stop may reach a child before the tape has it; an end, or leaving a child alone, must wait for the
-//! tape.
+//! tape, because the parent has not ended until its tape says so.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ use crate::{
 /// A host, or a tool, gives a task to a new child.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spawn {
-    /// The id of the child. A second spawn with the same id is the same task.
+    /// The id of the child. A second spawn with the same id is the same task while that task is open or remembered; with
+    /// [`TaskOrder::again`], only while it is open.
     pub child: SessionId,
     /// What the child is made from. The settings are narrowed to what this session may do.
     pub order: Box<TaskOrder>,
@@ -50,7 +52,8 @@ impl Decide for Spawn {
     }
 }
 
-/// One task is to stop, and the child keeps what it has. The parent's model is not told: whoever stops it knows.
+/// One task is to stop, and the child keeps what it has. The parent's model is not told of the DOWN: the caller that stops the task
+/// knows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StopChild {
     /// The task's ticket.
@@ -184,7 +187,7 @@ pub(super) fn left(draft: &mut Draft<'_>, ticket: Seq) {
     }
 }
 
-/// Stops the linked children of a turn that is aborted.
+/// Stops all linked children that still run, because the turn is aborted; also those that work while no turn runs.
 pub(super) fn stop_linked(draft: &mut Draft<'_>) {
     tell(draft, |task| task.link.ends_with_parent && task.stop_level == StopLevel::Run);
 }
@@ -194,7 +197,8 @@ pub(super) fn part(draft: &mut Draft<'_>) {
     tell(draft, |task| task.stop_level < StopLevel::End);
 }
 
-/// Writes that these children were told, and stops those that are to stop. A task that waits for room has no child, so it is over.
+/// Writes for each of these tasks that its child is to stop, or to end if the session has ended. A task that waits for room has no
+/// child, so it is over at once.
 fn tell(draft: &mut Draft<'_>, who: impl Fn(&OpenTask) -> bool) {
     let stop_level = if draft.state.closed.is_some() { StopLevel::End } else { StopLevel::Stop };
     let tasks: Vec<_> = draft.state.tasks().filter(|(_, task)| who(task)).map(|(ticket, _)| ticket).collect();
@@ -246,7 +250,7 @@ pub(super) fn recover(draft: &mut Draft<'_>) {
     stopped.into_iter().for_each(|ticket| stop_if_told(draft, ticket));
 }
 
-/// Stops the linked children of a turn that is being aborted.
+/// Stops the linked children if the running turn is being aborted.
 pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
     let ending = draft.state.turn.as_ref().and_then(|turn| turn.ending.as_ref());
     if matches!(ending, Some(Outcome::Aborted { .. })) {
@@ -254,7 +258,8 @@ pub(super) fn stop_with_turn(draft: &mut Draft<'_>) {
     }
 }
 
-/// The DOWN of a task whose child was never made and need not be made any more.
+/// The DOWN of a task that has no child: it was stopped before its child was made, or, at [`StopLevel::Run`], the child is not
+/// there.
 pub(crate) fn never_made(stop_level: StopLevel) -> Down {
     let why = "stopped before it began".to_owned();
     let mut down = Down::without_a_word(match stop_level {

@@ -1,11 +1,13 @@
 //! Which of the runtime's tools a turn has, by names and patterns. Pure functions.
 //!
-//! A pattern is a name in which `*` stands for any text and `?` for one character: `mcp_*` is every tool of every server,
-//! `mcp_files_*` those of one. An agent names the tools that it has; `!NAME` takes one out of these, so `*` and `!write` are all but
-//! `write`. A message may switch some of them off for its turn. Last of all the rules of permission take out what they deny in full.
+//! A pattern is a name in which `*` stands for any text and `?` for one character: `mcp_*` is every tool of every MCP server,
+//! `mcp_files_*` those of one. An agent names the tools that it has; `!PATTERN` takes tools out of these, so `*` and `!write` are
+//! all but `write`. A message may switch some of them off for its turn. Last of all the rules of permission take out what they
+//! deny in full.
 //!
-//! A change must keep two rules. A switch never adds a tool that the agent does not have. [`both`] never gives more than both
-//! sets have, because it bounds a child by its ancestors; where patterns cannot be compared, it leaves a tool out.
+//! A change must keep two rules. A switch never adds a tool that the agent does not have: callers ask [`has`] as well as
+//! [`is_off`]. [`both`] never gives more than both sets have, because it bounds a child by its ancestors; where two patterns
+//! cannot be compared, it leaves out the tools that they may share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +27,8 @@ pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
     has
 }
 
-/// The tools that the next request leaves out because the rules deny them in full. The mask comes last, behind what the agent has and
-/// what messages switched: so neither brings back a denied tool. Only tools that would be offered otherwise are named.
+/// The tools that the next request leaves out because the rules deny them in full. The mask comes last, behind what the agent has
+/// and what messages switched: so neither brings back a denied tool. Only tools that would be offered otherwise are named.
 pub(super) fn masked(draft: &Draft<'_>) -> BTreeSet<String> {
     let (settings, turn) = (&draft.state.settings, draft.state.turn.as_ref());
     let allowed = settings.allowed_tools();
@@ -50,8 +52,8 @@ pub(crate) fn both(own: Option<&BTreeSet<String>>, bound: &BTreeSet<String>) -> 
     both(own, bound).into_iter().chain(both(bound, own)).collect()
 }
 
-/// Whether a message switches the named tool off. Of several patterns that match, the longest decides: `{"*": false, "read": true}`
-/// leaves only `read`.
+/// Whether a message switches the named tool off. Of several patterns that match, the longest decides, and of equally long ones the
+/// last by the alphabet: `{"*": false, "read": true}` leaves only `read`.
 pub(crate) fn is_off(switches: &BTreeMap<String, bool>, name: &str) -> bool {
     let meant = switches.iter().filter(|(pattern, _)| matches_simply(pattern, name));
     meant.max_by_key(|(pattern, _)| pattern.len()).is_some_and(|(_, on)| !on)

@@ -7,11 +7,11 @@
 //! 1 2 3 4 5 6 7(back to 3) 8 9 10(back to 6) 11       the trail from 11:  11, then 6 5 4 3 2 1
 //! ```
 //!
-//! Everything here is a function of entries; no tape is read. `None` asks the caller for more entries: the point may lie before
-//! the first one given (`whole` says that there are no more).
+//! Everything here is a function of values: the caller reads the tape and gives the entries. A search that answers `None` asks for
+//! more entries, because the point may lie before the first one given; with `whole` there are none, and it answers with an error.
 //!
-//! A change must keep two things. A point at which a call has no result is refused as a target of a rollback, because a call and
-//! its result are never parted. A forged tape must not make a loop run for ever: every jump leads back.
+//! A change must keep two things. A rollback to a point at which a call has no result is refused, because providers refuse a
+//! conversation with such a call. No tape, not even a forged one, makes a loop run for ever: each jump is bent to lead back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -109,7 +109,8 @@ pub enum NoPoint {
     Unreadable,
 }
 
-/// The entries that a conversation is made of, as ranges of positions (from after, to), newest first.
+/// The entries that a conversation is made of, as ranges of their numbers, newest first. A range excludes its first number and
+/// includes its second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trail(Vec<(Seq, Seq)>);
 

@@ -1,9 +1,11 @@
-//! The conversation as messages, as a page or a chat shows it. A fold of the tape, apart from the state; no decision depends on
-//! it.
+//! The conversation as messages, as a page or a chat shows it: a second fold of the tape's entries, beside the state. No decision
+//! depends on it.
 //!
-//! A tape that is folded again gives the same messages. They stand there whole where the state has only a summary, and without
-//! what a rollback left. A change must keep that an entry that this fold does not know leaves the messages as they are. A new
-//! kind of entry that shows in a conversation needs a line in [`Transcript::apply`].
+//! The same entries give the same messages. Where a compaction left the state only a summary, the messages are still there in full;
+//! messages that a rollback left are not. A message that waits in the queue shows only once it is delivered.
+//!
+//! A change must keep that an entry without a line in [`Transcript::apply`] leaves the list of messages as it is, so that entries
+//! that show nothing need no code. A new kind of entry that shows in a conversation needs a line there.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -38,7 +40,8 @@ pub struct Transcript {
     settings: Option<Arc<Settings>>,
     /// The agent that was chosen, and is not yet in force.
     chosen: Option<AgentChoice>,
-    /// The marks that go before the next step.
+    /// The parts that say what happened between two steps: a compaction, a switch of the agent, a task. They go before the next
+    /// step.
     marks: Vec<Part>,
     /// Whether the compaction that is being written was begun by the runtime.
     auto: bool,

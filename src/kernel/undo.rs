@@ -4,9 +4,9 @@
 //! opens from its newest anchor (an entry with the whole state) and reads nothing older. The newest compaction can be undone, and
 //! then the one before it. Messages since the compaction are kept: they follow the items that come back.
 //!
-//! A change must keep the refusals: nothing is undone under a running turn, while another summary is being written, if the
-//! compaction is no longer the newest one, or if the items that come back would not fit the window, because they would be summed
-//! up again at once. [`Undone`] is a stored format.
+//! A change must keep the refusals: nothing is undone in a session that has ended, under a running turn, while another compaction
+//! is being written, if the compaction is no longer the newest one, or if the items that come back would not fit the window,
+//! because they would be summed up again at once. [`Undone`] is stored on tapes: its fields keep their names.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! The wire format of Anthropic's Messages.
+//! The wire format of Anthropic's Messages API: how a request is rendered ([`body`]) and how the answer's stream is read
+//! ([`Reading`]).
 //!
-//! Rendering ([`body`]) and reading ([`Reading`]) are functions of values; [`http`](super::http) moves the bytes. A change must do
-//! no I/O here, and must fit the API version below.
+//! Both do no I/O: `super::http` sends the bytes and feeds the events. A change must keep that, so that tests need no server, and
+//! must fit the API version below, which each request names.
 
 mod body;
 mod read;

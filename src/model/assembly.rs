@@ -1,10 +1,10 @@
 //! Puts the pieces of an answer together while it arrives. Both wires and the scripted model use it.
 //!
-//! Every piece that is shown goes to the deltas first, so a cut-off answer loses none. Each call gets an id that is unique in the
-//! conversation, and an answer has at most 1,024 calls.
+//! Every piece that is shown goes to the deltas (the receiver of the stream) first, so a cut-off answer loses none. Each call gets
+//! an id that no other call of the answer and of the request's history has, and an answer has at most 1,024 calls.
 //!
-//! A change must keep this: the ids that are made up depend on the history and on the answer so far alone, and a thought that is
-//! not complete is always the last part.
+//! A change must keep this: the ids that are made up depend on the history and on the answer so far alone, so that a repeated
+//! request gets the same ids; and a thought that is not complete is always the last part, because more of it goes there.
 
 use std::collections::HashSet;
 
@@ -122,10 +122,10 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// Gives each call an id that no other call of the conversation has.
+/// Gives each call an id that no other call of the history and of this answer has.
 ///
 /// Providers differ: some give no id, some give the same id to each call, some count from 0 in every answer. A missing id becomes
-/// `call_<n>`, where n counts the calls of the history. An id that is taken gets a suffix: `_2`, `_3` …
+/// `call_<n>`, where n counts the earlier calls of the history and of this answer. An id that is taken gets a suffix: `_2`, `_3` …
 struct CallIds {
     /// Read only when the answer has a call.
     history: Option<History>,

@@ -1,9 +1,9 @@
 //! What the request bodies of both wires share: their beginning, the host's options, and which extras of an answer go back to which
 //! provider.
 //!
-//! Pure functions of values. The fields stand in a fixed order, so that equal requests have equal bytes and providers' caches hit.
-//! A change must keep this: options never replace the fields of `OWN_FIELDS`, and an extra goes only to the provider and API that
-//! it came from.
+//! An extra is a value that a provider gave with a part and wants back unread. Pure functions of values. The fields stand in a
+//! fixed order, so that equal requests have equal bytes and providers' caches hit. A change must keep this: options never replace
+//! the fields of `OWN_FIELDS`, which decide what is sent, and an extra goes only to the provider and API that it came from.
 
 #[cfg(feature = "openai")]
 use bytes::Bytes;

@@ -1,10 +1,11 @@
-//! The catalogue: the providers that are known by name, the limits of known models, and the look-ups in both.
+//! The catalogue: the providers that are known by name, the limits of known models, and the look-ups in both. The table of prices
+//! is `price/table.rs`.
 //!
-//! An unknown model gets default limits. A price is known only at the provider's own address. A host that knows better gives its
-//! own [`Provider`](super::Provider) or its own limits.
+//! An unknown model gets cautious limits ([`known_limits`]). A price is known only at the provider's own address, because a proxy
+//! has prices of its own. A host that knows better gives its own [`Provider`](super::Provider) or its own limits.
 //!
-//! The names of environment variables stand here for the binary, and only the binary reads these variables. A change must not
-//! make the library read them.
+//! The names of environment variables stand here for the binary and for the error about a missing key; only the binary reads these
+//! variables. A change must not make the library read them, because a key in the environment need not be meant for this host's use.
 
 use super::{Api, ModelLimits, Price, Quirks, known_price};
 #[cfg(feature = "openai")]
@@ -153,7 +154,8 @@ const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("gemini-3", 1_048_576, 65_536, true),
 ];
 
-/// The limits of that model; default limits where it is not known. A leading `vendor/` (OpenRouter) is ignored.
+/// The limits of that model. Where it is not known: a context of 116,384 tokens, and otherwise the default limits. A leading
+/// `vendor/` (OpenRouter) is ignored.
 #[must_use]
 pub fn known_limits(model: &str) -> ModelLimits {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -168,8 +170,8 @@ pub fn known_limits(model: &str) -> ModelLimits {
 /// begins; this bound is for unknown models only.
 const UNKNOWN_CONTEXT: u64 = 116_384;
 
-/// The price of that model at that address: the provider's own price at the provider's own address. The price at any other address
-/// (a proxy, a server of one's own) is unknown.
+/// The price of that model from the table, if the address is the one that the catalogue has for the provider. The price at any
+/// other address (a proxy, a server of one's own) is unknown.
 pub(super) fn price_at(provider: &str, base_url: &str, model: &str) -> Option<Price> {
     let same = |known: &&KnownProvider| {
         known.name == provider && known.base_url.trim_end_matches('/') == base_url.trim().trim_end_matches('/')

@@ -1,10 +1,11 @@
 //! Tests: a conversation that was begun with one provider goes on with another.
 //!
-//! No item is converted, so none has to be converted back: the history is the runtime's own, and each wire renders it in its own
-//! format, and leaves out what only another provider understands.
+//! No item is converted, so none has to be converted back: the history is the runtime's own, and each wire (the code for one
+//! provider's format) renders it in its own format, and leaves out what only another provider understands.
 //!
-//! A change of a wire must keep what these tests hold: messages stay as many and in their order, calls keep their ids and names,
-//! and no provider is sent the thoughts of another, or the extra data that another put beside a part.
+//! A change of a wire must keep what these tests hold: messages stay as many and in their order (Anthropic, which refuses an empty
+//! list, gets one for an empty history), calls keep ids and names that the provider accepts, and no provider is sent the thoughts
+//! of another, or the extra data that another put beside a part.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,6 +1,6 @@
 //! The address of a model's provider, the peculiarities of its server, and the limits of connections.
 //!
-//! Everything is given by the host: the library reads no environment and no file. The two wire formats reach every provider of
+//! The host gives all of it: nothing here is read from the environment or from a file. The two wire formats reach every provider of
 //! [`PROVIDERS`](super::PROVIDERS); where an "OpenAI-compatible" server differs from OpenAI, a [`Quirks`] record says so.
 //!
 //! A change must keep this: a difference between servers is a field of [`Quirks`] and never a test for a provider's name, and no
@@ -172,7 +172,8 @@ pub(crate) fn without_secrets(url: &str) -> String {
     format!("{scheme}{}{path}", host.rsplit('@').next().unwrap_or_default())
 }
 
-/// Limits and settings of the connections; every time is a bound that ends the request with a typed error.
+/// Limits and settings of the connections. Every limit ends the request with a typed error, except
+/// [`end_timeout`](HttpOptions::end_timeout), which ends it with the answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpOptions {

@@ -1,7 +1,8 @@
-//! The errors of a model request, and whether a retry may help.
+//! The errors of a model request, and whether a retry may help ([`RetryClass`]).
 //!
-//! The message is one line without secrets: it goes to people, logs and tapes. [`ModelError`] and its kinds are stored on tapes; a
-//! change may add a kind, and must not rename one.
+//! A message goes to people, logs and tapes, so the code that makes an error must give it one line without secrets; the type does
+//! not check this. [`ModelError`] and its kinds are stored on tapes, so a change may add a kind and must not rename one. The class
+//! of a kind decides whether a session retries, compacts or ends the turn.
 
 use std::time::Duration;
 
@@ -50,8 +51,9 @@ impl ModelError {
         self.kind.class()
     }
 
-    /// Whether the provider may have read the request. Then its tokens were paid for, though the provider gave no count. A request
-    /// that was answered with a status of failure, such as 408, was not read.
+    /// Whether the request counts as read by the provider, so that its input is estimated and charged, though the provider gave no
+    /// count: a stream that was cut off, and a timeout without a status. A request that was answered with a status of failure, such
+    /// as 408, was not read.
     #[must_use]
     pub fn was_read(&self) -> bool {
         match self.kind {
@@ -67,7 +69,7 @@ impl ModelError {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The key is missing or refused (401, 403).
+    /// The key is missing or refused, or the account is empty (401, 402, 403).
     Auth,
     /// No such model or address (404), or no such provider is known here.
     NotFound,
@@ -79,7 +81,8 @@ pub enum ErrorKind {
     ContentPolicy,
     /// Too many requests (429). The session waits and retries; never a reason to compact.
     RateLimited,
-    /// The server asks for a longer wait than is allowed (60 s).
+    /// The server asks for a longer wait than is allowed. For models of a host: the clients here report the kind of the refusal
+    /// with the wait, and the session decides whether the wait is too long (more than 60 s).
     RetryAfterTooLong,
     /// The provider has no room (503, 529).
     Overloaded,

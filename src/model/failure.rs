@@ -1,10 +1,11 @@
 //! Turns a provider's error response into a [`ModelError`].
 //!
-//! The order of evidence: a code or type that is unmistakable, then the status, then patterns in the text. The message is one
-//! line, without keys; it repeats at most 500 characters of the server's text, and of the names of its error as many.
+//! The order of evidence: a code or type that is unmistakable; then, where the status leaves it open, a text that says that the
+//! context is too long; then the status; without a status, words in the text. The message is one line without anything that
+//! `redact.rs` takes for a key; it repeats at most 500 characters of the server's text, and of the names of its error as many.
 //!
 //! A change must keep this: a status of 429 is never a context overflow, because a session would compact instead of wait; and every
-//! word of the server goes through `quote`.
+//! word of the server goes through `quote`, because it may repeat the key.
 
 use std::{
     fmt::Display,
@@ -54,7 +55,7 @@ impl Endpoint {
 /// The facts in an error body, from any of the usual shapes.
 #[derive(Debug, Default)]
 struct Said {
-    /// `code`, `type` and `status`, lower case, in that order: the code is the more precise.
+    /// `code`, `type`, `status` and `error_type`, lower case, in that order: the code is the most precise.
     names: Vec<String>,
     message: String,
     /// A status inside the body.

@@ -1,11 +1,11 @@
 //! Models that are reached over HTTP.
 //!
 //! [`HttpModel`] makes one POST per request and reads the event stream of its answer. Every wait for the server has a bound, and
-//! so has everything that the server sends: see [`HttpOptions`]. Dropping the future of a request closes its connection. Errors
-//! are one line without keys; `failure` bounds how many of the server's words they repeat.
+//! so has the body that the server sends: see [`HttpOptions`]. Dropping the future of a request closes its connection, or with
+//! HTTP/2 its stream. Errors are one line without keys; `failure` bounds how many of the server's words they repeat.
 //!
-//! A change must keep this: a model never retries, never follows a redirect (the key would go elsewhere), and takes no proxy from
-//! the environment.
+//! A change must keep this: a model never retries (the session decides about that), never follows a redirect (the key would go
+//! elsewhere), and takes no proxy from the environment.
 
 mod client;
 

@@ -1,7 +1,8 @@
-//! The wire format of OpenAI's Chat Completions, as OpenAI and all the "compatible" servers speak it.
+//! The wire format of OpenAI's Chat Completions, as OpenAI and the "compatible" servers speak it: how a request is rendered
+//! ([`body`]) and how the answer's stream is read ([`Reading`]).
 //!
-//! Rendering ([`body`]) and reading ([`Reading`]) are functions of values; [`http`](super::http) moves the bytes. A change must do
-//! no I/O here; a difference of one server is a [`Quirks`](super::Quirks) field, or is tolerated when it is read.
+//! Both do no I/O: `super::http` sends the bytes and feeds the events. A change must keep that, so that tests need no server. What
+//! one server wants differently is a [`Quirks`](super::Quirks) field; what it sends differently is tolerated by the reading.
 
 mod body;
 mod read;

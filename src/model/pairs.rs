@@ -1,10 +1,11 @@
 //! Puts calls and results into the order that strict servers insist on.
 //!
-//! A provider refuses a request in which a call has no result, a result has no call, or something stands between them. The
-//! session keeps pairs together, so this should never have to repair anything. It is here because a session could never go on
-//! after such a refusal.
+//! A provider refuses a request in which a call has no result, a result has no call, or something stands between them. In what
+//! [`paired`] returns, each answer is followed at once by exactly one result for each of its calls; a result that is missing is
+//! replaced by a text that says so, and one without a call becomes a user's text. The session keeps pairs together, so this should
+//! never have to repair anything. It is here because a session could never go on after such a refusal.
 //!
-//! A change must keep the repair a function of the history alone: the same history must give the same bytes each time, for the
+//! A change must keep the repair a function of the history alone: the same history must give the same order each time, for the
 //! providers' caches.
 
 use super::{Answer, History, Item, ToolResultItem, UserItem, assembly::calls};

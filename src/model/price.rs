@@ -1,8 +1,8 @@
 //! The price of tokens, and the prices that a host gives.
 //!
 //! A price is a fact about one model at one provider. An unknown price is `None`, and never zero, so that a sum can say what it
-//! lacks; a change must keep that, and must count in integers. The prices that a host sets win over the price that a model
-//! reports of itself, and that over the table of [`known_price`].
+//! lacks; a change must keep that, and must count in integers, so that sums are exact. The prices that a host sets win over the
+//! price that its models report; the models of this crate that are reached over HTTP report that of the table ([`known_price`]).
 
 mod table;
 
@@ -19,7 +19,8 @@ use crate::{
 
 /// The price of a model's tokens: millionths of a US dollar for a million of each kind, so $0.25 are 250,000.
 ///
-/// The same number is the price of one token in picodollars. Sums are made in these, so they are exact.
+/// The same number is the price of one token in picodollars. Sums are made in these, so they are exact; a sum beyond `u64` stops
+/// at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
     /// Price of input tokens that came from no cache.

@@ -1,7 +1,9 @@
-//! Takes keys out of texts from outside, such as the body of a refused request that repeats the key.
+//! Masks keys in what a provider's server says, such as an error that repeats the key of the request. The messages of model errors
+//! are made of such texts, and go to people, logs and tapes.
 //!
-//! The given key is masked wherever it stands as it is. Other keys are found by their known prefixes, and by the word before
-//! them. A change may mask more, and must never mask less: these texts go to people, logs and tapes.
+//! The key of the request is masked wherever it stands letter for letter. Any other key is found only by its look: a word that
+//! begins like the keys of known providers and goes on for six characters, or a long word with a digit behind a word such as
+//! `api_key`. A key of another look stays. A change may mask more, and must not mask less.
 
 use super::Secret;
 
@@ -35,7 +37,7 @@ const KEY_NAMES: &[&str] =
 /// The fewest characters of a key after its prefix. Fewer make a word, not a key.
 const KEY_REST_MIN: usize = 6;
 
-/// Masks the keys in a text: the given key, and anything shaped like one.
+/// Masks the keys in a text: the given key, words that begin like a key, and values that follow the name of a key.
 #[must_use]
 pub(crate) fn redact(text: &str, key: Option<&Secret>) -> String {
     let text = match key.filter(|key| !key.is_empty()) {

@@ -1,11 +1,11 @@
 //! A model request and its answer, in a form that belongs to no provider.
 //!
-//! A [`Request`] is complete: it holds all that is needed to send it, or to send it again. A [`History`] shares its items, so
-//! that cloning a long conversation is cheap. Each item keeps the fragment of request body that a wire made of it, so that a
-//! conversation is serialised once and not once per step.
+//! A [`Request`] is complete: a model needs nothing else to answer it, or to answer it again. A [`History`] shares its items, so
+//! that cloning a long conversation is cheap. Each item keeps the fragment of request body that the first wire (the code for one
+//! provider's format) made of it, so that a conversation is serialised once and not once per step.
 //!
-//! A change must keep this: items never change once they are in a history; these types stand on tapes, so a field is added with a
-//! default and never renamed; a fragment is never stored or compared.
+//! A change must keep this: items never change once they are in a history, because clones share them; the types that derive
+//! `Serialize` stand on tapes, so a field is added with a default and never renamed; a fragment is never stored or compared.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,11 +19,12 @@ use crate::{
     words::usage::Usage,
 };
 
-/// One model request, complete: nothing else is needed to send it, or to send it again.
+/// One model request, complete: a model needs nothing else to answer it, or to answer it again. Never stored; the tape has what it
+/// is built from.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// The system prompt. Stable over a session, so that provider caches hit.
+    /// The system prompt. It seldom changes within a session, so that provider caches hit.
     pub system: Arc<str>,
     /// The tools on offer, in a stable order; none on the last step of a turn.
     pub tools: Arc<[ToolSpec]>,
@@ -59,7 +60,8 @@ pub struct Params {
     /// The most tokens of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// Further options, put into the request body as they are.
+    /// Further options, put into the request body as they are. An option never replaces the model, the messages, the tools, the
+    /// system prompt or `stream`.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub options: Value,
 }
@@ -181,7 +183,7 @@ impl<'de> Deserialize<'de> for History {
 #[serde(tag = "item", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Item {
-    /// A message of the host.
+    /// A message in the user's place: of the host, or of the runtime (a summary, the news of a child).
     User(UserItem),
     /// An answer of the model.
     Assistant(Answer),
@@ -215,7 +217,7 @@ impl PartialEq for Fragment {
     }
 }
 
-/// A message of the host.
+/// A message in the user's place: of the host, or of the runtime (a summary, the news of a child).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserItem {
     /// The id of the message.
@@ -240,8 +242,9 @@ pub struct Answer {
     /// The model that answered, by the provider's own name for it.
     #[serde(default)]
     pub model: String,
-    /// The model that answered, where it is not the one that was asked: its price holds for the answer. A model of the host's that
-    /// falls back on another one passes the other one's answer on as it is, and so says it. On a tape only where it differs.
+    /// The model that answered, if the implementation says so; where it is not the one that was asked, its price holds for the
+    /// answer. A model of the host's that falls back on another one passes the other one's answer on as it is, and so says it. A
+    /// tape keeps it only where it differs from the model that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ModelRef>,
     /// Kept rendering.
@@ -301,11 +304,11 @@ pub enum AnswerPart {
     },
     /// A tool call.
     Call {
-        /// The id that the model gave to it, or one that we made where it gave none.
+        /// The id that the model gave to it; made up where it gave none, and with a suffix where another call had it.
         id: CallId,
         /// Which tool.
         name: String,
-        /// The arguments: the JSON text as it was received.
+        /// The arguments: the text as it was received, which need not be valid JSON.
         input: String,
         /// What the provider wants back with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -316,7 +319,7 @@ pub enum AnswerPart {
 /// The result of one call, as it is told to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResultItem {
-    /// The id that the model gave to the call.
+    /// The id of the call, as in its answer.
     pub call: CallId,
     /// Which tool.
     pub name: String,

@@ -1,7 +1,8 @@
 //! Finds a model by its name: `provider/model` becomes an [`HttpModel`] of that provider.
 //!
-//! A router is a value that the host fills with keys and addresses. All its models share one pool of connections. A change must
-//! keep this: a router reads neither environment nor files, finding a model opens no connection, and no error shows a key.
+//! A router is a value that the host fills with keys and addresses. All its models share one pool of connections. The limits and
+//! prices that the host gives it win over the known ones. A change must keep this: a router reads neither environment nor files,
+//! because one process may serve several owners of keys; finding a model opens no connection; and no error shows a key.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,14 +1,15 @@
 //! Renders the schema of a tool's arguments in a provider's dialect.
 //!
 //! The result always is an object schema with `type` and `properties`. A keyword that the dialect lacks is dropped or replaced by
-//! one that it has. Then the provider's schema allows more than the tool's own, and only the tool can refuse what is left. A
-//! change must keep the bounds on depth and size: a schema may contain itself, and in several places.
+//! one that it has. So the provider's schema is only near to the tool's own: it may allow more, and it allows less where the tool
+//! has several types for one value, because the first of them is kept. The tool must check its arguments itself. A change must keep
+//! the bounds on depth and on what references bring in: a schema may contain itself, and in several places.
 
 use serde_json::{Map, Value, json};
 
 use super::SchemaDialect;
 
-/// The deepest nesting. Deeper schemas become "anything": only a schema that contains itself gets there.
+/// The deepest nesting. Deeper schemas become "anything": in practice only a schema that contains itself gets there.
 const DEPTH_MAX: usize = 32;
 
 /// The most bytes of text that a schema may have of those that it refers to, each time that it does. A reference that comes after

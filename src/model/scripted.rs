@@ -1,13 +1,14 @@
 //! A model that plays a script: for tests, demonstrations and hosts that try things out.
 //!
-//! A [`Scripted`] model answers each request with the next [`Reply`] of a list, or with the reply that a function makes of it.
-//! It takes part in everything a real model does: it streams, waits (on tokio's clock, so virtual time works), fails, hangs
-//! and panics. It keeps the requests it has seen, and a test can hold it at a [`Barrier`] and let it go.
+//! A [`Scripted`] model answers each request with a [`Reply`] of a list, or with the reply that a function makes of the request.
+//! It does what a real model may do: it streams, waits (on tokio's clock, so virtual time works), fails, hangs and panics. It keeps
+//! the newest 10,000 requests, and a test can hold it at a [`Barrier`] and let it go.
 //!
 //! **Which reply.** [`By::Order`]: the next one of the list. [`By::Answers`]: the reply that follows as many answers as the
-//! request's history holds, so that a process that resumes a session finds its place. Replies that give no answer (errors, hangs
-//! without text) stand before the answer that they delay, and each is given once per process. Replies with a condition
-//! ([`Reply::when`]) are outside of the sequence and win over it.
+//! request's history holds, so that a process that resumes a session finds its place. Replies that give no answer (errors, panics,
+//! hangs without text) stand before the answer that they delay, and are given one after the other; if no answer follows them, the
+//! last one is given again and again. Replies with a condition ([`Reply::when`], [`Reply::when_answers`]) are outside of the
+//! sequence and win over it, the first that fits.
 //!
 //! A change must keep this: a request whose `key` was seen before (and is not empty, nor older than the newest 10,000 requests)
 //! gets the same reply again, because a recovered session sends the same key; and the host's function is not called under the

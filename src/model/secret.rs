@@ -1,6 +1,8 @@
-//! Keys of providers. A [`Secret`] never shows its text: not in `Debug`, in a log or in an error.
+//! Keys of providers. A [`Secret`] shows its text only to a caller of [`Secret::reveal`]: it has no `Display` and no `Serialize`,
+//! and its `Debug` is `Secret(***)`, so that no log, error or tape shows a key by accident.
 //!
-//! A change must not give it `Display` or `Serialize`, and `reveal` belongs in the code that sends the key, and nowhere else.
+//! A change must not give it `Display` or `Serialize`. `reveal` belongs only in code that sends the key, checks that it can be sent
+//! (`model/http.rs`, `model/http/client.rs`) or masks it in a text (`model/redact.rs`).
 
 use std::{fmt, sync::Arc};
 
@@ -20,7 +22,7 @@ impl Secret {
         Secret(key.as_ref().trim().into())
     }
 
-    /// The key itself, for the code that sends it.
+    /// The key itself, for code that sends it or masks it in a text.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -3,9 +3,9 @@
 //! The decoder follows the HTML standard's rules for event streams: lines end with CR, LF or CRLF, a byte order mark at the
 //! start is dropped, `data` lines of one event are joined with LF, comments and unknown fields are ignored. It works on
 //! whole lines of bytes, so a character that is split over two chunks is never broken. What is kept of an unfinished event
-//! is bounded. The fields `id` and `retry` are ignored: no model API resumes a stream.
+//! is bounded. The fields `id` and `retry` are ignored, because a stream is never resumed here.
 //!
-//! A change must keep the decoder free of I/O and panics, and its result independent of how the bytes are split into chunks.
+//! A change must keep the decoder free of I/O and panics, and the events independent of how the bytes are split into chunks.
 
 use memchr::memchr2;
 

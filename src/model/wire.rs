@@ -1,8 +1,9 @@
-//! What the two wires share: the choice between them, the draft of an answer, and the meaning of an event of the stream.
+//! What the two wires (the code for one provider's format each) share: the choice between them, the draft of an answer, and the
+//! meaning of an event of the stream.
 //!
-//! An answer is complete only where the provider said so; any other end of the stream is [`ErrorKind::Truncated`]. A change must
-//! keep that, and must name everything that the rendering of an item depends on in `rendering`, or a kept fragment of another
-//! rendering is sent.
+//! An answer is complete only where the provider said so; a stream that just ends before that is [`ErrorKind::Truncated`]. A change
+//! must keep that, or half an answer would be acted upon. It must also name in `rendering` everything that the rendering of an item
+//! depends on, or a fragment that was kept for another endpoint is sent.
 
 use bytes::Bytes;
 use serde_json::Value;

@@ -1,13 +1,13 @@
 //! The sessions of a store, as people want to see them: newest first, with title, age, size, cost and status, a page at a
 //! time.
 //!
-//! Over files the list comes from the index: a page costs its own rows and a look at the names and lengths of files, and only
-//! entries that were appended since the last list are read from tapes ([`ListCost`] counts them). The
-//! index decides nothing: without one, and over any other engine, the sessions of the page are read from their tapes
-//! ([`SessionPage::indexed`]), and then children are not counted.
+//! Over files the list comes from the index, the search database beside the tapes: a page costs the rows that it shows or passes
+//! over, and a look at the names and lengths of files. Only entries that were appended since the last list are read from tapes
+//! ([`ListCost`] counts the work). Without an index, and over any other engine, the sessions that the page shows or passes over are
+//! read from their tapes ([`SessionPage::indexed`] is `false`), and children are not counted.
 //!
-//! A change must keep this: a list takes no claim, writes to no tape and asks no actor; and one damaged session does not spoil the
-//! page.
+//! A change must keep this: a list takes no claim, writes to no tape and asks no actor, so that it may run beside any work; and one
+//! damaged session does not spoil the page.
 
 mod query;
 #[cfg(feature = "sqlite")]
@@ -40,7 +40,8 @@ pub struct SessionPage {
     /// Whether the newest entries may be missing, because the index has not read them.
     pub behind: Behind,
     /// Whether the page comes from the index. If not, the store has no index and none could be made, or the tapes are not kept in
-    /// files. Then all sessions were looked at and the tapes of the page were read; the page lacks only the children of sessions.
+    /// files. Then all sessions were looked at, and the tapes of those that the page shows or passes over were read; the page lacks
+    /// only the children of sessions.
     pub indexed: bool,
     /// The work that the page took.
     pub cost: ListCost,

@@ -1,9 +1,10 @@
 //! Replays a session from its tape: makes every decision again, with no network and no tool, and compares the outcomes.
 //!
-//! Every append of a tape is one decision of the core, and records its inputs and everything the core looked at. A replay reads the
-//! inputs back (`decision.rs`), decides again, and compares each new entry with the recorded one: kind, data, cause, turn, step,
-//! ticket, and the recorded input. Requests are built again from the folded history, so their hashes are compared too. The next
-//! decision starts from the fold of the recorded entries.
+//! An append of a tape is one decision of the core, and records its inputs and everything the core looked at. Only the first append
+//! and those of a fork or an import follow from no decision; of these a replay checks that they read back as they were written. For
+//! every other append it reads the inputs back (`decision.rs`), decides again, and compares each new entry with the recorded one:
+//! all its fields, its data, and, unless values were given in place of the recorded ones, its input. Requests are built again from
+//! the folded history, so their hashes are compared too. The next decision starts from the fold of the recorded entries.
 //!
 //! A replay starts nothing, writes nothing, takes no claim and asks nobody. Calls are judged again by their recorded facts, or by
 //! the facts that given tools state ([`Replay::toolbox`]).

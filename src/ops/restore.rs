@@ -1,8 +1,9 @@
 //! Restores the files that a session changed: makes a plan from the changes that the tape records, and carries the plan out.
 //!
-//! `history` finds the changes, `look` reads how the files are now, `plan` is a function of both, and `act` carries the plan out.
-//! The results of calls on the tape say which files a session changed. For a call that a crash cut off, the notes say so that the
-//! call wrote before each change. A call that ran without saying what it changes is named in the plan.
+//! `history` finds the changes, `look` reads how the files are now, `plan` is a function of both, `show` adds the diffs, and `act`
+//! carries the plan out. The results of calls on the tape say which files a session changed. A call that a crash cut off has no
+//! such result; for it count the notes beside the tape, because a call notes each change before it makes it. A call that ran
+//! without saying what it changes is named in the plan.
 //!
 //! What a change must not break: no file is changed that the plan did not name, and none outside of the workspace. A file whose
 //! old content was not kept is refused by name. So is a file that somebody else changed since the session did, unless the caller

@@ -6,10 +6,10 @@
 //! or gone; the next sweep continues.
 //!
 //! What a change must not break: a session is never removed while one of these holds: a process has it open; it has an open turn or
-//! task; it is parked or protected; a remaining session is a fork of it; it does a task of a session that is at work; none of its
-//! entries can be read; a later version wrote some of them. Each session is looked at once more when it has been claimed for
-//! removal: a session that was used since the plan was made stays. Only a session without an entry belongs to nobody, and any limit
-//! takes it.
+//! task; it is parked or protected; a remaining session is a fork of it. The plan also leaves out a session that does a task of a
+//! session at work, of which no entry can be read, or of which a later version wrote some entries. Each session is looked at once
+//! more when it has been claimed for removal: one that was used, parked, protected or forked since the plan was made stays. A
+//! session without an entry holds nothing that anybody said; any limit takes it, unless it is open or protected.
 
 mod plan;
 
@@ -139,7 +139,7 @@ pub enum KeptReason {
     ForkStays(SessionId),
     /// It does a task of this session, which is at work.
     ParentAtWork(SessionId),
-    /// It was used after the plan was made.
+    /// It was used, parked, protected or forked after the plan was made.
     Used,
     /// It could not be looked at or removed, for this reason.
     Failed(String),
@@ -163,7 +163,8 @@ impl fmt::Display for KeptReason {
 }
 
 /// What a policy would remove now, and why. Changes nothing. Blocks on the disk: reads the ends of all tapes, and for each session
-/// that would go, as much as opening it would read. `stop` is asked before each session; a plan that it ends has what was found by then.
+/// that would go, as much as opening it would read. `stop` is asked before each session; a plan that it ends has what was found by
+/// then.
 ///
 /// # Errors
 /// [`TapeError::Io`], where the store itself cannot be read. A session that cannot be read is named in [`Sweep::kept`]; a session
@@ -189,10 +190,10 @@ pub fn sweep_plan(
     }))
 }
 
-/// Removes the sessions that a plan of [`sweep_plan`] names and nothing else, one after the other. However old the plan is, a session
-/// that was used, parked, protected or forked since then stays. Blocks on the disk. `stop` is asked before each removal; sessions
-/// that were not reached go with the next sweep, and are not in the answer. Over files, the index still has a removed session until
-/// somebody calls `Store::scrub`.
+/// Removes the sessions that a plan of [`sweep_plan`] names and nothing else, one after the other. However old the plan is, a
+/// session that was used, parked, protected or forked since then stays. Blocks on the disk. `stop` is asked before each removal;
+/// sessions that were not reached go with the next sweep, and are not in the answer. Over files, the index still has a removed
+/// session until somebody calls `Store::scrub`.
 ///
 /// # Errors
 /// [`TapeError::ReadingOnly`] where a session is to go and the store is open for reading. A session that cannot be removed is named

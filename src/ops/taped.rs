@@ -1,10 +1,11 @@
-//! Reads a session's tape beside its actor, and appends one entry to the tape of a session that nobody has open.
+//! Work on a session's tape without its actor: decodes lines that were read, folds them into a state, and appends one entry to the
+//! tape of a session that nobody has open.
 //!
-//! Reading takes no claim and may run beside a working session. Writing needs a [`Claimed`], which gives the claim back when it
-//! is dropped.
+//! Decoding and folding take no claim and may run beside a working session. Appending needs a [`Claimed`], which gives the claim
+//! back when it is dropped.
 //!
-//! A change must keep this: nothing is appended without the claim; and an entry that is appended here names its input, because
-//! otherwise the tape could not be replayed.
+//! A change must keep this: nothing is appended without the claim, because one process writes a tape; and an entry that is appended
+//! here names its input, because otherwise the tape could not be replayed.
 
 use std::sync::{
     Arc,

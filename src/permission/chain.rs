@@ -1,4 +1,5 @@
-//! The rules and tools of a parent, which limit the rights of its children, and the folder that the rules' paths start from.
+//! A chain: the rules and tools of a parent, which limit the rights of its children, and the folder that the rules' paths start
+//! from. A child has one chain for each of its ancestors, and a call must pass all of them.
 //!
 //! A rule about a path keeps the meaning that it has in its author's folder. A child may work in a folder below that of its
 //! parent; then `secrets/**` of the parent is another place than `secrets/**` of the child. So a chain keeps the folder, and an
@@ -151,8 +152,8 @@ mod tests {
         assert_eq!(judged(&chain("/w", &[("bash", "ls", Action::Allow)]), "/w/docs", &[("bash", "ls")]), Action::Allow);
     }
 
-    /// Promise 8: a parent without rules of its own may do what the host's rules say in its folder; a child that works below it may not do
-    /// more. Found by random families (`kernel/tests/core/narrowing.rs`).
+    /// Promise 8: a parent without rules of its own may do what the host's rules say in its folder; a child that works below it may
+    /// not do more. Found by random families (`kernel/tests/core/narrowing.rs`).
     #[test]
     fn the_hosts_rules_are_seen_from_the_parents_folder_also_where_it_has_none_of_its_own() {
         let host = Ruleset::new("host", [Rule::new("*", "*", Action::Ask), Rule::new("edit", "a", Action::Allow)]);

@@ -19,8 +19,10 @@
 //! `#` are passed over. The rules come in the order in which they stand in the text, whatever tables they are in: the order
 //! decides.
 //!
-//! A text is read whole or not at all. A rule that was left out would allow more, so what is not understood is an error: unknown
-//! fields and actions, a pattern that is no glob, the same field twice. The code is pure: the caller reads the file, and names it.
+//! Rules are read whole or not at all ([`Ruleset::from_toml_table`] reads one table of a file, and passes over the rest). A rule
+//! that was left out might be a `deny`, so a change must keep that what is not understood is an error: an unknown field of a rule,
+//! an unknown action, a pattern of paths that is no glob, the same field twice. The code is pure: the caller reads the file, and
+//! names it.
 
 pub(crate) mod document;
 

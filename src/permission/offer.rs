@@ -1,15 +1,16 @@
 //! Offers of an ask: the rules that a person may grant for more than one call. First what was asked, then at most one wider step.
 //!
-//! The first offer is always what was asked, exactly. The second one, where there is one, is the same command with other
-//! arguments, the same folder, or the same tool. Each says in one sentence what it allows. All offers of an ask follow from its
-//! accesses alone ([`offers`]), so they are computed where they are shown and are stored nowhere; the rules that a person chose
-//! are stored.
+//! The first offer takes exactly what was asked. The second one, where there is one, widens each access that can be widened: to the
+//! same command with other arguments, the same folder, or the same tool. Each offer says in one sentence what it allows. All
+//! offers of an ask follow from its accesses alone ([`offers`]), so they are computed where they are needed and are stored nowhere;
+//! the rules that a person chose are stored.
 //!
 //! A change must keep four bounds. An offer has the permissions of the accesses that were asked about, and no other. A command
-//! with shell syntax, or of a program that runs other programs, is offered exactly or not at all. A command with words that
-//! are known only when it runs is not offered, because equal texts may be different commands. A granted rule with a wildcard takes no
-//! command with shell syntax, no command that reads a file outside of the workspace, and no hidden path; [`grants`] checks this
-//! again whenever such a rule is matched, because a session without the feature `shell-policy` judges a command by its text.
+//! with shell syntax, or of a program that is listed here because it runs other programs, is offered exactly or not at all. A
+//! command with words that are known only when it runs is not offered, because equal texts may be different commands. A granted
+//! rule with a wildcard takes no command with shell syntax, no command that reads a file outside of the workspace, and no hidden
+//! path; [`grants`] checks this again whenever such a rule is matched, because the pattern alone would take more: a command on an
+//! old tape is one text, and a `*` takes any text.
 //!
 //! The code is pure: the core calls it, and replay calls it again.
 
@@ -37,7 +38,7 @@ const RUNS_OTHERS: &str = "alias bisect compose config create debug difftool dlx
 /// Programs whose `run` runs a script that a file of the project names: the name of the script belongs to the command.
 const RUNS_SCRIPTS: &str = "composer npm pnpm yarn";
 
-/// Programs that run what their arguments say: interpreters, wrappers, editors and pagers, and tools with an option for a command.
+/// Programs that run what their arguments say: interpreters, wrappers, editors and pagers, tools with an option for a command.
 const RUNS_ARGUMENTS: &str = "ash at awk bash batch builtin bun bunx busybox bwrap chroot chrt command coproc csh dash deno doas ed \
      elixir emacs entr env erl eval ex exec expect faketime fd find firejail fish flock gawk gdb ghci groovy guile hyperfine iex \
      ionice irb java julia just ksh less lldb ltrace lua make man mawk more nano nawk nc ncat nice node nodejs nohup npx nsenter nu \
@@ -62,7 +63,8 @@ pub struct Offer {
 }
 
 /// The offers of an ask about these accesses, the narrower one first, at most two. Empty where nothing can be granted
-/// for more than one call: the call names no access, or its command is not known whole before it runs.
+/// for more than one call: the call names no access, one of its permissions has a wildcard in its name, or its command is not
+/// known whole before it runs.
 ///
 /// ```
 /// use tamtam::{permission::offers, tool::Access};
@@ -91,7 +93,8 @@ fn allow(permission: &str, pattern: impl Into<String>) -> Rule {
     Rule::new(permission, pattern, Action::Allow)
 }
 
-/// Whether one of these granted rules takes the access. A wildcard takes no command with shell syntax, and nothing that is hidden.
+/// Whether one of these granted rules takes the access. A wildcard takes no command with shell syntax, no command that reads a file
+/// outside of the workspace, and no hidden path.
 pub(crate) fn grants<'a>(rules: impl IntoIterator<Item = &'a Rule>, access: &Access, globs: &Globs) -> bool {
     is_whole(access)
         && rules.into_iter().any(|rule| {
@@ -174,7 +177,7 @@ fn folder(path: &str) -> Option<&str> {
     (is_named && !is_hidden(path)).then_some(folder)
 }
 
-/// Whether a path has a name that begins with a dot: what decides how other programs work, or climbs.
+/// Whether a path has a name that begins with a dot: such files decide how other programs work, and `..` climbs.
 fn is_hidden(path: &str) -> bool {
     path.split('/').any(|name| name.starts_with('.'))
 }

@@ -1,10 +1,12 @@
 //! Rewrites the paths of a call's accesses as its session sees them, before the rules judge them.
 //!
 //! A tool does not know its workspace and names every absolute path as outside. Here the path gets the one spelling that rules
-//! are written for: relative inside the workspace, absolute outside.
+//! are written for: relative inside the workspace, absolute outside. An `external_directory` access is dropped where its path is
+//! inside, or is only read and lies in one of the session's `read_roots`; no other access is dropped.
+//!
 //! Paths are text here, and a change must keep it so: no disk is looked at, because the core calls this code and replay calls it
-//! again. This is no protection against links. Where a path really leads is found when it is opened beneath the handle of the
-//! workspace, which nothing leaves.
+//! again. This is no protection against links. The file tools find where a path really leads when they open it beneath the handle
+//! of the workspace; a shell command is kept inside by a sandbox only.
 
 use crate::tool::{Access, ReadPath, ShellPart};
 
@@ -12,7 +14,8 @@ use crate::tool::{Access, ReadPath, ShellPart};
 ///
 /// A path that climbs out of the workspace (`../x`) becomes the absolute path, so that there is one spelling to allow or to deny.
 /// An absolute path inside the workspace becomes the relative path. A path in one of the `read_roots` may be read without the
-/// permission `external_directory`. The same holds for the paths that a part of a shell command reads.
+/// permission `external_directory`, unless the call wants to do more with it. The same holds for the paths that a part of a shell
+/// command reads.
 pub fn seen_from(workspace: &str, read_roots: &[String], accesses: Vec<Access>) -> Vec<Access> {
     unplaced(seen(workspace, read_roots, accesses.into_iter().enumerate().collect()))
 }

@@ -1,4 +1,5 @@
-//! The two matchers of permission rules: globs for paths ([`Globs`]), simple wildcards for everything else ([`simple`]).
+//! The two matchers of permission rules: globs for the paths of `read` and `edit` ([`Globs`]), simple wildcards for everything else
+//! ([`simple`]), the paths of `external_directory` included.
 //!
 //! A pattern never panics and never takes exponential time, whoever wrote it; a glob that cannot be compiled matches only itself.
 //! A change must not use globs for commands: their `*` stops at a slash, so a command with a path (`cat /etc/x`) would pass a rule
@@ -61,7 +62,7 @@ pub struct Globs {
 }
 
 impl Globs {
-    /// Whether a glob matches a path. A bare `*` matches every path, as people mean it. An illegal glob matches only itself.
+    /// Whether a glob matches a path. A bare `*` (or `**`) takes every path, as people mean it. An illegal glob takes only itself.
     pub(super) fn path(&self, pattern: &str, path: &str) -> bool {
         if pattern == "*" || pattern == "**" {
             return true;
@@ -84,8 +85,8 @@ impl Globs {
     }
 }
 
-/// Whether a path begins and ends as each text does that the glob matches. Most rules of a large set are about other places, and this
-/// tells so without a compiled glob.
+/// Whether a path begins and ends as each text does that the glob matches. Most rules of a large set are about other places, and
+/// this tells so without a compiled glob.
 fn may_match(pattern: &str, path: &str) -> bool {
     let is_special = |byte: u8| matches!(byte, b'*' | b'?' | b'[' | b']' | b'{' | b'}' | b'\\');
     let begins = alike(pattern.bytes(), path.bytes(), is_special);

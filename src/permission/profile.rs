@@ -2,12 +2,12 @@
 //!
 //! A test reads the tables of `docs/SECURITY.md` and judges one call of each kind, so the tables are what the profiles do.
 //! A session stores the rules of its profile on its tape, so a change here is for new sessions only. A change must not rename a
-//! profile: the names are part of the command line, and stand on tapes as names of rulesets (`profile ask`). Which commands only report (`harmless_bash`) is known
-//! to `permission/shell/reports.rs`.
+//! profile: the names are part of the command line, and stand on tapes as names of rulesets (`profile ask`). Which commands only
+//! report (`harmless_bash`) is known to `permission/shell/reports.rs`.
 //!
-//! `unclear_bash` is the permission of a command that the parser cannot take apart. No profile may have a rule that names it, because
-//! such a rule would allow the command by a pattern over its text. Without one the command is asked about, even in `auto`, and
-//! denied where nobody is asked; a rule about `*` does not count for it.
+//! `unclear_bash` is the permission of a command that the parser cannot take apart. No profile may have a rule that names it,
+//! because such a rule would allow the command by a pattern over its text. Without one the command is asked about even where
+//! `bash` is allowed, as in `auto`, and denied where `bash` is denied; a rule about `*` allows it no more than one about `bash`.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,8 +50,8 @@ pub(crate) const ALL: [Profile; 7] = [
     Profile::Opencode,
 ];
 
-/// Folders whose files decide what runs later: `edits` and `auto` ask before editing these files although they allow other edits. A file
-/// of that name is protected too: a file `.git` says where the repository is.
+/// Folders whose files decide what runs later: `edits` and `auto` ask before editing these files although they allow other edits.
+/// A file of that name is protected too: a file `.git` says where the repository is.
 const PROTECTED_FOLDERS: [&str; 9] =
     [".git", ".tamtam", ".vscode", ".idea", ".cursor", ".claude", ".opencode", ".agents", ".ssh"];
 

@@ -3,11 +3,14 @@
 //! A pattern over the text of a command guards nothing: `cargo *` matches `cargo test; rm -rf /`, and `rm *` does not match
 //! `/bin/rm x`. So a command is read ([`analyse`]) into the simple commands in it, wherever they stand, and the files that its
 //! redirects open. Each becomes an access of its own ([`with_parts`]), is judged by the rules for itself ([`judge`]), and the
-//! strictest answer stands. A command that cannot be read with certainty is unclear: it is never allowed by a pattern, only by a
-//! rule that has exactly its text, or by one about `unclear_bash`.
+//! strictest answer stands. A command that cannot be read with certainty is unclear: no pattern about `bash` allows it, only a rule
+//! that has exactly its text (and the text has plain characters only), a person's grant of that text, or a rule about
+//! `unclear_bash`.
 //!
-//! What the code relies on: a kind of syntax, an option or a variable that is not known makes a command unclear or takes it out of
-//! the commands that only report. A change must keep it so; a list here says what is harmless, and no list says what is harmful.
+//! A change must keep that what is not known is never taken for harmless. Syntax that is not known makes a command unclear. A
+//! program or an option that is not on the lists of `reports.rs` takes the command out of those that only report. An option of a
+//! wrapper and a variable that are not listed make it unclear. Any other program with any options is a name for the rules;
+//! `commands.rs` lists the commands and options that would hide from the rules what else is run, and they make it unclear too.
 //! The code is pure: no disk, no clock. Reading a command takes time, so workers do it and never the core.
 //!
 //! Without the feature `shell-policy` every command is unclear.
@@ -72,7 +75,7 @@ struct Found {
     commands: Vec<Simple>,
     /// Files that redirects read.
     reads: Vec<String>,
-    /// Files that redirects write, and that programs write whose only effect it is.
+    /// Files that redirects write, and those that `tee` and `find` are told to write.
     writes: Vec<String>,
 }
 
@@ -82,14 +85,15 @@ struct Found {
 enum Role {
     /// A rule must allow it.
     Command,
-    /// It counts only where a rule is about it: a wrapper, or another name of a command.
+    /// It counts only where a rule that denies or asks is about it: a wrapper, another name of a command, or a command that may
+    /// be run by another one.
     Also,
 }
 
 /// One command: the name of its program and the words that it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Simple {
-    /// Without folder and quotes.
+    /// Without quotes, and without the folder where that is a usual one for programs.
     name: String,
     args: Vec<Arg>,
     role: Role,

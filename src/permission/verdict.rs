@@ -1,7 +1,8 @@
 //! Decides about all accesses of a call: the strictest judgement stands, and the verdict names the access that it came from.
 //!
 //! The core writes the text of a denial from the verdict, and replay compares that text. So a change must keep which of several
-//! equally strict accesses is named: of the parts of a shell command the first, of other accesses the last.
+//! equally strict accesses is named: of the parts of a shell command the first, of other accesses the last. A call that wants
+//! nothing is asked about, because no rule can match it.
 
 use std::collections::BTreeSet;
 

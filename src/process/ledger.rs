@@ -1,9 +1,9 @@
 //! The ledger of owners: one file for each owner that has had processes, in a folder that all hosts of a store share.
 //!
 //! An owner holds a lock on its file for as long as it lives, so a file with a free lock belongs to a dead owner, however it
-//! died. The next host to start kills the processes that carry the dead owner's tag, and removes the file, unless some could not
-//! be killed. A change must keep the order of a file's making: the lock first, its final name second, or another host would take
-//! a living owner for a dead one. A file stays empty, so that it needs no room on a full disk.
+//! died. The next host that starts on the store kills the processes that carry the dead owner's tag, and removes the file, unless
+//! some could not be killed. A change must keep the order of a file's making: the lock first, its final name second, or another
+//! host would take a living owner for a dead one. A file stays empty, so that it needs no room on a full disk.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},

@@ -1,10 +1,10 @@
 //! Keeps the output of a process in bounded memory: both streams merged, and each alone where they came through two pipes.
 //!
 //! [`Rolling`] keeps the last bytes of one stream, and [`Output`] holds one for the merged streams and one for each stream.
-//! However much a process writes, memory stays within twice the bytes that are to be kept (and three bytes of an unfinished
-//! character for each stream), and the totals count everything. A character whose bytes come in two pieces is never split by the
-//! other stream in the merged output. A change must keep both: a command may write without end. Nothing here waits or touches a
-//! disk.
+//! However much a process writes, each holds at most twice the bytes that it is to keep (and [`Output`] three bytes of an
+//! unfinished character for each stream), and the totals count everything. A character whose bytes come in two pieces is never
+//! split by the other stream in the merged output. A change must keep all three: a command may write without end, and a model reads
+//! what is kept. Nothing here waits or touches a disk.
 
 /// The stream that a process writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub enum Stream {
 
 /// The last bytes of a stream that may be endless, and the totals of the whole stream.
 ///
-/// Takes at most twice as much memory as the bytes that it keeps.
+/// Holds at most twice as many bytes as it is to keep.
 #[derive(Clone, Debug)]
 pub struct Rolling {
     /// The last bytes of the stream: up to twice `keep`.
@@ -131,7 +131,7 @@ impl Output {
         &self.merged
     }
 
-    /// One stream alone. It is empty where both streams share a pipe.
+    /// One stream alone, which is empty where both streams share a pipe; of [`Stream::Both`] the merged output.
     #[must_use]
     pub fn stream(&self, stream: Stream) -> &Rolling {
         match stream {

@@ -2,7 +2,8 @@
 //!
 //! The first start also starts the watcher and enters the owner in the ledger, so a runtime whose tools start no process has no
 //! other process and no file. A failure of either is logged and never keeps a call from running. Once [`Processes::close`] was
-//! called, a new start is refused. A change must keep this, and must not hold the lock on the guard across an await.
+//! called, a new start is refused. A change must keep this, and must not hold the lock on the guard across an await: calls start
+//! processes at the same time.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,7 +28,7 @@ const WATCHER_STOP: Duration = Duration::from_secs(2);
 /// The first process that is started brings the watcher with it, and the owner is entered in the ledger for the next start. A
 /// failure of either is logged and holds up no call.
 ///
-/// When the last clone is dropped without [`Processes::close`], the watcher kills the processes that are left.
+/// When the last clone is dropped without [`Processes::close`], the watcher, where there is one, kills the processes that are left.
 #[derive(Clone, Debug)]
 pub struct Processes {
     inner: Arc<Inner>,
@@ -102,9 +103,9 @@ impl Processes {
         if self.inner.guard.lock().is_closed { Err(closed()) } else { Ok(started) }
     }
 
-    /// Kills every process that is left of any call, ends the watcher, and strikes the owner out of the ledger. No process is
-    /// started from then on. The answer names the processes that could not be killed; their owner stays in the ledger. A second
-    /// call does nothing. Dropping the future stops the wait, and nothing else.
+    /// Kills every process that is left of any call, ends the watcher, and strikes the owner out of the ledger. A start that is
+    /// asked for from then on is refused. The answer names the processes that could not be killed; their owner stays in the ledger.
+    /// A second call does nothing. Dropping the future stops the wait, and nothing else.
     pub async fn close(&self) -> Swept {
         let guard = std::mem::replace(&mut *self.inner.guard.lock(), Guard { is_closed: true, ..Guard::default() });
         if !guard.is_used {

@@ -5,8 +5,9 @@
 //! the program, and ends. No other thread of the host is bound, no code runs between `fork` and `exec`, and no `unsafe` of ours is
 //! needed (docs/decisions/0031).
 //!
-//! [`SandboxLevel::probe`] says what this system can hold. A program whose [`Confinement`] cannot be put up whole is not started:
-//! a change must not let one run with less. Without the feature `sandbox`, and on other systems than Linux, nothing can be held.
+//! [`SandboxLevel::probe`] says what this system can hold. A program whose files and network cannot be held as its [`Confinement`]
+//! says is not started: a change must not let one run with less. Signals are held only where the kernel can (Linux 6.12). Without
+//! the feature `sandbox`, and on any other system than Linux on x86-64, aarch64 or riscv64, nothing can be held.
 
 #[cfg(all(
     feature = "sandbox",
@@ -70,8 +71,8 @@ pub enum Network {
     /// None. Pairs of connected sockets inside of the program are allowed.
     #[default]
     Off,
-    /// IPv4 and IPv6, to every address, the machine's own services among them. No others: through the Unix socket of a service
-    /// such as Docker a program would leave the sandbox.
+    /// IPv4 and IPv6, to every address, the machine's own services among them, and the kernel's list of interfaces (netlink). No
+    /// others: through the Unix socket of a service such as Docker a program would leave the sandbox.
     Ip,
     /// All that the user may.
     All,

@@ -1,5 +1,6 @@
-//! Kills every process that carries a tag, and looks at the process table again until a look finds none.
+//! Kills every process that carries a tag, and looks at the process table again until looks find none, or its time is over.
 //!
+//! A target of a call also has the family of the call's first process (group, session, descendants), tag or not.
 //! One look serves any number of targets, so that a thousand calls that end at once do not look a thousand times.
 //! A process is killed by a handle (`pidfd`) that was opened before its start time was compared with the look's, so another
 //! process that got the same id meanwhile is never hit. A change must keep that order. Only where the system has no such handles

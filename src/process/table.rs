@@ -35,8 +35,8 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// All processes that have not ended. This is no snapshot: one that starts during the look may be missing, so a caller that wants all
-/// of them looks again.
+/// All processes that have not ended. This is no snapshot: one that starts during the look may be missing, so a caller that wants
+/// all of them looks again.
 pub(super) fn live() -> Vec<Entry> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

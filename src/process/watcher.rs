@@ -1,9 +1,10 @@
 //! The watcher: a small process beside the host that ends what the host's calls left running when the host is killed.
 //!
 //! It holds the reading end of a pipe whose other end only the host has. However the host ends, `kill -9` included, the pipe
-//! closes; the watcher then kills every process that carries the owner's tag, and ends. It is executed, not forked from the
-//! host's memory, stands in a process group of its own so that a Ctrl-C or a kill of the host's group leaves it to its work,
-//! and takes part in nothing: no output, no file, no environment.
+//! closes; the watcher then kills every process that carries the owner's tag (a script finds only those with the tag in their
+//! environment), and ends. It is executed, not forked from the host's memory, stands in a process group of its own so that a
+//! Ctrl-C or a kill of the host's group leaves it to its work, and takes part in nothing: no output, no file, no environment of
+//! the host's. There is one on Linux only.
 //!
 //! A change must not let the writing end of the pipe reach another process, or the watcher would not see the host end.
 //!

@@ -1,7 +1,8 @@
 //! The providers of the environment: what a session is told of its surroundings, and how they are asked.
 //!
 //! Each provider is asked once for a session, in a task of its own, under a time limit. One that fails, panics or is slow is left
-//! out, and its section says so; a session is made all the same. A change must keep that, and that a provider's text is bounded.
+//! out, and its section says so; a session is made all the same. A change must keep that, and that a provider's text is bounded:
+//! providers are code of a host, nobody can speak to the session before they have answered, and each request pays for their text.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,8 +28,8 @@ const SECTIONS_MAX: usize = 256;
 
 /// Tells new sessions of their surroundings: of a repository, of a language server, of the rules of a project.
 ///
-/// A runtime asks its providers ([`Builder::environment`](crate::runtime::Builder::environment)) once for each session that is made:
-/// not again for the next message, after a crash, or for a fork. A child that works in its parent's folder has its parent's
+/// A runtime asks its providers ([`Builder::environment`](crate::runtime::Builder::environment)) once for each session that is
+/// made: not again for the next message, after a crash, or for a fork. A child that works in its parent's folder has its parent's
 /// sections. So what is said must be worth telling for the whole session. It is on the tape.
 ///
 /// ```
@@ -66,7 +67,8 @@ pub trait EnvironmentProvider: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// What it has to say. An error is shown to people in its place, and the session is made without it. Sections without a text
-    /// and a note are left out; all texts together may have 64 KiB, and what is beyond is cut off and marked.
+    /// and a note are left out, as are those behind the 256th; all texts together may have 64 KiB, and what is beyond is cut off
+    /// and marked.
     ///
     /// The future is dropped after two seconds, and when the caller of `create` goes away. Work that blocks belongs on a blocking
     /// thread.

@@ -1,7 +1,8 @@
-//! The files of the workspace, as a new session is told of them.
+//! The files of the workspace, as a new session is told of them: a provider of the environment that a host may add.
 //!
-//! The walk is that of the tools (`tools/walk.rs`): it follows no link, and obeys `.gitignore`. Names are those of strangers, so each
-//! stands on a line of its own.
+//! The walk is that of the tools (`tools/walk.rs`): it follows no link, and obeys `.gitignore`. It runs on a blocking thread, and
+//! ends when nobody waits for it. A change must keep that the list is bounded, because it stands in every request, and that each
+//! name stands on a line of its own, because names may be written by strangers.
 
 use std::{
     path::Path,
@@ -18,7 +19,8 @@ use crate::{
     tools::{Listing, listing},
 };
 
-/// Tells a session which files there are: 200 of them, those near the top first, without those that git ignores.
+/// Tells a session which files and folders there are: by default 200 of them, those near the top of the workspace, without those
+/// that git ignores.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FileTree {

@@ -1,7 +1,8 @@
-//! The state of the repository around the workspace, as a new session is told of it.
+//! The state of the repository around the workspace, as a new session is told of it: its branch.
 //!
 //! The branch is read from `.git`. Whether files were changed only git itself can tell, and git runs programs that the repository's
-//! own configuration names (filters, among others). So git is not run. A change must keep that.
+//! own configuration names (filters, among others). So git is not run. A change must keep that, because a session would begin by
+//! running a program of a stranger's repository.
 
 use std::{io::Read as _, path::Path};
 

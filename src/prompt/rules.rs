@@ -7,9 +7,10 @@
 //!     the workspace          the same: what is nearest comes last
 //! ```
 //!
-//! The files of a project are instructions of strangers. Each is shown to the host's judge as it was read, and only the text that
-//! the judge trusted is used. Files are opened beneath the folder's handle, so no link leads out of it, and no special file is
-//! waited for. What is refused says so in a note. A change must keep all of this.
+//! The files of a project are instructions of strangers. Each is shown to the host's judge as it was read (its first 32 KiB), and
+//! only text that the judge trusted is used. The files of the user need no judge. Files are opened beneath the folder's handle, so
+//! no link leads out of it, and no special file is waited for. A file that is refused, and one for which there is no room, stands
+//! in the prompt as a note for people. A change must keep all of this, because this text speaks with the word of the user.
 
 use std::{
     collections::BTreeSet,

@@ -1,7 +1,8 @@
-//! A text with places that are filled in when it is used: the prompts of commands, and those of a host.
+//! A text with places that are filled in when it is used, for prompts of a host. (The templates of commands are filled in
+//! `agent/command.rs`.)
 //!
-//! Filling is one pass over the text: what is filled in is never searched for places again, so an argument cannot reach another
-//! one. A change must keep that.
+//! Filling is one pass over the text: what is filled in is never searched for places again, so an argument with the text of a place
+//! (`{{name}}`) stays as it is. A change must keep that: arguments may be written by others than the template.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ use std::collections::BTreeMap;
 /// | `$1`, `$2` … | one word of the arguments; the highest of them takes the rest as well, and one without a word is empty |
 /// | `{{name}}` | the value of that name; where there is none, the place stays as it is |
 ///
-/// Quotes (`"…"` and `'…'`) hold words together, and are left out. A text with no place for arguments gets them at its end, behind
-/// an empty line.
+/// For `$1`, `$2` …, quotes (`"…"` and `'…'`) hold words together, and are left out. A text with no place for arguments gets them
+/// at its end, behind an empty line.
 ///
 /// ```
 /// use tamtam::runtime::Template;

@@ -1,4 +1,5 @@
-//! Text of strangers in a prompt: bounded, and on lines of its own.
+//! Text of strangers in a prompt: cut to a bound, and names on one line. The providers of the environment in this folder use it. A
+//! change must keep that a name has no line break, or it could pass for lines of the prompt.
 
 /// The beginning of a text, of at most `max` bytes, cut behind a line where there is one, and whether something was cut off.
 pub(super) fn cut_at_line(text: &str, max: usize) -> (&str, bool) {
@@ -9,7 +10,7 @@ pub(super) fn cut_at_line(text: &str, max: usize) -> (&str, bool) {
     (head.rfind('\n').map_or(head, |end| &head[..end]), true)
 }
 
-/// A name on one line, without characters that are not shown.
+/// A name on one line: each control character becomes U+FFFD.
 #[cfg(all(unix, feature = "tools"))]
 pub(super) fn on_one_line(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()

@@ -1,4 +1,10 @@
-//! The agents and commands of a runtime, and how a host swaps them.
+//! The agents and commands of a runtime, and how a host swaps them. An agent is a persona, tools, rules and limits as data; a
+//! command is what a person types as a line that begins with `/`.
+//!
+//! Each set is one value that is swapped whole, so a reader has the old one or the new one. A swap reaches what is looked up from
+//! then on: a choice of an agent, a task, a line. It does not reach a session's settings, which stand on its tape, a line that is
+//! carried out already, or the list of agents in the description of the tool `task`. A change must keep that, because a session
+//! must not work by other rules than its tape says.
 
 use crate::{
     agent::{Agents, Commands},
@@ -29,8 +35,8 @@ impl Runtime {
         self.inner.shared.agents.lock().clone()
     }
 
-    /// Swaps the agents. A session keeps what its agent set until an agent is chosen again: that stands on its tape. Who has asked
-    /// for the agents before keeps that snapshot.
+    /// Swaps the agents. A session keeps what its agent set until an agent is chosen again: that stands on its tape. A value that
+    /// [`Runtime::agents`] returned before does not change, and the description of the tool `task` names the agents of the start.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -49,7 +55,7 @@ impl Runtime {
         *self.inner.shared.agents.lock() = agents;
     }
 
-    /// Swaps the commands. A command that was read before is carried out as it was.
+    /// Swaps the commands. A line that a session has begun to carry out is carried out by the commands that there were.
     pub fn set_commands(&self, commands: Commands) {
         *self.inner.shared.commands.lock() = commands;
     }

@@ -1,7 +1,8 @@
-//! Configures a runtime.
+//! Configures a runtime: the parts that a host gives it, and what holds where it gives none.
 //!
 //! A [`Builder`] only collects values: nothing is opened or started before [`Builder::start`], and nothing is read from the
-//! environment. A change must keep it so. What a start does stands in `builder/start.rs`.
+//! environment. A change must keep it so, because a host may drop a builder, and decides itself what its environment means. What a
+//! start does stands in `builder/start.rs`; some setters stand beside what they set (`runtime/agents.rs`, `runtime/task.rs`).
 
 mod start;
 
@@ -74,9 +75,9 @@ impl Builder {
     /// | `Runtime::search` | [`TapeError::NoIndex`] |
     ///
     /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed
-    /// ([`Runtime::sweep`](crate::Runtime::sweep)), 512 MiB and 100,000 sessions at most. Beyond that, new entries and sessions are refused as
-    /// [`TapeError::MemoryFull`], and open turns end. The store belongs to the runtime, and its limits cannot be changed. For other
-    /// limits, or to raise them later, make a [`MemoryStore`], keep a clone, and give it to [`Builder::tapes`].
+    /// ([`Runtime::sweep`](crate::Runtime::sweep)), 512 MiB and 100,000 sessions at most. Beyond that, new entries and sessions are
+    /// refused as [`TapeError::MemoryFull`], and open turns end. The store belongs to the runtime, and its limits cannot be
+    /// changed. For other limits, or to raise them later, make a [`MemoryStore`], keep a clone, and give it to [`Builder::tapes`].
     #[must_use]
     pub fn in_memory(self) -> Builder {
         self.tapes(Arc::new(MemoryStore::new()))
@@ -153,8 +154,8 @@ impl Builder {
         self
     }
 
-    /// One more provider of the environment, which tells each new session of its surroundings, once. With one, the prompt of an agent
-    /// or of the options replaces only the default agent's words; without one, a prompt that a host gives is all.
+    /// One more provider of the environment, which tells each new session of its surroundings, once. With one, the prompt of an
+    /// agent or of the options replaces only the default agent's words; without one, a prompt that a host gives is all.
     #[must_use]
     pub fn environment(mut self, provider: impl EnvironmentProvider) -> Builder {
         self.environment.push((provider.name().to_owned(), Arc::new(provider)));

@@ -1,10 +1,12 @@
 //! Child sessions, as a host uses them: spawn, adopt and end a child, and wait for its DOWN.
 //!
-//! A parent gets exactly one DOWN for each task that its tape has, whatever crashes: the link lives on the two tapes, and a
-//! [`Child`] value is only a way to ask for it. Dropping a `Child`, or a future of these methods, changes nothing about the task.
+//! A parent gets exactly one DOWN for each task that its tape has, whatever crashes, unless the parent ends first: then the child
+//! ends too, or is an orphan. The link lives on the two tapes, and a [`Child`] value is only a way to ask for it. Dropping a
+//! `Child`, or a future of these methods, takes no task back.
 //!
 //! A change must keep this: no right of a child goes beyond its parent's (the workspace is checked here, before anything is
-//! written; the core narrows the rest), and the order goes to the parent's tape first, before the child is brought up.
+//! written; the core narrows the rest), and the order of a new child goes to the parent's tape before the child is made, because a
+//! child without an order on that tape would have no parent to report to.
 
 use std::{path::Path, sync::Arc};
 
@@ -132,10 +134,11 @@ impl Session {
     /// this returns when the parent's tape has the task, and [`Child::started`] waits for the child. Tasks begin in the order in
     /// which they were given.
     ///
-    /// Agent, system prompt, model, tools, rules and labels that the options leave out are those of the parent; the title is not. The
-    /// child has the parent's rights or fewer: it works in the parent's workspace or below, has no tool that the parent lacks,
-    /// and each of its calls must be allowed by the parent's rules and by its own. The parent's [`Settings::task_depth_max`] and
-    /// [`Settings::task_width_max`] bound depth and width.
+    /// Agent, system prompt, model, tools, rules and labels that the options leave out are those of the parent; the title is not,
+    /// and in another folder than the parent's the child has the default prompt of that folder. The child has the parent's rights
+    /// or fewer: it works in the parent's workspace or below, has no tool that the parent lacks, and each of its calls must be
+    /// allowed by the parent's rules and by its own. The parent's [`Settings::task_depth_max`] and [`Settings::task_width_max`]
+    /// bound depth and width.
     ///
     /// Dropping the future does not take the task back. Calling again with the same id in the options means the same task.
     ///

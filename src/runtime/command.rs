@@ -1,7 +1,8 @@
 //! Carries out commands: lines that begin with `/`, the same for a terminal, for programs and for hosts.
 //!
 //! Which commands there are and what their texts say is `agent/command.rs`. A change must keep that a command is carried out whole
-//! or not at all: a name, an agent or a model that is not there is found before anything is recorded.
+//! or not at all: the name of the command, its agent, and the model that `/model` names are looked up before anything is recorded.
+//! (The model of a command that says something is looked up by the worker that asks it, as for any message.)
 
 use std::fmt::Write as _;
 

@@ -1,11 +1,12 @@
 //! Deletes one conversation for good, with every byte of it in the store.
 //!
-//! The session comes to rest first. Then the deletion takes its slot, as an activation does (`Slot::begin_activation`): from there on
-//! nothing in this runtime wakes it, and whoever sends to it waits in its slot and is told at the end. Other processes are held off
-//! by the claim, which the engine takes to erase. Last, the words go out of what stands beside the tapes: index and commit log.
+//! The session comes to rest first. Then the deletion takes its slot, as an activation does (`Slot::begin_activation`): from there
+//! on nothing in this runtime wakes it, and senders to it wait in its slot and are told at the end. Other processes are held off by
+//! the claim, which the engine takes to erase. Last, the words go out of what stands beside the tapes: index and commit log.
 //!
-//! A change must keep this: a session is erased only in its own flight; an error leaves the session as it was, except that it may
-//! have been put to sleep; and what is left of it is said in the result.
+//! A change must keep this: a session is erased only while the deletion has its slot (the `flight`), or an actor could write on an
+//! erased tape; if the erasing is refused or fails, the session stays, and may have been put to sleep; and what is left of it is
+//! said in the result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,8 +47,8 @@ pub struct Deletion {
 }
 
 impl Runtime {
-    /// Deletes a conversation for good: tape and anchors, what the index has of it, large outputs, kept contents of files, marks. When
-    /// this returns, no file of the store has its words, or the result says where and why ([`Deletion::left`]).
+    /// Deletes a conversation for good: tape and anchors, what the index has of it, large outputs, kept contents of files, marks.
+    /// When this returns, no file of the store has its words, or the result says where and why ([`Deletion::left`]).
     ///
     /// A session that is awake and idle is put to sleep first, also a protected one; a parked one is deleted with its unfinished
     /// turn. While forks go on from it, it is only hidden. The id can be used again once the session is gone. Handles of it stay

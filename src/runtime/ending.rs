@@ -2,7 +2,8 @@
 //!
 //! The first call closes the admission at once, before any task runs, so senders are told even where the tokio runtime is gone.
 //! Each wait has a bound. The [`Leftover`] names the actors, tasks, hooks and OS processes that did not stop in time; a store
-//! that did not close in time is logged.
+//! that did not close in time is logged. A tree that goes down by itself only closes the admission (`close_with` in `tree.rs`); the
+//! rest is ended by the shutdown or the drop that follows.
 //!
 //! A change must keep the order: actors, activations, workers, observers, OS processes, and the store last, because actors and
 //! workers may still write. Callers that still wait for a stuck actor are answered only after that.

@@ -3,8 +3,8 @@
 //! The children have a supervisor of their own, so a crash of a child reaches no session. A child that keeps crashing is parked
 //! alone and started again five minutes later.
 //!
-//! At a shutdown the children stop before the sessions do, so a child may use sessions until it has stopped. A change must keep that order
-//! (`runtime/tree.rs`).
+//! At a shutdown the children stop before the sessions do, so a child may use sessions until it has stopped. A change must keep
+//! that order (`runtime/tree.rs`).
 
 use std::time::Duration;
 

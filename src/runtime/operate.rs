@@ -1,8 +1,9 @@
 //! The operator's levers: commands on one node of a running tree, or on the whole tree.
 //!
-//! A lever takes the id or the path of a node. Each lever has a bound on how long it waits for a stuck actor, and its error says
-//! what to do next. `passivate` also waits for the disk, without a bound. Dropping a lever's future does not take the lever back.
-//! Watchers of the tree ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it did nothing.
+//! A lever takes the id or the path of a node (`drain` works on the whole tree). Each lever has a bound on how long it waits for a
+//! stuck actor, and its error says what to do next. A lever that gives a tape back or wakes a session (`passivate`, `unpark` of a
+//! session that is not in the tree) also waits for the disk, without a bound of its own. Dropping a lever's future does not take
+//! the lever back. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it did nothing.
 //!
 //! A change must keep this: every lever goes through `pull`, or through `pulled` and, if it can fail, `done`, so that none is
 //! silent. No lever asks an actor without a limit. A session that an operator parks is marked in the store, so that the parking
@@ -129,8 +130,8 @@ impl Operator {
     }
 
     /// A drill: makes a session's actor panic with these words, as a bug would, after its present piece of work. The crash is a
-    /// real one: it is reported, counted and followed by a restart; the third one parks the session. A sleeping session is woken
-    /// for it.
+    /// real one: it is reported, counted and followed by a restart; too many of them park the session (by default the third one in
+    /// a minute).
     ///
     /// # Errors
     /// [`OperateError::Refused`] where the session takes no input; [`OperateError::Unknown`] where it is not in the tree.

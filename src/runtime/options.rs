@@ -1,9 +1,10 @@
 //! The options of a new session, and how they become its settings.
 //!
-//! A host sets [`SessionOptions`]; [`Defaults`] and, for a child, the parent's settings fill in what the options leave out. All of
-//! it is a function of values: nothing here checks a path, reads a clock or touches a disk.
+//! A host sets [`SessionOptions`]; [`Defaults`] and, for a child, the parent's settings fill in what the options leave out. Except
+//! for [`canonical`], which looks the workspace up on the disk, all of it is a function of values: nothing here reads a clock.
 //!
-//! A change must keep this: agent rules stand before the session's rules, and the host's rules are never part of the options.
+//! A change must keep this: agent rules stand before the session's rules, so that these cannot allow what the agent's rules deny,
+//! and the host's rules are never part of the options.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
@@ -55,7 +56,7 @@ pub(super) fn default_prompt(settings: &mut Settings, date: Option<&str>, said: 
 pub struct SessionOptions {
     /// Its id; a new one by default.
     pub id: Option<SessionId>,
-    /// The folder that its tools work in, and do not leave.
+    /// The folder that its tools work in, and leave only where the rules allow it.
     pub workspace: PathBuf,
     /// The model that answers; the runtime's default.
     pub model: Option<ModelRef>,
@@ -91,14 +92,14 @@ pub struct SessionOptions {
     /// The rules of its agent; none by default. They stand before `rules`, which may allow what the agent's rules ask about, and
     /// not what they deny.
     pub agent_rules: Option<Ruleset>,
-    /// The permission rules of the session. With no rules here and none of an agent: those of [`Profile::Strict`], and of a child
-    /// the parent's.
+    /// The permission rules of the session. With no rules here, none of an agent and none below: those of [`Profile::Strict`], and
+    /// of a child the parent's.
     pub rules: Option<Ruleset>,
     /// Further layers of rules below `rules`, each less powerful than the one before it; none by default. Such a layer may allow
     /// what those above it ask about, and not what they deny.
     pub rules_below: Vec<Ruleset>,
-    /// What people granted for longer than one session, such as for the project of the workspace; none by default, and of a child in
-    /// its parent's folder what its parent has. It loosens asks and no deny ([`Settings::granted`]).
+    /// What people granted for longer than one session, such as for the project of the workspace; none by default, and of a child
+    /// in its parent's folder what its parent has. It loosens asks and no deny ([`Settings::granted`]).
     pub granted: Vec<Rule>,
     /// What the session and its children may use together, and what happens at a breach; no limit by default. A child's limits are
     /// what its parent grants to it; where they are silent, the parent grants a share of what it has left.
@@ -177,9 +178,9 @@ impl SessionOptions {
         }
     }
 
-    /// The settings that these options make of `settings`. An option that is `None` keeps what `settings` has; the title, the
-    /// labels, the budget, the parameters, the step limit, the delivery modes, what holds for asks and the restart policy always come from the
-    /// options.
+    /// The settings that these options make of `settings`. An option that is `None` keeps what `settings` has, and so do options
+    /// without any rule or grant; the title, the labels, the budget, the parameters, the step limit, the delivery modes, what holds
+    /// for asks and the restart policy always come from the options.
     pub(super) fn over(self, settings: Settings) -> Settings {
         let choice = self.begins_as.as_ref().zip(self.id.as_ref());
         // It was checked when the options were made of it.

@@ -1,11 +1,12 @@
 //! Conversations as records that a host keeps under ids of its own: whether one is there, open or make it, fork it under an id.
 //!
-//! Each of these calls may be made again after an error, a crash or a lost answer, and means the same session: the id decides. In
-//! one runtime the calls about one id run one after the other (`Slot::bringing_up`); between processes the claim of the tape
-//! decides.
+//! Each of these calls that is given an id for the session may be made again after an error, a crash or a lost answer, and means
+//! the same session: the id decides. ([`Runtime::fork`] is given none, and makes another fork each time.) In one runtime,
+//! `open_or_create`, `fork_as` and a deletion of one id run one after the other (`Slot::bringing_up`); between processes the claim
+//! of the tape decides.
 //!
-//! A change must keep this: a session or fork that was there before the call is never deleted by it, and nothing is made once the
-//! admission is closed.
+//! A change must keep this: a session or fork that was there before the call is never deleted by it, and nothing is made if the
+//! call comes while the runtime drains or ends.
 
 use crate::{
     actor::slot::Phase,
@@ -30,12 +31,12 @@ impl Runtime {
         self.inner.shared.blocking(move |shared| Ok(is_there(&*shared.store, &id)?)).await
     }
 
-    /// Opens the conversation whose id the options carry, and makes it where there is none; returns when the session is awake. Many
-    /// callers may do so at the same time: one session is made, and all of them get it.
+    /// Opens the conversation whose id the options carry, and makes it where there is none; returns when the session is awake.
+    /// Many callers may do so at the same time: one session is made, and all of them get it.
     ///
     /// The options make a new session. Of a session that is there they change nothing, and are not even checked:
-    /// [`Session::configure`] changes its settings. Options without an id make a new session, as [`Runtime::create`] does. A session
-    /// whose maker died half-way is made anew. Dropping the future does not take the session back.
+    /// [`Session::configure`] changes its settings. Options without an id make a new session, as [`Runtime::create`] does. A
+    /// session whose maker died half-way is made anew. Dropping the future does not take the session back.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -103,8 +104,8 @@ impl Runtime {
     }
 
     /// Forks like [`Runtime::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
-    /// and returned, however far it has gone on. Without `at`, any fork of `id` under this id is the same one, since the newest entry
-    /// is another one each time.
+    /// and returned, however far it has gone on. Without `at`, any fork of `id` under this id is the same one, since the newest
+    /// entry is another one each time.
     ///
     /// A fork that was made and does not wake stays: the same call wakes it later. Dropping the future takes nothing back.
     ///
@@ -127,8 +128,8 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// As [`Runtime::fork`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or entry;
-    /// [`TapeError::Busy`] where another process is just making it; as [`Runtime::open`] where the fork cannot be woken.
+    /// As [`Runtime::fork`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or
+    /// entry; [`TapeError::Busy`] where another process is just making it; as [`Runtime::open`] where the fork cannot be woken.
     pub async fn fork_as(&self, id: &SessionId, at: Option<Seq>, fork: &SessionId) -> Result<Session, OpenError> {
         self.is_open()?;
         let (parent, named) = (id.clone(), fork.clone());

@@ -61,7 +61,7 @@ pub struct Recovered {
 pub struct Parked {
     /// The id of the session.
     pub session: SessionId,
-    /// What ended it the last time.
+    /// What ended it the last time, or that an operator parked it.
     pub why: String,
 }
 

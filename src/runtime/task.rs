@@ -1,13 +1,13 @@
-//! Tasks with an envelope: gives a [`TaskRequest`] to a child, shows how far it is, and makes the [`TaskResult`] of its DOWN; and
-//! the tools by which a model does so.
+//! Tasks with an envelope (the JSON form of a task): gives a [`TaskRequest`] to a child, shows how far it is, and makes the
+//! [`TaskResult`] of its DOWN; and the tools by which a model does so.
 //!
 //! There is one road to a child: [`Session::delegate`] makes settings and a prompt of the request (`order.rs`) and then does what
 //! [`Session::spawn_child`] does. So width, depth, grants, narrowing, restarts and the one DOWN are those of every child
 //! (decision 0035).
 //!
-//! A change must keep this: the ids of the child and of its prompt follow from the sender and the idempotency key, so a request that
-//! comes again, also after a crash, is the same task. Progress and result are read from tapes and states; nothing here is
-//! remembered.
+//! A change must keep this: the ids of a new child and of the task's prompt follow from the sender and the idempotency key, so a
+//! request that comes again with its key, also after a crash, is the same task. Progress and result are read from tapes and states;
+//! nothing here is remembered between calls.
 
 mod levers;
 mod order;
@@ -47,8 +47,8 @@ impl Session {
     /// is up or waits for room. [`Child::result`] waits for the end.
     ///
     /// The child has the agent's rules in front of this session's, and no right that this session lacks; of the tools those of the
-    /// agent, without the ones for tasks (unless [`Settings::task_depth_max`](crate::session::Settings::task_depth_max) lets it have
-    /// children) and for to-do lists; the agent's model, or this session's. A request with a
+    /// agent, without the ones for tasks (unless [`Settings::task_depth_max`](crate::session::Settings::task_depth_max) lets it
+    /// have children), for to-do lists and for plans; the agent's model, or this session's. A request with a
     /// [`resume_token`](TaskRequest::resume_token) goes on with the session of a task that is over, with all that it knows.
     ///
     /// A request with the key of an earlier one is that task: nothing is done twice. Dropping the future takes nothing back.
@@ -136,8 +136,9 @@ impl Child {
 }
 
 impl Builder {
-    /// Lets the models of sessions give tasks: adds the tools `task`, `task_send`, `task_stop` and `task_status`, unless there is no
-    /// agent that a task may be given to. Off by default. The permission is `task`, its pattern the name of the agent.
+    /// Lets the models of sessions give tasks: adds the tools `task`, `task_send`, `task_stop` and `task_status`, unless there is
+    /// no agent that a task may be given to. Off by default. The permission is `task`; its pattern is the name of the agent, and
+    /// `*` for the other three tools.
     ///
     /// The description of `task` names the agents of the start; which agent may be chosen is looked up at each call.
     #[must_use]

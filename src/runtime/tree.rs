@@ -1,7 +1,8 @@
 //! The supervision tree of a runtime: which child stands where, in which order children start, and how often each may crash.
 //!
-//! A crash in one branch reaches no other. The tape store, a session or a host's child that crashes too often is parked. Only
-//! crashes of the root's own children end the tree, when there are more than 3 in 30 s.
+//! A crash in one branch restarts nothing in another. The tape store, a session or a host's child that crashes too often is parked:
+//! kept stopped for a while, or, a session, until it is unparked. The crashes of all the root's own children (the supervisors and
+//! the timekeeper) are counted together; more than 3 in 30 s end the tree, and `close_with` then closes the runtime to callers.
 //!
 //! A change must keep the order of the root's children. They start from first to last and stop from last to first: the host's
 //! children may use sessions to their end, and the sessions are down before the tape store that opened their tapes.
@@ -28,7 +29,8 @@ pub(super) struct Tree {
 
 pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tree, StartError> {
     let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
-    // Sessions that are awake work on without the tape store. So its supervisor keeps it stopped for a while, and never ends.
+    // Sessions that are awake work on without the tape store. So after too many crashes its supervisor keeps it stopped for a
+    // while, and does not end.
     let tapes = SupervisorSpec::dynamic("tapes")
         .intensity(Intensity::new(3, Duration::from_secs(30)))
         .on_exhausted(OnExhausted::Park)
@@ -68,8 +70,8 @@ pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tre
     Ok(Tree { root, sessions, compactions, host_children })
 }
 
-/// Closes the host when the tree ends by itself, so that handles answer `Closed` instead of letting their senders wait. The same
-/// where the tokio runtime of the tree ends first: its tasks are dropped then, and no actor is left to answer.
+/// Closes the runtime when its tree has ended, also by itself, so that handles answer `Closed` instead of letting their senders
+/// wait. The same where the tokio runtime of the tree ends first: its tasks are dropped then, and no actor is left to answer.
 pub(super) fn close_with(shared: &Arc<Shared>, root: SupervisorHandle) {
     let mut lost = Lost(Arc::downgrade(shared));
     tokio::spawn(async move {
@@ -80,7 +82,7 @@ pub(super) fn close_with(shared: &Arc<Shared>, root: SupervisorHandle) {
     });
 }
 
-/// Dropped with the tokio runtime that the host's actors ran on.
+/// Closes the runtime when it is dropped with the tokio runtime that the actors ran on. Empty once the tree has ended.
 struct Lost(Weak<Shared>);
 
 impl Drop for Lost {

@@ -1,10 +1,14 @@
 //! Titles and summaries of conversations, written by the hidden agents `title` and `summary` when somebody asks for one.
 //!
-//! The writer is a child of the session ([`Link::ATTACHED`]): it is supervised as every child is, runs beside the session's turn, spends of
-//! the session's budget, and its DOWN wakes nobody. It has no tools, and is told the newest texts of the conversation as data.
+//! The writer is a child session of the session: it is supervised as every child is, runs beside the session's turn, and spends of
+//! the session's budget. The two built-in agents have no tools. The writer is told texts of the conversation as data: for a title
+//! the first ones, for a summary the newest ones, at most 32 KiB.
 //!
-//! Rejected: a ticket of the core, as summaries of compactions have. Those change what the model is told, so a turn waits for them; a
-//! title changes a list.
+//! A change must keep the link [`Link::ATTACHED`]: with a link that wakes the parent, the DOWN (the report that the writer is done)
+//! would begin a turn of the session.
+//!
+//! Rejected: to make each title and summary a ticket of the core, as the summary of a compaction is. A compaction changes what the
+//! model is told, so a turn waits for it; a title changes only what lists show.
 
 use crate::{
     error::SpawnError,
@@ -14,16 +18,17 @@ use crate::{
     words::message::{Message, Role},
 };
 
-/// The most bytes of the conversation that a writer is told: its beginning, where the title is to be found, or its end.
+/// The most bytes of the conversation that a writer is told: of its beginning for a title, of its end for a summary.
 const TOLD_BYTES_MAX: usize = 32 * 1_024;
 /// The most bytes of one message.
 const MESSAGE_BYTES_MAX: usize = 4 * 1_024;
 
 impl Session {
-    /// Has the agent `title` write a title, sets it as [`Session::set_title`] does, and returns it. The conversation goes on meanwhile,
-    /// and is told nothing. An agent of that name in the configuration may name a small model.
+    /// Has the agent `title` write a title, sets its first line as [`Session::set_title`] does, and returns it. The conversation
+    /// goes on meanwhile, and is told nothing. An agent of that name in the configuration may name a small model.
     ///
-    /// A title is not written again after a crash. Dropping the future leaves the title as it is; the writer ends by itself.
+    /// If the process ends before the title is written, no title is set. Dropping the future leaves the title as it is; a writer
+    /// that has begun ends by itself.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -43,7 +48,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`SpawnError::Unwritten`] where nothing was said yet, or the agent gave no text; others as [`Session::spawn_child`].
+    /// [`SpawnError::Unwritten`] where nothing was said yet, or the agent gave no text; others as [`Session::spawn_child`] and
+    /// [`Session::set_title`].
     pub async fn write_title(&self) -> Result<String, SpawnError> {
         let told = told(self.messages().await?.iter());
         let text = self.written_by("title", told).await?;
@@ -63,7 +69,7 @@ impl Session {
         self.written_by("summary", newest).await
     }
 
-    /// What an agent that only writes makes of these texts.
+    /// Has the agent of this name read these texts, in a child session, and returns what it wrote.
     async fn written_by(&self, agent: &str, told: Vec<String>) -> Result<String, SpawnError> {
         let unwritten = |why: String| SpawnError::Unwritten { why };
         if told.is_empty() {
@@ -85,7 +91,7 @@ impl Session {
     }
 }
 
-/// The texts of these messages, until the room is used up.
+/// The texts of these messages, each cut to [`MESSAGE_BYTES_MAX`], up to the first that no longer fits in [`TOLD_BYTES_MAX`].
 fn told<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<String> {
     let mut room = TOLD_BYTES_MAX;
     let texts = messages.filter_map(|message| {

@@ -1,11 +1,13 @@
-//! Rollback, undo and redo: to a point of a conversation, to before the newest message, and forward again.
+//! Rollback, undo and redo: how a conversation goes back to a point, to before its newest message, and forward again.
 //!
-//! A rollback is one entry, and the session takes the entry only if it decided nothing in between. So a rollback is recorded
-//! whole or not at all, even if the caller drops the future or the process dies. A summary has an entry more: the ticket that
-//! reserves its budget. The tape is read on a thread, never by the session's actor, and nothing leaves the tape.
+//! A rollback is one entry. It is worked out here from the tape, and the session takes the entry only if it decided nothing since.
+//! So a rollback is recorded whole or not at all, even if the caller drops the future or the process dies. With a summary, the
+//! tape gets one more entry before it: the ticket that reserves the summary's budget. The tape is read on a thread, never by the
+//! session's actor, and nothing leaves the tape.
 //!
-//! A change must keep this: after a conflict, only a rollback without files and without a summary is worked out again. Files are
-//! put back before the entry is written, because a file can be refused, and an entry cannot be taken back.
+//! A change must keep this: after a refusal, only a rollback without files and without a summary is worked out again, because
+//! files and summary were made for the conversation as it was. Files are put back before the entry is written, because a file can
+//! be refused, and an entry cannot be taken back.
 
 #[cfg(all(unix, feature = "tools"))]
 mod files;
@@ -89,7 +91,7 @@ impl Session {
     /// future may or may not stop the rollback; it is never recorded in part.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where the session decided something in between;
+    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where the session decided something in between, five times in a row;
     /// [`BranchError::NoPoint`] where there is no such point.
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, BranchError> {
         self.rollback_with(RollbackTarget::Point(to.into()), RollbackOptions::new()).await
@@ -114,13 +116,15 @@ impl Session {
 
     /// Goes back or forward, and does what the options say: put files back, sum up the abandoned part.
     ///
-    /// The rollback is one append: the conversation goes back with everything that was asked for, or not at all. Files are put back
+    /// The rollback is one entry: the conversation goes back with everything that was asked for, or not at all. Files are put back
     /// before the entry is written, because files can be refused and a tape cannot be taken back. Where the session refuses the
     /// entry (a message came meanwhile), the files are restored to what they were before. If the process dies in between, the files
     /// are back and the conversation is not; the same call again finds the files done and completes the rollback.
     ///
     /// # Errors
-    /// As [`Session::rollback`]; `BranchError::Files` names each file that has to be refused, and nothing was done.
+    /// As [`Session::rollback`], but a rollback with files or a summary is not tried again after [`Refusal::Moved`].
+    /// `BranchError::Files` names the files that have to be refused, and nothing was done; or it is `RestoreError::Partly`: then it
+    /// says how many files could not be restored to what they were.
     pub async fn rollback_with(
         &self,
         to: impl Into<RollbackTarget>,
@@ -147,7 +151,8 @@ impl Session {
         done
     }
 
-    /// Goes back with the conversation alone. Where the session decides something in between, works the rollback out again.
+    /// Goes back with the conversation alone. Where the session decides something in between, works the rollback out again, up to
+    /// [`TRIES_MAX`] times.
     async fn go_back(&self, wanted: RollbackTarget) -> Result<Rollback, BranchError> {
         let mut tries = 0;
         loop {

@@ -1,7 +1,8 @@
-//! Changes of a session's settings, by its host.
+//! How a host changes a session: its settings in general, its agent, its labels, its title.
 //!
-//! A change is worked out here from the newest settings and decided by the core, which refuses a change that was worked out from
-//! older ones. A change must keep this: two hosts that change the settings at the same time both have their way.
+//! New settings are worked out here from the newest ones, and the core refuses them if they were worked out from older ones. Then
+//! they are worked out again, up to 32 times. An edit of this file must keep that: where two hosts change different settings at
+//! the same time, neither change is lost.
 
 use super::Session;
 use crate::{
@@ -17,9 +18,9 @@ const CONFIGURE_TRIES_MAX: u32 = 32;
 impl Session {
     /// Changes the settings. The new settings hold from the next step on.
     ///
-    /// Where somebody else changes the settings at the same time, `change` is called again with the newer settings, so no change is
-    /// lost. `change` cannot reach the rules of the host or those of a child's ancestors: its changes to [`Settings::host`] and
-    /// [`Settings::above`] are ignored.
+    /// Where somebody else changes the settings at the same time, `change` is called again with the newer settings, so that neither
+    /// change overwrites the other unseen. `change` cannot reach the rules of the host or those of a child's ancestors: its changes
+    /// to [`Settings::host`] and [`Settings::above`] are ignored.
     ///
     /// # Errors
     /// [`SendError::Storage`] where the settings could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) where
@@ -39,11 +40,13 @@ impl Session {
         }
     }
 
-    /// Has the session work as another agent, or as its own one again ([`AgentChoice::Own`]): prompt, model, tools and limits are those of
-    /// the agent, where it sets them. Recorded at once, in force from the next border of a step on: calls that were asked for before are
-    /// judged by the rules of before. Returns the entry that recorded it, or the newest one where the agent is in force already.
+    /// Has the session work as another agent, or as its own one again ([`AgentChoice::Own`]): prompt, model, tools and limits are
+    /// those of the agent, where it sets them. The choice is recorded at once and holds from the next step on: calls that were
+    /// asked for before are judged by the rules of before. Returns the entry that recorded the choice, or the newest one where that
+    /// agent is chosen already.
     ///
-    /// The session's own rules and tools stay: a switch takes rights and gives none, but for what the built-in agent `plan` needs.
+    /// The session's own rules and tools stay: a switch takes rights away and gives none, except what the built-in agent `plan`
+    /// needs.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -69,8 +72,8 @@ impl Session {
         self.record(SwitchAgent { choice }).await
     }
 
-    /// Replaces the labels by which lists and searches find the session; see [`Settings::labels`]. Its forks and children keep those
-    /// that they have. Labels that the session has already are not recorded again.
+    /// Replaces the labels by which lists and searches find the session; see [`Settings::labels`]. Its forks and children keep
+    /// those that they have. Labels that the session has already are not recorded again.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Commands on the context of a conversation: compact it, undo a compaction, pin messages, and keep a summary of an abandoned
 //! branch.
 //!
-//! A command that the session accepts is recorded; what follows from it has entries of its own. Before a model is asked to sum up
-//! a branch, one entry opens a ticket for the summary and reserves its budget. Tapes are read here, never by the session's actor,
-//! and an entry that cannot be understood is an error.
+//! The session decides about each command, and records what the command changes. Before a model is asked to sum up a branch (the
+//! part of a conversation that was left), one entry opens a ticket for the summary and reserves its budget. Tapes are read here,
+//! on a thread and never by the session's actor, and an entry that cannot be understood is an error.
 //!
 //! A change must keep this: every ticket that was opened is closed, even if the caller is dropped. Recording the summary closes
 //! the ticket, and so does dropping [`Leaving`]. The session's own task tracker must not hold the task that opens the ticket:
@@ -88,7 +88,7 @@ impl Session {
     /// The pinned messages, in the order in which they were pinned.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn pins(&self) -> Result<Vec<Pin>, SendError> {
         Ok(self.state().await?.context.pins.clone())
     }

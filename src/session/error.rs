@@ -1,8 +1,10 @@
 //! The error of rollbacks, forks and merges: why a conversation did not go back, was not forked, or was not merged.
 //!
-//! After such an error the conversation is as it was, and no session was made. Three exceptions: after [`BranchError::Kept`] the
-//! merge is recorded; after [`SendError::Unsettled`] nobody knows; and `RestoreError::Partly` says how many files could not be
-//! undone. A change must keep that true, and give each new variant a [`Kind`].
+//! After such an error the conversation is as it was, and no session was made. The exceptions: after [`BranchError::Kept`] the
+//! merge is recorded; after [`SendError::Unsettled`] nobody knows; a fork under a host's id may have been made and not woken (the
+//! same call finds it); `RestoreError::Partly` says how many files could not be undone; and after `RestoreError::CutOff` the files
+//! may have changed. A change must keep this list complete, because hosts decide by it what to do again, and must give each new
+//! variant a [`Kind`].
 
 #[cfg(all(unix, feature = "tools"))]
 use std::sync::Arc;
@@ -17,7 +19,8 @@ use crate::{
 };
 
 /// Why a conversation did not go back, was not forked at a point, or a fork of it was not merged. The conversation is as it was,
-/// and no session was made, except after [`BranchError::Kept`] and [`SendError::Unsettled`].
+/// and no session was made, except after [`BranchError::Kept`] and [`SendError::Unsettled`], and except that
+/// [`Session::fork_as`](crate::Session::fork_as) may have made a fork that did not wake.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BranchError {
@@ -31,7 +34,8 @@ pub enum BranchError {
     /// A tape could not be read, or the fork could not be made or woken.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The files could not be put back, so the conversation did not go back either.
+    /// The files could not be put back, or the conversation could not go back with them. So neither did; the error says what became
+    /// of the files.
     #[cfg(all(unix, feature = "tools"))]
     #[error("{0}")]
     Files(#[source] Arc<RestoreError>),

@@ -1,11 +1,12 @@
 //! Commands on the files that a conversation changed: show the changes, and restore the files.
 //!
-//! A restore is recorded as one entry. It changes no file that its plan does not name, and keeps the present content of a file
-//! before it replaces it ([`Restore::Over`]: if the content can be kept). It runs in a task of its own, so dropping the future
-//! does not stop it half-way. The model is not told that files changed.
+//! A restore changes no file that its plan does not name, and keeps the present content of a file before it replaces it (with
+//! [`Restore::Over`]: if the content can be kept). Then it is recorded as one entry; if that fails,
+//! [`RestoreError::NotRecorded`] says so. It runs in a task of its own, so dropping the future does not stop it half-way. The model
+//! is not told that files changed.
 //!
-//! A change must keep this: the files are changed in one of the slot's tasks, so that the next incarnation of the session waits
-//! for it. The recording that follows runs elsewhere, because the next incarnation may have to answer it.
+//! A change must keep this: the files are changed in one of the slot's tasks, so that the next incarnation (the next start of the
+//! session's actor) waits for it. The recording that follows runs elsewhere, because the next incarnation may have to answer it.
 
 use std::sync::Arc;
 

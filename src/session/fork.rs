@@ -1,12 +1,13 @@
 //! Forks a conversation at any point, and merges the messages of a fork back.
 //!
-//! A fork is one entry on a new tape, plus one that goes back to the point where the point lies inside of an append; nothing is
-//! copied, and the parent does not notice. A merge is one entry on the tape that is merged into: recorded whole, or not at all. It
-//! changes nothing on the fork. Tapes are read on a thread of their own, and no actor waits for it.
+//! A fork is a new tape that refers to an entry of its parent's tape. Nothing is copied, and the parent's conversation does not
+//! notice. Where the point lies inside of an append (entries that a tape takes together), the fork may need one more entry, which
+//! goes back to the point. A merge is one entry on the tape that is merged into: recorded whole, or not at all. It changes nothing
+//! on the fork. Tapes are read on a thread for such work, and no actor waits for it.
 //!
-//! A change must keep this: no fork and no merge keeps an entry beyond the newest published one (`published`), because entries
-//! behind it may still be cut back; a merge is refused if the conversation decided anything since it was worked out; and a fork is
-//! deleted only after the tape has its words.
+//! A change must keep this: [`Session::fork`] and a merge take no entry beyond the newest published one (`published`), because
+//! later entries may still be cut back; a merge is refused if the conversation decided anything since it was worked out; and a
+//! merged fork is deleted only after the tape that it was merged into has its words.
 
 mod stand;
 
@@ -25,7 +26,7 @@ use crate::{
 pub use stand::fork_at;
 use stand::{Made, is_fork_of, stand, state_at};
 
-/// How often a merge or a rollback is worked out again, where the session decided something in between.
+/// How often a merge or a rollback is worked out at most, where the session decided something in between.
 pub(super) const TRIES_MAX: u32 = 5;
 
 /// How a fork was merged.
@@ -95,8 +96,8 @@ impl Session {
     /// stays: the same call mends it. Dropping the future takes nothing back.
     ///
     /// # Errors
-    /// See [`BranchError`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or point;
-    /// [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
+    /// See [`BranchError`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or
+    /// point; [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
     pub async fn fork_as(&self, at: impl Into<Point>, fork: &SessionId) -> Result<Session, BranchError> {
         let (id, at, named) = (self.id().clone(), at.into(), fork.clone());
         fork_named(&self.shared, fork, move |shared| fork_published(shared, &id, &at, &named)).await
@@ -110,7 +111,8 @@ impl Session {
     /// undo here takes back a merge as a whole; the fork can then be merged again.
     ///
     /// # Errors
-    /// See [`BranchError`]. After an error both sides are unchanged.
+    /// See [`BranchError`]. After an error both sides are unchanged; only after [`SendError::Unsettled`] nobody knows whether the
+    /// merge is recorded.
     pub async fn merge(&self, fork: &SessionId) -> Result<Merge, BranchError> {
         self.merge_and(fork, Afterwards::Keep).await
     }
@@ -180,8 +182,8 @@ impl Session {
     }
 }
 
-/// The newest published entry of a session: readers may read up to it, because entries behind it may still be cut back. `None`
-/// where the session is not awake here: then no append is under way.
+/// The newest published entry of a session: readers may read up to it, because later entries may still be cut back. `None` where
+/// the session is not awake here: then this runtime has no append under way.
 pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
     let slot = shared.slots.awake_one(id)?;
     Some(slot.published()).filter(|seq| *seq > Seq::ZERO)
@@ -190,7 +192,8 @@ pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
 /// Makes a session that goes on from the entry `at` of another one; without `at`, from the newest published entry.
 ///
 /// # Errors
-/// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
+/// See [`Runtime::fork`](crate::Runtime::fork). No session was made then. An entry that the caller names is not checked against the
+/// published ones.
 pub(crate) async fn fork_now(
     shared: &Arc<Shared>,
     parent: &SessionId,
@@ -222,7 +225,7 @@ pub(crate) fn fork_now_as(
     }
 }
 
-/// Makes a fork at a published point, unless it is there already. Blocks on the disk.
+/// Makes a fork at a point, unless it is there already; refuses a point that is not published yet. Blocks on the disk.
 fn fork_published(shared: &Shared, parent: &SessionId, at: &Point, fork: &SessionId) -> Result<(), BranchError> {
     let (forked, made) = stand(&*shared.store, parent, at, fork, shared.clock.now())?;
     if made == Made::Now && published(shared, parent).is_some_and(|upto| forked.entry > upto) {

@@ -1,6 +1,8 @@
 //! The standing grants of a conversation: what people allowed for more than one call, and taking that back.
 //!
-//! The list is read from a snapshot of the state; what is granted and revoked is decided in the kernel (`kernel/grants.rs`).
+//! The list is read from a snapshot of the state. A revoke is a command to the session; a second one of the same grant changes
+//! nothing. A change must decide nothing here: the kernel decides what is granted and revoked (`kernel/grants.rs`), so that a
+//! replay of the tape decides it again.
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ impl Session {
     /// ([`Granted::allows`] says it in words). Those of its children stand on the tapes of the children.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`].
+    /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! The way from inside a call or a hook to the handle of its session.
 //!
-//! The contexts of calls and hooks refer to the slot of their session, which does not own the runtime (see `tool/context.rs`).
-//! A handle is made on each request; a change must not keep one in a context, because the handle owns the runtime.
+//! The contexts of calls and hooks refer to the slot of their session (the part that outlives its actor), and the slot does not own
+//! the runtime; see `tool/context.rs`. A handle is made anew on each request, as long as the runtime is in memory. A change must
+//! not keep a handle in a context: a handle owns the memory of the runtime, and a tool that kept its context would then keep the
+//! runtime for ever.
 
 use crate::{
     actor::slot::Slot,
@@ -19,14 +21,14 @@ fn handle(of: &SessionRef) -> Option<Session> {
 impl ToolContext {
     /// The session that the call belongs to: a tool can read its state, steer it, or give a task to a child of it.
     ///
-    /// `None` for a [detached](ToolContext::detached) context, and for one that was kept until its runtime had ended and was gone. A
-    /// running call of a session always has one.
+    /// `None` for a [detached](ToolContext::detached) context, and for one that was kept until its runtime had ended and was gone.
+    /// A running call of a session always has one.
     ///
-    /// **Waits that never end.** The turn ends when its calls have ended. So a call that waits for the end of its own turn waits until its
-    /// limit: for the [receipt](crate::Receipt::wait) of a message to its own session, or for the session to be
-    /// [idle](Session::wait). [`Session::abort`], [`Session::end`] and `Runtime::shutdown` stop the call that makes them: it is
-    /// dropped while it waits. What needs an idle session, such as [`Session::handoff`], is refused as busy. A call may wait for the
-    /// [DOWN](crate::runtime::Child::down) of a child.
+    /// **Waits that never end.** The turn ends when its calls have ended. So a call that waits for the end of its own turn waits
+    /// until its limit. Such waits are that for the [receipt](crate::Receipt::wait) of a message to its own session, and that for
+    /// the session to be [idle](Session::wait). [`Session::abort`], [`Session::end`] and `Runtime::shutdown` stop the call that
+    /// makes them: it is dropped while it waits. What needs an idle session, such as [`Session::handoff`], is refused as busy. A
+    /// call may wait for the [DOWN](crate::runtime::Child::down) of a child.
     ///
     /// **What to keep.** A handle owns the memory of its runtime. A tool that must know its session later keeps the context or the
     /// id, and not the handle: the runtime owns the tool, so neither would ever be freed.

@@ -1,9 +1,11 @@
 //! Reads a conversation from its tape: its entries, its messages oldest or newest first, and the cost of its model requests.
 //!
-//! Each call reads the whole tape, on a thread and never by the session's actor: a sleeping session stays asleep, and a working
-//! one is not held up. A message of a running turn is given as far as the tape has it.
+//! Each reading (all entries, all messages, one page, the bill) reads the whole tape, on a thread and never by the session's actor:
+//! a sleeping session stays asleep, and a working one is not held up. A message of a running turn is given as far as the tape has
+//! it.
 //!
-//! A change must keep a [`MessageCursor`] valid while messages are added and taken back, because a host pages with it.
+//! A change must keep a [`MessageCursor`] (the place where a page ends) valid while messages are added and taken back, because a
+//! host asks for the next page with it.
 
 use std::vec::IntoIter;
 
@@ -42,8 +44,8 @@ pub struct MessagePage {
     pub next: Option<MessageCursor>,
 }
 
-/// A conversation, newest message first, as it stood at the first call of [`MessageStream::next`]. Holds all messages in memory
-/// until they are returned or the stream is dropped.
+/// A conversation, newest message first, as it stood when [`MessageStream::next`] first read it. From then on it holds the messages
+/// in memory until they are returned or the stream is dropped.
 #[derive(Debug)]
 pub struct MessageStream {
     session: Session,

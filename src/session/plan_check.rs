@@ -1,13 +1,14 @@
-//! [`PlanCheck`]: a hook that does not let a turn end while the model's to-do list has open items, once.
+//! [`PlanCheck`]: a hook that reminds a model of the open items of its to-do list. Where a turn would end with open items, the hook
+//! sends the model on, once in a turn. To a message that comes while no turn runs, the hook adds a hint.
 //!
-//! The check is made before the last answer of a turn is accepted: the hook steers a message into the turn, so another step follows.
-//! The message has an id of its turn, and a session takes each id once. So a model is sent on once in a turn, and the tape knows
-//! that, also after a crash.
+//! The check at the end is made before the last answer of a turn is accepted: the hook sends a steering message to the session,
+//! so another step follows. The id of this message is made from the id of the turn, and a session takes each id once. So a model
+//! is sent on at most once in a turn, also after a crash, because the tape has the message.
 //!
-//! A change must keep two bounds. The message is for the turn that runs, and refused where that makes no further step. A turn that
-//! answers nothing but such a message is not sent on: a message that was read too late would else make turns for ever.
+//! A change must keep two bounds. The message is for the turn that runs, and refused where that turn makes no further step. A turn
+//! all of whose messages are such messages is not sent on: otherwise a message that was read too late would make turns for ever.
 //!
-//! Rejected: to say it after the turn. The answer that claims to be done would stand as the outcome by then.
+//! Rejected: to send the message after the turn. The answer that claims to be done would stand as the outcome by then.
 
 use crate::{
     hook::{Hook, HookContext, Input},
@@ -20,8 +21,8 @@ use crate::{
 /// What the ids of its messages begin with.
 const ID: &str = "plan-check-";
 
-/// A hook that sends a model on, once in a turn, whose to-do list has open items; and that reminds of them when a turn begins. No
-/// runtime has it by itself.
+/// A hook for models that keep a to-do list. Where a turn would end with open items, it sends the model on, once in a turn; and it
+/// adds a hint about open items to a message that comes while no turn runs. No runtime has the hook by itself.
 ///
 /// With this hook nobody is shown an answer piece by piece ([`Hook::sees_answers`]).
 ///

@@ -1,7 +1,8 @@
 //! What a send gives back: the [`Receipt`] of an accepted message, and the [`Answer`] that it leads to.
 //!
-//! A receipt keeps no connection: it holds the id of its message, and asks the session when somebody waits. So a wait that is dropped,
-//! or made twice, changes nothing, and one that is made after a restart works too, as long as the session remembers the turn.
+//! A receipt keeps no open question: it has a handle of the session and the id of its message, and asks when somebody waits. So a
+//! wait that is dropped, or made twice, changes nothing. A wait after the session's actor crashed or slept works too, as long as
+//! the session remembers the turn. A change must keep that: a host may keep a receipt for longer than an actor lives.
 
 use std::sync::Arc;
 
@@ -33,7 +34,9 @@ impl Receipt {
     ///
     /// # Errors
     /// [`SendError::Refused`] where the message was withdrawn, where the session no longer remembers the turn, or where the message
-    /// is on hold behind a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a go-on it can be waited for again.
+    /// is on hold behind a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a
+    /// [go-on](Session::go_on) it can be waited for again. Others, such as [`SendError::Closed`] and [`SendError::Parked`], where
+    /// the session cannot be asked.
     pub async fn wait(&self) -> Result<Answer, SendError> {
         let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
         let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);

@@ -1,10 +1,11 @@
-//! Sends that wait for room: a host that feeds a session faster than it reads is slowed down in place of being refused.
+//! Sends that wait for a free place in the inbox: a host that feeds a session faster than it reads is slowed down, not refused.
 //!
-//! A full inbox refuses a message ([`Refusal::InboxFull`]). Here the sender waits and tries again when the state has room. Senders
-//! who wait are served one at a time, in the order in which they began to wait, so that one freed place wakes one sender.
+//! A full inbox refuses a message ([`Refusal::InboxFull`]). Here the sender waits and tries again when the queue has a free place.
+//! Senders who wait are served one at a time, in the order in which they began to wait, so that one freed place wakes one sender.
+//! Where no place becomes free by itself, because the queue is on hold, the sender is refused.
 //!
-//! A change must keep this: the input hooks see a message once, however often it is tried; and a message that waits for room is on
-//! no tape, so dropping the future takes it back, unless a try is just on its way to the tape.
+//! A change must keep this: the input hooks see a message once, however often it is tried; and a message that waits for a place is
+//! on no tape, so dropping the future takes it back, unless a try is just on its way to the tape.
 
 use crate::{
     actor::slot::Question,
@@ -15,17 +16,17 @@ use crate::{
 };
 
 impl Session {
-    /// Sends a message as [`Session::send`] does, and waits for room where the inbox is full, however long that takes. The future of
-    /// a message that waits can be dropped: then the message is not sent. (At the moment in which a place is free the message may be
-    /// on its way to the tape; sent again under the same id, it is accepted once.)
+    /// Sends a message as [`Session::send`] does, and waits for room where the inbox is full, however long that takes. The future
+    /// of a message that waits can be dropped: then the message is not sent. (At the moment in which a place is free the message
+    /// may be on its way to the tape; sent again under the same id, it is accepted once.)
     ///
     /// A sender who comes when there is room is not held up by those who wait, so messages of different senders have no fixed
     /// order. The messages of one sender who awaits each call have the order of the calls.
     ///
     /// # Errors
     /// As [`Session::send`], of a full inbox too: [`Refusal::InboxFull`] where the queue is on hold after an abort or a failure,
-    /// because then no place becomes free by itself ([`Session::go_on`] and [`Session::clear_queue`] make room), and where more than
-    /// a thousand callers wait.
+    /// because then no place becomes free by itself ([`Session::go_on`] and [`Session::clear_queue`] make room), and where more
+    /// than a thousand callers wait.
     ///
     /// ```
     /// use std::sync::Arc;

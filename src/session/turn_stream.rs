@@ -1,9 +1,10 @@
 //! A turn as a stream: a message is sent, and its events come until its turn is over.
 //!
-//! The stream listens before the message is sent, so it has the turn's events from the first one on, and leaves out those of other
-//! turns. A reader that is too slow loses events, and [`Next::Lagged`] says how many. The stream ends when the message is answered,
-//! or when it is certain that no answer will come (the message was withdrawn, or is on hold). It holds no state of the
-//! conversation. Dropping it ends the listening: the turn goes on.
+//! The stream listens before the message is sent. So it has the turn's events from the first one on, or, where the message joins a
+//! running turn, from the moment on in which the turn reads the message; it leaves out the events of other turns. A reader that is
+//! too slow loses events, and [`Next::Lagged`] says how many. The stream ends when the message is answered, when no answer will
+//! come (the message was withdrawn, or is on hold), or when the runtime is shut down. Dropping it ends the listening: the turn
+//! goes on.
 //!
 //! A change must keep two things. The end comes from the answer of the receipt and not from an event, because a slow reader may
 //! lose that event. Events that were published before the answer, and were not lost, are given before the end.
@@ -24,8 +25,8 @@ use crate::{
     words::message::Message,
 };
 
-/// The events of the turn that reads one message, from its beginning to its end, provisional ones (text as it is written) included.
-/// A [`Stream`], and [`TurnStream::next`] for those who do without.
+/// The events of the turn that reads one message, from the moment in which it reads the message to its end, provisional events
+/// (text as it is written) included. A [`Stream`], and [`TurnStream::next`] for those who do without.
 ///
 /// Dropping the stream changes nothing about the turn. While the stream is held, the session may ask its listener.
 pub struct TurnStream {

@@ -1,7 +1,7 @@
 //! Refuses to supervise in a program that was built with `panic = "abort"`: supervision needs panics that unwind.
 //!
-//! The answer is fixed when the program is built. This file must use nothing but `std`, so that a test can build it alone with
-//! `panic = "abort"` and see it refuse.
+//! The answer is fixed when the program is built. This file must use nothing but `std`, so that a test (`tests/it/panic_abort.rs`)
+//! can build it alone with `panic = "abort"` and see it refuse.
 
 /// The program was built so that a panic ends the whole process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

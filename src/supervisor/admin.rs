@@ -1,9 +1,9 @@
 //! The results and errors of administrative calls to a supervisor, such as to start, stop or park a child. Values only.
 //!
 //! After `StartFailed`, `Stopped`, `Unkillable`, `ShuttingDown` or `Gone` the call may have changed something: the child did not
-//! reach the state that was asked for, or nobody could say. After any other error nothing was changed.
+//! reach the state that was asked for, or nobody could tell. After any other error nothing was changed.
 //!
-//! Hosts match on these variants: a change must keep this, and must not give a variant a second meaning.
+//! Hosts match on these variants. So a change must keep those two sentences true, and must not give a variant a second meaning.
 
 use std::sync::Arc;
 
@@ -29,16 +29,16 @@ pub enum AdminError {
     /// No such child.
     #[error("no such child")]
     NotFound,
-    /// A child with this id runs.
+    /// A child with this id runs, or is on its way up or down.
     #[error("a child with this id runs already")]
     AlreadyStarted,
     /// A child with this id is known and stopped.
     #[error("a child with this id is present, and stopped")]
     AlreadyPresent,
-    /// The child runs.
+    /// The child runs, or is on its way up or down.
     #[error("the child runs")]
     Running,
-    /// The child waits for its restart.
+    /// The child waits for its restart after a crash, or is just restarting.
     #[error("the child waits for its restart")]
     Restarting,
     /// The child is parked.
@@ -71,7 +71,7 @@ pub enum AdminError {
     /// The supervisor goes down.
     #[error("the supervisor is shutting down")]
     ShuttingDown,
-    /// The supervisor has ended, or is between two incarnations.
+    /// The supervisor has ended, or is between two incarnations. The call may have reached it before.
     #[error("the supervisor is not running")]
     Gone,
     /// The spec cannot be run.

@@ -1,18 +1,20 @@
 //! How long to wait before a restart: an exponential back-off with jitter.
 //!
-//! Functions of values: the jitter comes from a seeded stream ([`Chance`]), and no clock is read, so the planner stays pure. A
-//! change must keep that any setting, also `NaN` or a maximum below the minimum, gives a wait and never a panic.
+//! Functions of values: the jitter (the part of a wait that is left to chance) comes from a seeded stream ([`Chance`]), and no
+//! clock is read, so the planner, which calls this, stays pure. A change must keep that any setting, also `NaN` or a maximum below
+//! the minimum, gives a wait and never a panic: hosts set these numbers freely.
 
 use std::time::Duration;
 
-/// How long to wait before a restart: longer each time up to `max`. After a run of at least `reset_after` the waits begin anew.
+/// How long to wait before a restart: `factor` times as long each time, up to `max`, less a jitter. After a run of at least
+/// `reset_after` the waits begin anew.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// The first wait.
     pub min: Duration,
-    /// The longest wait.
+    /// The longest wait; below `min` it counts as `min`.
     pub max: Duration,
-    /// Each wait is this many times the one before; below 1 counts as 1.
+    /// Each wait, before its jitter, is this many times the one before; below 1, and where it is not finite, it counts as 1.
     pub factor: f64,
     /// How much of a wait is left to chance, from 0 to 1: a wait lies between `(1 - jitter) * wait` and `wait`.
     pub jitter: f64,

@@ -1,10 +1,10 @@
 //! A child that is an async function of the host: its context, its start, and the actor that runs the function as a task.
 //!
-//! The actor answers while the function runs. A stop cancels [`ChildContext::stopping`] and waits for the function; a kill drops
-//! the function at its next await.
+//! The actor takes messages while the function runs, so it can be stopped at any moment. A stop makes [`ChildContext::stopping`]
+//! resolve and waits for the function; a kill drops the function at its next await.
 //!
 //! A change must keep that two runs of the function never overlap: the task is in a tracker that the supervisor waits for without
-//! a limit, so a new incarnation starts only when the task has ended.
+//! a limit, so a new incarnation (the next start of the child) starts only when the task has ended.
 
 use std::{fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
@@ -98,7 +98,7 @@ type StartResult = Result<Start, Box<dyn std::error::Error + Send + Sync>>;
 /// A host's start function.
 pub(crate) type BeginFn = dyn Fn(ChildContext) -> Pin<Box<dyn Future<Output = StartResult> + Send>> + Send + Sync;
 
-/// Runs a host's function as a task of an actor, so that the actor answers while the function runs.
+/// Runs a host's function as a task of an actor, so that the actor takes messages while the function runs.
 pub(crate) struct HostTask {
     /// Taken at the start, so that a child that is started once does not keep the values that its start holds.
     begin: Option<Arc<BeginFn>>,

@@ -4,8 +4,8 @@
 //! the middle of a long shutdown.
 //!
 //! A change must not let the handler wait or decide anything itself. For its parent a supervisor ends only when its actor is
-//! joined and all its tasks have ended: an earlier report would allow second copies of its children. Those who hold a handle hear
-//! of the end earlier, at the latest [`TASKS_WAIT`] after the actor's.
+//! joined and all its tasks have ended: an earlier report would allow second copies of its children. Those who hold a handle may
+//! hear of the end earlier: they are told when the tasks have ended, at the latest [`TASKS_WAIT`] after the end of the actor.
 
 use std::{
     collections::HashMap,
@@ -65,7 +65,7 @@ pub(crate) struct Driver {
     last_call: Call,
     /// The monitors, stops and timers of the children.
     tasks: TaskTracker,
-    /// Answered once, when the first starts of all children are over.
+    /// Answered once: when the first starts of all children are over, or when the supervisor ends before that.
     ready: Option<oneshot::Sender<Result<(), ExitReason>>>,
     /// How this incarnation ends. Published when the actor is gone, at the latest [`TASKS_WAIT`] later.
     verdict: Arc<OnceLock<Down>>,
@@ -132,7 +132,8 @@ pub(crate) async fn launch(
     Ok(Live { join, ready: Some(is_ready), leftover: Some(leftover), ..live })
 }
 
-/// Tells those who wait for the end of a supervisor that its tokio runtime ended first. Dropped with that runtime.
+/// Tells those who wait for the end of a supervisor that its tokio runtime ended before the actor did: then it is dropped with that
+/// runtime. Empty once the actor has ended.
 struct Lost(Option<Arc<Shared>>);
 
 impl Drop for Lost {

@@ -1,8 +1,9 @@
-//! [`ExitReason`]: how a child or a supervisor ended, and whether that end was abnormal.
+//! [`ExitReason`]: how a child or a supervisor ended, and whether that end was abnormal; with what is known of a panic
+//! ([`PanicReport`]) and the end of a whole supervisor ([`Down`]).
 //!
-//! A restart type asks one question only: was the end abnormal? Every reason but [`ExitReason::Normal`] and
-//! [`ExitReason::Shutdown`] is abnormal, also a kill. A change to [`ExitReason::is_abnormal`] changes which children are
-//! restarted. Reasons are JSON that hosts read, so the names of the variants are a promise.
+//! Every reason but [`ExitReason::Normal`] and [`ExitReason::Shutdown`] is abnormal, also a kill. A change to
+//! [`ExitReason::is_abnormal`] changes which transient children are restarted, and which ends are reported as crashes. Reasons are
+//! JSON that hosts read, so the names of the variants and fields are a promise.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::supervisor::panics::last_location;
 
-/// How a process ended.
+/// How a child or a supervisor ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "detail", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,7 +20,7 @@ pub enum ExitReason {
     Normal,
     /// It was asked to stop and did, or it ended by itself with this reason.
     Shutdown(String),
-    /// It was killed: it did not stop in time, or it was to be stopped without a wait.
+    /// It was killed: it did not stop in time, it was to be stopped without a wait, or its supervisor was killed.
     Killed,
     /// Its code panicked.
     Panic(PanicReport),
@@ -40,7 +41,7 @@ impl ExitReason {
         !matches!(self, ExitReason::Normal | ExitReason::Shutdown(_))
     }
 
-    /// The text for a chain of causes, without a "failed to start" for each failed start in it.
+    /// The text for a chain of causes, without the "failed to start" of this reason.
     pub(crate) fn cause(&self) -> String {
         match self {
             ExitReason::StartFailed(text) => text.clone(),

@@ -1,11 +1,12 @@
 //! The handle of a supervisor: every call that others may make to it.
 //!
 //! A handle stays valid over restarts of the supervisor; while there is no supervisor, calls answer [`AdminError::Gone`].
-//! Dropping a call's future does not take the call back. A call that still waited for its permit was never made.
+//! Dropping a call's future does not take the call back, unless it still waits for its permit: then the call was never made.
 //!
-//! Calls of each kind have a bound of their own ([`CALLS_WAITING`]), so that children slow to start keep nobody from asking or
-//! stopping. A change must keep that a new call takes a permit of its kind. Only [`SupervisorHandle::request_shutdown`] and
-//! [`SupervisorHandle::ended`] need none.
+//! There are three kinds of calls: those that wait for a child to be up, those that wait for a child to be down, and questions.
+//! Each kind has a bound of its own ([`CALLS_WAITING`]), so that children slow to start keep nobody from asking or stopping. A
+//! change must keep that a new call takes a permit of its kind. Those that shut the supervisor down or wait for its end
+//! ([`SupervisorHandle::request_shutdown`], `shutdown`, `ended`) need none.
 
 use std::{fmt, sync::Arc};
 
@@ -47,8 +48,9 @@ pub(crate) struct Shared {
     pub(crate) mailbox: Lock<Option<Mailbox<Msg>>>,
     /// How the last incarnation ended; `None` while there is one, and before the first.
     pub(crate) down: watch::Sender<Option<Down>>,
-    /// The permits of calls that wait for a child to be up, for a child to be down, and for the answer only. Each kind has its own,
-    /// so that children slow to start keep nobody from asking, or from stopping them.
+    /// The permits of the three kinds of calls: those that wait for a child to be up, those that wait for a child to be down, and
+    /// questions, which are answered at once. Each kind has its own, so that children slow to start keep nobody from asking, or
+    /// from stopping them.
     ups: Semaphore,
     downs: Semaphore,
     questions: Semaphore,
@@ -114,7 +116,8 @@ pub struct Counts {
 }
 
 impl SupervisorHandle {
-    /// Adds a child and starts it. Returns when the child has started, or could not start; then the child is not kept.
+    /// Adds a child and starts it. Returns when the child has started, or could not start. A child that could not start is not
+    /// kept.
     ///
     /// Dropping the future does not take the child back, unless the call still waits for a permit: then it was never made. The same
     /// is true of the other calls.
@@ -133,8 +136,8 @@ impl SupervisorHandle {
         self.admin(id.into(), Admin::Restart).await
     }
 
-    /// Starts a child afresh, whatever it is doing: it is stopped first if it runs. This counts against no restart budget, and
-    /// forgets its crashes if it was waiting or parked.
+    /// Starts a child afresh; it is stopped first if it runs. This counts against no restart budget, and forgets its crashes if it
+    /// was stopped, waiting or parked. A temporary child and an unkillable one are refused.
     pub async fn recycle_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
         self.admin(id.into(), Admin::Recycle).await
     }
@@ -144,7 +147,7 @@ impl SupervisorHandle {
         self.admin(id.into(), Admin::Delete).await
     }
 
-    /// Stops a child and keeps it stopped until it is unparked.
+    /// Stops a child and keeps it stopped until it is unparked or recycled. A temporary child is refused.
     pub async fn park(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
         self.admin(id.into(), Admin::Park).await
     }
@@ -195,7 +198,8 @@ impl SupervisorHandle {
         let _ = self.shared.send(Msg::Shutdown("shutdown".to_owned()));
     }
 
-    /// Stops the children and the supervisor, and returns when nothing of them is left except the children that the answer names.
+    /// Stops the children and the supervisor, and returns when they are down. The answer names the children that did not end
+    /// although they were killed.
     ///
     /// It may be called many times and side by side. A child that calls this waits for itself: it is killed when its
     /// shutdown time is over (never, with [`Shutdown::Infinity`](crate::supervisor::Shutdown)), so it should call

@@ -1,7 +1,8 @@
 //! How many restarts are too many: a sliding window over the times of restarts.
 //!
-//! A plain value without a clock: the caller gives times, which must never go back. A change must keep a window small: it holds
-//! at most `max + 1` restarts, or one for each child where different children are counted.
+//! A plain value without a clock: the caller gives times, which must never go back. The caller adds a restart and gets how many are
+//! in the window now; more than `max` are too many, and the caller decides what follows. A change must keep a window small: it
+//! holds at most `max + 1` restarts, or one for each child where different children are counted.
 
 use std::{collections::VecDeque, time::Duration};
 

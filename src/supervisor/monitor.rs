@@ -1,13 +1,14 @@
-//! The two tasks that wait on behalf of a driver, so that the driver itself never waits: [`watch()`] follows a child from its
-//! start to the end of its last worker, and [`stop`] stops it.
+//! The two tasks that wait for a child on behalf of a supervisor's driver, so that the driver itself never waits: [`watch()`]
+//! follows a child from its start to the end of its workers, and [`stop`] stops it.
 //!
 //! `watch` reports one end for each start, when the child is gone: ignored, failed, or exited. A change must not report an end
 //! before the join, because only the join proves that an actor is gone; otherwise the planner would start a second copy. Workers
-//! are waited for too, but no longer than [`Workers::wait`]: those that are left are reported, and the next start does not wait
-//! for them.
+//! are waited for too, but no longer than [`Workers::wait`], if that is a limit. The next start does not wait for workers that are
+//! left then; after an exit they are reported.
 //!
-//! `stop` waits up to [`KILL_WAIT`] for a start that is still under way, then the child's shutdown time, then up to [`KILL_WAIT`]
-//! for the kill; with `Shutdown::Infinity` it waits for the child.
+//! `stop` cancels a start that is still under way, and waits up to [`KILL_WAIT`] for that. A child that is up it asks to stop,
+//! waits the child's shutdown time, kills the child, and waits up to [`KILL_WAIT`] again; with `Shutdown::Infinity` it waits for
+//! the child instead of the kill, and with `Shutdown::Kill` it kills at once.
 
 use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
@@ -23,7 +24,7 @@ use crate::supervisor::{
     watch::Happening,
 };
 
-/// How long a killed child may take to be gone. It is gone at once unless it is in code that does not await.
+/// How long a killed child, or a cancelled start, may take to be gone. It is gone at once unless it is in code that does not await.
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(1);
 
 /// The stage of life of one incarnation of a child.

@@ -1,11 +1,13 @@
 //! The state of one node of the tree, readable without asking the node, so that a stuck or flooded actor stays visible.
 //!
-//! The state belongs to a child's place in its supervisor and not to one incarnation: it outlives crashes and counts them. The
-//! node of a worker lives as long as its task. The node, the shell that runs it, its supervisor, and senders (the depth of its
-//! inbox) write the state; the tree, traces and crash reports read it.
+//! The state belongs to a child's place in its supervisor and not to one incarnation (one start of the child): it outlives crashes
+//! and counts them. The node of a worker (a task of an actor) lives as long as the task. The actor, the code that runs it
+//! (`shell.rs`), its supervisor, senders (the depth of its inbox) and operators (whether its trace keeps content) write the state;
+//! the tree, traces and crash reports read it.
 //!
-//! One small mutex guards it. A change must hold that mutex only for a few copies, and take no other lock under it. The closures
-//! given to `take_up` and `present` run under it: they must be quick and must not touch the node.
+//! One small mutex guards what changes. A change must hold that mutex only for a few copies, and take no other lock under it. The
+//! closures given to `take_up` and `present` run under it, as does the drop of a payload that is replaced: they must be quick and
+//! must not touch the node.
 
 use std::{
     collections::VecDeque,
@@ -48,7 +50,8 @@ pub struct NodeState {
 
 /// The part of a node that changes.
 ///
-/// After the end of an incarnation, the last phase, text and payload stay and can be read.
+/// After the end of an incarnation, its last phase, text and payload can be read until the next one is born; the payload stays
+/// until another one is put.
 #[derive(Default)]
 pub(crate) struct Words {
     pub(super) status: Status,
@@ -108,7 +111,7 @@ impl NodeState {
         self.key
     }
 
-    /// The node's id; unique among its siblings.
+    /// The node's id. Among the children of one supervisor it is unique.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -132,7 +135,7 @@ impl NodeState {
         self.words().status
     }
 
-    /// Which incarnation it is in: 1 for the first.
+    /// Which incarnation it is in: 1 for the first, 0 before it.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.words().incarnation
@@ -202,7 +205,7 @@ impl NodeState {
         self.words().in_hand.map(|(what, since)| (what, since.elapsed()))
     }
 
-    /// Sets how much others have put into its queue that it has not answered. The sender sets it, because the node may be stuck.
+    /// Sets how much others have put into its queue that it has not answered. Senders set it too, because the actor may be stuck.
     pub(crate) fn inbox(&self, depth: usize) {
         self.words().set_depth(None, depth);
     }

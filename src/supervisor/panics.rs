@@ -1,8 +1,9 @@
 //! The source location of a panic, for hosts that ask for it.
 //!
-//! Only a panic hook learns the location, and the hook belongs to the whole process. So a change must keep that the library sets
-//! one only when the host asks for it, and that it calls the previous hook. The location is kept in a thread-local, and read once
-//! on the thread that caught the panic; on another thread it is unknown.
+//! Only a panic hook learns the location, and the hook belongs to the whole OS process. So a change must keep that the library sets
+//! one only when the host asks for it ([`locate_panics`]), and that it calls the previous hook. The hook keeps the location of the
+//! newest panic of each thread in a thread-local; the code that caught the panic takes it, on that thread. On another thread it is
+//! unknown.
 
 use std::{cell::RefCell, sync::Once};
 
@@ -11,10 +12,10 @@ thread_local! {
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on crash reports say where a panic happened. Without it they say `unknown`.
+/// From now on crash reports say where a panic happened. Without it their text says `unknown`, and their JSON has no location.
 ///
-/// Sets a panic hook for the process that calls the previous hook afterwards, so the printed text stays the same. It is the only
-/// thing in this crate that changes something for the whole process. Calling it again changes nothing.
+/// Sets a panic hook for the whole OS process, which calls the previous hook afterwards, so the printed text stays the same. The
+/// runtime never sets it by itself. Calling this again changes nothing.
 ///
 /// ```
 /// tamtam::supervisor::locate_panics();

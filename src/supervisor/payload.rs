@@ -1,9 +1,9 @@
-//! The payload of a node: a value that the owner of the node puts on it, beside the facts that a supervisor knows of every node.
-//! The figures of a session are one.
+//! The payload of a node in the supervision tree: a value that the owner of the node puts on it, beside the facts that every node
+//! has. The figures of a session are one.
 //!
 //! A payload is shown as text and as JSON, and is read back by its type. It is put, replaced and mostly dropped under the node's
-//! lock, so an implementation must not wait, and must not touch the node. Like the rest of a node it must be free of content,
-//! because the tree is shown to anybody.
+//! lock, so its code must not wait, and its drop must not touch the node. It must hold no words of a conversation, because the tree
+//! and crash reports show it to operators and write it to logs.
 
 use std::{any::Any, fmt, sync::Arc};
 

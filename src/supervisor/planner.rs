@@ -1,18 +1,18 @@
 //! The part of a supervisor that decides: a pure state machine. It must not read a clock, spawn a task or draw a random number:
 //! the time and the seed of its jitter come from outside.
 //!
-//! An event only edits what each child should be (`want`, `recycle`) and what it is (`status`); it may also add replies, reports
-//! and timers. [`Planner::reconcile`] alone then starts and stops children, and exits. A supervisor of ordered children does one
-//! thing at a time:
+//! An event edits what each child should be (`want`, `recycle`, `park`, `forget`) and what it is (`status`, counts); it may also
+//! add replies, reports and timers. [`Planner::reconcile`] alone then starts and stops children, and exits. A supervisor of ordered
+//! children does one thing at a time:
 //!
 //! 1. something is stopping: wait;
 //! 2. else stop the last child that runs and should not, or should run afresh;
 //! 3. else, if nothing is starting and no earlier child holds it back, start the first child that should run and does not;
-//! 4. when going down and nothing runs: exit, once.
+//! 4. when going down and nothing is left but unkillable children: exit, once.
 //!
-//! A dynamic supervisor stops and starts all that is due, at once. The strategies differ in two ways: which siblings get
-//! `recycle`, and whether an earlier child that waits for its restart or is unkillable holds back later starts (not in
-//! `OneForOne`).
+//! A dynamic supervisor stops and starts all that is due, at once. The strategies differ in two ways: which siblings are restarted
+//! together with a child (`pull_in_siblings`), and whether an earlier child that waits for its restart or is unkillable holds back
+//! later starts (not in `OneForOne`).
 //!
 //! Every start and timer gets a generation that is never used twice, and a stop carries the generation of its start; an event
 //! with another generation than its child's is late and changes nothing. Change what a child is or should be only through
@@ -22,9 +22,9 @@
 //! Stopped ─► Starting ─► Running                          reconcile starts it; it is up
 //! Starting, Running ─► Stopping                           reconcile stops it
 //! Starting, Running, Stopping, Unkillable ─► Stopped      it ended
-//! Starting, Running ─► Backoff ─► Stopped                 it crashed and waits for its restart; the wait is over
-//! Starting, Running, Stopping ─► Unkillable               it did not end although killed; its place stays taken
-//! Stopped ─► Parked ─► Stopped                            too many crashes, or parked by hand; unparked, or its time is over
+//! Starting, Running, Unkillable ─► Backoff ─► Stopped     it crashed and waits for its restart; the wait is over, or cut short
+//! Starting, Running, Stopping ─► Unkillable               it, or a child that it left, did not end; its place stays taken
+//! Stopped ─► Parked ─► Stopped                            too many crashes, or parked by hand; by hand, or its time is over
 //! ```
 
 use std::{
@@ -69,7 +69,7 @@ enum Phase {
     New,
     /// The children of the spec are being started for the first time.
     Booting,
-    /// Each of them was up once, or had nothing to do.
+    /// Each of them was up once, had nothing to do, or was stopped by hand.
     Up,
     /// The children are being stopped; the supervisor then exits for this reason.
     Down(ExitReason),
@@ -90,10 +90,10 @@ pub(crate) struct Planner {
     /// The time of the event in hand, since the planner's beginning; and the actions that follow from it so far.
     now: Duration,
     actions: Vec<Action>,
-    /// Counts restarts if exhaustion escalates, and different children that restarted if it parks.
+    /// Counts restarts if exhaustion escalates; if it parks, the different children that restarted, where the rules ask for that.
     window: Window,
     chance: Chance,
-    /// The children of the spec that have not been up yet.
+    /// The children of the spec whose first start is not over yet.
     unbooted: BTreeSet<Key>,
     // The sets that `reconcile` looks at, kept beside `children` by `edit` so that each event costs O(log n).
     starting: BTreeSet<Key>,
@@ -248,7 +248,7 @@ impl Planner {
         self.actions.push(action);
     }
 
-    /// Handles a child that no longer runs: it is forgotten, parked, or left stopped for `reconcile` to start again.
+    /// Handles a child that no longer runs: it is forgotten, parked, or left stopped; `reconcile` starts it again if it should run.
     fn rest(&mut self, key: Key) {
         self.cancel_timer(key);
         let (want, forget, park) = self.edit(key, |child| {

@@ -1,8 +1,9 @@
-//! The registry: the nodes, crash reports and tree events of one runtime, for everybody who looks at its tree.
+//! The registry: the nodes (actors, supervisors and workers), crash reports and tree events of one runtime, or of one host that
+//! supervises without a runtime. Those who look at the tree read it here.
 //!
 //! A value, never a global: two registries know nothing of each other, even if their nodes have the same ids. A change must keep
-//! that reading it asks no actor and waits for none, so that a stuck actor is seen. Read nodes outside of the lock of the table:
-//! copy the list first.
+//! that reading it asks no actor and waits for none, so that a stuck actor is seen. Under the lock of the table of nodes, read only
+//! what never changes of a node (id, path, key). For all else copy the list first, because a node has a lock of its own.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +38,7 @@ pub struct Registry {
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     next: AtomicU64,
-    /// The nodes by key, which is the order in which they were made.
+    /// The nodes by key. Keys are given in the order in which nodes are made.
     nodes: Lock<BTreeMap<u64, Arc<NodeState>>>,
     crashes: CrashLog,
     news: TreeEvents,
@@ -68,7 +69,7 @@ impl Registry {
         self
     }
 
-    /// Shows a worker under its actor until the node is dropped.
+    /// Shows a worker under its actor until the returned guard is dropped.
     #[must_use]
     pub fn worker(&self, parent: &NodeState, id: &str, kind: &'static str, doing: impl Into<String>) -> WorkerNode {
         let shown = self.show_as(Role::Task, Some(parent), id, kind);
@@ -80,8 +81,8 @@ impl Registry {
 
     /// A snapshot of the tree: the roots with their children, in the order in which they were made.
     ///
-    /// Each node is consistent in itself. A node whose parent is gone is shown under its supervisor, and as a root if the
-    /// supervisor is gone, too.
+    /// Each node is consistent in itself. A node stands under the node that it is shown under; if that one is gone, under its
+    /// supervisor or actor; and as a root if that one is gone, too, or if the node would stand below itself.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Node> {
         tree::grow(&self.nodes())
@@ -99,8 +100,8 @@ impl Registry {
         self.shelf.crashes.all()
     }
 
-    /// Watches one node (by its path or its id), or all. For one node, its present state comes first, and at once; if there is no
-    /// such node, nothing follows.
+    /// Watches one node (by its path or its id), or all. For one node, its present state comes first, and at once. If there is no
+    /// such node, one event says so ([`Happening::Unknown`]), and nothing follows.
     #[must_use]
     pub fn watch(&self, id: Option<&str>) -> Watch {
         // Listens before it looks, so that nothing is missed between.
@@ -117,7 +118,7 @@ impl Registry {
         self.shelf.nodes().values().cloned().collect()
     }
 
-    /// The node with this path or id. If several have the id, the one that was made first.
+    /// The node with this path; if there is none, the node with this id, and of several the one that was made first.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<NodeState>> {
         let nodes = self.shelf.nodes();
         let named = nodes.values().filter(|node| node.path() == id || node.id() == id);

@@ -1,14 +1,16 @@
-//! Renders the tree as text: one node a line, with its status and its most urgent facts first.
+//! Renders the tree as text: one node a line, with its status and its facts, the most urgent first.
 //!
 //! Functions of values. A change must keep that foreign text (ids of children, reasons, what a node does, facts of a payload)
-//! loses its control characters ([`one_line`], [`plain`]), so that it can neither break the line nor reach the terminal with
-//! them.
+//! loses its control characters ([`one_line`], [`plain`]): they could break the line, or give orders to the terminal. The id of a
+//! root and the paths of [`flat`] are written as they are, because supervisors refuse ids with control characters, and a runtime
+//! names its workers `request` or by their tool, with a number.
 
 use std::{fmt::Write, time::Duration};
 
 use crate::supervisor::{node_state::Status, status::Reading, tree::Node};
 
-/// The most characters of a foreign text that a line shows.
+/// The most characters that a line shows of a child's id, of a reason, and of what a node does. The id of a root, paths and the
+/// facts of a payload are shown whole.
 const REASON_CHARS_MAX: usize = 100;
 
 /// The tree as text, one node a line.
@@ -18,7 +20,7 @@ const REASON_CHARS_MAX: usize = 100;
 /// └─ sessions          supervisor  running  up 12 s
 ///    ├─ ticket-4711    session     running  turn 12 step 3: runs bash for 31 s, queue 2 (peak 5), tokens 900 in 120 out, …
 ///    │  └─ bash 40     call        running  bash {"command":"cargo test"} for 31 s
-///    └─ ticket-4712    session     parked   last seen at turn 7 step 1: asks openai/gpt-x, last exit 3 s ago: panic: …, restarts 2 (2 …
+///    └─ ticket-4712    session     parked   last seen at turn 7 step 1: asks openai/gpt-x, last exit 3 s ago: panic: …, …
 /// ```
 #[must_use]
 pub fn render(roots: &[Node]) -> String {

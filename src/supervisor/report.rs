@@ -1,9 +1,13 @@
-//! Crash reports: one [`CrashReport`] for each abnormal exit of a child, with the same facts each time, as JSON and as text. What
-//! is not known (`doing`, and the fields of a payload) is left out of the JSON.
+//! Crash reports. A supervisor makes one [`CrashReport`] for each of these:
+//! - an end of a child that it did not ask for, if the end is abnormal or counts against a restart budget;
+//! - a stop that went wrong, such as by a crash, or by a kill because the child's time was over;
+//! - a failed start, unless the child was to stop by then.
 //!
-//! A report is made from the child's node, so no actor is asked. Hosts read the JSON: a change must not rename or drop a field.
-//! No content of a conversation may be in `recent` or `payload`. In the text, foreign words (the reason, what the child was
-//! doing, the facts of its payload) lose their control characters, so that none reaches the terminal; the JSON escapes them.
+//! A report is made from the decision of the planner (the part of a supervisor that decides) and from the child's node, so no actor
+//! is asked. Hosts read its JSON: a change must not rename or drop a field. In the JSON an unknown `doing` and the fields of a
+//! missing payload are left out; other unknown facts are null. `recent` and `payload` must hold no content of a conversation;
+//! `doing` and a reason may. A change must keep that in the text foreign words (the reason, what the child was doing, the facts of
+//! its payload) lose their control characters, because operators read it in a terminal. The JSON has the words as they were.
 
 use std::fmt;
 
@@ -21,7 +25,7 @@ use crate::{
     words::ids::Millis,
 };
 
-/// What a supervisor did about the end of a child.
+/// What a supervisor did about the end or the failed start of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -50,9 +54,9 @@ pub enum Decision {
 pub enum Context {
     /// It could not start.
     StartError,
-    /// It ended by itself.
+    /// It ended without being asked to.
     ChildTerminated,
-    /// It was asked to stop and ended in another way.
+    /// It was asked to stop and ended in another way, such as by a crash or a kill.
     ShutdownError,
 }
 
@@ -80,11 +84,12 @@ impl fmt::Display for Context {
     }
 }
 
-/// An abnormal end of a child: OTP's four facts (context, reason, offender, decision), and what the child was doing.
+/// An unexpected end or a failed start of a child, or a stop that went wrong: OTP's four facts (supervisor, context, reason,
+/// offender), what the child was doing, and what the supervisor did about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CrashReport {
-    /// The number of the crash. Counts up over all crashes of the runtime, from 1.
+    /// The number of the report. Counts up over all reports of the runtime, from 1.
     pub number: u64,
     /// When.
     pub at: Millis,

@@ -1,9 +1,10 @@
-//! The one type of the crate that is an actor of ractor: a shell that runs any [`Behaviour`]. The rest of the crate knows nothing of
-//! ractor.
+//! The one type of the crate that is an actor of ractor: a shell that runs any [`Behaviour`]. The rest of the crate knows nothing
+//! of ractor.
 //!
-//! The shell catches panics itself (so it knows which message was being handled, and for how long), keeps the actor's node, and writes
-//! down how the actor ended ([`LastWord`]). The task that joins the actor reads it; if nothing was written, the actor was killed.
-//! While `handle` runs, a stop waits for it, and a kill drops it at its next await.
+//! The shell catches the panics of a behaviour itself, so that a report can say which message was being handled, and for how long.
+//! It notes the message in hand on the actor's node, and writes down how the actor ended ([`LastWord`]). The task that joins the
+//! actor reads this; if nothing was written, the actor was killed, or its tokio runtime ended. While `handle` runs, a stop waits
+//! for it, and a kill drops it at its next await.
 //!
 //! A change must keep this. Nothing of ractor leaves this file, which holds the only `impl ractor::Actor`. Supervision events of
 //! ractor stay ignored: by default a child's end would stop its parent. The link to the parent stays, because it ends the
@@ -31,7 +32,7 @@ use crate::supervisor::{
     registry::Registry,
 };
 
-/// The behaviour of a process: what it does, without how it is run.
+/// The behaviour of an actor: what it does, without how it is run.
 ///
 /// A handler must not await a model, a tool, a person or a slow disk: it is one step. `Err` and a panic end the actor;
 /// a failure that a caller can be told is an answer and not an `Err`.
@@ -39,7 +40,8 @@ pub(crate) trait Behaviour: Send + 'static {
     /// The type of its messages.
     type Msg: Send + 'static;
 
-    /// Called once before the first message. The supervisor goes on when it returns. An error here is a failed start.
+    /// Called once before the first message. The actor counts as started when it has returned; a supervisor is up only when its
+    /// children are, too. An error or a panic here is a failed start.
     fn init(&mut self, cx: &mut Context<Self::Msg>) -> impl Future<Output = Result<Init, ExitError>> + Send {
         let _ = cx;
         async { Ok(Init::Run) }
@@ -108,7 +110,7 @@ impl LastWord {
         let _ = self.0.set(reason);
     }
 
-    /// How a joined actor ended. A killed actor wrote nothing.
+    /// How a joined actor ended. An actor that was killed, or lost with its tokio runtime, wrote nothing.
     pub(crate) fn reason(&self, joined: &Result<(), JoinError>) -> ExitReason {
         match (self.0.get(), joined) {
             (Some(reason), _) => reason.clone(),
@@ -133,7 +135,8 @@ impl<M: Send + 'static> Clone for Mailbox<M> {
 }
 
 impl<M: Send + 'static> Mailbox<M> {
-    /// Puts a message into the actor's queue, or says that the actor has ended.
+    /// Puts a message into the actor's queue, or says that the actor has ended. A message that was taken is lost if the actor ends
+    /// before its turn.
     pub(crate) fn send(&self, msg: M) -> Result<(), Gone> {
         self.0.send_message(Envelope(msg)).map_err(|_| Gone)
     }
@@ -206,7 +209,8 @@ impl<M: Send + 'static> Context<M> {
     }
 }
 
-/// A running actor, for the supervisor that owns it. It never leaves the crate, so nobody stops an actor behind its back.
+/// A running actor, for the supervisor that owns it. It never leaves the crate, so no host stops an actor behind its supervisor's
+/// back.
 #[derive(Clone)]
 pub(crate) struct Running {
     cell: ActorCell,
@@ -277,7 +281,7 @@ pub(crate) fn start_fn<B: Behaviour>(make: impl Fn() -> B + Send + Sync + 'stati
     })
 }
 
-/// Starts a behaviour. Dropping the future before it is done leaves nothing behind.
+/// Starts a behaviour. If the future is dropped before it is done, no actor is left.
 pub(crate) async fn start<B: Behaviour>(behaviour: B, spawn: SpawnArgs) -> Result<Live, NotStarted> {
     let last_word = LastWord::default();
     let found = Arc::new(OnceLock::new());
@@ -330,7 +334,7 @@ struct Args<B> {
     found: Arc<OnceLock<Init>>,
 }
 
-/// The state of the actor. Taken out at its end, because ractor would move the rest into the supervisor's queue.
+/// The state of the actor. `post_stop` takes it out, because ractor would move the rest into the supervisor's queue.
 struct Inner<B: Behaviour> {
     behaviour: B,
     cx: Context<B::Msg>,

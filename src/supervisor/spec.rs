@@ -1,10 +1,13 @@
-//! The spec of a supervisor: its children, strategy and intensity.
+//! The spec of a supervisor: its children, and the rules by which it restarts and stops them.
 //!
-//! Everything here is a value: a spec is checked, kept, read again for each incarnation, and never runs by itself. The words are
-//! OTP's, the defaults are Elixir's, and hosts rely on both.
+//! Everything here is a value: a spec is checked, kept, read again for each incarnation (each start) of the supervisor, and never
+//! runs by itself. Most words are OTP's and most defaults Elixir's, and hosts rely on both; parking, back-off and the group budget
+//! are our own.
 //!
-//! A change must keep this: the planner reads `Rules` and `Policy` only. So a setting that decides must be in one of them, and a
-//! setting that makes no sense with another must be refused in `check.rs`.
+//! A change must keep this: of all settings, the planner (the part of a supervisor that decides) reads `Rules` and `Policy` only.
+//! So a setting that decides about restarts must be in one of them. A new setting that contradicts another must be refused in
+//! `spec/check.rs`. Some settings are allowed where they have no effect, such as `max_children` of an ordered supervisor, or a
+//! child's own intensity where nothing parks.
 
 use std::time::Duration;
 
@@ -36,7 +39,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) kind: Kind,
-    /// The restart budget of the supervisor; under [`OnExhausted::Park`] it is the budget of each child.
+    /// The restart budget of the supervisor; under [`OnExhausted::Park`] the budget of each child that has none of its own.
     pub(crate) intensity: Intensity,
     pub(crate) on_exhausted: OnExhausted,
     /// Under [`OnExhausted::Park`]: if more different children than this restart, the cause is a common one, and the supervisor
@@ -82,7 +85,8 @@ impl SupervisorSpec {
         SupervisorSpec { id, rules, children: Vec::new() }
     }
 
-    /// How many restarts are allowed; 3 in 5 s by default. Under [`OnExhausted::Park`] this is each child's own budget.
+    /// How many restarts are allowed; 3 in 5 s by default. Under [`OnExhausted::Park`] this is the budget of each child that has
+    /// none of its own ([`ChildSpec::intensity`]).
     #[must_use]
     pub fn intensity(mut self, intensity: Intensity) -> SupervisorSpec {
         self.rules.intensity = intensity;
@@ -112,7 +116,7 @@ impl SupervisorSpec {
         self
     }
 
-    /// The wait before each restart, for children without a setting of their own; no wait by default.
+    /// The wait before each restart after a crash, for children without a setting of their own; no wait by default.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> SupervisorSpec {
         self.rules.backoff = Some(backoff);
@@ -126,8 +130,8 @@ impl SupervisorSpec {
         self
     }
 
-    /// The most children that a dynamic supervisor may have, including those that wait for a restart or are parked. It has no
-    /// effect on an ordered supervisor.
+    /// How many children a dynamic supervisor may have when it takes a new one, with that one; those that wait for a restart or are
+    /// parked count, too. The children of the spec itself are all started. It has no effect on an ordered supervisor.
     #[must_use]
     pub fn max_children(mut self, most: usize) -> SupervisorSpec {
         if let Kind::Dynamic { max_children } = &mut self.rules.kind {

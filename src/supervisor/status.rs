@@ -1,8 +1,9 @@
-//! The status of a node in its life cycle, and how fresh a reading of a node is.
+//! The status of a node (an actor, supervisor or worker in the tree) in its life cycle, and how fresh a reading of a node is.
 //!
-//! A supervisor sets the status of its children; a root and a worker, which have no supervisor, set their own, and a nested
-//! supervisor sets that it runs. The words are JSON and text that hosts read: a change must not rename one. JSON says `backoff` and
-//! text says `back-off`; both must stay.
+//! The planner of a supervisor (the part that decides) keeps a status for each child, and the supervisor writes it on the child's
+//! node. Beside that, a supervisor (nested or a root) sets on its own node that it runs and that it has ended; a root's node is
+//! made as starting, a worker's as running. The words are JSON and text that hosts read: a change must not rename one. JSON says
+//! `backoff` and text says `back-off`; both must stay.
 
 use std::fmt;
 
@@ -20,13 +21,14 @@ pub enum Status {
     Starting,
     /// Up.
     Running,
-    /// Asked to stop.
+    /// Being stopped: asked to, or killed.
     Stopping,
     /// Waiting for its restart.
     Backoff,
     /// Kept stopped after too many crashes, or by hand.
     Parked,
-    /// Killed, and still there: it is in code that never awaits.
+    /// Killed, or its start cancelled, and still there, because it is in code that does not await; or ended, with children that are
+    /// still there.
     Unkillable,
 }
 
@@ -65,8 +67,8 @@ impl fmt::Display for Status {
 pub enum Reading {
     /// The node keeps up: the reading is its present state.
     Fresh,
-    /// One message has been handled for 100 ms or more: the reading is from before that message.
+    /// One message has been handled for 100 ms or more: what the node says of itself is from before that message.
     Busy,
-    /// The node has no incarnation: the reading is what its last one left.
+    /// The node has no incarnation: the reading is what its last one left, if it had one.
     PostMortem,
 }

@@ -1,11 +1,12 @@
-//! The trace of a node: its last events, which are the messages that it handled, its starts and its exits.
+//! The trace of a node (an actor, supervisor or worker in the tree): its last events, which are the messages that it began to
+//! handle (for a session: the pieces of its work) and the changes of its status and phase.
 //!
-//! A ring of [`EVENTS_KEPT`] entries on each node. By default it holds kinds and numbers only, so that it can be shown to
+//! A ring of at most [`EVENTS_KEPT`] entries on each node. By default it holds kinds and numbers only, so that it can be shown to
 //! anybody.
 //!
 //! A change must keep this: content of a conversation is in the ring only while an operator traces the node in full
 //! (`Operator::trace_in_full`), cut to [`DETAIL_CHARS_MAX`] (`node_state.rs` sees to both), and is removed when that is turned
-//! off. Content never gets into a crash report.
+//! off. The content of a trace never gets into a crash report.
 
 use std::fmt;
 
@@ -13,16 +14,16 @@ use serde::Serialize;
 
 use crate::supervisor::node_state::{NodeState, Ring, millis};
 
-/// How many events a node remembers.
+/// How many events a node remembers at most.
 pub(crate) const EVENTS_KEPT: usize = 32;
 
 /// The most characters of content that an event keeps.
 pub(super) const DETAIL_CHARS_MAX: usize = 200;
 
-/// How many of the last events a crash report carries.
+/// How many of the last events a crash report carries at most.
 const EVENTS_REPORTED: usize = 16;
 
-/// One of the last things that happened to a node.
+/// One of the last events of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Happened {
@@ -80,7 +81,7 @@ impl Ring {
 }
 
 impl NodeState {
-    /// The last events, oldest first, as a crash report shows them: without content.
+    /// The last events, oldest first, as a crash report shows them: at most 16, without content.
     pub(crate) fn recent(&self) -> Vec<Happened> {
         let mut recent = self.words().ring.last(EVENTS_REPORTED);
         recent.iter_mut().for_each(|happened| happened.detail = None);

@@ -1,9 +1,10 @@
-//! A snapshot of the tree at one moment, made from the nodes.
+//! A snapshot of the tree: each actor, supervisor and worker as a value ([`Node`]), with the nodes below it.
 //!
-//! It locks one node at a time, never two, so each node is consistent in itself and the tree as a whole need not be.
+//! It locks one node at a time, never two. So each [`Node`] is consistent in itself, and the snapshot as a whole need not be.
 //!
-//! A change must keep this. A snapshot asks no actor, so that a stuck or flooded actor is seen too. No node is lost, also if
-//! nodes are shown under each other in a circle. [`Node`] is JSON that hosts read: no field may be renamed or dropped.
+//! A change must keep this. A snapshot asks no actor, so that a stuck or flooded actor is seen too. None of the given nodes is
+//! lost, also if nodes are shown under each other in a circle. [`Node`] is JSON that hosts read: no field may be renamed or
+//! dropped.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -40,7 +41,7 @@ pub struct Node {
     /// How fresh the other fields are.
     pub reading: Reading,
     /// One word for what it does, if it says one. For a session: `idle`, `turn`, `model`, `tools`, `asking`, `retry`, `compaction`,
-    /// `children`, `paused`, `held`, `interrupted`, `ended` or `storage`.
+    /// `children`, `paused`, `held`, `interrupted`, `ended` or `storage`. For the tape store: `undone`, if clean-ups failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<&'static str>,
     /// What it does now; for a node without an incarnation, what it did last.
@@ -61,13 +62,14 @@ pub struct Node {
     /// How old this incarnation is, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
-    /// Which incarnation it is in: 1 for the first.
+    /// Which incarnation it is in, or was in last: 1 for the first, 0 before it.
     pub incarnation: u64,
-    /// The number of its start within its supervisor.
+    /// The number that its supervisor gave to its newest start. A later start has a higher one, until the supervisor itself is
+    /// restarted.
     pub generation: u64,
-    /// Restarts after crashes, in all.
+    /// Restarts after ends and failed starts that count as crashes, in all.
     pub restarts: u64,
-    /// Crashes in the window of its restart budget.
+    /// Crashes in the window of its restart budget, as of the newest one.
     pub restarts_in_window: u64,
     /// How it ended the last time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +155,8 @@ impl Node {
     }
 }
 
-/// Builds the tree. A node whose parent is missing, or that would be below itself, becomes a root.
+/// Builds the tree. A node stands under the node that it is shown under, or, where that one is missing, under its owner. A node
+/// becomes a root if its owner is missing too, or if it would be below itself.
 ///
 /// `nodes` are in the order of their keys, and so are the roots and the children of each node.
 pub(crate) fn grow(nodes: &[Arc<NodeState>]) -> Vec<Node> {

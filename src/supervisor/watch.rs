@@ -1,10 +1,12 @@
-//! The events of a tree, for its watchers: starts, ends, levers that operators pulled.
+//! The events of a tree, for its watchers: what happened to its actors (such as a start, an end, a park), and which levers
+//! operators pulled.
 //!
 //! Each runtime has one bounded queue: a watcher that is too slow loses the oldest events and can ask how many ([`Watch::lost`]).
-//! So nothing may depend on seeing each event; the tree shows the state at any time. A watch ends with the root of the tree.
+//! So nothing may depend on seeing each event; the tree shows the state at any time. A watch gives no event after the end of
+//! a root of the tree.
 //!
-//! A change must keep this: telling never waits, because supervisors do it, and costs next to nothing while nobody watches.
-//! [`TreeEvent`] and [`Happening`] are JSON that hosts read.
+//! A change must keep this: telling never waits for a watcher, because supervisors do it, and costs next to nothing while nobody
+//! watches. [`TreeEvent`] and [`Happening`] are JSON that hosts read: no field or word may be renamed or dropped.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +36,8 @@ const EVENTS_WAITING: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TreeEvent {
-    /// The number of the event. Counts up over the whole tree, also while nobody watches.
+    /// The number of the event. Counts up over the whole tree, also while nobody watches. The first event of a watch of one node
+    /// (`Seen` or `Unknown`) is made for that watch, and has the number of the newest event at that moment.
     pub number: u64,
     /// When.
     pub at: Millis,
@@ -45,7 +48,7 @@ pub struct TreeEvent {
     pub what: Happening,
 }
 
-/// What happened to a node.
+/// What happened to a node, or how it stands as a watch begins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "happened", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -62,7 +65,7 @@ pub enum Happening {
     },
     /// There is no such node, so nothing will happen to it.
     Unknown {},
-    /// An incarnation began.
+    /// An incarnation is up.
     Started {
         /// Which: 1 for the first.
         incarnation: u64,
@@ -75,20 +78,21 @@ pub enum Happening {
         reason: ExitReason,
         /// What its supervisor did about it.
         decision: Decision,
-        /// The number of the crash report, if the end was abnormal.
+        /// The number of the crash report, if one was made.
         #[serde(skip_serializing_if = "Option::is_none")]
         crash: Option<u64>,
     },
     /// It is kept stopped.
     Parked {},
-    /// It did not end although it was killed; its place stays taken until it does.
+    /// It did not end although it was killed or its start was cancelled, or it left children that did not end. Its place stays
+    /// taken until they have ended.
     Unkillable {},
     /// Workers of it did not end in their time; it goes on without them.
     WorkersLeft {
         /// How many.
         count: usize,
     },
-    /// It is gone for good.
+    /// It is gone for good: its supervisor has forgotten it.
     Removed {},
     /// It was a supervisor, and has ended.
     Down {
@@ -107,8 +111,6 @@ pub enum Happening {
         /// Why.
         why: String,
     },
-    /// A session was put to sleep: its actor is gone, and the next message starts another actor.
-    Passivated {},
 }
 
 impl Happening {
@@ -141,7 +143,6 @@ impl fmt::Display for TreeEvent {
             Happening::Down { reason } => write!(f, "has ended: {reason}"),
             Happening::Lever { lever } => write!(f, "an operator pulled {lever}"),
             Happening::LeverRefused { lever, why } => write!(f, "refused {lever}: {why}"),
-            Happening::Passivated {} => f.write_str("was put to sleep"),
         }
     }
 }
@@ -203,8 +204,8 @@ impl Watch {
         self.after((id.into(), Happening::Unknown {}))
     }
 
-    /// Waits for the next event. `None` when none can come: the tree is gone, or there was no such node. Dropping the future loses
-    /// nothing.
+    /// Waits for the next event. The end of a root is the last one, also for a watch of another node. `None` when none can come:
+    /// the tree is gone, or there was no such node. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<TreeEvent> {
         if let Some(first) = self.first.pop_front() {
             return Some(first);

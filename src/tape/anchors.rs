@@ -1,8 +1,9 @@
-//! Anchors: the points of a tape from which it can be read without what came before. Values only, no I/O.
+//! [`Anchor`] and [`ReadTo`]: a part of a tape, and a tape as it was at one of its entries. Plain values, no I/O.
 //!
-//! Reading a tape as it was at an entry costs what lies between that entry and the newest anchor at or before it, however long the
-//! tape is. This holds only while the first entry of every anchor says everything that is needed from before: the kernel must keep
-//! that, for the tape cannot check it.
+//! An anchor is a point of a tape from which the tape can be read without the entries before it. So to read a tape as it was at an
+//! entry, only the entries from the newest anchor at or before it are read, however long the tape is; in a fork, that anchor may be
+//! on the tape of a parent. A change in the kernel must keep that the first entry of every anchor says everything that is needed
+//! from before: the tape cannot check it. The first part of a fork is the exception, and no anchor in this sense.
 
 use super::Entry;
 use crate::words::ids::{Millis, Seq};

@@ -1,13 +1,14 @@
 //! Reading a tape back by appends. An append is the entries that one decision wrote together; here it also has its file and line.
-//! Replay and export use it, because they need the borders of appends; so do ranges that begin at any entry. An anchor is a point
-//! from which a tape can be read without the entries before it; each anchor has a file of its own.
+//! Replay, export and recorded tests read whole tapes this way, because they need the borders of appends. [`read_range`] reads a
+//! range of entries. An anchor is a point from which a tape can be read without the entries before it; each has a file of its own.
 //!
 //! Every line of the files that are read is checked, and so is that each file goes on from the one before. A whole tape is read
 //! from entry 1; of a fork, that includes the tapes that it goes on from. [`read_range`] reads only the session's own files, from
 //! the newest anchor at or before its first entry.
 //!
-//! A change must keep: an append is never split; no lock is taken and nothing is changed; a tail that a live writer is writing is
-//! left out; both readers read again before they report damage. Whole files are read: not for async threads.
+//! A change must keep: an [`Append`] always has all its entries (a range may begin or end inside one); no lock is taken and nothing
+//! is changed; a tail that a live writer is writing is left out; both readers read again before they report damage. Whole files
+//! are read: not for async threads.
 
 use std::path::PathBuf;
 
@@ -53,7 +54,7 @@ impl Store {
     /// # Errors
     ///
     /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
-    /// [`TapeError::Io`].
+    /// [`TapeError::TooDeep`] where a fork goes on from too many forks; [`TapeError::Io`].
     pub fn appends(&self, session: &SessionId) -> Result<Vec<Append>, TapeError> {
         self.tape_files(session).map(|(_, appends)| appends)
     }

@@ -16,12 +16,13 @@
 //! from the epoch over every record, so the remains of an earlier use of the file are not taken for records of this one.
 //! The file is made full of zeros, so that a sync has no new blocks to note down and cannot run out of room.
 //!
-//! After a power cut, a replay restores every acknowledged append; replaying twice changes nothing. An append that was answered
-//! with an error may be there after all: its `withdrawn` record is synced with the next group only. A change must keep this order:
+//! After a power cut, a replay restores every acknowledged append of the log; replaying twice changes nothing. (An append that is
+//! too large for the log is synced in its session file instead.) An append that was answered with an error may be there after all:
+//! its `withdrawn` record is synced with the next group only. A change must keep this order:
 //! records synced → session files written → acknowledged; session files synced → log begun again; `past` synced → bytes written
 //! that the log does not have (a large append, lines of another owner), else a replay would overwrite them. After a failed sync,
 //! never trust the next sync of the same bytes: make the log anew, and write a session file again from the log first.
-//! The records are a stored format. Every function may wait for the disk: not for async threads.
+//! The records are a stored format. The log is used on threads that may wait for the disk, never on async ones.
 
 mod replay;
 
@@ -45,7 +46,7 @@ use crate::words::ids::SessionId;
 pub(super) use replay::{Replayed, replay};
 use replay::{by_session, replay_file};
 
-/// One record: a number of bytes stand at one place of one file. Stored format.
+/// One record: a number of bytes stand at one place of one file; or earlier records are void (see the fields). Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Record {
     session: SessionId,
@@ -257,7 +258,8 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Syncs these files. One that fails stays dirty and does not keep the others from it. A deleted file needs no sync.
+    /// Syncs these files. A file whose sync fails stays dirty, and the others are synced all the same. If bytes must be written
+    /// again first and that fails, no file is synced. A deleted file needs no sync.
     fn settle_files(&mut self, disk: &dyn Disk, layout: &Layout, paths: Vec<PathBuf>) -> Result<(), TapeError> {
         if paths.iter().any(|path| self.dirty.get(path).is_some_and(|dirty| dirty.unsure)) {
             self.write_again(disk, layout, &paths)?;

@@ -1,8 +1,9 @@
 //! [`TapeStoreExt`]: the operations of a store that are the same over every engine (whole tapes, forks, deletion, lists, and marks
 //! by their names), made of the fourteen methods of [`TapeStore`].
 //!
-//! A change must add no method that an engine has to implement, and must not depend on one engine. Each method that reads entries
-//! must refuse a hidden session ([`whole::must_be_shown`]). Every method may block, with two exceptions:
+//! A change must add no method that an engine has to implement, and must not depend on one engine, because hosts bring their own.
+//! Each method that reads entries must refuse a hidden session: one that was deleted and is kept for its forks
+//! ([`whole::must_be_shown`]). Every method may block, with two exceptions:
 //! [`TapeStoreExt::mark_open`] and [`TapeStoreExt::mark_closed`] of a session that is open through this value, and the three
 //! paths at the end, which only make names.
 
@@ -17,8 +18,8 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// The operations that hosts call on a store of tapes, over any engine. Every [`TapeStore`] has them.
 ///
 /// The methods may block (over files: on the disk), unless they say otherwise. Each can fail with any error of the engine, besides
-/// the errors named at the method; and with [`TapeError::Missing`] where there is no such session, or where it was deleted and is
-/// kept for its forks.
+/// the errors named at the method. Methods that read, fork or delete a session fail with [`TapeError::Missing`] where there is no
+/// such session, or where it was deleted and is kept for its forks.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait TapeStoreExt: TapeStore {
     /// Makes a session with an empty tape, and claims it. `notify` is told of the appends that are answered `Later`.
@@ -104,6 +105,7 @@ pub trait TapeStoreExt: TapeStore {
     ///
     /// [`TapeError::NoEntry`]; [`TapeError::InsideAppend`]; [`TapeError::TooDeep`]; [`TapeError::Exists`];
     /// [`TapeError::Damaged`] where the entry does not fit the one before it, or nothing is sound. No session was made then.
+    /// [`TapeError::Busy`] where the first append was not taken, or not acknowledged within 30 s: then the fork may still appear.
     fn fork(
         &self,
         parent: &SessionId,
@@ -162,7 +164,8 @@ pub trait TapeStoreExt: TapeStore {
         self.mark(session, Mark::Open, "")
     }
 
-    /// Notes that no turn of this session is open. Call it only when the end of the turn is on the tape. Waits like `mark_open`.
+    /// Notes that no turn of this session is open. Call it only when the end of the turn is on the tape. Like `mark_open`, it does
+    /// not wait for a slow disk while the session is open through this value.
     fn mark_closed(&self, session: &SessionId) -> Result<(), TapeError> {
         self.unmark(session, Mark::Open, "")
     }
@@ -210,18 +213,19 @@ pub trait TapeStoreExt: TapeStore {
         self.marks(Mark::Claimed, None).map(names)
     }
 
-    /// The folder for a session's large outputs. It may be missing: the first output that is written makes it, with mode 0700.
+    /// The folder for a session's large outputs; `None` where the engine has no folder for files beside its tapes. It may be
+    /// missing: the first output that is written makes it, with mode 0700.
     fn spill_path(&self, session: &SessionId) -> Option<PathBuf> {
         self.folder(Some(session)).map(|folder| folder.join("spill"))
     }
 
-    /// The folder for the contents that files had before calls of this session changed them. It may be missing: the first content
-    /// that is kept makes it, with mode 0700.
+    /// The folder for the contents that files had before calls of this session changed them; `None` as for `spill_path`. It may be
+    /// missing: the first content that is kept makes it, with mode 0700.
     fn files_path(&self, session: &SessionId) -> Option<PathBuf> {
         self.folder(Some(session)).map(|folder| folder.join("files"))
     }
 
-    /// The folder that tells the next runtime whose OS processes may have been left running.
+    /// The folder that tells the next runtime whose OS processes may have been left running; `None` as for `spill_path`.
     fn processes_path(&self) -> Option<PathBuf> {
         self.folder(None).map(|folder| folder.join("processes"))
     }

@@ -1,9 +1,10 @@
-//! The write path's file operations: the newest file of each tape, the bound on open files, and the [`Disk`] under both.
+//! The write path's file operations: the newest file of each tape, the bound on open files, the right of a caller to write in place
+//! ([`OpenFiles::in_place`]), and the [`Disk`] under all of them.
 //!
-//! Before each write, the length of the file is compared with what this store wrote. A file that somebody else made longer or
-//! shorter, or deleted, is not written; a change that keeps the length is not noticed here. After a failed write, the file is cut
-//! back to its last good byte, at once or before the next write. A new anchor appears with its first lines or not at all (a draft
-//! folder, renamed).
+//! Before each write to an existing file, its length is compared with what this store wrote. A file that somebody else made longer
+//! or shorter, or deleted, is not written; a change that keeps the length is not noticed here. After a failed write, the file is
+//! cut back to its last good byte, at once or before the next write. A new anchor appears with its first lines or not at all (a
+//! draft folder, renamed).
 //!
 //! A change must keep: the bytes of all appends go through [`Disk`], where tests put a slow or failing disk; `length` moves on
 //! only after a write (and its sync, where one was asked for) that succeeded. A writer holds its own `Log::file` when it locks
@@ -194,8 +195,8 @@ impl LogFile {
     }
 }
 
-/// The open session files of a store, `max` at most, and how the disk under them does. To open one more, the file written longest
-/// ago is closed.
+/// The open session files of a store, and how the disk under them does. To open one more than `max`, the file written longest ago
+/// is closed. Files that are being written at that moment are not closed, so these alone can be more than `max`.
 pub(super) struct OpenFiles {
     max: usize,
     /// How many writes there were; stamps `Log::used`.

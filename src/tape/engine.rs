@@ -7,7 +7,8 @@
 //!
 //! The interface is plain and synchronous: an append is answered at once, or later by a callback, and must not wait for a slow
 //! disk. The table "Which threads" at [`TapeStore`] says which methods may block. An append is one dynamic call, and boxes nothing.
-//! A new method, or a stronger promise, breaks the engines of hosts: give it a default, or build it in `TapeStoreExt`.
+//! A change must not break the engines of hosts: a new method needs a default or belongs into `TapeStoreExt`, and no promise may
+//! become stronger.
 //!
 //! [`Store`](super::Store) is the engine over files; [`MemoryStore`](super::MemoryStore) keeps all tapes in memory.
 //! `tests/it/engines.rs` holds both, and a third that is made of these methods alone, to the same claims.
@@ -25,7 +26,8 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///   the writer and after a crash of the process.
 /// - **In order, without gaps.** The maker of entries numbers them: the first is 1, or one more than the [`Position`] that the
 ///   tape goes on from; each is one more than the entry before. An append that does not follow fails as [`TapeError::Gap`], and
-///   nothing of it is taken. An entry comes back as it was given, its `data` byte for byte.
+///   nothing of it is taken. An entry comes back as it was given, its `data` byte for byte; only line breaks between the tokens of
+///   its JSON may become spaces.
 /// - **Of parts.** A tape begins as one part, and gets one more with each anchor that is begun in it. Parts are numbered: the first
 ///   is 1 and called `session-start`. The first part of a tape that goes on from a position has the number after that of the
 ///   position's part, and is called `forked`. An engine knows nothing else of forks: it reads the entries that it was given, and
@@ -36,10 +38,10 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// # `Now` and `Later`
 ///
 /// An append that is done or has failed is answered [`Appended::Now`]. Any other is answered [`Appended::Later`], and the engine
-/// calls the tape's `notify` once, with the last entry that is on the tape by then (the watermark); that entry must be readable
-/// by then. Until then the runtime does not act on the append and appends nothing more: at most one append of a tape is under way,
-/// and the engine may refuse another as [`TapeError::Busy`]. `notify` is short and never calls back into the engine; it may be
-/// called on any thread, also after the writer was dropped.
+/// calls the tape's `notify` once: with the error, or with the last entry that is on the tape by then (the watermark), which must
+/// be readable by then. Until then the runtime does not act on the append and appends nothing more: at most one append of a tape is
+/// under way, and the engine may refuse another as [`TapeError::Busy`]. `notify` is short and never calls back into the engine; it
+/// may be called on any thread, also after the writer was dropped.
 ///
 /// # One writer
 ///
@@ -193,7 +195,8 @@ pub trait TapeWriter: Send + fmt::Debug {
     ///
     /// Their numbers must follow the last entry that is on the tape. An append without entries succeeds. If the answer is `Now`
     /// with an error, nothing was taken: [`Gap`](TapeError::Gap), [`Busy`](TapeError::Busy), [`TooLarge`](TapeError::TooLarge),
-    /// [`Damaged`](TapeError::Damaged), [`Closed`](TapeError::Closed), or an error of the system.
+    /// [`Damaged`](TapeError::Damaged), [`Changed`](TapeError::Changed), [`MemoryFull`](TapeError::MemoryFull),
+    /// [`Closed`](TapeError::Closed), or an error of the system or of the engine.
     fn append(&mut self, entries: &[Entry]) -> Appended;
 
     /// Appends one entry as the first of a new part. Opening the session will read this part alone, so the entry must say all that

@@ -1,9 +1,10 @@
 //! [`Entry`]: one entry of a tape, as a value.
 //!
-//! The core makes entries and numbers them; the tape stores and returns them unchanged. `data` comes back byte for byte, except
-//! that line breaks between its JSON tokens become spaces. No entry's `data` may decide what the tape does, except that of its
-//! own kinds `forked` and `imported`. The fields are written to disk by `line`, so a new field is a new version of the line. No
-//! I/O.
+//! The core makes entries and numbers them, except the tape's own kinds `forked` and `imported`; the tape stores entries and
+//! returns them unchanged. Their JSON comes back byte for byte, except that line breaks between its tokens become spaces.
+//!
+//! No entry's `data` may decide what the tape does, except that of its own kinds (lists and searches read labels and words from
+//! others). The fields are written to disk by `line`, so a new field is a new version of the line. No I/O.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +21,7 @@ pub enum Cause {
     Entry(Seq),
 }
 
-/// One entry: made by the session's core, numbered by it, and written as one line.
+/// One entry: made and numbered by the session's core (a few by the tape itself), and written as one line.
 ///
 /// The line adds what the core need not know: format version, session, a UUIDv7, the anchor and the checksum chain.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub struct Entry {
     pub turn: Option<Seq>,
     /// The step of the turn, from 1.
     pub step: Option<u32>,
-    /// The ticket it is about: a model request, a call, an ask, a wait.
+    /// The ticket (piece of open work) it is about, such as a model request, a call or an ask.
     pub ticket: Option<Seq>,
     /// The input that it followed from, as JSON: on the first entry that an input wrote. The entries of the same append behind it,
     /// as long as they have no input of their own, belong to the same input.

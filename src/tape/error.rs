@@ -1,7 +1,7 @@
 //! [`TapeError`]: the reasons why an operation on a tape or its store fails.
 //!
 //! A variant is a case that a caller may treat differently. Where its doc says that nothing was taken, changed or made, callers
-//! rely on that. Messages are for people. The runtime acts on two questions: [`TapeError::is_full`] (make room) and
+//! rely on that. Messages are for people. The runtime asks two questions of errors: [`TapeError::is_full`] (make room) and
 //! [`TapeError::is_for_good`] (stop trying). A new variant must be judged in both. An error is an answer, never a crash.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
@@ -58,12 +58,13 @@ pub enum TapeError {
         /// The last entry of its append.
         end: Seq,
     },
-    /// Too many tapes would have to be read to open a fork of this session. An anchor in it ends the row.
+    /// Too many tapes would have to be read to open a fork of this session. An anchor in it ends the row. Also where so many tapes
+    /// go on from each other that they are taken for a circle.
     #[error("session {session} is a fork of forks, {max} deep: compact it or begin an anchor in it, then fork")]
     TooDeep {
         /// Which session.
         session: SessionId,
-        /// The most tapes that may be read for one fork.
+        /// The bound that was reached, in tapes.
         max: u32,
     },
     /// A turn of the session is open, so it cannot be deleted.
@@ -106,15 +107,18 @@ pub enum TapeError {
         /// The position that was given.
         got: Seq,
     },
-    /// The queue to the disk is full. Nothing was taken; the same entries may be appended again later.
+    /// The disk or another writer is behind; the same may be tried again. Of an append: the queue to the disk is full, or an append
+    /// of the tape is under way. Nothing was taken then. One case is uncertain: the first append of a new session or fork that was
+    /// not acknowledged within 30 s may still be written. Of a close: not everything was written in time. Of a fork: its point, or
+    /// the fork itself, is just being written.
     #[error("the tape store is busy: {waiting} appends wait for the disk")]
     Busy {
-        /// How many appends wait.
+        /// How many appends or other jobs wait; 1 where that is not known.
         waiting: usize,
     },
     /// The tapes in memory have reached their [`MemoryLimits`](crate::tape::MemoryLimits). Nothing was taken; the same may be tried
-    /// again when there is room. A sweep does not remove sessions that are awake ([`Runtime::shed`](crate::Runtime::shed) puts them to
-    /// sleep). A host that made the store itself ([`Builder::tapes`](crate::runtime::Builder::tapes)) can change the limits.
+    /// again when there is room. A sweep does not remove sessions that are awake ([`Runtime::shed`](crate::Runtime::shed) puts them
+    /// to sleep). A host that made the store itself ([`Builder::tapes`](crate::runtime::Builder::tapes)) can change the limits.
     #[error(
         "the tapes in memory are full: {max} {of} are the most; remove sessions that are over (Runtime::sweep), or allow more \
          (MemoryStore::set_limits)"
@@ -134,7 +138,8 @@ pub enum TapeError {
         /// The bound that it exceeds, in bytes.
         max: usize,
     },
-    /// The tape has a bad line with lines behind it. It can be read up to that line, and cannot be written.
+    /// The tape has a bad line that is no torn tail, or its files do not fit together. It can be read up to there, and cannot be
+    /// written.
     #[error("the tape is damaged: {0}")]
     Damaged(Damage),
     /// A later version of this library wrote it. Nothing was changed.
@@ -153,7 +158,8 @@ pub enum TapeError {
         /// The name, as it would be used for the folder.
         name: String,
     },
-    /// Somebody else changed the file while this tape had it. Nothing is written to it any more until it is loaded anew.
+    /// Somebody else changed the length of the file while this tape had it, and nothing was written to it. Or a large output
+    /// changed while it was exported.
     #[error("{} was changed by somebody else: {found} bytes where {expected} were written", path.display())]
     Changed {
         /// Which file.
@@ -223,7 +229,8 @@ impl TapeError {
         TapeError::Engine(error.into().into())
     }
 
-    /// Whether the error is permanent: a tape that cannot be opened or made for this reason never can be. Every other error may pass by itself.
+    /// Whether a tape that cannot be opened or made for this reason never can be, so that trying again is of no use. After any
+    /// other error, the caller may look again.
     pub(crate) fn is_for_good(&self) -> bool {
         use TapeError::{Damaged, Newer, TooDeep, TooLarge};
         matches!(self, Damaged(_) | Newer { .. } | TooDeep { .. } | TooLarge { .. })
@@ -251,7 +258,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A bad line with lines behind it. Nothing behind it is read.
+/// The place where a tape cannot be trusted any more: a bad line that is no torn tail, or a file that does not go on from the one
+/// before. Nothing behind it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file with the bad line.

@@ -3,22 +3,22 @@
 //!
 //! ```text
 //! {"tamtam":"tape","v":1,"session":"s","last":7,"anchors":[{"name":"001_session-start","lines":7,"bytes":2143,"hash":"…"}]}
-//! {"v":1,"session":"s","seq":1,…}                     the lines, anchor after anchor, byte for byte
+//! {"v":1,"session":"s","seq":1,…}                     the lines, anchor after anchor
 //! {"spill":"c1-3f2a.log","data":"aGVsbG8="}           pieces of the large outputs, in order
 //! ```
 //!
 //! The file has every entry that was acknowledged when the export began, and may have some that came while it read the tape. A
-//! damaged tape is not exported; a fork that was made before the damage can be exported. The export changes nothing of the session, takes no lock, and
-//! runs beside a live writer. It blocks.
+//! damaged tape is not exported; a fork from an entry before the damage can be. The export changes nothing of the session, takes
+//! no lock, and runs beside a live writer. It blocks.
 //!
-//! The export of a fork also has the entries that the fork shares with its parents, so an import needs no other session. Only those
-//! lines are sealed again, under the fork's name. The fork's first file begins with no state and so is no anchor (a point from
-//! which a tape can be read without the entries before it): in the export it is joined to the anchor before it. The `forked` entry
-//! still says where the fork comes from.
+//! The lines of a session that is no fork come out byte for byte. The export of a fork also has the entries that the fork shares
+//! with its parents, so an import needs no other session; all its lines are sealed again (they get new ids and checksums) under the
+//! fork's name. The fork's first file begins with no state and so is no anchor (a point from which a tape can be read without the
+//! entries before it): in the export it is joined to the anchor before it. The `forked` entry still says where the fork comes from.
 //!
 //! The file is a stored format: a new field of [`Header`] or [`Piece`] needs a new [`EXPORT_VERSION`], since a reader refuses
-//! unknown fields. The export must not hold entries that a parent wrote after the point of
-//! the fork, nor the old contents of files (the folder `files/`).
+//! unknown fields. A change must not put into the export what was not asked for: entries that a parent wrote after the point of the
+//! fork, or the old contents of files (the folder `files/`).
 
 use std::{
     fs::File,
@@ -119,8 +119,8 @@ impl Store {
     /// # Errors
     ///
     /// [`TapeError::Missing`]; [`TapeError::Damaged`]: nothing is exported of a tape with a bad line; [`TapeError::Newer`];
-    /// [`TapeError::TooDeep`]; [`TapeError::Changed`]; [`TapeError::Io`], also of `to`. Discard what was written: imports refuse a part of a file, but the file
-    /// may be whole where the session was deleted during the export.
+    /// [`TapeError::TooDeep`]; [`TapeError::Changed`]; [`TapeError::Io`], also of `to`. Discard what was written: imports refuse a
+    /// part of a file, but the file may be whole where the session was deleted during the export.
     pub fn export(&self, session: &SessionId, spills: Spills, to: &mut dyn Write) -> Result<Exported, TapeError> {
         let failed = |error| TapeError::io("write", "the export")(error);
         let appends = self.appends(session)?;
@@ -180,7 +180,7 @@ impl Store {
 }
 
 /// The lines of a tape by anchors (folder, number of lines, bytes), sealed as a tape of `session`'s own. The same appends make the
-/// same lines, so the lines that are its own come out byte for byte.
+/// same lines, so those of a session that is no fork come out byte for byte.
 fn sealed(session: &SessionId, appends: Vec<Append>) -> Result<Vec<(String, u64, Vec<u8>)>, TapeError> {
     let mut anchors: Vec<(String, u64, Vec<u8>)> = Vec::new();
     let mut chain = Chain::start(session, "");

@@ -1,9 +1,10 @@
-//! The first append of a new tape. The maker of a session waits for it here, so that a session that is reported as made has its
-//! first entry.
+//! The first append of a new tape. The maker of a session or of a fork waits for it here, so that a session that is reported as
+//! made has its first entry.
 //!
 //! [`FirstAppend::settle`] returns when the engine has acknowledged the append or refused it, and after 30 s at the latest. After
-//! these 30 s nothing is certain: the append may still be written. A change must keep: only the first result goes to `settle`,
-//! every later one to the session's own `notify`; and nothing here runs on an async thread.
+//! these 30 s nothing is certain: the append may still be written. A change must keep: the first result goes to `settle`; every
+//! later one, and one that comes after `settle` returned, goes to the session's own `notify`, so that none is lost. `settle` blocks
+//! its thread, so it must not be called on an async thread.
 
 use std::{
     sync::{
@@ -35,7 +36,8 @@ impl FirstAppend {
         FirstAppend { teller, told }
     }
 
-    /// The `notify` to give to the engine: it passes the first result to [`FirstAppend::settle`] and every later one to `others`.
+    /// The `notify` to give to the engine: it passes the first result to [`FirstAppend::settle`], and to `others` every
+    /// later one and those that come when `settle` has returned.
     pub(crate) fn notify(&self, others: Notify) -> Notify {
         let teller = self.teller.clone();
         Arc::new(move |result| match teller.try_send(result) {

@@ -3,7 +3,7 @@
 //! ```text
 //! begin f behind the position   nobody else can make it
 //! mark p as forked by f         from here on p is not erased
-//! append `forked`               from here on f is there
+//! append `forked`               from here on f is there (if p was imported later than the entry: with p's `imported` entry)
 //! ```
 //!
 //! A mark says that a fork *may* be there; the fork's own tape says whether it is. A change must keep this order: marks are made
@@ -11,8 +11,8 @@
 //! mark without a fork does no harm, and a deletion clears it away.
 //!
 //! The parent is not claimed and may be written meanwhile. Where an entry is named, the cost must not depend on the parent's
-//! length: one look-up and one append. Only an entry that ends an append can be forked. Blocks until the first append is
-//! acknowledged and the engine has given the new fork back, for 30 s each at most.
+//! length: a look-up on each tape back to the one that has the entry, and one append. Only an entry that ends an append can be
+//! forked. Blocks until the first append is acknowledged and the engine has given the new fork back, for 30 s each at most.
 
 use std::{
     sync::{Arc, mpsc::channel},

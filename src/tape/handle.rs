@@ -1,13 +1,13 @@
 //! The writing end of one tape: its handle, the [`Log`] that the handle shares with the store's I/O thread, and the [`OpenTape`]
 //! that lends the writing end of any engine to an actor.
 //!
-//! At most one append of a tape is under way. While one is queued (`State::is_on_its_way`), the I/O thread alone touches the
-//! tape's file, and another append is answered [`Busy`](TapeError::Busy). While none is queued, the handle alone touches it.
+//! At most one append of a tape is under way. While one is queued (`State::is_on_its_way`), the I/O thread alone writes the
+//! tape's file, and another append is answered [`Busy`](TapeError::Busy). While none is queued, the handle alone writes it.
 //! [`Appended::Now`] with an error means that nothing of the append is on the tape.
 //!
 //! A change must keep: the end and the anchors in [`State`] move on only when an append is on the tape, so a refused append
-//! leaves both as they were; the handle takes `state` before `file` (lock order: `write`); until the store is closed, no method
-//! of the handle waits for the I/O thread.
+//! leaves both as they were; the handle takes `state` before `file` (lock order: `write`), else it could deadlock with the I/O
+//! thread; until the store is closed, no method of the handle waits for the I/O thread, because an async thread calls it.
 
 use std::{
     fmt,
@@ -141,7 +141,7 @@ impl Drop for Tape {
 
 /// Told of every append that was answered [`Later`](crate::tape::Appended::Later).
 ///
-/// Called by the store's I/O thread: it must be short, must not block and must not wait for the store.
+/// Called on any thread (over files, on the store's I/O thread): it must be short, must not block and must not wait for the store.
 pub type Notify = Arc<dyn Fn(Result<Seq, TapeError>) + Send + Sync>;
 
 /// Called once when a session was given back: from then on anybody can claim it. A drop without a call means the same.
@@ -174,9 +174,10 @@ pub(super) struct State {
     pub(super) end: Chain,
     /// The folders of the tape's anchors, oldest first.
     pub(super) anchors: Vec<String>,
-    /// An append was answered `Later` and its result is not told yet. No other append is taken meanwhile.
+    /// An append was answered `Later` and is not settled yet; cleared just before its result is told. No other append is taken
+    /// meanwhile.
     pub(super) is_on_its_way: bool,
-    /// The mark that the I/O thread is to put, until it is put. A newer request replaces an older one.
+    /// The mark that the I/O thread is to put, until that is done or has failed. A newer request replaces an older one.
     pub(super) mark: Option<Mark>,
     /// Why the mark of an open turn could not be put. The next append fails with this error: without the mark, a restart would not
     /// find the turn that the append begins.
@@ -204,7 +205,8 @@ pub(super) fn make_first_anchor(layout: &Layout, session: &SessionId, anchor: &s
     Ok(path)
 }
 
-/// A tape on loan: the writer of any engine, until the lender takes it back. Dropping it gives the session back.
+/// A tape on loan: the writer of any engine, until the lender takes it back. If the lender has not, dropping it gives the session
+/// back.
 pub(crate) struct OpenTape(Arc<Lock<Option<Lent>>>);
 
 /// The lender's end of a loan: it can take the tape back.

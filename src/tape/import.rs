@@ -1,7 +1,8 @@
 //! Importing a session from a file that [`Store::export`] wrote: all of it or nothing.
 //!
-//! Nothing in the file is trusted. Each line is checked as on a tape and written as this library writes it; names are checked
-//! before they become paths; nothing is larger than the header says, and the header has bounds. The session is written under
+//! The form of the file is never trusted. Each line is checked as on a tape and written as this library writes it; names are
+//! checked before they become paths; nothing is larger than the header says. The header, each line and append, the number of
+//! anchors, and the large outputs have bounds of their own; the tape as a whole has none. The session is written under
 //! `importing/`, synced, and gets its place by one rename that replaces nothing. So after any error, and after a crash at any
 //! point, the whole session is there or nothing of it; the next import removes what a killed one left.
 //!
@@ -68,10 +69,12 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
-    /// For a file from anybody. The conversation, model, system prompt and limits are those of the file. Its powers are not: the
-    /// session works in `workspace`, every call is asked about, no folder outside may be read, no grant of a person stands, nothing
-    /// is open or waits, and the session is nobody's child. An entry on the tape says so, with the time `time`, or that of the
-    /// file's latest entry where that is later; a fork from before that entry begins with the same one.
+    /// For a file from anybody. The conversation, model, system prompt and budget are those of the file; some other limits, such as
+    /// the number of steps, are at most the defaults. Its powers are not those of the file: the session works in `workspace`, a
+    /// person is asked about every call that the host's rules do not decide, no folder outside may be read but that of its own
+    /// large outputs, no grant of a person stands, nothing is open or waits, and the session is nobody's child. An entry on the
+    /// tape says so, with the time `time`, or that of the file's latest entry where that is later; a fork from before that entry
+    /// gets one like it as its second entry.
     #[must_use]
     pub fn into_workspace(workspace: impl Into<String>, time: Millis) -> ImportOptions {
         ImportOptions { as_id: None, into: Some((workspace.into(), time)) }
@@ -99,7 +102,8 @@ impl Store {
     /// # Errors
     ///
     /// [`TapeError::Exists`]; [`TapeError::Import`] where the file is no export or a damaged one; [`TapeError::Newer`];
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error there is no such session.
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error nothing of the session is there, unless the last step failed
+    /// (the sync of the folder of all sessions): then the whole session is there.
     pub fn import(&self, from: &mut dyn BufRead, options: &ImportOptions) -> Result<Imported, TapeError> {
         self.inner.must_write()?;
         let mut from = Lines { from, line: 0, of: HEADER_BYTES_MAX };

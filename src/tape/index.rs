@@ -5,9 +5,9 @@
 //! replaced, gone), its session is read anew. A crash leaves the index behind, never half-changed: each piece is one transaction.
 //!
 //! A change may alter the tables freely (with a new `schema::VERSION`), because the index is no stored format. It must keep:
-//! every writer holds the lock on `index.lock`, and waits 5 s for it at most; a reader of a sound index takes no lock; no
-//! operation on a tape needs the index; a name from the database is parsed again, and a hit is looked up in its file, before
-//! either is used. No type of `rusqlite` may leave this module. Everything here blocks.
+//! every writer holds the lock on `index.lock`, and waits 5 s for it at most; a sound index can be read without that lock (a search
+//! asks for it only to catch up first); no operation on a tape needs the index; a name from the database is parsed again, and a hit
+//! is looked up in its file, before either is used. No type of `rusqlite` may leave this module. Everything here blocks.
 
 mod check;
 mod labels;
@@ -87,12 +87,12 @@ pub struct Rows {
 pub struct Rebuilt {
     /// The rows of the old index after catching up; absent where it could not be read.
     pub before: Option<Rows>,
-    /// The rows of the new index. If they differ from `before`, the old index was wrong.
+    /// The rows of the new index. If they differ from `before` and no session was written meanwhile, the old index was wrong.
     pub after: Rows,
 }
 
 impl Store {
-    /// Opens the index of this store, and makes an empty one where it is missing or no database.
+    /// Opens the index of this store, and makes an empty one where it is missing, of an older version, or no sound database.
     ///
     /// # Errors
     ///
@@ -112,7 +112,8 @@ impl Store {
     }
 
     /// Opens the index for a search. An index of this version is opened without a lock, so a search does not wait for another
-    /// process that writes it. A missing, older or broken one is made anew under the lock.
+    /// process that writes it. A missing, older or broken one is made anew under the lock, unless the store is open for reading
+    /// only.
     pub(crate) fn index_to_search(&self) -> Result<Index, TapeError> {
         let only_reads = self.access() == Access::Read;
         let layout = self.layout().clone();
@@ -159,8 +160,9 @@ impl Index {
         self.write(&lock, &mut |database, layout| pull::pull_all(database, layout, None, told))
     }
 
-    /// Brings the index up to date with `change`; of a store that is open for reading only, `look` says how much is behind. `None` if
-    /// that cannot be done now, because another process writes the index or the disk is full; the index can be read all the same.
+    /// Brings the index up to date with `change`; of a store that is open for reading only, `look` says how much is behind. `None`
+    /// if that cannot be done now, because another process writes the index or the disk is full; the index can be read all the
+    /// same.
     fn bring<T>(
         &mut self,
         wait: Duration,

@@ -1,7 +1,11 @@
-//! The labels of a session, as its entries say them.
+//! The labels of a session (keys and values that a host gives it, such as its tenant), as its entries say them.
 //!
-//! This room does not know what settings are. It reads one field of the entries that hold them, as the index reads words, so that
-//! a list and a search filter by labels over every engine. A change of the settings' form must keep that field, or change it here.
+//! The room `tape` does not know what settings are. It reads only the labels of the entries that hold settings (`settings`,
+//! `state`), so that a list filters by labels over every engine, and a search over a store of files. An `imported` entry takes all
+//! labels away.
+//!
+//! A change of these kinds, or of the field `labels` in `kernel::Settings`, must be made here too: an entry that cannot be read
+//! here says nothing of labels, and nobody is told. What an index has read already changes only with its `schema::VERSION`.
 
 use serde::Deserialize;
 
@@ -19,7 +23,7 @@ struct State {
     settings: Settings,
 }
 
-/// The labels of the newest entry that states labels. `None` if none of these entries does.
+/// The labels of the newest of these entries that states labels; `None` if none does.
 pub(crate) fn newest_labels(entries: &[Entry]) -> Option<Labels> {
     entries.iter().rev().find_map(labels_of)
 }

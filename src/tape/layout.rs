@@ -1,4 +1,5 @@
-//! The layout of a store's folder: the path of everything in it, and helpers that make, list, sync and lock files and folders.
+//! The layout of a store's folder: its tree, the paths in it, and helpers that make, list, sync and lock files and folders. The
+//! tree leaves out drafts; paths without a method here are made by the module that uses them.
 //!
 //! ```text
 //! <store>/
@@ -7,13 +8,14 @@
 //!     anchors/001_session-start/entries.jsonl   the truth
 //!     anchors/002_…/entries.jsonl
 //!     anchors/…/entries.torn-001                a torn tail that was cut off
-//!     claim                                     who writes it now; gone when nobody does
+//!     anchors/torn-002_…-001/                   an anchor without one sound line, set aside
+//!     claim                                     the store that writes it now; gone when none does, unless that store died
 //!     writer                                    who wrote it last
 //!     spill/                                    large outputs
 //!     files/                                    what files held before calls changed them
 //!     forks/<id>                                that session goes on from this one
 //!     hidden                                    it was deleted, and waits for the last of its forks
-//!     imported                                  it was brought in from a file that is not believed: which entry says so
+//!     imported                                  it was brought in from a file that is not trusted: which entry says so
 //!   hidden/<id>                                 where to look for hidden sessions
 //!   deleted/                                    what is being removed, or was and may still have words in the index
 //!   open/<id>                                   a turn of this session is open
@@ -26,9 +28,10 @@
 //!   index.db  index.lock                        derived, may be deleted
 //! ```
 //!
-//! Every name but `index.*` is a stored format (`docs/TAPE.md`): a change needs a new layout version. Nothing here decides what is
-//! in a file. Folders are made with mode 0700 and files with 0600; a new helper must keep that. A name that a host or a file gives
-//! must pass [`plain_anchor_name`] or the parser of [`SessionId`] before it becomes part of a path.
+//! Nothing here decides what is in a file. A change must keep: every name but `index.*` is a stored format (`docs/TAPE.md`), so
+//! a changed name needs a new layout version; folders are made with mode 0700 and files with 0600, because conversations are
+//! private; the name of an anchor or a session that a host or a file gives passes [`plain_anchor_name`] or the parser of
+//! [`SessionId`] before it becomes part of a path, or it could leave the store.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -157,7 +160,7 @@ impl Layout {
         Ok(sessions)
     }
 
-    /// The sessions of the store that have a folder.
+    /// The sessions of the store that have a folder, sorted; with those that were deleted and wait for their forks.
     pub(super) fn all_session_ids(&self) -> Result<Vec<SessionId>, TapeError> {
         Ok(self.session_folders()?.0)
     }
@@ -231,7 +234,8 @@ pub(super) fn anchor_name(folder: &str) -> &str {
     folder.split_once('_').map_or(folder, |(_, name)| name)
 }
 
-/// A name that can be part of a folder's name on every system: letters, digits, `.`, `_` and `-`; the rest becomes `-`.
+/// A name that can be part of a folder's name: letters, digits, `.`, `_` and `-`, at most 64 bytes. Other characters become `-`;
+/// `-` and `.` at both ends go.
 pub(crate) fn plain_anchor_name(given: &str) -> String {
     let mut name = String::new();
     for c in given.chars() {
@@ -255,8 +259,8 @@ pub(super) fn folder_above(path: &Path) -> Option<&Path> {
     path.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above })
 }
 
-/// The folders that get a new name when `path` is made together with the missing folders above it, nearest first. These must be
-/// synced for `path` to survive a power cut.
+/// The folders that get a new name in them when `path` is made together with the missing folders above it, nearest first. These
+/// must be synced for `path` to survive a power cut.
 pub(super) fn folders_above(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut next = folder_above(path);
@@ -272,7 +276,7 @@ pub(super) fn make_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Makes a file that must not be there yet; only its owner can read it.
+/// Makes a file that must not be there yet; only the user who makes it can read it.
 pub(crate) fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }

@@ -1,12 +1,15 @@
-//! The line: how one entry is written as bytes, and how the lines of a file are read back and checked.
+//! The line: how one entry of a tape is written as bytes, and how the lines of a file are read back and checked.
 //!
-//! Pure functions of bytes, without I/O; the files of a [`Store`](crate::tape::Store) and a simulated disk go through the same two.
-//! [`encode_lines`] gives the same bytes for the same entries at the same place, in every run. [`decode_lines`] accepts nothing but
-//! whole appends whose chain of checksums is sound, and names the first bad line.
+//! Pure functions of bytes, without I/O. [`encode_lines`] gives the same bytes for the same entries at the same place, in every
+//! run. [`decode_lines`] accepts nothing but whole appends whose chain of checksums is sound, and names the first bad line. It
+//! takes the sum that a file after the first begins with from the file's own first line, unless the caller knows it.
 //!
-//! The line is a stored format, guarded by snapshots in `line/snapshots`: a new or changed field needs a new [`VERSION`], and every
-//! later version must read version 1. `v` must stay the first field, `sum` the last, and the rule of `sum` the same in all
-//! versions, so that a newer line is never taken for damage.
+//! The line is a stored format, guarded by snapshots in `line/snapshots`. A change must keep: a new or changed field needs a new
+//! [`VERSION`], and every later version must read version 1; `v` stays the first field, `sum` the last, and the rule of `sum` the
+//! same in all versions, so that a newer line is never taken for damage; the fields up to `time` keep their order, because
+//! `glance.rs` and `index/search.rs` read them by their place.
+//!
+//! One line, shown here in two:
 //!
 //! ```text
 //! {"v":1,"session":"s","seq":7,"id":"0193…","kind":"result","anchor":"001_session-start","time":1732000000000,
@@ -17,7 +20,7 @@
 //! - `sum` is the first 16 hex digits of BLAKE3 over the sum before and this line up to `,"sum"`.
 //!   It is always the last field and always computed so, whatever `v` says.
 //! - `more` counts the lines of the same append that follow: an append is read whole or not at all.
-//! - `prev` stands on the first line of every file but the first: the sum that this file goes on from.
+//! - `prev` stands on the first line of every file that does not begin with entry 1: the sum that this file goes on from.
 //!   So a file can be read without the ones before it.
 
 mod glance;
@@ -97,9 +100,9 @@ pub(crate) struct Chain {
     pub(super) seq: Seq,
     /// The checksum of the last entry.
     pub(super) sum: Sum,
-    /// The next line is the first of its file.
+    /// Whether the next line is the first of its file.
     pub(super) file_is_new: bool,
-    /// `seq` and `sum` are not known: the first line of the file tells them.
+    /// Whether `seq` and `sum` are not known: the first line of the file tells them.
     unknown: bool,
 }
 
@@ -197,8 +200,9 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
     Ok(out)
 }
 
-/// A UUIDv7 of the entry's time, made from where the entry stands instead of from chance: the same entry appended to the
-/// same tape has the same id in every run. The 12 bits after the time count, so ids of one millisecond sort as their entries.
+/// A UUIDv7 of the entry's time, made from where the entry stands instead of from chance: the same entry appended to the same tape
+/// has the same id in every run. The 12 bits after the time are the low bits of the seq, so ids of one millisecond sort as their
+/// entries, except across a multiple of 4,096.
 fn entry_id(chain: &Chain, entry: &Entry, sum: Sum) -> Uuid {
     let mut hasher = blake3::Hasher::new();
     hasher.update(chain.session.as_str().as_bytes()).update(&entry.seq.0.to_le_bytes()).update(&sum.0);

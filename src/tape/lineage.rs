@@ -1,8 +1,10 @@
-//! The origin of a fork: the entry `forked` that a fork's tape begins with, and its data.
+//! The origin of a fork (a session that goes on from an entry of another one): the entry `forked` that its tape begins with, and
+//! the data of that entry, which names the parent and the parent's entry.
 //!
-//! [`Forked`] is a stored format: a field can only be added with a default, and none may go. What is read here is one line that
-//! nobody checked. Before an entry of the parent counts as one of the fork, the caller must check that the parent has the named
-//! entry with the named checksum (`whole::founded`).
+//! A change must keep: [`Forked`] is a stored format, so a field can only be added with a default, and none may go. [`origin`]
+//! reads one line and checks nothing: before an entry of the parent counts as one of the fork, the caller must check that the
+//! parent has the named entry with the named checksum (as `whole::founded` does), because another session may have the parent's
+//! name by now.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -68,5 +70,6 @@ fn forked_of(line: &[u8]) -> Option<Forked> {
     if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
 }
 
-/// The most tapes that one whole tape may be spread over, with or without anchors. More of them are taken for a circle: [`TapeError::TooDeep`].
+/// The most tapes that a fork may go on from, one after the other, with or without anchors between. More of them are taken for a
+/// circle: [`TapeError::TooDeep`].
 pub(super) const FORKS_OF_FORKS_MAX: u32 = 10_000;

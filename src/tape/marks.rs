@@ -1,9 +1,12 @@
 //! Marks: notes about a session beside its tape, readable without the tape, because the tape may be the reason for a crash.
 //!
-//! An engine stores a mark as a name and a text, and does not read the text, so that it means the same over every engine. The
-//! text of `Parked` is made and read here, that of `Imported` in `import/narrowed`; the text of `Fork` is the fork's name. The
-//! text of `Parked` is a stored format: unknown fields are passed over, missing ones have defaults. An engine must keep
-//! [`Mark::Protected`], [`Mark::Hidden`] and [`Mark::Fork`] atomic against an erasure of the session.
+//! An engine (the code that keeps tapes: files, memory, a host's database) keeps a mark under a name, some with a text. The text of
+//! `Fork` is the fork's name. The other texts mean nothing to an engine: that of `Parked` is made and read here, that of `Imported`
+//! in `import/narrowed.rs`.
+//!
+//! A change must keep: the text of `Parked` is a stored format, in which unknown fields are passed over and missing ones have
+//! defaults; an engine sets [`Mark::Protected`], [`Mark::Hidden`] and [`Mark::Fork`] either before an erasure looks at them or not
+//! at all, so that no session is erased that somebody has just protected or forked.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +17,7 @@ use crate::words::ids::Millis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Mark {
-    /// A turn of the session is open. Set for sessions that have a tape; an engine may forget it for any other.
+    /// A turn or a task of the session is open. Set for sessions that have a tape; an engine may forget it for any other.
     Open,
     /// The session is kept stopped. May be set for a session that does not exist.
     Parked,

@@ -1,15 +1,16 @@
-//! [`MemoryStore`]: tapes in memory, for tests and for hosts that want nothing kept. They are gone with the last clone.
+//! [`MemoryStore`]: tapes in memory, for tests and for hosts that want nothing kept. They are gone with the last clone of the store
+//! and its last open tape.
 //!
-//! Keeps every promise of [`TapeStore`] except one: nothing survives the process. An append is always answered at once.
+//! It keeps every promise of [`TapeStore`] except one: nothing survives the process. An append is always answered at once.
 //!
 //! It takes no more than its [`MemoryLimits`], and removes nothing by itself. Beyond them, it refuses with
 //! [`TapeError::MemoryFull`], like a full disk, until the host removes sessions that are over
 //! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size) or allows more. A turn that is open can still end: its
 //! appends may use a small reserve, as in a store of files.
 //!
-//! One mutex guards all tapes, and async threads take it for each append. So no method may copy more entries under it than those
-//! of one append: a reader shares the entries (`Arc`) and copies them after the lock is given back. The store uses no disk and no
-//! thread, and has no stored format.
+//! One mutex guards all tapes, and async threads take it for each append. So a change must not copy more entries under it than
+//! those of one append: a reader shares the entries (`Arc`) and copies them after the lock is given back. The store uses no disk
+//! and no thread of its own. The texts of marks have the same form as in other engines.
 
 mod tapes;
 
@@ -79,7 +80,7 @@ impl MemoryStore {
         self.memory().bytes
     }
 
-    /// Closes the store for all clones: from now on nothing can be written, and every session is given back.
+    /// Closes the store for all clones: from now on nothing can be written, and every session is given back. Reading goes on.
     pub fn close(&self) {
         let mut memory = self.memory();
         memory.closed = true;

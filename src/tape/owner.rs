@@ -1,13 +1,14 @@
-//! Who may write a session: one lock file for each open store, one claim file for each session.
+//! Who may write a session: one lock file for each store that is open for writing, one claim file for each session that it writes.
 //!
 //! A store that is open for writing is an *owner*: it holds a lock (`flock`) on `owners/<owner>.lock` for as long as it lives, and
 //! the system gives that lock back however the process ends. A session's `claim` names its owner. A claim is stale when its
 //! owner's lock is free: a dead owner never comes back. At most one live owner has a session's claim at a time, across processes.
 //!
-//! A change must keep: a lock file is locked before it has its name; a claim appears whole, and by a link that replaces nothing; a
-//! stale claim is taken over under the lock on the folder `owners/`, after the dead owner's commit log was replayed; that lock and
-//! the one on `sessions/` (`store/marks`) are never held together. The words of the files are a stored format: read what a later
-//! version wrote. Taking a claim may wait 10 s for `owners/`; a look ([`is_alive`]) must not wait.
+//! A change must keep: a lock file is locked before it has its name, or it would be found free; a new claim appears whole, by a
+//! link that replaces nothing; a stale claim is replaced under the lock on the folder `owners/`, after the dead owner's commit
+//! log was replayed, or a later replay could write over new lines; that lock and the one on `sessions/` (`store/erase.rs`) are
+//! never held together. The words of the files are a stored format: read what a later version wrote. Taking a claim may wait ten
+//! seconds for `owners/`; a look ([`is_alive`]) must not wait.
 
 use std::{
     fs::{File, TryLockError},
@@ -110,7 +111,7 @@ impl Identity {
 }
 
 impl Owner {
-    /// Becomes an owner.
+    /// Becomes an owner: makes the lock file, and keeps it locked.
     pub(super) fn new(layout: &Layout, durability: Durability) -> Result<Owner, TapeError> {
         let identity = Identity::of_this_process(durability);
         let path = layout.lock(&identity.owner);
@@ -177,7 +178,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Claims a session whose folder exists. `replay` is called with the name of a dead owner before its claim is taken over.
+    /// Claims a session whose folder exists; [`TapeError::Claimed`] where a live owner has it. `replay` is called with the name of
+    /// a dead owner before its claim is taken over.
     pub(super) fn take(
         layout: &Layout,
         owner: &Owner,

@@ -1,9 +1,10 @@
 //! The jobs that wait for the disk (appends, marks, releases), and the one I/O thread of a store that does them.
 //!
-//! Appends of one tape are done in order, and its release comes last; a mark may be done before the appends of its group.
-//! A job stays at the head of the queue until it is done and its result was reported. If the thread panics over a job, the job is tried once more at
-//! the same place in the file, so nothing is lost or doubled; after the second panic it is told as failed. The thread starts with
-//! the first job and lives until the queue is closed: a panic ends the work at hand and nothing else.
+//! Appends of one tape are done in order, and its release (the session is given back) comes last; the mark of an open turn may be
+//! done before appends that were queued before it. The thread takes jobs from the head in groups. A job stays in the queue until it
+//! is done and its result was reported. If the thread panics, the jobs of the group that are not done are tried once more, appends
+//! at the same place in the file, so nothing is lost or doubled; after a second panic they are reported as failed. The thread
+//! starts with the first job and lives until the queue is closed: a panic ends the work at hand and nothing else.
 //!
 //! A change must keep: the bound on appends (beyond it, [`Busy`](TapeError::Busy) and nothing was taken); `push` never waits, since
 //! async threads call it under `Log::state`; the lock `inner` is never held over the disk, a host's function or another lock.
@@ -30,14 +31,14 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How often a job is tried when the thread panics over it.
+/// How often a job is tried in all when the thread panics over it.
 const TRIES_MAX: u32 = 2;
 
 /// One piece of work of the thread for one tape.
 pub(super) struct Job {
     pub(super) log: Arc<Log>,
     pub(super) what: What,
-    /// Set last, after the job was done and told.
+    /// Set last, after the job was done and its result was reported.
     pub(super) is_done: AtomicBool,
     /// How often the thread panicked over the job.
     tries: AtomicU32,
@@ -63,7 +64,8 @@ pub(super) struct Append {
     pub(super) after: Chain,
 }
 
-/// Whether a turn of a session is open: kept as an empty file in `open/`.
+/// Whether a turn of a session is open: kept as an empty file in `open/`. The state of `tape::Mark::Open`, the one mark that the
+/// thread sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Open,
@@ -130,8 +132,9 @@ impl Queue {
         Queue { writer, inner: Lock::default(), wake, moved, stopped }
     }
 
-    /// Takes a job, without waiting. [`TapeError::Busy`] and [`TapeError::Closed`] mean that it was not taken. The bound is for
-    /// appends alone: of [`What::Release`] and [`What::Mark`] each tape has one at most.
+    /// Takes a job, without waiting. On an error it was not taken: [`TapeError::Busy`], [`TapeError::Closed`], or [`TapeError::Io`]
+    /// where the thread cannot be started. The bound is for appends alone: of [`What::Release`] and [`What::Mark`] each tape has
+    /// one at most.
     pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), TapeError> {
         let options = &self.writer.options;
         let mut inner = self.inner.lock();

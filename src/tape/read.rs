@@ -1,11 +1,14 @@
-//! Reading the files of one session: to go on writing them (with the repair of a torn tail), or beside their writer.
+//! Reading the files of one session's tape: to go on writing them (with the repair of a torn tail, the part of an append that a
+//! crash cut off), or beside their writer.
 //!
-//! Repair keeps every byte: a torn tail is copied to `entries.torn-NNN` and synced before it is cut off, and an anchor without a
-//! sound line is set aside as a folder. A bad line with lines behind it changes nothing and makes the tape read-only ([`Damage`]).
+//! Repair keeps every byte: a torn tail is copied to `entries.torn-NNN` and synced before it is cut off, and a later anchor without
+//! a sound line is set aside as a folder. A file with a bad line that has lines behind it is left as it is, and the tape can then
+//! only be read ([`Damage`]).
 //!
 //! A change must keep: only [`open_to_write`] changes files, and its caller must have the session's claim; all other functions
-//! take no lock and change nothing; a reader tries again ([`again_if_damaged`]) before it answers with [`TapeError::Damaged`],
-//! because a writer that cuts back a failed write looks like damage. Everything here blocks on the disk.
+//! take no lock and change nothing, because they run beside a writer; a caller without the claim tries again
+//! ([`again_if_damaged`]) before it answers with [`TapeError::Damaged`], because a writer that cuts back a failed write looks like
+//! damage. Everything here blocks on the disk.
 
 use std::{
     fs::{File, OpenOptions},
@@ -80,7 +83,7 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
     Ok(Opened { chain, entries: Vec::new(), anchors, length: 0, repair, damage })
 }
 
-/// Reads, and reads again (four times at most) if the result is [`TapeError::Damaged`]: a live writer that cuts back a failed write
+/// Reads, and reads again (four times in all) if the result is [`TapeError::Damaged`]: a live writer that cuts back a failed write
 /// looks like damage for a moment. Real damage is still there at the last try.
 pub(super) fn again_if_damaged<T>(read: impl Fn() -> Result<T, TapeError>) -> Result<T, TapeError> {
     for _ in 0..3 {
@@ -155,11 +158,11 @@ fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8])
     })
 }
 
-/// The largest file that is read in one piece. Only lines that are too long make a file much larger than what is on a tape.
+/// The largest file that is read in one piece. A larger one is read line by line, because it may have a line that no tape can have.
 const READ_AT_ONCE_MAX: u64 = 64 * 1024 * 1024;
 
-/// The bytes of a file; a missing file is an empty one. Of a line that no tape can have, because it is too long, only the beginning is
-/// read: enough to see that it is bad, or torn where it is the last.
+/// The bytes of a file; a missing file is an empty one. In a file of more than 64 MiB, only the beginning is kept of a line that no
+/// tape can have, because it is too long: enough to see that it is bad, or torn where it is the last.
 pub(super) fn whole_file(path: &Path) -> Result<Vec<u8>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(Vec::new()) };
     let mut bytes = Vec::new();
@@ -201,7 +204,7 @@ pub(super) fn skip_line(file: &mut impl BufRead) -> io::Result<bool> {
 }
 
 /// The bytes of a file up to the end of the append with the entry `through`, found by counting lines. The whole file if its first
-/// line cannot be read. A line that is too long is cut off as by [`whole_file`].
+/// line cannot be read. A line that is too long is cut off as by [`next_line`].
 pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(Vec::new()) };
     let mut file = BufReader::new(file);
@@ -268,7 +271,7 @@ fn set_anchor_aside(layout: &Layout, session: &SessionId, anchor: &str) -> Resul
     std::fs::rename(&from, &to).map_err(TapeError::io("set aside", from))
 }
 
-/// The first whole line of a file, without its line break.
+/// The first line of a file, without its line break; `None` if it has no end, or is longer than a line of a tape.
 pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let (mut file, mut line) = (BufReader::new(file).take(LINE_BYTES_MAX as u64 + 1), Vec::new());
@@ -282,8 +285,8 @@ pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
     Ok(line.and_then(|line| head_seq(&line).or_else(|| glance(&line).map(|first| first.seq))))
 }
 
-/// The last whole line of a file that can be read, looking back from its end. No more than one line is held at a time, however
-/// long the torn tail behind the line is.
+/// The last whole line of a file that can be read, looking back from its end. No more than the length of one line is held in
+/// memory, however long the torn tail behind the line is. No checksum is checked.
 pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);
@@ -341,8 +344,8 @@ mod tests {
         assert_eq!(bytes_through(&path, Seq(2)).unwrap().len(), 80, "where that cannot be told, all of it");
     }
 
-    /// Seen on the release binary: a torn tail of 1 GB took 1.06 GB of memory. A line that no tape can have is not read whole, and what
-    /// comes behind it still is, so that it is told from a torn tail.
+    /// Seen on the release binary: a torn tail of 1 GB took 1.06 GB of memory. A line that no tape can have is not read whole, and
+    /// what comes behind it still is, so that it is told from a torn tail.
     #[test]
     fn a_line_that_is_too_long_is_not_read_whole() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,12 +1,13 @@
 //! Deleting a session over any engine: at once, or, while forks go on from it, hidden until the last of them is gone.
 //!
-//! In one step, the engine erases a session or says which mark forbids it. Two guarantees follow: a fork that is marked keeps what
-//! it goes on from; and protecting a session at the moment of its removal either keeps it, or fails because the session is gone.
-//! After a crash, a session is there as before, gone, or hidden without a fork; [`finish`] erases the last kind at the next start.
+//! In one step, the engine erases a session or says which mark forbids it. So a session with a fork's mark is not erased, and
+//! [`delete_unused`] (a sweep) does not erase a session that is protected at that moment; a deletion that a host asks for does not
+//! look at the protection. After a crash, a session is there, gone, or hidden; [`finish`] erases hidden sessions without a fork at
+//! the next start.
 //!
-//! A change must keep: a session with an open turn is deleted only where nobody will go on with it (`delete_given_up`); it is
-//! hidden before its last entry is looked at, so nobody can go on with it meanwhile; a mark of a fork is cleared only if the fork
-//! is not there. Blocks, and may wait 10 s for another owner.
+//! A change must keep: a session with an open turn is deleted only where nobody will go on with it (`delete_given_up`); a session
+//! with forks is hidden before its last entry is looked at, so nobody can go on with it meanwhile; a fork's mark is cleared only if
+//! the fork was erased or is not there, because the mark is what keeps its parent. Blocks, and may wait 10 s for another owner.
 
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ const TRIES_MAX: u32 = 5;
 const WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Deletes a session, or hides it while forks go on from it. [`TapeError::GoneOn`] where `last` is not its last entry;
+/// [`TapeError::Unfinished`] where `unless` has [`Mark::Open`] and that mark is set. `unless` has no other marks.
 pub(super) fn delete<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -69,6 +72,7 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
     }
 }
 
+/// Erases a session if `last` is still its last entry, it is neither parked nor protected, and it has no fork. Says whether it did.
 pub(super) fn delete_unused<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,

@@ -1,10 +1,12 @@
-//! Finding one entry in a file of any length by binary search: each line says its seq, and no line has a line break inside.
+//! Finding one entry in a tape's file of any length by binary search: each line says its seq (the number of its entry).
 //!
-//! Reads some twenty places of a file of a gigabyte. The entry that is found is checked against the line before it, and against
-//! nothing else: loading the tape checks all of it. A line that does not fit is [`TapeError::Damaged`], never a find.
+//! The search reads some twenty places of a file of a gigabyte. The line that is found is checked against the checksum of the line
+//! before it, and against nothing else: loading the tape checks all of it. A line that does not fit is [`TapeError::Damaged`],
+//! never a find.
 //!
-//! Relies on the stored format: one line an entry, seqs that rise by 1, and `seq` in the first 256 bytes of a line. Takes no lock,
-//! changes nothing, and may block on the disk. The cost must stay independent of the file's length, but for the error message.
+//! A change must keep: no lock is taken and nothing is changed, because a writer may be at work; the places that are read grow only
+//! with the logarithm of the file's length, except for the error message. It relies on the stored format: one line an entry, no
+//! line break inside, seqs that rise by 1, and `seq` in the first 256 bytes of a line. May block on the disk.
 
 use std::{
     fs::File,
@@ -33,7 +35,8 @@ pub(super) struct Found {
     pub(super) more: u64,
 }
 
-/// The entry `seq` of a file; `None` where the file does not have it.
+/// The entry `seq` of a file; `None` where the file does not have it. [`TapeError::Damaged`] where its line does not fit the line
+/// before it.
 pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let found = place_before(&file, seq).and_then(|from| scan(&file, from, seq));
@@ -81,7 +84,7 @@ enum Scanned {
     Unsound,
 }
 
-/// Reads line by line from the beginning of one.
+/// Looks for the entry line by line; `from` is where a line begins.
 fn scan(file: &File, from: u64, seq: Seq) -> io::Result<Scanned> {
     let mut lines = BufReader::new(file);
     lines.seek(SeekFrom::Start(from))?;

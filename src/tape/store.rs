@@ -1,13 +1,13 @@
 //! A store of files: one folder with the tapes of many sessions; how it is opened and closed.
 //!
-//! After [`Store::open`], what dead owners left (commit logs, half deletions) is finished, or listed in [`StoreReport::undone`],
-//! or another store has been finishing it for 10 s. After [`Store::close`] every append that was taken is written or has failed,
-//! each is told, and every session is given back, unless the limit was over first. A store that was opened with [`Access::Read`]
-//! changes nothing and keeps no lock.
+//! Once a store is open for writing, what dead owners left (commit logs, half deletions; an owner is a store that was open for
+//! writing) is finished, or listed in [`StoreReport::undone`], or another store has been finishing it for 10 s. After
+//! [`Store::close`], every append that was taken is written or has failed, each is reported, and every session is given back,
+//! unless the limit was over first. A store that was opened with [`Access::Read`] changes nothing and keeps no lock.
 //!
-//! The folder is a stored format (`layout`, `docs/TAPE.md`); a later version of it must be refused, also for reading. Opening,
-//! closing and loading block on the disk and must not run on an async thread. `close` stops the queue before it lists the tapes:
-//! in another order, a tape that is opened in between would be written after the close.
+//! A change must keep: the folder is a stored format (`layout.rs`, `docs/TAPE.md`), and a later version of it is refused, also for
+//! reading; `close` stops the queue before it lists the tapes, or a tape that is opened in between would be written after the
+//! close. Opening, closing and loading block on the disk and must not run on an async thread.
 
 mod beside;
 mod claims;
@@ -52,7 +52,7 @@ pub use status::{Behind, ListCost, SessionStatus};
 pub(super) use upkeep::remove_reserves;
 use upkeep::{become_owner, check_version};
 
-/// A store of tapes: a folder. Cheap to clone; all clones are one owner.
+/// A store of tapes: a folder. Cheap to clone; all clones are one owner (one process may have several).
 ///
 /// The operations on its tapes are in [`TapeStoreExt`](super::TapeStoreExt).
 ///
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store in this folder, and makes it where it is missing.
+    /// Opens the store in this folder. To write, it makes the folder where it is missing.
     ///
     /// # Errors
     ///

@@ -1,10 +1,12 @@
-//! Verifying a store: every line of every tape is read and checked, and every flaw is reported as a [`Finding`].
+//! Verifies the tapes of a store of files: [`Store::verify`] those of one session, [`Store::verify_all`] all of them. Each flaw
+//! that is found is reported as a [`Finding`].
 //!
-//! One finding names the first bad line of a file, and one a file that does not go on from the one before. Damage is a finding and
-//! never an `Err`, so one bad tape keeps nobody from the rest. Runs beside live writers; a torn tail may then be an append that is
-//! being written.
+//! Each file is read and checked up to its first bad line; one finding names that line. Other findings name a file that does not go
+//! on from the one before it, and a file that a later version wrote or the system does not let be read. Damage in a session's own
+//! files is a finding and not an `Err`, so that a bad tape does not keep the others from being checked. Runs beside live writers; a
+//! torn tail may then be an append that is being written.
 //!
-//! It must change nothing and take no lock: people run it on a store that they want to rescue. Reads whole files and blocks.
+//! A change must write nothing and take no lock: people run this on a store that they want to rescue. Reads whole files and blocks.
 
 use std::{fmt, path::PathBuf};
 
@@ -25,7 +27,7 @@ pub struct Finding {
     pub session: SessionId,
     /// The file with the flaw.
     pub file: PathBuf,
-    /// The line in that file, from 1.
+    /// The line in that file, from 1; also 1 where the file as a whole has the flaw.
     pub line: usize,
     /// The kind of flaw.
     pub flaw: Flaw,
@@ -39,9 +41,10 @@ pub enum Flaw {
     /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; beside a live writer it
     /// may be what is being written just now.
     Torn,
-    /// A line is bad, and there are lines behind it that nothing will read.
+    /// A line is bad, and it is not the unfinished end of the newest file. The lines of its file behind it are not read.
     Bad,
-    /// A file does not go on from the one before it: lines at the end of the earlier file, or a file between them, are missing.
+    /// A file does not go on from the one before it: lines at the end of the earlier file, or whole files, are missing. Of a fork:
+    /// the parent cannot be read up to the entry that the fork goes on from.
     Break,
     /// A later version of this library wrote it.
     Newer,
@@ -58,7 +61,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why a fork cannot be read before its own entries; `None` where it can.
+/// Why the entries before a fork's own cannot be read; `None` where they can.
 fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError> {
     let read = founded(store, forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
     match read {
@@ -71,9 +74,10 @@ fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError
 }
 
 impl Store {
-    /// Reads all of a session's tape and reports the first bad line of each of its files. Takes no lock.
+    /// Reads all files of a session's own tape. Reports the first bad line of each, and each file that does not go on from the one
+    /// before it. Takes no lock.
     ///
-    /// Of a fork, it reads the fork's own files, and checks that the parent has the entry that the fork goes on from, with that
+    /// Of a fork, it also checks that the parent has the entry that the fork goes on from, with that
     /// checksum and nothing bad between the parent's anchor and that entry. It does not check the rest of the parent.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! Reading whole tapes over any engine: a session's own entries, and those of the tapes that it goes on from.
+//! Reading tapes over any engine: a session's own entries and, of a fork, those of the tapes that it goes on from. The operations
+//! of `TapeStoreExt` (`derived.rs`) that read entries end here.
 //!
 //! ```text
 //! p   1 session-start  2 phase-1 ──────────────┐ entry 40
@@ -8,10 +9,12 @@
 //! The first part of a fork is no anchor: it begins with a `forked` entry, which says nothing of what came before. So to read `f`
 //! before its `phase-2`, `phase-1` of `p` is read up to entry 40, and then `forked`. A fork of a fork is read likewise.
 //!
-//! A fork's entries count only if the other tape has the very entry, by its checksum, that the fork goes on from ([`founded`]): a
-//! session that was made anew under the parent's name must not be read as the parent. Every walk from fork to parent has a bound,
-//! because tapes may say that they go on from each other in a circle. Only `load` claims and repairs; the rest changes nothing.
-//! Everything here may block.
+//! [`load`], [`read_to`] and [`range`] take entries from a parent only if its tape has the very entry, by its checksum, that the
+//! fork goes on from ([`founded`]). [`anchors`] and [`has_entry_of`] do not check that; they give no entries.
+//!
+//! A change must keep that check: a session that was made anew under the parent's name must not be read as the parent. Every walk
+//! from fork to parent needs a bound, because tapes may say that they go on from each other in a circle. Only `load` claims and
+//! repairs; nothing else here may change a tape. Everything here may block.
 
 use super::{
     Anchor, Damage, Entry, FORK_DEPTH_MAX, Forked, LoadedTape, Mark, Notify, ReadTo, TapeError, TapeStore,

@@ -3,13 +3,13 @@
 //! written by its handle (`handle.rs`, `disk.rs`).
 //!
 //! An append is told as done only when it survives what the [`Durability`] names: the session file has it (`Process`), or the
-//! commit log is synced and the session file is written (`Power`). An append that is too large for the log is synced in its
-//! session file instead. An append that the thread panicked over is not written twice.
+//! commit log is synced and the session file is written (`Power`). An append that is too large for the log is synced in its session
+//! file instead. An append that the thread panicked over is tried once more, and is not written twice.
 //!
-//! Lock order of a store, outermost first: [`Writer::commit`] → `Log::state` → `Log::file` → the list in [`OpenFiles`]. Code that
-//! holds the list may take another `Log::file` only with `try_lock`. `Queue::inner`, `live`, `owner`, `Log::claim`, `Log::then`
-//! and `disk::UnderWay` come last: no other lock is taken under them. Only `Queue::run` takes `file` before `state`, after a
-//! second panic over an append: `is_on_its_way` keeps all others from that `file` then.
+//! A change must keep the lock order of a store, outermost first: [`Writer::commit`] → `Log::state` → `Log::file` → the list in
+//! [`OpenFiles`]. Code that holds the list may take another `Log::file` only with `try_lock`. `Queue::inner`, `live`, `owner`,
+//! `Log::claim`, `Log::then` and `disk::UnderWay` come last: no other lock is taken under them. Only `Queue::run` takes `file`
+//! before `state`, after a second panic over an append: `is_on_its_way` keeps all others from that `file` then.
 //!
 //! `commit`, `file` and `owner` may be held over the disk, and so may `state` by a handle that writes in place. The I/O thread
 //! must not hold `state` over the disk: the tape's handle would wait. `live`, `Queue::inner` and `UnderWay` must never be held
@@ -134,8 +134,8 @@ impl Writer {
         }
     }
 
-    /// Notes how a job ended, and tells the host's `notify` in case of an append. In `Power` that happens under [`Writer::commit`],
-    /// so `notify` must not wait for the store.
+    /// Notes how a job ended, and tells the host's `notify` in case of an append. In `Power` that may happen under
+    /// [`Writer::commit`], so `notify` must not wait for the store.
     pub(super) fn finish(&self, job: &Job, done: Result<(), TapeError>) {
         if let What::Append(append) = &job.what {
             let mut state = job.log.state.lock();

@@ -1,6 +1,8 @@
-//! The envelope that says how far a running task is. It is made anew for each look, shown, and never recorded.
+//! [`TaskProgress`]: the envelope (JSON form) that says how far a task is while it waits or runs. `runtime/task/progress.rs` makes
+//! it anew for each look, from the states of parent and child. It is shown and not recorded, and does not say how a task ended.
 //!
-//! Other programs read its JSON form, so a change must keep it readable: a new field needs a default.
+//! Other programs read its JSON form, so a change must not rename or retype a field, and a new field needs a serde default.
+//! `docs/schema/task_progress.json` has the schema, and a test compares.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,10 +26,10 @@ pub struct TaskProgress {
     pub session_id: SessionId,
     /// Where it stands.
     pub status: TaskStatus,
-    /// The newest calls of the child that are over, oldest first; at most 16.
+    /// The newest calls of the child that ended while somebody waited for the task, oldest first; at most 16. Empty in a single look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<TaskEvent>,
-    /// What it used so far.
+    /// What it used so far. Time, tokens and steps are those of the turn that runs.
     pub metrics: TaskMetrics,
     /// The newest text of the child, also of an answer that is still being made.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,4 +1,9 @@
-//! What is asked of a child.
+//! [`TaskRequest`]: the envelope (JSON form) that asks a child session for work. Values only: `runtime/task/order.rs` makes the
+//! child's settings and first message of it. It is not on a tape itself.
+//!
+//! Hosts and other programs write this JSON, so a change must not rename or retype a field or a variant, and a new field needs a
+//! serde default: the least request has `agent`, `intent` and `input.query`. `docs/schema/task_request.json` has the schema, and a
+//! test compares.
 
 use std::collections::BTreeSet;
 
@@ -29,17 +34,17 @@ pub struct TaskRequest {
     /// What all tasks of one request of a user have in common: the id of its message. Filled in where it is empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
-    /// The id of this task: that of the message which is the task. Filled in where it is empty.
+    /// The id of this task: that of the message which is the task. Always filled in by the runtime.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub task_id: String,
-    /// The task that the sender works on itself; `None` for the topmost session.
+    /// The task that the sender works on itself; `None` for the topmost session. Always filled in by the runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_task_id: Option<String>,
-    /// The session that asks.
+    /// The session that asks. Always filled in by the runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "tools", schemars(with = "Option<String>"))]
     pub sender: Option<SessionId>,
-    /// The session that does the task.
+    /// The session that does the task. Always filled in by the runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "tools", schemars(with = "Option<String>"))]
     pub recipient: Option<SessionId>,

@@ -1,8 +1,10 @@
-//! The envelope that says what came of a task. Values only: `runtime/task/result.rs` makes it, for each caller that asks, from the
-//! task's DOWN (the report of how it ended) and from the child's tape. So it is always about a task that is over.
+//! [`TaskResult`]: the envelope (JSON form) that says what came of a task. Values only: `runtime/task/result.rs` waits for the
+//! task's DOWN (the report of how it ended), and makes a result for each caller that asks, from the parent's entries about the task
+//! and from the child's tape. So a result is about a task that is over.
 //!
-//! Other programs read its JSON form, so a change must not rename or retype a field, and a new field needs a serde default.
-//! `docs/schema/task_result.json` has the schema, and a test compares.
+//! Other programs read its JSON form, and the result of a task that a model gave stands on the parent's tape. So a change must not
+//! rename or retype a field, and a new field needs a serde default. `docs/schema/task_result.json` has the schema, and a test
+//! compares.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +36,8 @@ pub struct TaskResult {
     /// Files that belong to the answer: the newest that the child's calls gave, at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<FilePart>,
-    /// The files that the child changed, from what each was before the child's first change to what it was after the last.
+    /// The files that the child changed, from what each was before the child's first change to what it was after the last; at most 500,
+    /// the first by path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patch: Vec<FileChange>,
     /// What went wrong; empty for a task that is completed.

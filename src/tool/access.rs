@@ -1,10 +1,12 @@
-//! What a call wants to do, as the rules judge it.
+//! [`Access`]: one thing that a call wants to do, as the permission rules judge it. Values only; `permission.rs` judges them.
 //!
-//! A tool says what a call wants ([`Access`]). A shell command wants many things at once, so the worker that asks the tool puts one
-//! access for each part of the command in its place (`permission/shell.rs`), and [`ShellPart`] says how a part is judged.
+//! A tool says what a call wants. A shell command wants many things at once, so the accesses of a tool are taken apart before they
+//! are judged (`permission/shell.rs`): one access for each part of a command stands in its place, and [`ShellPart`] says how a part
+//! is judged.
 //!
-//! Both stand on tapes, and replay judges again from them without a parser. A change must read what older versions wrote: an access
-//! without a part is matched as text.
+//! Both types stand on tapes, and a replay judges from the recorded ones without a parser of commands. So a change must read what
+//! older versions wrote: an access without a part is matched as text. It must also keep that equal accesses want the same, because
+//! a grant for longer than one call holds for each equal access.
 
 use std::fmt;
 
@@ -16,9 +18,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Access {
-    /// The permission that is needed: `read`, `edit`, `bash`, `external_directory`, or the tool's name.
+    /// The permission that is needed, such as `read`, `edit`, `bash` or `external_directory`; for other tools usually the tool's
+    /// name.
     pub permission: String,
-    /// What the permission is needed for: a path relative to the workspace, a command, or `*`.
+    /// What the permission is needed for: a path (relative where it is in the workspace), a command, or other words of the tool;
+    /// `*` where it has none.
     pub pattern: String,
     /// Which part of a shell command it is; `None` for everything else, and on tapes that are older than this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +68,8 @@ pub enum ShellPart {
 pub struct UnknownWords {
     /// The command, with U+0001 for an unknown part, and U+0002 for names of files.
     pub text: String,
-    /// The hash of the whole command: what is unknown depends on it, so that parts of two commands are never equal.
+    /// The hash of the whole command, on which the unknown words depend: so parts of two different commands are never equal
+    /// accesses.
     pub whole: String,
 }
 
@@ -86,7 +91,7 @@ impl Access {
         Access { permission: permission.into(), pattern: pattern.into(), part: None }
     }
 
-    /// Whether all of it is known before the call runs.
+    /// Whether no word of it is unknown before the call runs.
     pub(crate) fn is_known(&self) -> bool {
         !matches!(self.part, Some(ShellPart::Command { unknown: Some(_), .. } | ShellPart::Also { unknown: Some(_) }))
     }

@@ -1,9 +1,9 @@
 //! Reads the arguments of a call into a tool's own type, and makes the schema that models are shown of the type.
 //!
-//! Models write numbers and flags as strings. Where a field wants a number or a flag and the string holds one, the string is
-//! taken as that value, and a [`Repair`] reports it. Items of a list are not repaired. A whole number with a point (`10.0`) is
-//! taken as that number. Every other value of a wrong type is an error that names the field, the expected type and the given
-//! value.
+//! Some models write numbers and flags as strings. Where a field wants a number or a flag and the string holds one, the string is
+//! taken as that value, and a [`Repair`] reports it. A whole number with a point (`10.0`) is taken as that number, without a
+//! report. Neither is done inside of a list or an enum. Every other value of a wrong type is an error that names the field, the
+//! expected type and the given value.
 //!
 //! A change must not guess: a string for a field of text stays a string, and a string that is taken as another type is reported.
 //! The permission rules judge the arguments as the model sent them, so a repair must never change which path or command is meant.
@@ -34,7 +34,7 @@ pub struct BadArguments {
 /// An argument that came in another type than its field has, and was taken all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repair {
-    /// The name of the argument, as the model wrote it.
+    /// The name of the argument, as the model wrote it; of a nested one the innermost name.
     pub field: String,
     /// The text that the model gave, cut to 100 characters.
     pub given: String,
@@ -74,7 +74,7 @@ pub fn parse_arguments_with_repairs<T: DeserializeOwned>(arguments: Value) -> Re
 }
 
 /// The JSON schema of a tool's arguments, without the parts that no model needs: the dialect, the name and the description of the
-/// type, formats, and empty defaults.
+/// type; and of its own fields the formats and empty defaults.
 pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
     if let Some(fields) = schema.as_object_mut() {

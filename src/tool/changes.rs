@@ -1,8 +1,12 @@
-//! The log in which a running call reports its changes to files.
+//! [`ChangeLog`]: the log in which a running call reports its changes to files. The call's worker puts the changes into the result
+//! that is recorded on the tape (`actor/worker.rs`), from where a restore reads them.
 //!
-//! The log outlives the call, so the changes of a call that was cut off are recorded too. The contents of the files are kept
-//! elsewhere, by their hash (see [`Files`](super::Files)). A call must report a change before it answers. Reporting never waits and
-//! never fails.
+//! The log outlives the call's code, so the changes of a call that was stopped or panicked are recorded too. If the process or the
+//! session's actor dies, the log is lost (for that case there are the notes, `tool/files/notes.rs`). The contents of the files are
+//! kept elsewhere, by their hash (see [`Files`](super::Files)).
+//!
+//! A call must report a change before it answers: what is reported after the worker has taken the log is lost. A change must keep
+//! that a report touches no disk and cannot fail.
 
 use std::{
     path::{Path, PathBuf},
@@ -65,7 +69,7 @@ impl ChangeLog {
         self.change(|_| ());
     }
 
-    /// Takes the changes that were reported out of the log. A second call gives `None`.
+    /// Takes the changes that were reported out of the log. A second call gives `None`, unless more was reported in between.
     pub(crate) fn take(&self) -> Option<Changes> {
         self.0.said.lock().take()
     }

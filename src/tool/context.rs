@@ -1,10 +1,12 @@
 //! The context of a running call: the facts that a tool may know, and the services that it may use.
 //!
-//! A [`ToolContext`] is plain data and handles. A tool reaches its session only as a host does, through the handle that
-//! `ToolContext::session` gives (`session/inside.rs`, because this room knows no session). A tool may keep its context for longer
-//! than the call, and the runtime owns the tool. So nothing in a context may own the runtime: a change must keep it so.
-//! [`Progress`] and [`May`] call functions of the runtime, which must not wait. Code that blocks runs through [`blocking`], on a
-//! thread for such code.
+//! A [`ToolContext`] is plain data, and handles of the services: progress, questions to people (`tool/question.rs`), OS processes,
+//! the log of changed files. The session itself is reached through the handle that `ToolContext::session` gives; that method is in
+//! `session/inside.rs`, because this room knows no session. The runtime fills a context in (`actor/call_context.rs`).
+//!
+//! A change must keep that nothing in a context owns the runtime: a tool may keep its context for longer than the call, and the
+//! runtime owns the tool, so neither would ever be freed. The functions behind [`Progress`] and [`May`] must not wait, because
+//! tools may call them on async threads. Code that blocks runs through [`blocking`], on a thread for such code.
 
 use std::{any::Any, fmt, future::Future, path::PathBuf, sync::Arc};
 
@@ -20,11 +22,12 @@ use crate::{
 
 /// What a running call may know and use.
 ///
-/// A tool may keep a clone for longer than the call. The clone holds what a handle of the session holds, but not the runtime: the
-/// runtime can end, and its memory is freed. After the end of the call the reports of progress are dropped, and
-/// [`cancelled`](ToolContext::cancelled) may never resolve.
+/// A tool may keep a clone for longer than the call. The clone does not own the runtime: the runtime can end, and its memory is
+/// freed. After the end of the call the reports of progress are dropped, and [`cancelled`](ToolContext::cancelled) may never
+/// resolve.
 ///
-/// Only the runtime makes a context, and [`ToolContext::detached`]:
+/// The runtime makes the context of a call, and [`ToolContext::detached`] makes one for a call outside of any session. No other
+/// code can put one together from its fields:
 ///
 /// ```compile_fail,E0639
 /// let here = tamtam::tool::ToolContext::detached("/".into(), "/".into());
@@ -68,7 +71,7 @@ pub struct ToolContext {
     /// The to-do list of the session, as it was when the call began.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) todos: Arc<[crate::tool::Todo]>,
-    /// What makes the filters of the call's output.
+    /// The maker of the filters of the call's output.
     pub(crate) filters: Filters,
     /// What blocking code runs on.
     pub(crate) threads: Threads,
@@ -77,7 +80,8 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// A context for a call outside of any session, such as `tamtam tool` or a test. No watcher guards its processes.
+    /// A context for a call outside of any session, such as `tamtam tool` or a test. No rules are asked about paths, nobody can be
+    /// asked, and no watcher guards its processes.
     #[must_use]
     pub fn detached(workspace: PathBuf, spill: PathBuf) -> ToolContext {
         ToolContext {
@@ -247,7 +251,8 @@ impl May {
 
 /// The reports of a call's progress: a title for people, and metadata that may change as often as the call likes.
 ///
-/// Only the latest report is kept. Reporting never waits. What is reported after the end of the call is dropped.
+/// Reports are shown to those who listen to the session, and are not recorded on its tape. Reporting never waits. What is reported
+/// after the end of the call is dropped.
 #[derive(Clone)]
 pub struct Progress(Arc<dyn Fn(Option<String>, Value) + Send + Sync>);
 
@@ -279,7 +284,8 @@ impl Progress {
 ///
 /// A panic of the code goes on in the task that awaits the future; the worker of a call turns it into an error result.
 /// Dropping the future lets go of the thread, which serves other calls when its code has ended: check
-/// [`ToolContext::is_cancelled`] in loops. Code that hangs keeps its thread. With 64 threads that hang so, the result is an error.
+/// [`ToolContext::is_cancelled`] in loops. Code that hangs keeps its thread. With 64 threads that still hang a second after their
+/// calls were dropped, the result is an error.
 pub fn blocking<F>(context: &ToolContext, work: F) -> impl Future<Output = ToolResult> + Send + use<F>
 where
     F: FnOnce(&ToolContext) -> ToolResult + Send + 'static,

@@ -1,12 +1,12 @@
-//! The facts about a call that the core needs to judge it: tool, effect, accesses, the key by which its repetitions are known, and
-//! whether it can run at all.
+//! [`CallFacts`]: the facts about a call that the core (`kernel/`) needs to judge it: tool, effect, whether it may run in parallel,
+//! accesses, the key by which its repetitions are known, and whether it can run at all.
 //!
-//! The core calls no tool. The worker of the model's answer asks the tool (`actor/facts.rs`), and the facts come to the core with
-//! the answer. A tool is code of the host that may panic or hang over the arguments. A panic is caught here; a hang is bounded by
-//! the worker, so nothing but a worker may call [`Toolbox::facts`] in a session.
+//! The core calls no tool. The worker of the model's answer asks the tool, and the facts come to the core with the answer; the
+//! start of an actor asks again about calls that are not over. The core keeps the facts with the call's ticket.
 //!
-//! The core keeps the facts with the call's ticket, so the call runs as it was judged. [`CallFacts`] stands on the tape and replay
-//! judges again from it, without any tool: a change must read what older versions wrote.
+//! A tool may be code of the host that panics or hangs over the arguments. A panic is caught here. A hang is not, so in a session
+//! only `actor/facts.rs` may call [`Toolbox::facts`], on a thread and with a time limit. [`CallFacts`] stands on the tape, and a
+//! replay with the tape's own tools judges again from it: a change must read what older versions wrote.
 
 use std::{
     collections::BTreeMap,
@@ -27,11 +27,12 @@ pub struct CallFacts {
     pub effect: Effect,
     /// Whether the call may run at the same time as others.
     pub parallel: bool,
-    /// What the call wants to do, as its tool says.
+    /// What the call wants to do, as its tool says; a shell command by its parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<Access>,
     /// A hash of the tool and of what its call does ([`Tool::loop_key`](crate::tool::Tool::loop_key)): the same for calls that repeat
-    /// each other. `None` for a call that may be repeated, for one whose arguments are no JSON object, and on older tapes.
+    /// each other. `None` for a call that may be repeated ([`Tool::pollable`](crate::tool::Tool::pollable)), for one about which
+    /// the tool gave no facts or whose arguments are no JSON object, and on older tapes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_key: Option<String>,
     /// Why the call cannot run at all; `None` for a call that can run.

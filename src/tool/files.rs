@@ -1,10 +1,12 @@
-//! What the tools of one toolbox share about the files that they change: a lock for each file, and the old and new contents, from
-//! which a restore brings files back.
+//! [`Files`]: what the tools of one setup share about the files that they change: a lock for each file, the old and new contents,
+//! from which a restore brings files back, and a table of the contents that are known.
 //!
 //! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)), within [`KeepLimits`].
-//! File tools and restores that share a [`Files`] write a file one after the other; a command of `bash` takes no lock. A change
-//! must not give a file tool or a restore a [`Files`] of its own, or two of them could write one file at once. Everything here may
-//! block on the disk.
+//! File tools and restores that share a [`Files`] write an existing file one after the other. A command of `bash` takes no lock,
+//! and neither does a program of another process.
+//!
+//! A change must not give a file tool, or a restore that writes, a [`Files`] of its own, or two of them could write one file at
+//! once. Locks make a caller wait and contents block on the disk: not for async threads.
 
 mod known;
 mod locks;
@@ -29,7 +31,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// The locks and contents that the tools of one toolbox share. A clone shares them too.
+/// The locks and contents that the tools of one toolbox, or of all toolboxes of one setup, share. A clone shares them too.
 ///
 /// Opaque: a host's own tool that changes files hands on the value that it was given, so that all tools wait for each other. See
 /// [`Tool::files`](super::Tool::files).
@@ -62,7 +64,7 @@ impl Files {
         image
     }
 
-    /// Remembers that a session has seen a file in this state. Nothing is kept of it yet.
+    /// Remembers that a session has seen a file in this state. Its content is not kept here; one that is known already stays known.
     pub(crate) fn saw(&self, session: &SessionId, path: PathBuf, info: &FileInfo) {
         if self.known.content(session, path.clone(), &info.version).is_none() {
             self.known.remember(session, path, Remembered { version: info.version, image: None });

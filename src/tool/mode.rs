@@ -1,9 +1,11 @@
-//! Plan mode, as the tools `plan_enter` and `plan_exit` see it: which file the plan stands in, and how to enter and to leave.
+//! Plan mode (a session works as the agent `plan`), as the tools `plan_enter` and `plan_exit` see it: the file of the plan, and a
+//! function that changes the mode of the call's session.
 //!
-//! A change of mode holds from the next step on, so the calls of the same answer are still judged by the old agent's rules. Outside
-//! of a session there is no mode to change, and a tool is told so.
-//! A change must keep that the tools know no agent and no session: what entering and leaving mean is decided above
-//! (`actor/modes.rs`).
+//! A change of mode is a command to the session, and holds from the next step on (the next request to the model): calls of the same
+//! answer are still judged by the old agent's rules. Outside of a session there is no mode to change, and a tool is told so.
+//!
+//! A change must keep that this room knows no session and holds no agent: what entering and leaving mean is decided above
+//! (`actor/modes.rs`), and the function must not own the runtime, because a tool may keep its context.
 
 use std::sync::Arc;
 
@@ -30,13 +32,14 @@ type Switch = dyn Fn(Mode) -> BoxFuture<'static, Result<Entered, String>> + Send
 /// The mode of a call's session. Without a session there is none to change.
 #[derive(Clone, Default)]
 pub(crate) struct Modes {
-    /// The file of the plan, from the workspace on, while the session is in plan mode.
+    /// The file of the plan, relative to the workspace, while the session is in plan mode.
     pub(crate) plan_file: Option<String>,
+    /// Changes the mode of the session; `None` outside of any session.
     pub(crate) switch: Option<Arc<Switch>>,
 }
 
 impl Modes {
-    /// Records the other mode; it holds from the next step on. The error is words for the model.
+    /// Has the session record the other mode; it holds from the next step on. The error is words for the model.
     pub(crate) async fn change(&self, to: Mode) -> Result<Entered, String> {
         match &self.switch {
             Some(switch) => switch(to).await,

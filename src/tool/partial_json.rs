@@ -1,8 +1,10 @@
 //! Reads the arguments of a call while the model still writes them: a JSON object that breaks off anywhere.
 //!
-//! **For display only.** A call runs with its complete arguments or not at all. A change must not let anything be decided or run
-//! by what is read here. The answer holds only what later text cannot undo, with two exceptions that may still grow: a string and
-//! a number at the very end. A key without a value and an unfinished word are left out.
+//! **For display only**: hosts show the arguments of a pending call with it. A call runs with its complete arguments or not at all.
+//! A change must not let anything be decided or run by what is read here.
+//!
+//! Of a text that becomes JSON without repeated keys, the answer holds only what later text cannot undo, with two exceptions that
+//! may still grow: a string and a number at the very end. A key without a value and an unfinished word are left out.
 //!
 //! [`PartialJson`] takes the text piece by piece and keeps at most [`PARTIAL_JSON_BYTES_MAX`] of it. Each call of `parsed` or
 //! `fields` parses the kept text from its start, so a display should ask no more often than its screen needs. The code is pure.
@@ -15,7 +17,7 @@ pub const PARTIAL_JSON_BYTES_MAX: usize = 1024 * 1024;
 /// The arguments as far as they are known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parsed {
-    /// The text is a whole JSON value, or empty. Anything but an object counts as an empty object.
+    /// The text so far is a whole JSON value, or empty. Anything but an object counts as an empty object.
     Complete(Map<String, Value>),
     /// There is more to come.
     Partial(Map<String, Value>),
@@ -91,8 +93,8 @@ impl PartialJson {
     }
 }
 
-/// The text as far as it is certain, with every open string, list and object closed. `None` where nothing is certain, and where a
-/// word stands in the place of a key.
+/// The text as far as it is certain, with every open string, list and object closed. `None` where no list or object is open, and
+/// where the word at the end is none of JSON or stands in the place of a key.
 fn closed(text: &str) -> Option<String> {
     let mut open = Vec::new();
     let mut wants_key = false;

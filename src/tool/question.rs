@@ -1,11 +1,13 @@
-//! A question that a running call puts to a person: what it asks, and the answers that come back.
+//! A question that a running call puts to a person: [`Question`] is what it asks, [`QuestionAnswer`] what comes back.
 //!
-//! A tool that finds out while it runs that it needs a permission, or a word of a person, calls [`ToolContext::ask`]. The question
-//! is judged by the rules like an access that the call had named before. Where the rules ask, the question stands on the tape,
-//! belongs to the call and ends with it.
+//! A tool that finds out while it runs that it needs a permission, or a word of a person, calls [`ToolContext::ask`]. The accesses
+//! of the question are judged by the rules like those that the call had named before. Where the rules ask, or the question has no
+//! access, the question stands on the tape as an ask of the call, and ends with the call (`actor/questions.rs`,
+//! `kernel/question.rs`).
 //!
-//! [`Question`] and [`QuestionAnswer`] stand on tapes: do not rename or retype a field or a variant, and give each new field a
-//! serde default. What is asked comes from a tool, so its size is bounded here, before it reaches the core.
+//! Both types stand on tapes: a change must not rename or retype a field or a variant, and must give each new field a serde
+//! default. What is asked comes from a tool, so its size must be bounded here, before it reaches the core: texts are cut, and a
+//! question with too many accesses is refused, because a person would grant what was cut off.
 
 use std::sync::Arc;
 
@@ -20,7 +22,7 @@ use crate::{
 pub const QUESTION_TITLE_BYTES_MAX: usize = 1_024;
 /// The longest details of a question, in bytes.
 pub const QUESTION_DETAILS_BYTES_MAX: usize = 64 * 1_024;
-/// The most accesses of one question, and the most bytes of their patterns together.
+/// The most accesses of one question, and the most bytes of their permissions and patterns together.
 const ACCESS_MAX: usize = 64;
 const ACCESS_BYTES_MAX: usize = 64 * 1_024;
 /// The mark at the end of a text that was cut.

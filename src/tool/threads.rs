@@ -1,15 +1,16 @@
 //! The threads that the blocking code of tools runs on. The calls of a runtime share them, and a thread serves one call after
 //! another.
 //!
-//! A call takes a thread that is free, or a new one is started for it: no call waits for the code of another one. A thread that
-//! was free for [`FREE_MAX`] ends, and so do all free threads once the last [`Threads`] is dropped. Code whose call was dropped
-//! keeps its thread until the code ends by itself. After [`STUCK_AFTER`] it counts as stuck, and with [`STUCK_MAX`] stuck threads
-//! no further call begins: hanging code costs a bounded number of threads.
+//! A call takes a thread that is free, or a new one is started for it: no call waits for the code of another one. A thread that was
+//! free for [`FREE_MAX`] ends, and so do all free threads once the last [`Threads`] is dropped. Code whose call was dropped keeps
+//! its thread until the code ends by itself. After [`STUCK_AFTER`] it counts as stuck, and with [`STUCK_MAX`] stuck threads no
+//! further call begins (its future gives an error): code that hangs call after call cannot take threads without end.
 //!
 //! Rejected: the blocking threads of tokio. There a thread that hangs takes one of a number that all other blocking work needs, and
 //! the end of the host's tokio runtime waits for it.
 //!
-//! A change must run no code of a tool under the lock.
+//! A change must run no code of a tool under the lock, and drop none of its values there: all calls of the runtime need the lock,
+//! and a tool may hang.
 
 use std::{
     any::Any,

@@ -1,9 +1,11 @@
-//! The to-do list of a session: what its model wants to do, in the model's own words.
+//! The to-do list of a session: what its model wants to do, in the model's own words, as a list of [`Todo`].
 //!
 //! The list is a fact of the tape and no memory of a tool. The tool `todo_write` (`tools/todo.rs`) puts the whole list into the
-//! details of its result, and the fold takes it from there (`kernel/apply.rs`). So the list survives a crash, and a fork has it.
+//! details of its result, and the state takes it from there (`kernel/apply.rs`), unless the list cannot be read or is over the
+//! limits. So the list survives a crash, and a fork has it.
 //!
-//! A change must keep that the fold reads the lists of existing tapes: [`Todo`] is a stored format.
+//! A change must keep that the lists of existing tapes are read, because [`Todo`] is a stored format: no field or variant renamed,
+//! none retyped, each new field with a serde default.
 
 use std::fmt::Write as _;
 

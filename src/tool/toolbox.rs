@@ -1,9 +1,11 @@
-//! The set of tools that a session may call, by name.
+//! [`Toolbox`]: a set of tools by name. A runtime has one; which of its tools a session may call, the session's settings and rules
+//! say.
 //!
-//! A [`Toolbox`] asks each tool when it is made for its description, schema, aliases, effect, parallelism and permissions, so that
-//! no session runs a tool's code for these. It never changes afterwards. The tools stand in the order of their names, and the same tools
-//! give the same [`Toolbox::hash`]. A change must keep the order, and the text that a model is told: otherwise the provider's
-//! prompt cache is lost.
+//! A toolbox asks each tool when it is made for its description, schema, aliases, effect, parallelism and permissions, so that no
+//! session runs a tool's code for these. A toolbox never changes afterwards; [`Toolbox::with`] makes another one.
+//!
+//! The tools stand in the order of their names, and the same tools give the same [`Toolbox::hash`]. A change must keep the order,
+//! and the text that a model is told: otherwise the providers' prompt caches are lost.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +14,7 @@ use crate::{
     tool::{Effect, Tool},
 };
 
-/// A set of tools. Cheap to clone; never changed once a session uses it.
+/// A set of tools, which never changes. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: Arc<BTreeMap<String, Known>>,
@@ -125,7 +127,7 @@ impl Toolbox {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Finds a tool: by its exact name, then in lower case, then by an alias.
+    /// Finds a tool: by its exact name, then by the name in lower case, then by an alias in lower case.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.known(name).map(|known| &known.tool)

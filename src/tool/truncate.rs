@@ -1,16 +1,15 @@
-//! Cuts a tool's output to the size that a model gets, and keeps the whole output where it can be read.
+//! Cuts a tool's output to the size that a model gets. [`head`] keeps the beginning of a text (`find`), [`tail`] the end (`bash`),
+//! [`line()`] the beginning of one line (`grep`), [`head_tail`] both ends (the runtime, `truncate/bound.rs`). Each is a pure
+//! function and gives a [`Truncation`] that says how much there was and how much is left.
 //!
-//! [`head`] keeps the beginning (read, grep, find, ls), [`tail`] the end (bash), [`line()`] one line, [`head_tail`] both ends.
-//! Each is a pure function and gives a [`Truncation`] that says exactly what was there and what is left.
-//!
-//! Guaranteed: the result is valid UTF-8 and within its limits; only the marker of [`line()`], and in the count of lines the
-//! marker of [`head_tail`], come on top. `truncated` is true exactly where something is missing, and the totals are those of the
-//! whole text. Head gives a prefix and tail a suffix; no text is made up inside of either. A line ends at LF and nowhere else; a
-//! final LF does not start a line. Limits are inclusive. A change must keep all of these: tools tell the model from these numbers
+//! Guaranteed: the result is valid UTF-8 and within its limits, except that the marker of [`line()`] comes on top, and so do the
+//! lines that the markers of [`head_tail`] add. `truncated` is true exactly where something is missing, and the totals are those of
+//! the whole text. Head gives a prefix and tail a suffix; no text is made up inside of either. A line ends at LF and nowhere else;
+//! a final LF does not start a line. Limits are inclusive. A change must keep all of these: tools tell the model from these numbers
 //! where to read on.
 //!
-//! The whole of an output that was cut goes to a private file: see [`Spill`]. The runtime cuts the result of a tool that keeps no
-//! limits of its own.
+//! A caller that keeps the whole of an output that was cut puts it into a private file: see [`Spill`]. The runtime does so where a
+//! tool's result is over the limits of the tool.
 
 mod bound;
 mod spill;
@@ -104,9 +103,10 @@ pub struct Truncation {
     pub total_bytes: usize,
     /// How many lines are left; a line that is left in part counts.
     pub output_lines: usize,
-    /// How many bytes are left.
+    /// How many bytes are left, the marker included.
     pub output_bytes: usize,
-    /// Whether one of the lines is left only in part: for [`tail`] the first one, at the boundary.
+    /// Whether one of the lines is left only in part: for [`tail`] the first one, at the boundary. Always true where [`head_tail`]
+    /// cut by bytes.
     pub last_line_partial: bool,
     /// Whether nothing is left because the first line alone is over the limit; true only for [`head`].
     pub first_line_exceeds_limit: bool,
@@ -268,10 +268,10 @@ impl Default for BothEnds {
     }
 }
 
-/// Keeps the beginning and the end around one marker line that says how much is missing.
+/// Keeps the beginning and the end around a marker line that says how much is missing.
 ///
-/// Lines are cut first. A text that is still over the bytes keeps two halves of equal size. Where not even the marker has room, as
-/// much of the beginning is kept as fits.
+/// Lines are cut first. A text that is still over the bytes keeps two halves of equal size around a marker of its own. Where not
+/// even that marker has room, as much of the beginning is kept as fits.
 #[must_use]
 pub fn head_tail(text: &str, ends: BothEnds) -> Truncation {
     let max_lines = ends.head_lines.saturating_add(ends.tail_lines);

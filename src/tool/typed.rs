@@ -1,12 +1,14 @@
 //! Tools that are made from a closure and the type of its arguments: [`typed`], [`typed_blocking`], [`typed_streaming`].
 //!
 //! The schema that the model is shown comes from the type, and so does the error for arguments that do not fit it. The runtime
-//! asks for that error before it asks anybody for permission ([`Tool::check`]). The result of the closure is one of the types that
-//! implement [`IntoToolResult`].
+//! asks for that error before it asks anybody for permission ([`Tool::check`]). The closure returns a type that implements
+//! [`IntoToolResult`]. A result without text and attachments gets words instead, such as "(no output)".
 //!
-//! Everything else is as for a tool that implements [`Tool`] by hand: the worker of the call catches a panic, and ends a call that
-//! does not stop. A change must keep that `check` and `run` read arguments with the same function, so that a call which was let
-//! through does not fail over its arguments later.
+//! The rest is as for a tool that implements [`Tool`] by hand: the worker of the call catches a panic, and ends a call that does
+//! not stop. A streaming call that does not stop ends itself a second before that, so that its text is not lost.
+//!
+//! A change must keep that `access`, `check` and `run` read arguments with the same function (`TypedTool::parse`). Otherwise a
+//! call could be judged by other arguments than it runs with, or fail over arguments that were let through.
 //!
 //! Rejected: a macro that makes a tool from a function. It needs a crate of its own, and hides the type of the tool.
 
@@ -38,7 +40,7 @@ use crate::{
 /// the two seconds after which the worker drops a call, because the worker does not know that text.
 const TIDY_UP: Duration = Duration::from_secs(1);
 
-/// The arguments of a tool that takes none. What the model sends all the same is ignored.
+/// The arguments of a tool that takes none. Fields that the model sends all the same are ignored.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[non_exhaustive]
 pub struct NoArguments {}
@@ -75,9 +77,9 @@ impl JsonSchema for NoArguments {
 /// # drop(runtime);
 /// ```
 ///
-/// The closure is called once for each call of the model, also for several calls at the same time. Its future is dropped two seconds
-/// after the call was told to stop; [`ToolContext::cancelled`] tells it earlier. A panic is the error result of its call. Code that
-/// blocks its thread belongs into [`typed_blocking`].
+/// The closure is called once for each call of the model; several calls may run at the same time, in other sessions or with
+/// [`TypedTool::parallel`]. Its future is dropped two seconds after the call was told to stop; [`ToolContext::cancelled`] tells it
+/// earlier. A panic is the error result of its call. Code that blocks its thread belongs into [`typed_blocking`].
 ///
 /// # What does not compile
 ///
@@ -129,10 +131,10 @@ where
     })
 }
 
-/// A tool from a closure that blocks its thread. Each call runs on a thread of its own.
+/// A tool from a closure that blocks its thread. Each call has a thread to itself while it runs: see [`blocking`].
 ///
-/// A call that must stop is answered after two seconds at the latest. Its thread cannot be ended from outside, so long loops ask
-/// [`ToolContext::is_cancelled`].
+/// A call that must stop is answered after about two seconds at the latest. Its thread cannot be ended from outside, so long loops
+/// ask [`ToolContext::is_cancelled`].
 ///
 /// ```
 /// use tamtam::tool::{self, Effect, NoArguments};
@@ -200,7 +202,7 @@ where
 }
 
 /// A tool that was made from a closure. Its setters say what else the runtime must know of it; where a setter is not used, the
-/// default of the method of the same name of [`Tool`] holds.
+/// default of the method of the same name of [`Tool`] holds. ([`TypedTool::permissions`] names the one exception.)
 ///
 /// ```
 /// use std::time::Duration;
@@ -300,8 +302,8 @@ impl<A> TypedTool<A> {
         self
     }
 
-    /// The permissions that decide whether the model is told of the tool: see [`Tool::permissions`]. Without this setter, a tool that has
-    /// [`TypedTool::access`] names none, and is always offered.
+    /// The permissions that decide whether the model is told of the tool: see [`Tool::permissions`]. Without this setter, a tool
+    /// that has [`TypedTool::access`] names none, and is always offered.
     #[must_use]
     pub fn permissions<P: Into<String>>(mut self, permissions: impl IntoIterator<Item = P>) -> TypedTool<A> {
         self.permissions = Some(permissions.into_iter().map(Into::into).collect());

@@ -1,19 +1,20 @@
 //! The folder that a session works in, and paths that cannot leave it.
 //!
-//! A [`Workspace`] holds an open handle of its folder. Every operation on a [`WorkspacePath`] walks from that handle, component
+//! A [`Workspace`] holds an open handle of each of its roots: the folder itself, folders that may only be read, and places outside
+//! that one call was allowed to reach. Every operation on a [`WorkspacePath`] walks from the handle of the path's root, component
 //! by component, and lets the system follow no link (see `walk`). So there is no moment between a check and a use in which a link
 //! could be swapped in. A change must not hand the system a path of more than one component beneath a root.
 //!
-//! Guaranteed: nothing outside is opened, created, changed, listed or deleted, whatever runs beside it. Outside is all but the
-//! workspace, the folders that may only be read, and the places that this call was allowed to reach. Links that stay inside work,
-//! also absolute ones; links that lead out, links of `/proc`, and `..` that climbs over the root are refused. Opening a FIFO, a
-//! device or a socket answers with an error and never waits.
+//! Guaranteed: nothing outside of the roots is opened, created, changed, listed or deleted, whatever runs beside it. A link that
+//! stays beneath its root works, also an absolute one; a link that leads out of its root is refused, and so is a path that leads
+//! out by `..`. Beneath a root that allows one single path, every link is refused. Opening a FIFO, a device or a socket answers
+//! with an error and does not wait for the other side.
 //!
 //! Not guaranteed: that no other program changes the files inside; anything about a folder that is moved out of the workspace
 //! while it is in use (to move it takes rights outside); and anything about a file that has a second name (hard link) outside: a
 //! write changes it under both names.
 //!
-//! All operations block on the disk: call them from [`blocking`](crate::tool::blocking) code.
+//! The operations block on the disk: call them from [`blocking`](crate::tool::blocking) code.
 //!
 //! ```
 //! # let folder = tempfile::tempdir()?;
@@ -72,7 +73,7 @@ pub struct Workspace {
     home: Option<PathBuf>,
 }
 
-/// A folder with its open handle.
+/// A folder with its open handle, or one place in a folder (see [`Reach`]).
 #[derive(Debug)]
 struct Root {
     handle: OwnedFd,
@@ -164,10 +165,12 @@ impl Workspace {
         &self.roots[0].path
     }
 
-    /// Turns a path that a model wrote into a path inside. Looks at no disk, so the file need not exist.
+    /// Turns a path that a model wrote into a path inside. Does not look for the file, which need not exist; for a path outside of
+    /// the workspace as it was given, the real paths of the folders may be looked up.
     ///
-    /// Relative paths start at the workspace; absolute ones must lie inside it; `~` and `~/…` need a home. `.` and `..` are
-    /// collapsed as text. One leading `@` is dropped, and Unicode spaces become plain ones.
+    /// Relative paths start at the workspace; every path must lie in it, in a folder that may be read, or at a place outside that
+    /// may be reached; `~` and `~/…` need a home. `.` and `..` are collapsed as text. One leading `@` is dropped, and Unicode
+    /// spaces become plain ones.
     pub fn resolve(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
         self.resolve_as_written(&path::tidy(given))
     }
@@ -185,8 +188,9 @@ impl Workspace {
         found.map_or_else(|| self.resolve(given), Ok)
     }
 
-    /// Like [`Workspace::resolve`], for a file that is to be written. The path is taken as written where the file or its folder
-    /// exists, else tidied. So `@types/a.ts` keeps its `@` where there is a folder `@types`.
+    /// Like [`Workspace::resolve`], for a file that is to be written. The path is taken as written where the file exists, or the
+    /// folder in the workspace that it lies in; else tidied. So `@types/a.ts` keeps its `@` where there is a folder `@types`, and a
+    /// new `@a.ts` loses it.
     pub fn resolve_for_write(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
         let tidied = path::tidy(given);
         if tidied != given
@@ -252,8 +256,8 @@ impl Workspace {
         self.open_real(path).map(|(file, info, _)| (file, info))
     }
 
-    /// Like [`Workspace::open_read`], with the path without links of the file that was opened, relative to its folder. It is the
-    /// path of this very file, whatever becomes of the links.
+    /// Like [`Workspace::open_read`], with the path without links of the file that was opened, relative to its root. It is the path
+    /// by which this very file was opened, whatever becomes of the links.
     pub(crate) fn open_real(&self, path: &WorkspacePath) -> Result<(File, FileInfo, PathBuf), WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let (handle, real) = match walk::open(self.root_of(path), path.relative(), flags) {
@@ -285,8 +289,8 @@ impl Workspace {
         Ok((content, info))
     }
 
-    /// The path without links that a path leads to, relative to its folder. The file need not exist yet. Links may change
-    /// afterwards: permission rules judge this path, and no operation relies on it.
+    /// The path without links that a path leads to, relative to its root. The file need not exist yet. Links may change afterwards:
+    /// permission rules judge this path, and no operation here relies on it.
     pub fn real(&self, path: &WorkspacePath) -> Result<PathBuf, WorkspaceError> {
         walk::real(self.root_of(path), path.relative()).map_err(|fault| self.fault(path, fault))
     }
@@ -336,8 +340,8 @@ impl Workspace {
     ///
     /// The new content is written to a temporary file in the same directory, which then takes the old one's place and mode.
     /// A link that stays inside is written through. Two cases cannot be done in one step and are written in place, which
-    /// [`Written::atomic`] says: a file with several hard links, and a directory that takes no new file. On failure the
-    /// temporary file is removed.
+    /// [`Written::atomic`] says: a file with several hard links, and a file that cannot be replaced, because its directory takes no
+    /// new file or it is a mount. On failure the temporary file is removed.
     pub fn write(
         &self,
         path: &WorkspacePath,

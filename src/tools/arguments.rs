@@ -1,10 +1,12 @@
 //! Reads the arguments of a tool as models send them.
 //!
 //! Models leave the arguments out, or send them as one string of JSON, or write `10.0` for ten. The meaning is clear then, and the
-//! arguments are taken. Numbers in strings are taken too, and [`parse_arguments_with_repairs`] reports them.
+//! arguments are taken. Numbers and flags in strings are taken too, and [`parse_arguments_with_repairs`] reports them. The file
+//! tools and bash read their arguments here.
 //!
-//! A call is judged (the `access` of each tool) and carried out (`parse`) by the same arguments, those of [`meant`]: a change must not
-//! read them in another way in one of the two places. The code is pure.
+//! The permission rules judge a call by its accesses, and [`parse`] reads the arguments that the call is carried out with. Both
+//! begin with [`meant`], and a change must keep that: otherwise a call could do something other than what was allowed. The code is
+//! pure.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,9 @@
 //! The `bash` tool: runs one command in a shell of its own.
 //!
-//! The command runs in the workspace with nothing on its standard input, in a session of its own. The model gets the end of the
-//! output, both streams in the order of the writes, and a line on how the command ended; people and programs get the same as fields
-//! in the details. An output beyond [`Limits`] goes to a spill file, whose path is in the text.
+//! The command runs in the workspace, or a folder in it, with nothing on its standard input. The model gets the end of the output
+//! and a line on how the command ended. By default both streams are one, in the order of the writes. The details have the ending,
+//! the sizes and the files as fields, for people and programs. An output beyond [`Limits`] also goes to a spill file (a file
+//! with the whole output), and the text says where it is, or why there is none.
 //!
 //! A non-zero exit, a signal and a timeout are results, not errors: the model can act on them. Errors are bad arguments, a
 //! command that could not be started, and an abort.
@@ -11,9 +12,10 @@
 //! the whole tree is killed. After a timeout or an abort the group is first asked to end (SIGTERM) and has [`BashOptions::grace`]
 //! to do so. Dropping the future kills the tree on the spot.
 //!
-//! A change must not make a timeout or an abort wait for a disk without a bound (the spill file has 1 s, the second look at the
-//! workspace its own limit and 1 s). It must not hand on a private variable of the host that the host did not allow by name.
-//! Unless [`BashOptions::sandbox`] confines it, a command reaches whatever the host's user may reach.
+//! A change must not make a timeout or an abort wait for a disk without a bound: each wait for the spill file has the grace or
+//! 1 s, the second look at the workspace its own limit and 1 s, and the removal of the sandbox's temporary files 1 s. It must not
+//! hand on a private variable of the host that the host did not allow by name. Unless [`BashOptions::sandbox`] confines it, a
+//! command reaches whatever the host's user may reach.
 
 mod arguments;
 mod capture;
@@ -55,15 +57,15 @@ pub use look::LookLimits;
 pub use options::BashOptions;
 pub use sandbox::{Sandbox, SandboxMode};
 
-/// How long a command may take by default.
+/// How long a command may take by default, in seconds.
 pub(crate) const TIMEOUT_SECONDS: u64 = 120;
-/// The longest time a command may be given.
+/// The longest time that a command may be given, in seconds.
 pub(crate) const TIMEOUT_SECONDS_MAX: u64 = 3_600;
 /// How long the processes that a command left running may go on writing.
 pub(crate) const DRAIN: Duration = Duration::from_millis(250);
 /// How long the end of a call reads output that was written before all writers were dead.
 const REST: Duration = Duration::from_secs(1);
-/// The longest command, in bytes: as much as the system takes as one argument.
+/// The longest command, in bytes: as much as Linux takes as one argument.
 pub(crate) const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
 
 /// How often a running command shows the end of its output.
@@ -98,7 +100,7 @@ pub struct Bash {
     options: BashOptions,
     /// The contents of files that the tools of the toolbox share.
     files: Files,
-    /// The whole environment of a command, but for its tag.
+    /// The whole environment of a command, but for its tag and the `TMPDIR` of the sandbox.
     environment: Vec<(OsString, OsString)>,
     shell: PathBuf,
     /// The folder that `~` in `cwd` stands for.
@@ -108,7 +110,7 @@ pub struct Bash {
 }
 
 impl Bash {
-    /// A tool with these options. The environment is looked at once, here.
+    /// A tool with these options. The environment, and what the system can hold of a sandbox, are looked at once, here.
     #[must_use]
     pub fn new(options: BashOptions) -> Bash {
         let given = options.environment.iter().cloned();
@@ -178,7 +180,7 @@ impl Bash {
         result
     }
 
-    /// Runs the command in a folder, confined to the room where there is one.
+    /// Runs the command in a folder, confined to `room` (what the sandbox lets this call reach) where there is one.
     async fn run_in(
         &self,
         folder: Folder,

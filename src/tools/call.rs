@@ -1,11 +1,13 @@
 //! One call of a file tool: the values it shares with other calls, and how it ends when it must stop.
 //!
-//! The body of a tool blocks, so it runs on a thread of its own. A call that must stop is answered at once, also while its thread
-//! searches, compares, or waits for a file that another call holds. The answer "aborted" is true because of the [`Gate`] (not
-//! that of a hook): the body passes the gate before it changes anything, and a stop that comes first closes the gate. A stop that
-//! comes during a change or after it waits for the call's real result.
+//! The body of a tool blocks, so it runs on a thread for blocking code. A call that must stop is answered "aborted" at once, also
+//! while its thread searches, compares, or waits for a file that another call has locked, unless it has begun to change a file:
+//! then the stop waits for the call's real result. The [`Gate`] decides which came first (the word has nothing to do with the hooks
+//! of that name): the body passes the gate before it changes anything, and a stop closes it, so that nothing is changed after the
+//! answer.
 //!
-//! A change must let a tool write through [`Call::change`] alone: after a change, "aborted" would be false. The lock order is: first the lock of the file, then the gate.
+//! A change of this code must let a tool write through [`Call::change`] alone, because after any other write "aborted" would be
+//! false. The lock order is: first the lock of the file, then the gate.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -21,7 +23,7 @@ use crate::{
     words::message::ErrorReason,
 };
 
-/// The values that the tools of one toolbox share.
+/// The values that the file tools of one toolbox share. Bash shares only `files`.
 #[derive(Clone, Default)]
 pub(super) struct Shared {
     pub(super) files: Files,
@@ -93,7 +95,7 @@ impl<'a> Call<'a> {
         self.shared.files.vaults.at(self.context.changes.place().and_then(|(folder, _)| folder))
     }
 
-    /// Makes a change, unless the call must stop already. The change is not stopped until it is made.
+    /// Makes a change, unless the call must stop already. A stop does not interrupt the change.
     pub(super) fn change<T>(&self, change: impl FnOnce() -> T) -> Result<T, ToolResult> {
         self.go_on()?;
         let mut first = self.gate.lock();

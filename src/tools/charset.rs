@@ -1,6 +1,7 @@
 //! Encodings of text other than UTF-8: which one a file has, and the way from its bytes to text and back.
 //!
-//! A byte order mark is certain. Without one the encoding is a guess, and the tool that shows the text says so.
+//! A byte order mark is certain. Without one the encoding is a guess, and the `read` tool says so to the model.
+//!
 //! Every encoding here encodes each character by itself. So a text that was decoded without loss is encoded to the same bytes
 //! again, and an edit changes only the bytes of the text that it replaces. A change must not add an encoding with a state between
 //! characters, because an edit would then change other bytes. The code is pure.

@@ -1,15 +1,16 @@
 //! The `edit` tool: replaces a text in a file, or applies a diff to it.
 //!
-//! Only the bytes of the matched region change. A text that is nowhere as it was given is looked for again with blanks and
-//! typographic signs folded (`edit/matching.rs`). Calls that edit one file wait for each other.
+//! Only the bytes of the matched text, or of the lines that the diff changes, become others. A text that is nowhere as it was given
+//! is looked for again with blanks and typographic signs folded (`edit/matching.rs`). Calls of one toolbox that edit one file wait
+//! for each other.
 //!
 //! Two kinds of change by others are told apart. A file that someone changed after the session had read it is refused, because the
 //! model does not know what it says now. A file that changes between the read and the write of this very call is read again, and
-//! the edit is tried again, five times at most.
+//! the edit is tried again, five times in all at most.
 //!
-//! A change must not edit anything when it refuses: an ambiguous text, a diff that does not fit, or an encoding that lacks a
-//! character leaves the file as it is. The tool writes through [`LockedFile`] alone. The doc comments of the arguments are what a model is
-//! told of them.
+//! A call that is refused must leave the file as it is, whether over an ambiguous text, a diff that does not fit, or an encoding
+//! that lacks a character: a change must make the whole new content in memory first. It must write through [`LockedFile`] alone,
+//! so that the old content is kept for a restore. The doc comments of the arguments are what a model is told of them.
 
 pub(super) mod diff;
 mod matching;
@@ -41,7 +42,7 @@ use crate::{
 /// Largest file that is edited, in bytes.
 const FILE_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// How often an edit is tried when the file changes between its read and its write.
+/// How many times an edit is tried when the file changes between its read and its write.
 const TRIES_MAX: usize = 5;
 
 /// How many places of an ambiguous text the error names.
@@ -119,7 +120,9 @@ enum Change<'a> {
 /// A content after the change, and how much was changed.
 struct Changed {
     content: Vec<u8>,
+    /// How many places were replaced; in mode `diff` how many lines were added and removed.
     replacements: usize,
+    /// Whether the text was found only after folding.
     fuzzy: bool,
 }
 
@@ -156,7 +159,8 @@ fn read_failure(error: WorkspaceError) -> ToolResult {
     }
 }
 
-/// The encoding of a content that can be edited; `None` for UTF-8, and for text that is edited as if it were UTF-8.
+/// The encoding of a content that can be edited; `None` for UTF-8, and for text that is edited as if it were UTF-8. The error is
+/// the result for a file that is no text.
 fn encoding(content: &[u8], call: &Call, place: &WorkspacePath) -> Result<Option<Charset>, ToolResult> {
     let what = match text::kind(content) {
         Kind::Utf8 { .. } => return Ok(None),

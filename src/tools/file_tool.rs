@@ -1,6 +1,8 @@
-//! The frame of the six file tools: a [`FileWork`] gives the words, the arguments and the work, and [`FileTool`] makes it a tool.
+//! The frame of the six file tools (read, write, edit, grep, find, ls): a [`FileWork`] gives the words, the arguments and the work,
+//! and [`FileTool`] makes it a tool.
 //!
-//! A tool that only looks has the effect `Read` and runs beside others; a tool that writes has the effect `Once` and runs alone.
+//! A tool that only looks has the effect `Read` and runs beside others; a tool that writes has the effect `Once` (a call that a
+//! crash cut off does not run again) and runs alone.
 //! A change must keep effect, permission and parallelism tied to [`Touch`]: a tool that writes and is declared as
 //! [`Touch::Reads`] would run again after a crash, and without the permission to edit. Every path that a call names must come
 //! under one of [`FileWork::PATH_NAMES`], because no other argument is judged.

@@ -1,8 +1,9 @@
 //! The `find` tool: lists files and folders that match a glob, the newest first.
 //!
-//! Memory is bounded by the number of results that are shown and by the entries of the folders on the way down, not by the tree,
-//! and a change must keep it so. The tool reads names and times, and no content but that of ignore files. It follows no link, and
-//! stops with the call. The doc comments of the arguments are what a model is told of them.
+//! The tool reads names and times, and no content but that of ignore files. It follows no link beneath the folder that it searches,
+//! and stops with the call. Memory is bounded by the number of results that are shown and by the entries of the folders on the way
+//! down, not by the tree. A change must keep it so, because a tree may have millions of files. The doc comments of the arguments
+//! are what a model is told of them.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ffi::OsStr, path::PathBuf, time::SystemTime};
 

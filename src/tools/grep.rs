@@ -1,9 +1,9 @@
 //! The `grep` tool: finds the lines that match a regular expression, in one file or in a tree.
 //!
 //! The search runs in this process, so a pattern is never an option or a command. No pattern makes the time exponential, and
-//! memory is bounded, whatever the files hold: a change must keep both, because patterns and files come from anywhere. A file
-//! about which the rules are stricter than about the call is skipped and counted. The search stops with the call. The doc comments
-//! of the arguments are what a model is told of them.
+//! memory is bounded, whatever the files hold: a change must keep both, because patterns and files come from anywhere. Beneath a
+//! folder, a file about which the permission rules are stricter than about the call is skipped and counted, and links are not
+//! followed. The search stops with the call. The doc comments of the arguments are what a model is told of them.
 
 mod long_lines;
 mod output;
@@ -161,11 +161,11 @@ struct Search<'a> {
     matcher: RegexMatcher,
     searcher: Searcher,
     output: Output,
-    /// Files that were looked at.
+    /// Files that were opened.
     visited: usize,
     /// Files about which the rules are stricter than about the call.
     withheld: usize,
-    /// Files that could not be read.
+    /// Files that could not be opened, or not read to their end.
     unreadable: usize,
     /// Files that were skipped because they hold no text.
     binary: usize,

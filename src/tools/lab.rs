@@ -1,4 +1,8 @@
-//! What the tests of the tools have in common: a workspace of their own, and calls that look like a model's.
+//! The lab of the file tools' tests: a workspace of its own for each test, and calls of tools in it.
+//!
+//! Each [`Lab`] has a temporary folder, which is deleted when the lab is dropped. Every call of a lab goes through
+//! [`remote`](super::remote()), with a workspace path that does not exist on the calling side. So each test also shows that the
+//! tool can be carried out elsewhere; a change must keep that.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,7 +21,7 @@ use crate::{
     tool::{ToolContext, ToolResult, Toolbox},
 };
 
-/// A workspace with every tool.
+/// A workspace, and the seven tools of [`full`](super::full).
 pub(super) struct Lab {
     /// Holds `ws`, the workspace, and whatever a test puts beside it.
     folder: tempfile::TempDir,
@@ -50,7 +54,7 @@ impl Lab {
         std::os::unix::fs::symlink(target, self.path(name)).unwrap();
     }
 
-    /// Makes a file so many seconds old.
+    /// Sets the time of a file back by this many seconds from now.
     pub(super) fn age(&self, name: &str, seconds: u64) {
         let file = std::fs::File::open(self.path(name)).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
@@ -68,12 +72,13 @@ impl Lab {
         ToolContext::detached(self.path(""), self.folder.path().join("spill"))
     }
 
-    /// Calls a tool.
+    /// Calls a tool in a context of its own.
     pub(super) fn call(&self, tool: &str, arguments: Value) -> ToolResult {
         self.call_in(tool, arguments, &self.context())
     }
 
-    /// Each call goes through the seam for tools that work elsewhere: on this side its workspace is not even there.
+    /// Calls a tool as if it worked elsewhere: the caller's context has paths that do not exist, and only the other side has
+    /// `context`.
     pub(super) fn call_in(&self, tool: &str, arguments: Value, context: &ToolContext) -> ToolResult {
         let there = Arc::new(There { tools: self.tools.clone(), context: context.clone() });
         let tools = super::remote(&self.tools, there);
@@ -111,7 +116,7 @@ impl super::RemoteExecutor for There {
     }
 }
 
-/// So many lines of that length, each beginning with its number, as the scenarios have them.
+/// `count` lines of `length` bytes each and a line feed. Each begins with `line` and its number.
 pub(super) fn lines(count: usize, length: usize) -> String {
     (1..=count).map(|n| format!("{:x<length$}\n", format!("line {n}"))).collect()
 }

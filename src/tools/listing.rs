@@ -1,4 +1,8 @@
-//! The entries near the top of a folder, for those who are told of a workspace before they look.
+//! Lists the entries near the top of a folder. The environment of a new session may show them to the model (`prompt/files.rs`).
+//!
+//! The walk (`walk.rs`) follows no link, leaves out what git ignores, and ends after a bounded number of entries. Names are given
+//! as they are: a name may hold a line break, so a caller must escape it before it is shown. A change must keep that a long list
+//! is cut by depth, so that one large folder does not crowd out the entries beside it.
 
 use std::path::Path;
 
@@ -7,18 +11,20 @@ use crate::{
     tools::walk::{Rules, Step, walk},
 };
 
-/// How many entries are looked at: of a larger folder the first ones of a walk count.
+/// How many entries are looked at: of a larger folder only the first ones of the walk.
 const LOOKED_AT_MAX: usize = 20_000;
 
 /// The entries of a folder and below it.
 pub(crate) struct Listing {
-    /// Their paths, sorted; a folder's ends in `/`.
+    /// Their paths from the folder, sorted; the path of a folder ends in `/`. Bytes that are not UTF-8 are replaced.
     pub(crate) entries: Vec<String>,
-    /// Whether there are more.
+    /// Whether more were found than are listed, or the walk met [`LOOKED_AT_MAX`] entries and more. A walk that `stop` ended, and a
+    /// folder that could not be read, do not count.
     pub(crate) more: bool,
 }
 
-/// At most `most` entries of a folder: those near the top, as `find` shows them. The walk also ends once `stop` answers true.
+/// At most `most` entries of a folder and below it: those near the top. The walk ends early once `stop` answers true; the entries
+/// that it found are given.
 pub(crate) fn listing(folder: &Path, most: usize, stop: &dyn Fn() -> bool) -> Result<Listing, WorkspaceError> {
     let workspace = Workspace::open(folder)?;
     let rules = Rules { obey_ignore: true, asked_for: &|_| false, left_out: &|_, _| false };

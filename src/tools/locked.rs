@@ -1,13 +1,17 @@
-//! A file that a call holds locked while it changes the file. Every write of a file tool goes through [`LockedFile::write`].
+//! A file that a call of a file tool holds locked while it changes the file. The file tools `write` and `edit` write through
+//! [`LockedFile::write`] alone.
 //!
-//! No other file tool of the toolbox writes the file meanwhile, by whatever path the file is named. There are two exceptions: a
-//! file that does not exist yet is locked by its path alone, and commands of `bash` take no lock.
-//! [`LockedFile::refuse_stale`] and [`LockedFile::overwritable`] refuse a file that differs from what the session saw last (see
-//! [`Seen`](super::seen::Seen)); a tool must ask one of them before it writes.
+//! While the lock is held, no other call of these tools writes the file, by whatever path the file is named; this holds among the
+//! tools of one [`Setup`](super::Setup), which share the locks. There are two exceptions: a file that does not exist yet is
+//! locked by its path alone, and commands of `bash` take no lock. [`LockedFile::refuse_stale`] and [`LockedFile::overwritable`]
+//! refuse a file that differs from what the session saw last (see [`Seen`](super::seen::Seen)); a tool must ask one of them
+//! before it writes.
 //!
-//! A change must keep the order of a write: the old content is kept, the change is noted, the file is written, and the change is
-//! reported in the call's log before the write returns. So a crash of the process at any moment leaves a record of the change. A
-//! failure to keep or to note is recorded or logged, and never stops the write. The lock of the file is taken before the gate.
+//! A change must keep the order of a write: the old content is kept in the vault, the change is noted there, the file is written,
+//! and the change is reported in the call's log before the write returns. So a crash of the process at any moment leaves a record
+//! of the change, unless its note failed: a failure to keep or to note is recorded or logged, and never stops the write. The file
+//! must be locked before the write passes the gate of the call ([`Call::change`]), because a call that waits for a file must be
+//! answered at once when it is stopped.
 
 use crate::{
     tool::{
@@ -37,14 +41,15 @@ pub(super) struct LockedFile<'c> {
 
 impl<'c> LockedFile<'c> {
     /// Waits until no other call holds the file that a path leads to (or the path itself, where no file is there yet), and locks
-    /// it.
+    /// it. An error where the call must stop first.
     pub(super) fn take(call: &'c Call<'c>, file: &'c WorkspacePath) -> Result<LockedFile<'c>, ToolResult> {
         let lock = call.shared.files.locks.take(&call.workspace, file, || call.context.is_cancelled());
         let lock = lock.map_err(failure)?.ok_or_else(aborted)?;
         Ok(LockedFile { call, file, _lock: lock })
     }
 
-    /// Refuses a file whose content is not the one that the session has last seen there.
+    /// Refuses a file whose content (of a file seen in part or too large: whose state) is not the one that the session saw last.
+    /// A file that the session has not seen passes.
     pub(super) fn refuse_stale(&self, content: &[u8], info: &FileInfo) -> Result<(), ToolResult> {
         match self.recalled() {
             Some(Glimpse::Content(hash)) if hash != blake3::hash(content) => Err(self.stale()),
@@ -53,8 +58,9 @@ impl<'c> LockedFile<'c> {
         }
     }
 
-    /// The state in which the file may be overwritten, for a call that has not read it. Refuses a file whose content is not the one
-    /// that the session has last seen. `None` where the file may be in any state.
+    /// The state in which the file may be overwritten, for a call that has not read the file; it refuses like
+    /// [`LockedFile::refuse_stale`]. `None` where the file may be in any state: the session has not seen it, or it cannot be read
+    /// now.
     pub(super) fn overwritable(&self) -> Result<Option<Version>, ToolResult> {
         let version = match self.recalled() {
             None => return Ok(None),
@@ -70,10 +76,11 @@ impl<'c> LockedFile<'c> {
         }
     }
 
-    /// Writes the file, and remembers that the session knows the new content.
+    /// Writes the file, and remembers that the session knows the new content. The outer error is a call that must stop, the inner
+    /// one a write that failed.
     ///
-    /// The old content is kept and the change is noted before anything is changed, and the change is reported before this returns.
-    /// An old content that cannot be kept is reported as not kept, and is no reason not to write.
+    /// The old content is kept and the change is noted before the file is written, and a change that was made is reported before
+    /// this returns. An old content that cannot be kept is reported as not kept or not known, and is no reason not to write.
     pub(super) fn write(
         &self,
         content: &[u8],
@@ -120,7 +127,7 @@ impl<'c> LockedFile<'c> {
         }
     }
 
-    /// Notes the change that is about to be made, and gives it back.
+    /// Notes the change that is about to be made, and returns it.
     fn noted(&self, before: FileState, content: &[u8]) -> FileChange {
         let mode = if let FileState::File(image) = &before { image.mode } else { 0o644 };
         let hash = Some(blake3::hash(content).to_hex().to_string());

@@ -1,8 +1,10 @@
 //! The `ls` tool: lists one folder, directories first.
 //!
-//! At most [`ENTRIES_MAX`] entries are shown, and only those are asked for their size. All names are read first, because the order
-//! needs them. The tool follows no link and stops with the call; a name is shown so that no file can forge a line of the listing,
-//! and a change must keep that. The doc comments of the arguments are what a model is told of them.
+//! At most [`ENTRIES_MAX`] entries are shown, and at most as many are asked for their size. All names are read first, because the
+//! order needs them. The path may lead through links inside the workspace; a link in the listing is shown as a link and not
+//! followed. The work ends early when the call must stop. A change must keep that each entry stands on a line of its own,
+//! whatever its name holds, so that no file can forge a line of the listing. The doc comments of the arguments are what a model
+//! is told of them.
 
 use std::{ffi::OsString, time::SystemTime};
 

@@ -1,11 +1,11 @@
 //! File names as a model sees and writes them.
 //!
-//! A name may hold anything but NUL and `/`: line feeds, escape sequences, bytes that are no text, or words that look like another
-//! line of output. Such a name is shown in quotes with escapes, always on one line. In front of a line number, use
-//! [`shown_before_number`], which also quotes a name that looks as if it held a line number.
+//! A name may hold anything but NUL and `/`: line feeds, escape sequences, bytes that are no text, or words that look like a
+//! notice of a tool. Such a name is shown in quotes, with escapes where they are needed, always on one line. In front of a line
+//! number, use [`shown_before_number`], which also quotes a name that looks as if it held a line number.
 //!
 //! A change must keep the way back: [`given`] reads every name that [`shown`] gives as the very same name. Shown names stand on
-//! tapes as the paths of changed files, so old ones must be read too. The code is pure.
+//! tapes as the paths of changed files, so old ones must be read too. The code looks at no disk.
 
 use std::{
     ffi::OsString,
@@ -47,7 +47,7 @@ fn is_like_a_notice(text: &str) -> bool {
     text.starts_with('[') && text.contains(' ') && text.trim_end_matches('/').ends_with(']')
 }
 
-/// Characters that could move, hide or reorder what is shown around them.
+/// Whether a character could move, hide or reorder what is shown around it, or cannot be seen.
 fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

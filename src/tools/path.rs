@@ -1,9 +1,11 @@
 //! Turns the path that a model wrote into a path in the workspace, and such a path into the text that a model is shown.
 //!
-//! Before a call runs, [`access`] names every spelling that the path may be read as, and all of them are judged. While the call
-//! runs, a link that leads to a path about which the rules are stricter is refused.
-//! A change must keep [`access`] in step with [`Call::resolve`] and `Call::meant`: a spelling that these resolve and
-//! [`access`] does not name would pass the rules. The function [`access`] is pure; the methods of [`Call`] look at the disk.
+//! Before a call runs, [`access`] names every spelling that the path may be read as, and the permission rules judge all of them.
+//! While the call runs, a link that leads to a path about which the rules are stricter is refused (`Call::judge`).
+//!
+//! A change must keep [`access`] in step with [`Call::resolve`] and `Call::meant`: a spelling that these resolve and [`access`]
+//! does not name would pass the rules. [`access`] is a pure function, because a tool has no workspace before it runs; the methods
+//! of [`Call`] may look at the disk.
 
 use std::{
     fs::File,
@@ -44,7 +46,8 @@ impl Call<'_> {
         self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve_for_write(given)).map_err(failure)?)
     }
 
-    /// The path of a file that should be there, also where the model spelled its name a little differently.
+    /// The path of a file that should be there, also where the model spelled its name a little differently: see
+    /// [`Workspace::resolve_existing`] and `unicode_forms`.
     pub(super) fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         self.judged(self.meant(given)?)
     }
@@ -111,7 +114,8 @@ impl Call<'_> {
         may.is_anything() || may.touch(&Access::new(self.permission, path.to_string_lossy()))
     }
 
-    /// The path that a quoted form stands for; `None` for a path without quotes. It is taken to the letter: no `..`, no home.
+    /// The path that a quoted form (see `names`) stands for; `None` for a text that is no quoted form. It is taken to the letter:
+    /// an absolute path or `..` is an error, and `~` is a name.
     fn quoted(&self, given: &str) -> Option<Result<WorkspacePath, WorkspaceError>> {
         let path = names::given(given);
         if path == Path::new(given) {
@@ -173,11 +177,11 @@ fn unseen(error: WorkspaceError) -> ToolResult {
     result
 }
 
-/// The accesses of a call on a path: `permission` for the path, and `external_directory` for a path that leads out of the
-/// workspace as text.
+/// The accesses of a call on a path, for every spelling that the path may be read as: `permission` for the path, and
+/// `external_directory` too where the path leads out of the workspace as text.
 ///
-/// A tool does not know its workspace before it runs, so an absolute path counts as outside; `permission::seen_from` corrects that
-/// with the workspace of the session. The accesses name every spelling that the path may be read as.
+/// A tool does not know its workspace before it runs, so an absolute path counts as outside; `permission::seen_from` corrects
+/// that with the workspace of the session.
 pub(super) fn access(permission: &str, arguments: &Value, keys: &[&str], home: Option<&Path>) -> Vec<Access> {
     let arguments = arguments::meant(arguments);
     let given = keys.iter().find_map(|key| arguments.get(key)).and_then(Value::as_str).unwrap_or(".");

@@ -1,10 +1,11 @@
-//! The tools of plan mode: `plan_enter` has the session plan from the next step on, `plan_exit` asks a person whether the plan may be
-//! carried out.
+//! The tools of plan mode: `plan_enter` has the session plan from the next step on, `plan_exit` asks a person whether the plan
+//! may be carried out. Plan mode is the agent `plan`; its rules say what is allowed in it (`agent/built_in.rs`), and these tools
+//! do not.
 //!
-//! What plan mode allows and denies is no matter of these tools: the rules of the agent `plan` say it (`agent/built_in.rs`). A
-//! change must keep three things. Only a person ends plan mode, who has read the whole plan: a plan that is too long to be shown is
-//! refused, and never cut. What counts is the file as it stands when the person has answered: they may have changed it. The file is
-//! read through no link, so that nothing else is shown as a plan.
+//! A change must keep three things. `plan_exit` leaves plan mode only after a person has approved the plan, and shows that person
+//! the whole plan: one that is too long to be shown is refused, and never cut. The model is then given the plan as the file has
+//! it after the answer, because the person may have changed the file. A plan file that is a link, or stands behind one, is
+//! refused, so that nothing else is shown as a plan.
 
 use std::path::Path;
 
@@ -53,7 +54,7 @@ impl Tool for PlanEnter {
         no_arguments()
     }
 
-    /// The second of two changes to the same mode changes nothing.
+    /// A second run finds plan mode on, or enters it again: that changes nothing.
     fn effect(&self) -> Effect {
         Effect::Idempotent
     }
@@ -94,7 +95,7 @@ impl Tool for PlanExit {
         no_arguments()
     }
 
-    /// A second run asks the same question, and has the answer to the first one.
+    /// A second run asks the same question, and gets the answer that a person gave to the first. About another plan it asks anew.
     fn effect(&self) -> Effect {
         Effect::Idempotent
     }

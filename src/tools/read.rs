@@ -1,9 +1,11 @@
 //! The `read` tool: shows a page of a text file with line numbers, or an image.
 //!
 //! Memory is bounded by the page, not by the file; only an image (up to 4.5 MiB) is read whole. Anything but a regular file is
-//! refused without a wait. A read stores nothing on the disk. It remembers what the session has seen, so that a later write is
-//! checked against it, and that the session knows a small file, so that a command of the shell keeps the content before it runs.
-//! A change must keep both. The doc comments of the arguments are what a model is told of them.
+//! refused without a wait. A read stores nothing on the disk.
+//!
+//! A change must keep that a read remembers two things in memory: what the session has seen of the file, so that a later write is
+//! checked against it (`seen.rs`); and of a text file up to 1 MiB that the session knows it, so that its content is kept before a
+//! command of the shell runs. The doc comments of the arguments are what a model is told of them.
 
 mod page;
 

@@ -1,11 +1,12 @@
 //! Tools whose calls are carried out somewhere else: in a container, on another machine.
 //!
 //! The whole call is handed over, not each file operation: see `docs/decisions/0006-whole-calls-go-elsewhere.md`. The host says
-//! how (`docker exec box tamtam tool NAME JSON`, `ssh`, a server of its own) by a [`RemoteExecutor`]. Everything that a model and
-//! the permission rules see of a tool stays on this side: name, schema, accesses, effect, limits.
+//! how (`docker exec box tamtam tool NAME JSON`, `ssh`, a server of its own) by a [`RemoteExecutor`]. What a model and the
+//! permission rules see of a tool stays on this side: name, schema, the check of the arguments, accesses, effect, limits.
 //!
-//! A call that may change files says so before it begins, as changes that cannot be put back from here. A change must not open or
-//! lock a file on this side: the paths are names for the other side.
+//! A call of a tool that does more than read reports, before it begins, the changes that it may make, as changes that cannot be
+//! put back from here. A change must keep that, so that a call which is cut off has reported them too, and must not open or lock
+//! a file on this side: the paths are names for the other side.
 
 use std::sync::Arc;
 

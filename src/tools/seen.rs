@@ -1,12 +1,13 @@
 //! Remembers what each session has last seen of a file, so that it does not overwrite a change that it has not seen.
 //!
-//! A session that has read or written a file knows its content. A write that finds another content there is refused until the
-//! session has read the file again, because someone else was at work (a person, a command, another session). A file that the
-//! session has never looked at may be written: nothing is known of it that could be out of date.
+//! A session that has read or written a file has seen its content, or its state (see [`Glimpse`]). A write that finds another
+//! content or state there is refused until the session has read the file again, because someone else was at work (a person, a
+//! command, another session). A file that the session has never looked at may be written: nothing is known of it that could be
+//! out of date.
 //!
-//! The memory belongs to the tools of one [`Setup`](super::Setup) and holds the newest files (see [`Known`]). After a restart it is
-//! empty and nothing is refused, so this is a help against mistakes and no lock. A change must let `read` and every write remember
-//! what they saw.
+//! The memory belongs to the tools of one [`Setup`](super::Setup) and holds the newest entries (see [`Known`]). After a restart
+//! it is empty and nothing is refused, so this is a help against mistakes and no lock. A change must let `read` and every write
+//! of a file tool remember what they saw.
 
 use std::io::{self, Read};
 
@@ -15,7 +16,7 @@ use crate::tool::{
     workspace::{FileInfo, Version},
 };
 
-/// Largest file whose content is remembered, in bytes. Of a larger file the state (size and times) is remembered.
+/// Largest file whose content is remembered (by its hash), in bytes. Of a larger file that is read the state is remembered.
 pub(super) const CONTENT_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
 /// What a session has seen of a file.
@@ -23,7 +24,7 @@ pub(super) const CONTENT_BYTES_MAX: u64 = 10 * 1024 * 1024;
 pub(super) enum Glimpse {
     /// The whole content, by its hash. The same content counts as unchanged, whatever the time stamps say.
     Content(blake3::Hash),
-    /// The file and its state, as the system tells them.
+    /// Which file it is, its size and its times, as the system tells them: of a file that was read in part or is too large.
     State(Version),
 }
 
@@ -37,7 +38,7 @@ impl Glimpse {
 /// What each session has seen.
 pub(super) type Seen = Known<Glimpse>;
 
-/// A file that is being read, with a hash of the bytes that were read.
+/// A file that is being read. The bytes that were read are hashed, up to [`CONTENT_BYTES_MAX`].
 pub(super) struct Watched<R> {
     from: R,
     hasher: blake3::Hasher,
@@ -50,7 +51,8 @@ impl<R: Read> Watched<R> {
         Watched { from, hasher: blake3::Hasher::new(), bytes: 0, at_end: false }
     }
 
-    /// What was seen: the content where the file was read to its end, else the state that the file had when it was opened.
+    /// What was seen: the content where the file was read to its end and is not larger than [`CONTENT_BYTES_MAX`], else the state
+    /// that the file had when it was opened.
     pub(super) fn glimpse(&self, opened: &FileInfo) -> Glimpse {
         match self.at_end && self.bytes <= CONTENT_BYTES_MAX {
             true => Glimpse::Content(self.hasher.finalize()),

@@ -1,8 +1,9 @@
-//! Tells what a file holds by its first bytes, and gives its text as a stream of UTF-8.
+//! Tells what a file holds by its first bytes, and gives its text as a stream, decoded to UTF-8 where the file has another
+//! encoding.
 //!
-//! A file is judged by its first [`SNIFF_BYTES`] bytes and never by its name. Beyond these bytes nothing is read before the caller
-//! asks for it, so a huge file costs no more than a small one. A change must not read a whole file here. A caller puts a
-//! [`Stoppable`] around the stream, so that a call that must stop reads no further.
+//! A file is judged by its first [`SNIFF_BYTES`] bytes and never by its name. Beyond these bytes nothing is read before the
+//! caller asks for it, so a look at a huge file costs no more than one at a small file. A change must not read a whole file here.
+//! A caller that reads a long stream puts a [`Stoppable`] around it, so that a call that must stop reads no further.
 
 use std::io::{self, Cursor, Read};
 
@@ -25,7 +26,7 @@ pub(super) enum Kind {
     Utf8 { bom: bool },
     /// Text in another encoding.
     Encoded(Guess),
-    /// Neither image nor text: there is a NUL in the first 8 KiB.
+    /// Neither image nor text of a known encoding: there is a NUL in the first 8 KiB.
     Binary,
 }
 

@@ -1,7 +1,9 @@
 //! The tools of the to-do list: `todo_write` replaces the list of the session, `todo_read` shows it.
 //!
-//! The tools keep nothing: a result of `todo_write` is the list, and the context of a call has the newest one (`tool/todo.rs`). They
-//! touch nothing outside of their session, so the profiles allow them where they allow reads (permission `todo`).
+//! The tools keep nothing: a good result of `todo_write` holds the list, the tape has the result, and the context of a later call
+//! has the newest list (`tool/todo.rs`). A change must keep `todos` in the details of that result, because the fold takes the
+//! list from there. The tools touch nothing outside of their session, so the permission profiles treat them like a read
+//! (permission `todo`).
 
 use serde::Deserialize;
 use serde_json::{Value, json};

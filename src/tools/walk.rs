@@ -1,11 +1,12 @@
-//! Walks a folder of the workspace and shows its entries to `find`, `grep` and the look of `bash`: without those that git
-//! ignores, unless the caller asks for these too, and without the temporary files of a write.
+//! Walks a folder of the workspace and shows its entries to a caller: `find`, `grep`, the look of `bash` at the files, and
+//! `listing.rs`.
 //!
-//! The walk goes down by open handles and follows no link, so it cannot leave the folder, whatever changes meanwhile. A change
-//! must keep that. It obeys `.git/info/exclude` and every `.gitignore` from the workspace down, each for the files beneath it.
-//! Entries of a folder come in the order of their names. A folder that cannot be read is counted and does not end the walk. Depth
-//! and the size of ignore files are bounded ([`Missed`] counts what is beyond); the number of entries is not, so the caller's
-//! `stop` and `visit` must end a walk that takes too long.
+//! The walk goes down from its start by open handles and follows no link, so it cannot leave that folder, whatever changes
+//! meanwhile. A change must keep that. It leaves out the temporary files of writes. Unless the caller asks for these too, it also
+//! leaves out what git ignores by `.git/info/exclude` or by a `.gitignore` from the workspace down, and the folders of
+//! [`LEFT_OUT`]. Entries of a folder come in the order of their names. A folder below the start that cannot be read is counted
+//! and does not end the walk. Depth and the size of ignore files are bounded ([`Missed`] counts what is beyond); the number of
+//! entries is not, so the caller's `stop` and `visit` must end a walk that takes too long.
 
 use std::{
     ffi::OsStr,
@@ -20,7 +21,7 @@ use crate::tool::workspace::{Dir, DirEntry, FileKind, Workspace, WorkspaceError,
 /// Folders that are left out unless they are asked for.
 const LEFT_OUT: [&str; 5] = [".git", "node_modules", "_build", "deps", "target"];
 
-/// After how many entries a search reports its progress.
+/// After how many entries or files a search reports its progress.
 pub(super) const PROGRESS_EVERY: usize = 1_000;
 
 /// How many levels the walk goes down from its start. Each level holds an open handle.
@@ -79,14 +80,15 @@ struct Level {
     ignores: usize,
 }
 
-/// An ignore file, and the directory that it is for, relative to the workspace.
+/// An ignore file, and the directory that it is for, relative to the root (the workspace, or another folder that may be read).
 struct Ignore {
     base: PathBuf,
     rules: Gitignore,
     bytes: usize,
 }
 
-/// Shows every entry beneath a folder to `visit`, which may stop the walk. The walk also stops once `stop` answers true.
+/// Shows the entries beneath a folder to `visit`, which may stop the walk. The walk also stops once `stop` answers true. An error
+/// means that the start cannot be opened or listed.
 pub(super) fn walk(
     workspace: &Workspace,
     start: &WorkspacePath,

@@ -1,8 +1,9 @@
 //! The `write` tool: replaces the whole content of a file, or makes the file.
 //!
-//! The file is written in one step where the file system allows it; the details say whether it was (`atomic`). A file that differs
-//! from what the session saw last is not overwritten. A change must write through [`LockedFile`] alone. The doc comments of the arguments
-//! are what a model is told of them.
+//! The file is written in one step where the file system allows it; the details say whether it was (`atomic`). A file that
+//! differs from what the session saw last is not overwritten (`seen.rs`); a file that the session has not seen is. A change must
+//! write through [`LockedFile`] alone, because a write by another way would take no lock and leave no record for a restore. The
+//! doc comments of the arguments are what a model is told of them.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,7 +1,9 @@
-//! The clock of sessions: the times of entries and events are taken from it, and the deadlines of sessions are set by it.
+//! The clock of the sessions of a runtime, and the text form of a moment ([`Millis::utc`]). A session takes the times of its
+//! entries and events from the clock, and sets its deadlines by it.
 //!
-//! It reads the wall clock once, at the start of the runtime, and counts on with tokio's clock. So a wall clock that jumps moves
-//! no deadline, and virtual time in tests moves all of them. A change must not compute a deadline from the wall clock.
+//! The clock reads the wall clock once, at the start of the runtime, and counts on with tokio's clock. So a wall clock that jumps
+//! moves no deadline, and virtual time in tests moves all of them. A change must not compute a deadline of a session from the
+//! wall clock.
 
 use std::time::Duration;
 
@@ -50,7 +52,8 @@ impl Clock {
         Clock { wall: self.wall.plus(moment.since(self.now())), ..self }
     }
 
-    /// The tokio instant of a moment, for a timer: at most one millisecond after the moment, and never before it.
+    /// The tokio instant for a timer that is due at a moment: one millisecond after the moment, and never before it. For a moment
+    /// before the start of the clock, it is one millisecond after that start.
     pub(crate) fn instant(&self, moment: Millis) -> Instant {
         // `Millis` are rounded down, so without this a timer could fire before its moment.
         self.start + moment.since(self.wall) + Duration::from_millis(1)

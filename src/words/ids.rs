@@ -1,12 +1,15 @@
 //! The names of things: sessions, messages, commands, entries and calls; and moments in time.
 //!
 //! Each kind of id has a type of its own, so that one cannot be used in place of another. A new id of a session, message or
-//! command is a UUIDv7: unique across processes, and sorted by the time at which it was made. A message of the runtime itself is
-//! named after the entry that it is about: `task-` or `branch-` and a number ([`MessageId::is_reserved`]).
+//! command is a UUIDv7: unique across processes, and sorted by the time at which it was made. The runtime names its own messages
+//! by a word and the number of an entry. `task-` (news of a child) and `branch-` (the summary of a branch) are reserved: a
+//! message of a sender under such an id is refused ([`MessageId::is_reserved`]). `compaction-` (the summary of a compaction) and
+//! `answer-` (an answer of the model, as it is shown) are not.
 //!
 //! A change must keep this: all ids and [`Millis`] are stored formats, as text or as a number, transparent in JSON. A session id
-//! is the name of a folder, so no path separator and no leading dot may get through. The two prefixes stand on existing tapes.
-//! Only [`Millis::now`] and the functions that make a new id read a clock, and the core calls none of them.
+//! is the name of a folder, so no path separator and no leading dot may get through. The two reserved prefixes stand on existing
+//! tapes. Only [`Millis::now`] and the functions that make a new id read a clock, so the core may use no value of theirs: a
+//! replay would have another.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -194,7 +197,8 @@ impl MessageId {
         self.is_of_task() || self.is_of_branch()
     }
 
-    /// Whether the runtime wrote the message: news of a child, or a summary. A sender may choose an id like that of a summary.
+    /// Whether the id is one of those that the runtime gives: to news of a child, or to a summary. The id alone is no proof: a
+    /// sender may choose an id like that of a compaction's summary.
     #[cfg(feature = "_wire")]
     pub(crate) fn is_of_runtime(&self) -> bool {
         self.is_reserved() || is_numbered(&self.0, "compaction-")
@@ -219,7 +223,7 @@ impl MessageId {
     }
 }
 
-/// The prefixes of the ids that only the runtime gives; the number of an entry follows.
+/// The prefixes of the reserved ids; the number of an entry follows.
 const TASK: &str = "task-";
 const BRANCH: &str = "branch-";
 
@@ -241,7 +245,7 @@ fn uuid_at(now: std::time::SystemTime) -> uuid::Uuid {
     }
 }
 
-/// Milliseconds since 1970-01-01T00:00:00Z. Within a session it never decreases, whatever the machine's clock does.
+/// A moment: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Millis(pub u64);

@@ -1,7 +1,8 @@
 //! Labels: what a host says of a session, such as its tenant or its user, as keys and values. Lists and searches filter by them.
 //!
-//! A value of [`Labels`] is always within its bounds, so no code behind it checks them again. Labels are part of the stored format
-//! of settings: the bounds may grow and must not shrink. No code of the library gives a label a meaning.
+//! A value of [`Labels`] is always within its bounds, so no code behind it checks them again. Labels are part of the stored
+//! format of settings: the bounds may grow and must not shrink, because a stored label beyond them would be left out. A change
+//! must give no label a meaning: the keys and values are the host's alone.
 
 use std::collections::BTreeMap;
 

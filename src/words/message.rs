@@ -1,11 +1,11 @@
 //! Messages and their parts: everything that is said in a conversation.
 //!
 //! A message is a list of parts, of twelve kinds. A host sends text and files, a model answers with text, reasoning and tool
-//! calls, and the other kinds tell what happened around them. A tool part carries the whole life of one call: pending, running,
+//! calls, and the other kinds tell what happened around them. A tool part shows the whole life of one call: pending, running,
 //! then completed or error.
 //!
 //! The JSON form is a promise: messages stand on tapes and in events. Do not rename or retype a field, and give each new field a
-//! serde default. The types decide nothing: the core sets `role` and `time` of a message when it accepts the message.
+//! serde default. The types decide nothing: the core sets `role` and `time` of a host's message when it accepts the message.
 
 mod changes;
 mod file;
@@ -154,7 +154,7 @@ impl From<String> for Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The host, for a person or a program.
+    /// The host, for a person or a program; or the runtime, with news of a child or a summary.
     User,
     /// The model.
     Assistant,

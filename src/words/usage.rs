@@ -1,4 +1,4 @@
-//! What model requests used: tokens by kind, and money where a price is known.
+//! What model requests used: tokens by kind ([`Usage`]), and money where a price is known (`usage/money.rs`).
 //!
 //! Sums saturate and never wrap. The types are stored formats: do not rename or retype a field. A [`Usage`] does not say whether
 //! its figures are the provider's or an estimate. The field that holds it must say so, and an estimate must never be shown as a

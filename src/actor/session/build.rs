@@ -1,9 +1,10 @@
-//! Builds the request of a model and the parts of a call from the state of a session, for the workers that carry them out.
+//! Builds the request of a model and the parts of a tool call from the state of a session, for the workers that carry them out.
 //! Functions of values: nothing here waits or changes anything.
 //!
 //! A change must keep this. The same ticket gives the same request and the same key, also after a crash: settings that were
-//! changed meanwhile must not get into it. Only the descriptions of the tools are those of the present host. A call may reach the
-//! accesses that were judged and no more, so the tool is not asked again.
+//! changed meanwhile must not get into a request. Only the tools and their descriptions are those of the present host. A call
+//! runs as it was judged: the tool is not asked again what the call wants. Beyond the accesses that were judged, a call may reach
+//! only what the rules treat no more strictly than these.
 
 use std::{
     path::PathBuf,
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// The model request of a ticket. The same ticket gives the same request, also after a crash and after a change of the session's
-/// settings; the descriptions of the tools are those of the present host.
+/// settings; the tools and their descriptions are those of the present host.
 pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
     let mut request = Request::new(state.history.clone());
     request.system = open.system.clone();
@@ -46,8 +47,8 @@ pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRe
     request
 }
 
-/// The folders of a session, made once for all of its calls. Either may be missing on the disk. `None` in a runtime that keeps its
-/// tapes without a folder.
+/// The paths of a session's folders, put together once for all calls of an incarnation. Either folder may be missing on the disk.
+/// A path is `None` in a runtime that keeps its tapes without a folder.
 #[derive(Clone, Debug)]
 pub(super) struct Folders {
     /// Large outputs.
@@ -105,7 +106,7 @@ pub(super) fn call(
     Ok((call, tool, context))
 }
 
-/// The paths outside of the workspace that a call may reach. The call runs, so all accesses that it named were allowed.
+/// The absolute paths outside of the workspace that a call named. The call runs, so all accesses that it named were allowed.
 fn external(accesses: &[Access]) -> Arc<[PathBuf]> {
     let outside = accesses.iter().filter(|access| access.permission == "external_directory");
     outside.map(|access| PathBuf::from(&access.pattern)).filter(|path| path.is_absolute()).collect()

@@ -1,8 +1,9 @@
 //! A tape that answers before it has written: a fault that tests inject, to show what the rule "tape first" guards against.
 //!
 //! It stands in front of a session's tape where the feature `fault-injection` is on, and passes everything through unless a
-//! runtime was told to hold appends back. Then an append is answered at once and written later, in order. What is held back when
-//! the process is killed is lost; that is its purpose. It must never be part of a build without that feature.
+//! runtime was told to hold appends back. Then an append is answered at once and written later, in order; if that write fails,
+//! nobody is told. What is held back when the process is killed is lost; that is its purpose. It must never be part of a build
+//! without that feature.
 
 use std::{
     sync::mpsc,
@@ -40,7 +41,7 @@ impl Tape {
     pub(super) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
         match self {
             Tape::InTime(tape) => tape.begin_anchor(name, first),
-            // A tape that is written behind needs no anchor.
+            // A tape that is written behind gets the entry of the anchor as an ordinary entry.
             Tape::Behind(_) => self.append(std::slice::from_ref(first)),
         }
     }

@@ -1,11 +1,13 @@
-//! Gives an incarnation of a session its tape and its state, before its first input. The tape store opens and folds the tape;
-//! this file waits for it. This file also reads the entries that the previous incarnation did not publish.
+//! Gives an incarnation of a session what it needs before its first input: its tape and its state, the facts that tools state
+//! about the calls that are not over, and the entries that the previous incarnation did not publish. The tape store opens and
+//! folds the tape; this file waits for it.
 //!
 //! A tape that cannot be read just now is not a crash: the incarnation tries again for [`LOAD_WAIT`], so that open work goes on
-//! by itself, and meanwhile tells callers why it does not come up. A tape that is missing or damaged ends the start at once.
+//! by itself. After about three seconds it tells callers why the session does not come up. Any other failure, such as a tape that
+//! is missing or damaged, ends the start at once.
 //!
-//! A change must keep [`LOAD_WAIT`] longer than the window in which the crashes of a session are counted: otherwise a bad disk
-//! would park sessions.
+//! A change must keep [`LOAD_WAIT`] longer than the window of 60 s in which the supervisor counts the crashes of a session
+//! (`runtime/tree.rs`): otherwise a bad disk would park sessions.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,15 +24,17 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// How long an incarnation waits for a tape that cannot be read just now. Longer than the window in which the crashes of a session
-/// are counted, so that two failed starts never count together: otherwise a bad disk would park the session.
+/// How long an incarnation waits for a tape that cannot be read just now; after that its start fails, which counts as a crash.
+/// Longer than the window in which the crashes of a session are counted, so that two failed starts do not count together:
+/// otherwise a bad disk would park the session. A session with a restart policy other than the default has no such window: there
+/// each failed start counts.
 pub(crate) const LOAD_WAIT: Duration = Duration::from_secs(65);
 
 /// The first wait before the next try; each further wait is twice as long.
 const LOAD_AGAIN_MIN: Duration = Duration::from_millis(50);
 
-/// The longest such wait. From the first wait of this length on, about three seconds after the crash, callers are told why the
-/// session does not come up.
+/// The longest such wait. From the first wait of this length on, about three seconds after the first try, callers are told why
+/// the session does not come up.
 const LOAD_AGAIN_MAX: Duration = Duration::from_secs(2);
 
 impl SessionActor {

@@ -1,9 +1,10 @@
-//! How a session describes itself on its node in the tree: its phase, its figures, and the text of a full trace. Functions of
-//! values.
+//! How a session describes itself on its node in the tree: its phase word and a short text, its figures, and the text of a full
+//! trace. Functions of values.
 //!
 //! A change must keep this: only [`in_full`] returns content of the conversation, and it is called only while an operator traces
-//! the session in full. Phases and figures are shown to anybody and must stay free of content. The docs of `Node::phase` list the
-//! phase words: keep them in step.
+//! the session in full. Everything else here may be shown to anybody and must stay free of content: it names models, tools and
+//! child sessions, and counts. The docs of [`Node::phase`](crate::supervisor::Node::phase) list the phase words: keep them in
+//! step.
 
 use std::fmt::{self, Write as _};
 

@@ -1,9 +1,9 @@
-//! Answers questions from the state of a session, at once or when the state has the answer. Answering writes no entry and changes
-//! no state.
+//! Answers the questions that callers put to a session's actor ([`Question`]), from the state: at once, or when the state has the
+//! answer. Answering writes no entry and changes no state.
 //!
 //! A question that has no answer yet is kept in the slot, or refused where the slot is full (`QUESTIONS_MAX`). A kept question
-//! outlives a crash of the actor, and is looked at again after each piece of work. A change must leave `Sleep` to the actor's
-//! loop, because only the loop can end the actor.
+//! outlives a crash of the actor, and is looked at again after each round of work and at the end of each turn. A change must
+//! leave [`Question::Sleep`] to the actor's loop, because only the loop can end the actor.
 
 use crate::{
     actor::{session::Live, slot::Question},

@@ -2,8 +2,9 @@
 //! them when they have reported.
 //!
 //! A change must keep three rules. A ticket has at most one worker. A start waits for the record of its ticket, and for the
-//! record of a stop or of the recovery; a stop never waits for the tape. A worker that was told to stop stays in `workers` until
-//! it has reported: otherwise the state would settle its ticket as gone while the worker still runs.
+//! record of a stop or of the recovery; a stop never waits for the tape. (For the stop of a task the child's watcher is started
+//! at once if there is none, because it carries the stop.) A worker that was told to stop stays in `workers` until it has
+//! reported or its ticket is closed: otherwise the state would settle the ticket as gone while the worker still runs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +19,8 @@ use crate::{
     words::ids::Seq,
 };
 
-/// The handle of the worker of one ticket. Dropping it ends the work.
+/// The handle of the worker of one ticket. Dropping it ends the work; of a child only the watch, and the child goes on. A request
+/// that was cut off ends by itself.
 pub(super) enum Worker {
     Request(RequestWorker),
     Call(CallWorker),
@@ -27,8 +29,8 @@ pub(super) enum Worker {
 }
 
 impl Live {
-    /// Drops the workers of closed tickets, sends each child its current stop level, and starts a worker for every due ticket that
-    /// has none. Starts nothing while a stop or the recovery is not yet recorded.
+    /// Drops the workers of closed tickets, sends each child its current stop level and what is known of its questions, and
+    /// starts a worker for every due ticket that has none. Starts nothing while a stop or the recovery is not yet recorded.
     pub(super) fn begin_what_is_due(&mut self) {
         let open = &self.state.open;
         self.workers.retain(|ticket, _| open.contains_key(ticket));
@@ -162,7 +164,8 @@ impl Live {
         asks
     }
 
-    /// After a change of settings, sends every child the rules of this session, because no child may do more than its parent.
+    /// After a change of settings or rules, sends every child the rules of this session, because no child may do more than its
+    /// parent.
     pub(super) fn narrow_children(&self) {
         let above = std::sync::Arc::new(self.state.settings.above_children());
         for worker in self.workers.values() {

@@ -1,5 +1,5 @@
-//! Whether a slot takes inputs: it may be draining, closed, parked or stopped, or its tape may be unreadable just now. Each
-//! change but draining refuses the callers who wait in the slot.
+//! Whether a slot takes inputs: it may be draining, closed, parked or stopped, or its tape may be unreadable just now. Where a
+//! slot is closed, parked, stopped or unreadable, the callers who wait in it are refused.
 //!
 //! A change must keep that a command that the actor has in hand is not simply refused, because its append may be on the way to
 //! the tape. It is answered when that is settled, at the latest when the actor is gone; if nobody can tell, as "unsettled".
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Slot {
-    /// Narrows the admission. A closed slot refuses all waiting callers; a command in hand is answered when its append is settled,
-    /// at the latest when the actor is gone.
+    /// Narrows the admission; never widens it. A closed slot refuses all waiting callers; a command in hand is answered when its
+    /// append is settled, at the latest when the actor is gone.
     pub(crate) fn set_admission(&self, admission: Admission) {
         let mut inner = self.inner();
         inner.admission = inner.admission.max(admission);

@@ -1,7 +1,13 @@
-//! The actor's side of a slot: refused appends, kept questions, the prepared tape, the start of an incarnation, and idleness.
+//! The side of a slot that its session's actor, its activation and the thread that opens its tape use: refused appends, kept
+//! questions, the prepared tape, the start of an incarnation, and idleness. It also says who can answer a session's asks.
 //!
-//! Most callers are the session's actor, its activation, and the thread that opens its tape. A change must keep that answers are
-//! sent, and tapes are given back, after the slot's lock is released.
+//! A question here is a [`Question`]: a caller puts it to the actor, and the state answers it. What goes to a person is an ask.
+//!
+//! A kept question outlives a crash of the actor, and a prepared tape goes to one incarnation or back to its engine. When an
+//! incarnation begins, each command that the previous one had in hand is answered or waits again.
+//!
+//! A change must keep that answers are sent, and tapes are given back, after the slot's lock is released: giving a tape back may
+//! wait for a disk, and every sender of the session waits for this lock.
 
 use std::sync::Arc;
 
@@ -17,7 +23,7 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// The most sessions above a child that are asked whether somebody listens. Deeper tasks are refused long before.
+/// The most sessions above a child that are asked whether somebody listens: far more than the tasks of tasks that hosts allow.
 const LEVELS_MAX: usize = 64;
 
 impl Slot {
@@ -40,11 +46,12 @@ impl Slot {
         self.inner().published
     }
 
-    /// Keeps a question that the state cannot answer yet. It survives a crash of the actor; at most [`QUESTIONS_MAX`] are kept.
+    /// Keeps a question that the state cannot answer yet. It survives a crash of the actor. At most [`QUESTIONS_MAX`] are kept;
+    /// the next one is refused as full.
     pub(crate) fn wait(&self, question: Question) {
         let mut inner = self.inner();
         let waiting = &mut inner.inbox().waiting;
-        // Questions whose callers stopped waiting make room.
+        // Questions whose callers stopped waiting make room. Dropping them here answers nobody.
         if waiting.len() >= QUESTIONS_MAX {
             waiting.retain(Question::is_waited_for);
         }
@@ -67,12 +74,13 @@ impl Slot {
         self.in_inbox(|inbox| inbox.is_waited_for()).unwrap_or_default()
     }
 
-    /// The node of the actor, once it has had one.
+    /// The node of the actor; `None` if the session is passive, or if no incarnation has begun since it woke.
     pub(crate) fn node(&self) -> Option<Arc<NodeState>> {
         self.in_inbox(|inbox| inbox.node.clone()).flatten()
     }
 
-    /// Keeps an opened tape and its state for the next incarnation.
+    /// Keeps an opened tape and its state for the next incarnation. There is no earlier one: it would have the claim, and no
+    /// second tape could be opened.
     pub(crate) fn prepare(&self, tape: OpenTape, state: State) {
         let mut prepared = Some((tape, state));
         // After a load that was given up, there may be no inbox: then the tape is given back below, outside of the lock.
@@ -87,12 +95,12 @@ impl Slot {
         self.in_inbox(|inbox| inbox.prepared.is_some()).unwrap_or_default()
     }
 
-    /// Notes, for its activation, the task that the session is to be made for.
+    /// Notes the parent and the ticket of the task that the session is to be made for.
     pub(crate) fn make_for_task(&self, parent: SessionId, ticket: Seq) {
         self.inner().rare.get_or_insert_default().task = Some((parent, ticket));
     }
 
-    /// Notes the parent, to whose people the session's questions go too.
+    /// Notes the parent, to whose people the session's asks go too.
     pub(crate) fn set_asks_through(&self, parent: Option<&SessionId>) {
         let mut inner = self.inner();
         if inner.rare.as_ref().and_then(|rare| rare.asks_through.as_ref()) != parent {
@@ -100,7 +108,7 @@ impl Slot {
         }
     }
 
-    /// Whether anybody listens who could answer a question of the session: to its own events, or to those of a session above it.
+    /// Whether anybody listens who could answer an ask of the session: to its own events, or to those of a session above it.
     pub(crate) fn is_asked_for(&self) -> bool {
         let (mut is_heard, mut above) = self.heard_or_above();
         for _ in 0..LEVELS_MAX {
@@ -121,7 +129,7 @@ impl Slot {
         self.inner().rare.as_ref().and_then(|rare| rare.task.clone())
     }
 
-    /// The restart policy of the session, from the kept state.
+    /// The restart policy of the session, from the state beside the opened tape; the default if no tape is kept.
     pub(crate) fn restart_policy(&self) -> RestartPolicy {
         let inner = self.inner();
         let prepared = inner.inbox.as_ref().and_then(|inbox| inbox.prepared.as_ref());
@@ -161,7 +169,7 @@ impl Slot {
         incarnation
     }
 
-    /// The tracker of all tasks that an incarnation of the actor started.
+    /// The tracker of all tasks that the incarnations of the actor started since the session woke.
     pub(crate) fn tasks(&self) -> TaskTracker {
         // Without an inbox the actor is gone, and nobody waits for a task that it still starts.
         self.in_inbox(|inbox| inbox.tasks.clone()).unwrap_or_default()

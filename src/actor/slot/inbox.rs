@@ -1,12 +1,13 @@
-//! The inbox of an awake session: its mailbox, the callers who wait for an answer, the open questions, and the handle of the
-//! actor.
+//! The inbox of an awake session: its mailbox, the callers who wait for an answer, their questions to the actor, and the handle
+//! of the actor.
 //!
-//! A plain value without a lock of its own: the slot locks it. It outlives every crash of the actor, and goes when the session
-//! sleeps. Commands and questions have a bound. In a full queue, entries of callers who stopped waiting make room; if that is not
-//! enough, the new one is refused.
+//! A plain value without a lock of its own: the slot locks it. It outlives every crash of the actor, and is dropped when the
+//! session becomes passive; callers who are left are answered then (`sleep.rs`). Commands and questions have a bound. In a full
+//! queue, entries of callers who stopped waiting make room, except a command in hand or a stop; if that is not enough, the new
+//! one is refused.
 //!
-//! A change must not wait or answer a caller here, because the slot's lock is held. Functions return the answers ([`Ends`],
-//! [`Waiters`], [`Unsettled`]) and tokens, and the slot sends and cancels them after the unlock.
+//! A change must keep that no method of [`Inbox`] waits or answers a caller, because the slot's lock is held. The methods return
+//! the answers ([`Ends`], [`Waiters`], [`Unsettled`]) and tokens, and the slot sends and cancels them after the unlock.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,7 +31,7 @@ use crate::{
     words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
 };
 
-/// The most questions that wait for the actor, and the most kept questions that the state cannot answer yet.
+/// The most questions that wait for the actor; also, counted apart, the most kept questions that the state cannot answer yet.
 pub(crate) const QUESTIONS_MAX: usize = 1_024;
 
 /// The sender of an answer, or of the reason why there will be none.
@@ -155,7 +156,7 @@ pub(super) struct Inbox {
     woken: bool,
     /// The node that shows the depth of the mailbox, also while the actor is stuck.
     pub(super) node: Option<Arc<NodeState>>,
-    /// The tracker of all tasks that an incarnation of the actor started.
+    /// The tracker of all tasks that the incarnations of the actor started since the session woke.
     pub(super) tasks: TaskTracker,
     /// The commands and reports that wait for the actor, in order.
     pub(super) mailbox: Mailbox,
@@ -167,9 +168,10 @@ pub(super) struct Inbox {
     questions: VecDeque<Question>,
     /// Questions that the state cannot answer yet; at most [`QUESTIONS_MAX`].
     pub(super) waiting: Vec<Question>,
-    /// The parent of all tokens of running workers. A command that ends their turn takes it out and leaves a new one.
+    /// The parent of the tokens of all running requests and calls. A command that ends their turn takes it out and leaves a new
+    /// one.
     stop: CancellationToken,
-    /// The tickets that have a worker of the turn.
+    /// The tickets whose request or call has a worker that has not reported.
     pub(super) at_work: Vec<Seq>,
     /// What has arrived of the answer that is being made.
     pub(super) arrived: Weak<Lock<Arrived>>,
@@ -188,7 +190,8 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Puts a command into the mailbox, or refuses it if the mailbox is full or the disk refuses appends.
+    /// Puts a command into the mailbox. Refuses it if the mailbox is full; or, for a command that adds work, if the disk is full
+    /// and what it refused still waits.
     pub(super) fn command(
         &mut self,
         to: ReplyTo,
@@ -270,7 +273,7 @@ impl Inbox {
         ends
     }
 
-    /// Withdraws a command whose sender has waited long enough, unless it is in hand. Returns the error for the sender.
+    /// Withdraws a command whose sender has waited long enough, unless it is in hand or a stop. Returns the error for the sender.
     pub(super) fn withdraw(&mut self, to: ReplyTo) -> SendError {
         let is_out = self.mailbox.withdraw(to);
         self.replies.remove(&to);
@@ -298,13 +301,13 @@ impl Inbox {
         self.questions.len()
     }
 
-    /// Whether nothing in the inbox needs an actor.
+    /// Whether nothing in the inbox needs an actor: no input, no question, and no kept question that somebody waits for.
     pub(super) fn is_empty(&self) -> bool {
         self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && !self.is_waited_for()
     }
 
-    /// Whether a kept question needs the actor: somebody waits for its answer. A parent's question about asks does not count: a session
-    /// with an open ask does not sleep, and without one there is nothing to tell.
+    /// Whether a kept question needs the actor: somebody waits for its answer. A parent's question about asks does not count: a
+    /// session with an open ask does not sleep, and without one there is nothing to tell.
     pub(super) fn is_waited_for(&self) -> bool {
         self.waiting.iter().any(|question| !matches!(question, Question::Asks(..)) && question.is_waited_for())
     }

@@ -1,11 +1,13 @@
 //! How a session wakes up and goes to sleep: the changes between the phases of its slot. See the diagram in `slot.rs`.
 //!
 //! Each change is whole under the slot's lock, so no input slips in between. Sleep is asked for, never forced: a session with
-//! open work, or with an input that arrived meanwhile, stays awake or is woken again.
+//! open work, or with an input that arrived meanwhile, stays awake or is woken again. A session that cannot start becomes
+//! passive, and its callers are told why. A session whose place the supervisor gives up (it was stopped, or the supervisor
+//! crashed) loses its actor without being asked: waiting inputs wake it again, unless the slot refuses inputs.
 //!
-//! A change must keep that only [`Slot::take_off`] leaves `Passive`, and that it starts one activation. Answer callers, give
-//! tapes back, and launch or drop an `Activation` after the unlock only: giving a tape back may wait for a disk, and dropping an
-//! activation takes the lock again.
+//! A change must keep that an activation begins only in [`Slot::take_off`], and only while no other one is under way. Answer
+//! callers, give tapes back, and launch or drop an `Activation` after the unlock only: giving a tape back may wait for a disk,
+//! and dropping an activation takes the lock again.
 
 use std::{
     sync::{Arc, MutexGuard},
@@ -63,13 +65,14 @@ impl Slot {
         self.inner().phase
     }
 
-    /// Begins an activation that the caller drives itself; `None` unless the session is passive.
+    /// Begins an activation that the caller drives itself; `None` unless the session is passive and the runtime there.
     pub(crate) fn begin_activation(self: &Arc<Self>) -> Option<Activation> {
         let mut inner = self.inner();
         if inner.phase == Phase::Passive { self.take_off(&mut inner) } else { None }
     }
 
-    /// Leaves `Passive`: the one place where an activation begins. Launch or drop the result only after the unlock.
+    /// Enters `Activating`: the one place where an activation begins. The caller has seen that none is under way. Launch or drop
+    /// the result only after the unlock. `None` if the runtime is gone.
     pub(super) fn take_off(self: &Arc<Self>, inner: &mut Inner) -> Option<Activation> {
         let shared = self.shared.upgrade()?;
         inner.phase = Phase::Activating;
@@ -79,7 +82,7 @@ impl Slot {
         Some(Activation::new(shared, self.clone()))
     }
 
-    /// Ends an activation: the session is active, or passive again with the reason.
+    /// Ends an activation: the session is active, or passive again and its callers are told why.
     pub(crate) fn finished(self: &Arc<Self>, result: Result<(), OpenError>) {
         let mut inner = self.inner();
         match result {

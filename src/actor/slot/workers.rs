@@ -1,9 +1,9 @@
-//! The slot's list of the workers on a session's turn: which tickets have one, what stops them, and what has arrived of the answer
-//! that one of them waits for.
+//! The slot's list of the workers that run the requests and calls of a session: which tickets have one, what stops them, and what
+//! has arrived of the answer that one of them waits for. `Session::abort` waits until the list is empty.
 //!
 //! No worker starts while a stop or the recovery waits for its record. A worker is down when its task has dropped [`AtWork`],
-//! reported or not; a report takes its ticket off the list earlier. A change must keep the guard in the worker's task until the
-//! task ends.
+//! reported or not; a report takes its ticket off the list earlier. The list begins empty with each incarnation. A change must
+//! keep the guard in the worker's task until the task ends: otherwise an abort would return while a worker still runs.
 
 use std::sync::Arc;
 
@@ -43,12 +43,13 @@ impl Drop for AtWork {
 }
 
 impl Slot {
-    /// Whether a worker may start: no stop and no recovery waits for its record.
+    /// Whether a worker may start: the session is awake, and no stop and no recovery waits for its record.
     pub(crate) fn may_begin(&self) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.may_begin()).unwrap_or_default()
     }
 
-    /// Registers a worker of the turn. Returns `None` if it must not start, because a stop came meanwhile.
+    /// Registers a worker of the turn. Returns `None` if it must not start, because a stop came meanwhile or the session is
+    /// passive.
     pub(crate) fn begin_worker(self: &Arc<Self>, incarnation: u32, ticket: Seq) -> Option<AtWork> {
         let mut inner = self.inner();
         let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;

@@ -1,8 +1,8 @@
 //! Opens or makes one tape: claims, reads and folds it on a thread that may wait for a disk, and puts it into its session's slot.
 //!
 //! No caller can cancel an opening, and every opening reports its result, also after a panic ([`Told`]). By then the caller may
-//! be gone, or another incarnation of the session may be there, which takes the tape just as well. If no incarnation is awake to
-//! take the tape, the tape is given back.
+//! be gone, or another incarnation of the session may be there, which takes the tape just as well. If the session is passive by
+//! then, the tape is given back to its engine.
 //!
 //! A change must keep that a tape that is damaged, empty, or of another session is an error: an actor must never start over it.
 
@@ -18,7 +18,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How long an opening waits for a tape that the previous incarnation still holds.
+/// How long an opening waits for a tape that this runtime still holds, for example by the previous incarnation.
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
 
 /// The first entries of a new tape.
@@ -76,8 +76,8 @@ fn open(shared: &Shared, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenE
     Ok(())
 }
 
-/// Claims and reads a tape. Waits if an actor of this runtime still holds the tape: that actor is ending, because its supervisor
-/// crashed before the actor was gone.
+/// Claims and reads a tape. Waits at most [`CLAIM_WAIT`] while something in this runtime still holds the tape, such as the
+/// session's previous actor, which is ending.
 fn load(shared: &Shared, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
     fault!(shared.store.faults(), "session.load", slot.id.as_str());
     let loaded = shared.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)?;

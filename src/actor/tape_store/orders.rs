@@ -1,11 +1,13 @@
-//! The queue of orders to the tape store: tapes that are to be opened or made. A value of the runtime that outlives every
-//! incarnation of the store's actor; an order stands here until its result has been delivered.
+//! What others ask of the tape store's actor: orders (tapes that are to be opened or made), and requests for its chores. [`Orders`]
+//! is a value of the runtime, so it outlives every incarnation of the actor. An order waits here until it begins, and its callers
+//! stand here until they have the result.
 //!
-//! Orders for one session share one opening and one result. While the actor is between two incarnations, orders wait. If it is
-//! not back within [`GONE_MAX`], the waiting orders are refused, and new ones at once, until it returns.
+//! An order for a session whose opening waits or runs joins that opening and gets its result. While the actor is between two
+//! incarnations, orders wait. If it is not back within [`GONE_MAX`], the waiting orders are refused, and new ones at once, until
+//! it returns.
 //!
-//! A change must keep that every caller gets a result, whatever becomes of the actor. An order holds a slot: never drop one under
-//! the lock of the list.
+//! A change must keep that every caller gets a result, whatever becomes of the actor: a caller waits without a limit. An order
+//! holds a slot: never drop one under the lock of the list, because the drop of a slot takes another lock and may give a tape back.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -49,7 +51,7 @@ type Opened = Result<(), OpenError>;
 /// One order: a session's slot, and what to do with its tape.
 pub(super) type Order = (Arc<Slot>, Opening);
 
-/// See the module.
+/// The orders and the requests for chores; see the module.
 pub(crate) struct Orders {
     /// Each change under this lock is whole before anything can panic.
     list: Lock<List>,
@@ -65,7 +67,7 @@ struct List {
     actor: Option<(Mailbox<Look>, Arc<NodeState>)>,
     /// How many incarnations of the actor have ended.
     ended: u64,
-    /// The tasks that refuse all orders if no next incarnation comes within [`GONE_MAX`].
+    /// The tasks that refuse the waiting orders if no next incarnation comes within [`GONE_MAX`].
     patience: JoinSet<()>,
     /// No incarnation has come within [`GONE_MAX`]: orders are refused.
     given_up: bool,
@@ -186,7 +188,7 @@ impl Orders {
         list.patience.spawn_on(give_up, &tokio);
     }
 
-    /// Refuses all orders, if no incarnation has followed the one numbered `ended`.
+    /// Refuses the waiting orders, and new ones from now on, if no incarnation began after `ended` of them had ended.
     fn give_up(&self, ended: u64) {
         let mut list = self.list.lock();
         if list.ended == ended && list.actor.is_none() {

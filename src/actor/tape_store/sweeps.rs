@@ -1,10 +1,12 @@
 //! Sweeping: a runtime removes the sessions that a policy does not keep, on request or at intervals.
 //!
-//! A runtime sweeps at intervals only if its host asked for that, one sweep at a time. [`SweepReport`] says how the newest of
-//! these sweeps went. A sweep that fails is reported and tried again at the next interval; it ends nothing else.
+//! A runtime sweeps at intervals only if its host asked for that; the next interval begins when a sweep is over. [`SweepReport`]
+//! says how the newest of these sweeps went. A sweep that fails is reported and tried again after the next interval; it ends
+//! nothing else. A sweep on request may run beside one of these.
 //!
 //! A sweep blocks on the disk, so it runs on a thread and no actor may wait for it. A change must delete through `delete_unused`,
-//! which looks at each session once more under its claim: a session that is open, or went on since the plan, stays.
+//! which looks at each session once more under its claim: a session that is open, or that was used, parked, protected or forked
+//! since the plan, stays.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +19,7 @@ use crate::{
     words::ids::{Millis, new_uuid},
 };
 
-/// The shortest interval that a host can set. A wait is up to a quarter shorter or longer.
+/// The shortest interval; a shorter one that a host sets counts as this. A wait is up to a quarter shorter or longer.
 const EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// The most sessions that a report names of those that a limit selects and that stay.
@@ -73,7 +75,8 @@ impl Sweeper {
     }
 }
 
-/// Removes the sessions that a policy does not keep, until the runtime ends or `stop` returns `true`. Blocks on the disk.
+/// Removes the sessions that a policy does not keep, until the runtime ends or `stop` returns `true`; then asks for the chore that
+/// takes them out of the index. Blocks on the disk.
 pub(crate) fn sweep(shared: &Shared, policy: SweepPolicy, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
     let stop = || stop() || shared.orders.is_closed();
     let planned = sweep_plan(&*shared.store, policy, shared.clock.now(), stop)?;

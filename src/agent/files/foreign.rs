@@ -1,7 +1,12 @@
-//! What other programs write, in our words: the names of their tools, their models and their permissions.
+//! Turns what OpenCode and Claude Code write about agents and commands into the fields of our own files, with our names of tools,
+//! models and permissions. Pure.
 //!
-//! A file of another program gives no rights that one of ours could not give. What it allows beyond its agent, such as
-//! `allowed-tools` of a command, is left out; what it forbids is kept.
+//! A file of another program gives no rights that one of ours could not give: its permissions become rules as ours do. What a file
+//! allows beyond its agent, such as `allowed-tools` of a command, is left out. What an agent denies becomes a rule that denies, or
+//! a tool that is switched off: more than was written, where OpenCode denies a part of what a tool that searches may do. Of Claude
+//! Code's `permissionMode` only `plan` is carried over, as a rule that denies edits.
+//!
+//! A change must not let a denial fall away, because people rely on what they wrote for the other program.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +64,7 @@ fn text(at: usize, text: impl Into<String>) -> Node {
     Node { at, value: Value::Text(text.into()) }
 }
 
-/// The fields that OpenCode gives an agent, in our words. Those that it does not know are options of a request, as there.
+/// The fields that OpenCode gives an agent, in our words. Fields that OpenCode does not know become options of a request, as there.
 pub(super) fn opencode_agent(fields: Vec<Field>) -> Vec<Field> {
     const OURS: [&str; 13] = [
         "description",
@@ -295,7 +300,7 @@ fn model(word: &str, models: &BTreeMap<String, ModelRef>) -> Option<String> {
     }
 }
 
-/// The fields that both programs give a command, in our words. What we have no word for is left out.
+/// The fields that OpenCode or Claude Code gives a command, in our words. What we have no word for is left out.
 pub(super) fn command(
     fields: Vec<Field>,
     dialect: Dialect,

@@ -1,4 +1,11 @@
-//! One text: its front matter and its body, and the agent or the command that they say. Pure, but for [`with_files`].
+//! Reads one text of a file or one entry of a configuration: its fields (for Markdown the front matter, the YAML between two lines
+//! `---`) and its body, and makes an agent or a command of them. Pure, but for [`with_files`], which reads files.
+//!
+//! What is read has been checked by itself, and an error names its field and its place in the text. Whether an agent lacks a
+//! description is told later, where all files are together ([`Agents::build`]).
+//!
+//! A change must keep the order of rules (the last rule that matches counts), and that no file is included in a workspace: a person
+//! trusts its files by name, and an included one would not be among them.
 
 use std::{
     collections::BTreeMap,
@@ -252,8 +259,8 @@ fn name_of(given: &str, dialect: Dialect, at: usize) -> Result<String, Fault> {
     Err(Fault::new(at, "name", why))
 }
 
-/// The table with the contents of files in the place of `{file:PATH}`, which OpenCode reads. The path counts from the folder of the
-/// configuration, and stays in it.
+/// The table with the contents of files in the place of `{file:PATH}`, as OpenCode has it, in the fields `prompt` and `template`.
+/// The path counts from the folder of the configuration, and must not lead up from it. In a workspace such a text is an error.
 pub(super) fn with_files(node: Node, config: &Path, inside: Option<&Path>) -> Result<Node, Fault> {
     let Value::Map(mut fields) = node.value else { return Ok(node) };
     for field in fields.iter_mut().filter(|field| matches!(field.name.as_str(), "prompt" | "template")) {

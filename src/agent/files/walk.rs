@@ -1,4 +1,9 @@
-//! Finds files below a folder and reads them, within bounds.
+//! Finds the files below a folder, and reads a file, within the bounds of `agent/files.rs`. What cannot be read becomes a
+//! [`BadFile`].
+//!
+//! In a workspace a link in the place of a searched folder, or of one below it, is not followed, and no link that leads out of the
+//! workspace. Only plain files are opened, because a pipe would wait for a writer. A text is returned only if the caller's function
+//! trusts it. A change must keep this, because others write what stands in a workspace.
 
 use std::{
     collections::BTreeSet,
@@ -8,8 +13,9 @@ use std::{
 
 use super::{BadFile, DEPTH_MAX, FILE_BYTES_MAX, FILES_MAX, Trusts};
 
-/// The files below a folder whose names end so, by name. Links are followed where they stay inside of `inside`; a circle of them
-/// ends where it begins. Names that begin with a point are passed over.
+/// The files below a folder whose names end so, by name. With `inside`, a link to a folder is not followed, and a link to a file
+/// only if it stays inside; without it all links are followed, and each folder is entered once. Names that begin with a point are
+/// passed over. A link that is not followed and a folder that cannot be read are added to `bad`.
 pub(super) fn files(root: &Path, inside: Option<&Path>, endings: &[&str], bad: &mut Vec<BadFile>) -> Vec<PathBuf> {
     let inside = inside.and_then(|inside| inside.canonicalize().ok());
     let mut walk = Walk { inside, endings, found: Vec::new(), entered: BTreeSet::new(), bad };
@@ -95,7 +101,7 @@ impl Walk<'_> {
     }
 }
 
-/// The text of a file that may be a link.
+/// The text of a file, as [`text`]; an error if the file is a link that leads out of `inside`.
 pub(super) fn text_inside(path: &Path, inside: Option<&Path>, trusts: &Trusts) -> Result<String, BadFile> {
     let leads_out = |inside: &Path| {
         let inside = inside.canonicalize()?;

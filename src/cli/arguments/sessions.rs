@@ -1,5 +1,5 @@
-//! The arguments of `tamtam sessions`, and how a label is written on the command line. A label is checked for its form here, so that
-//! a bad one is refused before anything is opened.
+//! The arguments of `tamtam sessions`, and how a label is written on the command line: `KEY=VALUE`, in `sessions`, `run` and
+//! `tape search`. A change must check labels for their form here, so that a bad one is refused before anything is opened.
 //!
 //! The doc comments on arguments are the texts of `--help`: a change to one changes what users read.
 
@@ -39,14 +39,14 @@ pub(in crate::cli) struct SessionsArguments {
     pub(in crate::cli) store: StoreArguments,
 }
 
-/// Reads a label.
+/// Reads one label, and checks its form.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("a label is KEY=VALUE")?;
     Labels::of([(key, value)]).map_err(|error| error.to_string())?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// The labels that the arguments give.
+/// The labels that the arguments give, each of which [`label`] has read; an error if they are not allowed together.
 pub(in crate::cli) fn labels(given: &[(String, String)]) -> Result<Labels, Failure> {
     Labels::of(given.iter().cloned()).map_err(|error| Failure::usage(error.to_string()))
 }
@@ -58,7 +58,7 @@ pub(in crate::cli) enum State {
     Live,
     /// It is passive: no process runs it
     Passive,
-    /// It was stopped because it kept crashing
+    /// It is stopped until somebody unparks it: it kept crashing, or an operator parked it
     Parked,
     /// It was deleted, and its tape is kept for its forks
     Hidden,

@@ -1,5 +1,5 @@
 //! The arguments of the commands of `tamtam tape`. Their values are checked for form only; whether a session or a file exists,
-//! the command finds out. A change must not look at the store here.
+//! the command finds out. A change must not look at the store here: a wrong argument is refused before anything is opened.
 //!
 //! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read.
 
@@ -44,7 +44,7 @@ pub(in crate::cli) enum TapeCommand {
     /// Make a new session that continues from a point of this one, and print its id
     Fork(ForkArguments),
     /// Remove sessions that are old, not among the newest, or beyond a total size; never one that is open,
-    /// parked or protected, or that a remaining fork continues
+    /// at work, parked or protected, or that a remaining fork or a working task needs
     Sweep(SweepArguments),
     /// Delete a session for good, with everything stored for it; hidden until the last of its forks is gone. Its exports
     /// and the files in its workspace stay

@@ -1,7 +1,10 @@
-//! What the fields of a line of `--json` may be, and how a line becomes a [`Command`]. Pure.
+//! Reads a line that a program writes on stdin of a run with `--json`: which fields it may have, and which [`Command`] it is. Pure.
 //!
 //! The forms are read strictly: an unknown field, a key that is there twice, two commands in one line, or a field that does not fit
-//! to another one is an error that names it. So a misspelt command never counts as another one. The lines are a promise to programs (`docs/FORMATS.md`).
+//! to another one is an error that names it. So a misspelt command never counts as another one.
+//!
+//! A change must keep that, and must accept every line that is accepted now: the lines are a promise to programs
+//! (`docs/FORMATS.md`).
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -80,7 +83,7 @@ enum DeliveryWord {
     Reject,
 }
 
-/// A command of a single field.
+/// The commands whose lines have a single field. [`Command::read`] has refused two in one line.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "only the form is looked at")]
@@ -151,7 +154,7 @@ impl RaiseFields {
     }
 }
 
-/// The id of an ask, as a number or as text.
+/// The id of an ask or of a grant, as a number or as text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum AskId {

@@ -1,6 +1,10 @@
-//! Reads one configuration file: its settings as texts, and its rules.
+//! Reads one configuration file (TOML): its settings as texts, and its rules.
 //!
-//! Whatever is not understood is a usage error that names file, line and field, and what is allowed there.
+//! What is not understood is a usage error that names the file, the line, the field where there is one, and what is allowed there.
+//! A file of a project cannot say what only its user may say ([`settings::Setting::of_user`]).
+//!
+//! A change must not pass anything over that is not understood: a misspelt rule would deny nothing. [`parse`] must read no disk,
+//! because the text of a project is the one that was trusted, and a file that is read again may have changed.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +20,7 @@ use toml::{
 use super::{Layer, settings};
 use crate::cli::{arguments::TurnArguments, failure::Failure, named_file};
 
-/// Largest configuration file.
+/// Largest configuration file, in bytes.
 pub(super) const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// What one file says.
@@ -76,7 +80,7 @@ pub(in crate::cli) fn parse(layer: Layer, path: &Path, text: &str) -> Result<Sai
     Ok(said)
 }
 
-/// One setting, checked as the argument of the same name is.
+/// One setting, with its value as text; an error says what is wrong with the name or the value.
 fn setting(
     layer: Layer,
     path: &Path,

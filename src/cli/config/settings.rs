@@ -1,6 +1,9 @@
-//! The settings that a file may have: each is an argument of `run` by the same name.
+//! The settings that a file may have. Each is an argument of `run` by the same name; `redact` is the argument `--no-redact`.
 //!
-//! A new argument that a file may set is one line in [`ALL`], and one each in [`set`] and [`get`].
+//! A file only fills what no argument and no stronger file has set ([`set`]), and a value that does not fit is an error.
+//!
+//! A change that adds an argument which a file may set adds a line in [`ALL`] and one each in [`set`] and [`get`]. It must mark
+//! with `of_user` what a stranger's project must not decide.
 
 use std::path::PathBuf;
 
@@ -22,7 +25,8 @@ pub(super) struct Setting {
     pub(super) of_session: bool,
     /// Whether it is about the model that the file names.
     pub(super) of_model: bool,
-    /// Whether only the user says it: where tapes go, and whether keys are taken out, is no matter of a project.
+    /// Whether a project's file cannot say it: where tapes go, and whether keys are taken out, is for the user's file or
+    /// `--config`.
     pub(super) of_user: bool,
 }
 
@@ -74,7 +78,7 @@ pub(super) fn find(name: &str) -> Result<&'static Setting, String> {
     })
 }
 
-/// Sets an argument that was not given, from the text of a file. Whether it did; an error says what is wrong with the text.
+/// Sets an argument that was not given, from the text of a file. Returns whether it did; an error says what is wrong with the text.
 pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bool, String> {
     match name {
         "model" => fill(&mut turn.model.model, model(text)?),

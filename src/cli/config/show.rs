@@ -1,7 +1,11 @@
 //! `tamtam config show`: every setting with its value and where it comes from, and the rules in the order in which they are judged.
 //!
-//! It shows what `run` with the same arguments would use for a new session, through the same code. Keys are in no configuration;
-//! a URL is shown without what may be one.
+//! The settings are those that `run` with the same arguments would use for a new session. The rules are those of a session where
+//! somebody can be asked; elsewhere the default profile is another. No request is sent, so the model of a local server is not
+//! looked up.
+//!
+//! A change must keep this: values and rules come from the code that `run` calls ([`Config::over`], [`rules::rights`]), or the two
+//! would come to differ; and no key is shown. A file can have no key, and a URL is shown through [`models::shown`].
 
 use serde_json::json;
 use tamtam::ModelRef;

@@ -1,7 +1,9 @@
-//! Checks the tape of the demo: every message that has a receipt is delivered once, and every call has exactly one result.
+//! Checks the tape of the demo: every message that has a receipt is delivered once, every call has exactly one result, and every
+//! turn ended as done.
 //!
-//! A pure function of entries: it must use nothing that the demo remembers, except for the ids of the receipts. The expected
-//! counts of turns, skipped calls and recoveries belong to the script in `demo.rs`: change both together.
+//! A pure function of entries. Except for the ids of the receipts, it must use nothing that the demo remembers: the tape alone is
+//! to prove the promises. The expected counts of turns, skipped calls and recoveries belong to the script in `demo.rs`: change both
+//! together.
 
 use std::collections::BTreeMap;
 

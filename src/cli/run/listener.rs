@@ -1,12 +1,12 @@
 //! Hears lines of stdin and signals while a session runs, and carries them out.
 //!
-//! Lines are carried out one after the other. Each line of `--json` gets one reply, in the same order; a line that comes after the
-//! session became idle is told that it is too late. While earlier replies are not read, further lines are held and looked at: an
-//! abort among them is carried out at once, and the lines before it are refused.
+//! Lines are carried out one after the other. Each line of `--json` that is taken gets one reply, in the same order; a line taken
+//! after the command has begun to end is told that it is too late. While earlier replies are not read, further lines are held and
+//! looked at: the first abort among them is carried out at once, and the lines before it are refused.
 //!
 //! A change must keep this: signals are heard by a task that never waits for the session, a line or the output, and that outlives
-//! the listener. The third Ctrl-C must end a process whose tree does not go down. The lines before such an abort are not carried out
-//! later, because a message among them would begin a turn after the stop.
+//! the listener. The third Ctrl-C must end a process whose tree does not go down. The lines before such an abort are not carried
+//! out later, because a message among them would begin a turn after the stop.
 
 use std::{collections::VecDeque, time::Duration};
 

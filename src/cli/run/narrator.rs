@@ -1,8 +1,10 @@
 //! Shows the events of a session in their order, and notes what they say about the end of the command.
 //!
-//! The narrator waits for the reader of the output. Only the regular end of the command waits for the narrator, through
-//! [`CatchUp`]; a stop must never wait for it. Events that the stream lost are read again from the tape, so no durable event is
-//! left out.
+//! The narrator waits for the reader of the output. Events that the stream lost are read again from the tape, so no durable event
+//! is left out.
+//!
+//! A change must keep this: only the regular end of the command waits for what the narrator shows, through [`CatchUp`]. A stop does
+//! not, because a reader that takes nothing would block it.
 
 use tamtam::{
     Event, EventKind, SendError, Seq, Session,

@@ -1,7 +1,12 @@
 //! Gets the session for `run` and `resume`: makes a new one, or opens one from its tape.
 //!
-//! Arguments, workspace, model and budget are checked before the runtime starts, so a usage error leaves no session behind. An
-//! existing session keeps every setting that the arguments do not name. A runtime whose session cannot be opened is shut down here.
+//! Arguments, workspace, model and budget are checked before the runtime starts, so a usage error in them leaves no session behind.
+//! An existing session keeps the settings that the arguments do not name, except for two that follow the user's files: the user's
+//! own rules, if they deny anything, and what people granted for the project. A grant that is gone from the trust file is taken
+//! back. A runtime whose session cannot be opened is shut down here.
+//!
+//! A change must keep this: a check that needs no runtime comes before [`start`]; and a command that fails after it goes through
+//! [`or_shut_down`], or its actors and processes would run on.
 
 use std::{
     path::{Path, PathBuf},
@@ -31,8 +36,9 @@ use crate::cli::{
     trust::Trust,
 };
 
-/// How often a session that another process is making is looked at, and how long after one another: its first entry is there then.
+/// How often `run` tries to open or make a session that another process is making at the same moment. Its first entry comes soon.
 const TRIES_MAX: u32 = 10;
+/// The pause between two tries.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// A session, ready to be driven.
@@ -54,8 +60,8 @@ pub(super) struct Opened {
 /// How many tasks of a new session may wait for room behind those that work.
 const TASKS_QUEUED: usize = 200;
 
-/// The session for `run`: the named one, or a new one. Where another process makes the named one at the same moment, that is looked at
-/// again, so that the answer is this session or who has it.
+/// The session for `run`: the named one, or a new one. If another process makes the named one at the same moment, this tries again,
+/// so that it gives the session or the error that names the process which has it.
 pub(super) async fn for_run(given: &RunArguments, said: &str, environment: &Environment) -> Result<Opened, Failure> {
     for _ in 1..TRIES_MAX {
         if let Ok(opened) = try_run(given, said, environment).await? {
@@ -66,7 +72,7 @@ pub(super) async fn for_run(given: &RunArguments, said: &str, environment: &Envi
     try_run(given, said, environment).await?.map_err(Failure::from)
 }
 
-/// As [`for_run`]. The inner error says that the session was not there, and could not be made because it is.
+/// One try of [`for_run`]. The inner error says that another process has made the session between the look and the making.
 async fn try_run(
     given: &RunArguments,
     said: &str,
@@ -261,7 +267,7 @@ fn choice_of(agent: Option<Agent>, is_own: bool, id: &SessionId) -> Result<Optio
     }
 }
 
-/// Settings that the arguments change, beside those that they name directly.
+/// The settings to change in an existing session, beside its limit of steps; `None` for one that stays.
 struct Changes {
     model: Option<ModelRef>,
     rules: Option<Vec<Ruleset>>,
@@ -270,7 +276,7 @@ struct Changes {
     workspace: Option<String>,
 }
 
-/// Changes only the settings that the arguments name.
+/// Makes the changes, and sets the limit of steps if the arguments name one. Writes nothing if nothing is to be changed.
 async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
     let Changes { model, rules, granted, budget, workspace } = changes;
     let nothing = model.is_none() && rules.is_none() && granted.is_none() && budget.is_none() && workspace.is_none();
@@ -327,7 +333,7 @@ async fn start(
     Ok((runtime, hints))
 }
 
-/// The outcome, once the runtime of a command that cannot go on is shut down.
+/// Gives `done` on. If it is an error, the command cannot go on, so the runtime is shut down first.
 async fn or_shut_down<T, E: Into<Failure>>(runtime: &Runtime, done: Result<T, E>) -> Result<T, Failure> {
     if done.is_err() {
         drop(runtime.shutdown().await);
@@ -335,6 +341,7 @@ async fn or_shut_down<T, E: Into<Failure>>(runtime: &Runtime, done: Result<T, E>
     done.map_err(Into::into)
 }
 
+/// Whether somebody can be asked: a program with `--json`, or a person at a terminal.
 pub(in crate::cli) fn audience(json: bool) -> Audience {
     if json || view::is_interactive() { Audience::Someone } else { Audience::Nobody }
 }

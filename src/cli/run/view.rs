@@ -1,10 +1,11 @@
 //! Shows a running session: as lines of JSON, or as text for people.
 //!
-//! A durable event is shown once, in order. A person is asked one question at a time; a program (`--json`) gets each question as
-//! it comes. Where there is neither, every question is rejected, so a turn never waits for an answer that cannot come.
+//! No durable event is shown twice, and all are shown in order. A person is asked one question at a time; a program (`--json`) gets
+//! each question as it comes. Where there is neither, every question that is shown is rejected, so a turn does not wait for an
+//! answer that cannot come.
 //!
 //! A change must keep this: only [`View::event`] and [`View::room_for_answers`] wait for the reader. The lines that answer or
-//! note something do not.
+//! note something do not: the code that stops a session writes them, and must not wait for a reader that takes nothing.
 
 use std::{
     collections::VecDeque,

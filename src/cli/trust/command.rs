@@ -1,4 +1,10 @@
-//! `tamtam trust`: shows what the files of a project say and trusts them, lists what is trusted, and takes it back.
+//! `tamtam trust`: trusts the files of a project and shows them, lists what is trusted, and takes it back.
+//!
+//! Of the configuration the settings and rules are shown, of every other file its name and size. A configuration that is not
+//! understood is an error, and then nothing is trusted.
+//!
+//! A change must keep this: the bytes that are shown are those that are trusted, read once; and names and texts of a project, which
+//! a stranger may have written, are escaped.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,12 @@
-//! The files of a project that have a say: found, read once, and known by their hashes.
+//! The files of a project that may have a say (its configuration, agents, commands and rule files): finds them, reads them, and
+//! names each by its hash.
 //!
-//! The files are a stranger's. They are opened beneath the folder's handle, so no link leads out of the workspace; a special file
-//! is refused and never waited for; how many are read, and how much of them, is bounded.
+//! The files may be a stranger's. They are opened beneath the folder's handle, so no link leads out of the workspace; a special
+//! file is refused and never waited for; how many are read, and how much of them, is bounded. Where one of the files asked for
+//! cannot be read, none is given.
+//!
+//! A change that lets another file of a workspace have a say must add its place to [`all`]; otherwise `tamtam trust` would not
+//! cover it.
 
 use std::{
     collections::BTreeMap,
@@ -74,7 +79,7 @@ impl Place {
         self.endings.iter().any(|ending| name.ends_with(ending))
     }
 
-    /// Whether there is something. Nothing is opened.
+    /// Whether there is a file or a folder at the path. Nothing is opened.
     pub(super) fn is_there(&self, workspace: &Path) -> bool {
         std::fs::symlink_metadata(workspace.join(self.path)).is_ok()
     }

@@ -1,4 +1,10 @@
-//! The trust file: its format, its bounds, and how it is read and written.
+//! The trust file (`trust.json`): its format, its bounds, and how it is read and written.
+//!
+//! [`read`] refuses a file that others may write, that is not understood, that a newer version wrote, or in which a grant does more
+//! than allow. [`change`] reads and writes under a lock, and replaces the file by another, so that a reader sees the old one or the
+//! new one.
+//!
+//! A change must keep the format readable: it is stored (`docs/FORMATS.md`), and an older file holds what people granted.
 
 use std::{
     fs::{File, TryLockError},
@@ -21,8 +27,9 @@ const PROJECTS_MAX: usize = 1_000;
 const GRANTS_MAX: usize = 200;
 /// Largest file.
 const BYTES_MAX: u64 = 8 << 20;
-/// How often, and how long after one another, a lock is tried that another process has.
+/// How often a lock is tried that another process has.
 const LOCK_TRIES_MAX: u32 = 100;
+/// The pause between two tries.
 const LOCK_TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// What is in the file.
@@ -47,7 +54,7 @@ pub(super) struct Entry {
     pub(super) made: String,
     /// The hashes of its files, as they were trusted.
     pub(super) files: Files,
-    /// What people granted for it, in the order in which they did. The ids are numbers of this list.
+    /// What people granted for it, in the order in which they did. A new grant gets an id above those in the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) granted: Vec<Granted>,
     /// When it was trusted.

@@ -1,8 +1,10 @@
-//! How large a request looks, by its words alone: a guess, for a hint. English words only; a text that no rule knows gets none.
+//! How large a request looks, by its words alone: a guess, for a hint. English words only; a text that no rule knows gets none. A
+//! pure function of the text.
 //!
-//! The three sizes and their marks are from the design documents. What they leave open is ruled here: a word of the largest size wins;
-//! "short" is at most 160 characters; three lines of a list, or two steps that are joined by "then", are several steps; a
-//! question, and a text that has no mark, is not sized.
+//! The rules, the first that fits: a word such as "refactor", three lines of a list, or two steps joined by "then", are complex; a
+//! text that begins with "create a" or "write a" is simple if it has at most 160 characters and names at most one file, else
+//! moderate; a text with a word such as "fix" or "add" is moderate, unless it ends with a question mark. No decision may rest on
+//! the guess.
 
 use std::collections::BTreeSet;
 

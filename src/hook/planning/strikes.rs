@@ -3,6 +3,9 @@
 //! Two failures are the same where the tool is the same and the class of the error: the reason, and the first words of the text
 //! without numbers, paths and quoted names. A command that ends with another code than 0 is a failure too, by that code. What was
 //! refused or stopped from outside is none: another approach would not help.
+//!
+//! The counts are those of one session since its newest message. A change must keep their number bounded ([`CLASSES_MAX`]): the
+//! texts of errors come from tools.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +13,7 @@ use crate::{tool::ToolResult, words::message::ErrorReason};
 
 /// So many failures of one class are a reason to stop and think.
 pub(super) const STRIKES: u32 = 3;
-/// How many classes are counted.
+/// How many classes are counted. With one more, all counts begin anew.
 const CLASSES_MAX: usize = 64;
 /// How many words of a text make its class.
 const WORDS_MAX: usize = 6;
@@ -69,7 +72,8 @@ mod tests {
 
     use super::*;
 
-    /// I-12, C-38: the third failure of one tool in one class, wherever the others stand; other names and numbers are the same class.
+    /// I-12, C-38: the third failure of one tool in one class, wherever the others stand; other names and numbers are the same
+    /// class.
     #[test]
     fn the_third_failure_of_a_class_is_told() {
         let failed = |text: &str| ToolResult::error(text);

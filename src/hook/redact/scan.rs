@@ -1,10 +1,12 @@
 //! Takes keys out of a text that comes in pieces.
 //!
-//! Every place of the text is asked for the keys that begin there, whether or not it lies within another key; what any of them covers
-//! is replaced. A place whose answer needs text that has not come yet waits, and all behind it: a few bytes as a rule, at most a few
-//! KiB or the longest value that the host named. The result is the same however the text is cut.
+//! Every place of the text is asked for the keys that begin there, whether or not it lies within another key; what any of them
+//! covers is replaced. A place whose answer needs text that has not come yet waits, and all behind it: a few bytes as a rule, at
+//! most a few KiB or the longest value that the host named. The result is the same however the text is cut.
 //!
-//! The time is linear in the length of the text: each place is looked at a bounded number of bytes ahead.
+//! The time is linear in the length of the text: each place is looked at a bounded number of bytes ahead, and a run of characters
+//! that may be a web token is passed once. A change must keep both: the time, because outputs are large, and the result that does
+//! not depend on the cuts, because a program's output may be cut within a key.
 
 use std::sync::Arc;
 

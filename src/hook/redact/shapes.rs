@@ -1,11 +1,12 @@
 //! The shapes of keys: the tables, and the functions that tell whether a key begins at one place of a text.
 //!
-//! Each function looks at one place only, at no more than [`LOOKBACK`] bytes before it, and at a bounded number of bytes behind it.
-//! Where the text ends before the answer is known, and more text may come, the answer is [`Found::More`].
+//! Each function looks at one place only, at no more than [`LOOKBACK`] bytes before it, and at a bounded number of bytes behind it
+//! (`web_token` passes a longer run, once for all its places). Where the text ends before the answer is known, and more text may
+//! come, the answer is [`Found::More`].
 //!
-//! A change must keep two things. A match at one place does not depend on a match elsewhere, so that nothing which stands around a key
-//! can hide it. And a longer text never takes a match back: the text comes in pieces, and the result must not depend on where they
-//! are cut.
+//! A change must keep two things. A match elsewhere may make a match here more likely ([`Place::is_inside`], the border of a
+//! private key) and never prevents one, so that no key around another hides it. And a longer text never takes a match back: the
+//! text comes in pieces, and the result must not depend on where they are cut.
 
 use Begins::{Anywhere, AtAnEdge};
 
@@ -314,8 +315,8 @@ fn password(place: &Place<'_>) -> Found {
     }
 }
 
-/// A JSON web token: two parts that begin as JSON objects do, and a signature. `run_end` is where the newest run of the first part's
-/// characters ends, so that a run is passed once.
+/// A JSON web token: two parts that begin as JSON objects do, and a signature. `run_end` is where the newest run of the first
+/// part's characters ends, so that a run is passed once.
 fn web_token(place: &Place<'_>, run_end: &mut usize) -> Found {
     match place.starts(b"eyJ", u8::eq) {
         Start::No => return Found::Nothing,

@@ -1,7 +1,8 @@
-//! How entries about compactions, and about pruned results, change the history and the context of the state.
+//! How entries about compactions, pruned results and requests that were too large change the history and the context of the state.
 //!
-//! A finished compaction replaces part of the history only while no model request is open; until then it waits in the state. So a
-//! request that a crash interrupts can be made again byte for byte. Pruning is written before a request is opened.
+//! A finished compaction replaces part of the history only while no model request is open; until then it waits in the state
+//! (`context.ready`). So a request that a crash interrupts can be made again byte for byte. An entry about pruned results changes
+//! the history at once; the core writes none while a request is open (`compact.rs`).
 //!
 //! A change must keep that. As in all of `apply.rs`, this code writes no entry, never fails, and must fold existing tapes to the
 //! same state as before.
@@ -65,7 +66,8 @@ impl State {
         self.replace_history(std::iter::once(Arc::new(first)).chain(items.into_iter().skip(compacted.first_kept)));
     }
 
-    /// Notes that a provider refused a request as too large. From now on the window of the model counts as `window` tokens.
+    /// Notes that a provider refused a request as too large. From now on the window of the model counts as
+    /// `window` tokens, unless the host knows a smaller one.
     pub(in crate::kernel) fn take_overflow(&mut self, request: OpenRequest, window: u64) {
         self.in_turn(|turn| {
             turn.overflowed = true;

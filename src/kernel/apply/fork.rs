@@ -1,11 +1,12 @@
 //! How the state becomes that of a fork or of an imported session: both keep the conversation, and none of the open work.
 //!
-//! After either, nothing is open and nothing waits, no standing grant is left, and each call in the history has a result. A fork
-//! keeps the settings, except that its budget is what was left of the parent's. An imported file is not trusted:
-//! [`State::bring_in`] must take nothing from it that gives power (rules, folders, provider options, or higher limits on steps,
-//! calls and tasks than the defaults).
+//! After either, no ticket is open, no message waits, no grant is left, and each call that was open has a result that says why it
+//! goes on no further. A fork keeps the settings otherwise, but its budget is what was left of the parent's. An imported file is
+//! not trusted: [`State::bring_in`] takes nothing from it that gives power: no rules, grants, folders or provider options, and no
+//! limits above the defaults on steps, retries, asks, parallel calls and tasks.
 //!
-//! A change must keep this; a new field of [`State`] or [`Settings`] needs a decision here.
+//! A change must keep this: a field of [`State`] or [`Settings`] that is not named here is taken over as it is. So each new field
+//! needs a decision here.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ use crate::{
 
 impl State {
     /// Turns the state into that of a fork. The history and the context stay as they were, and the settings too, except for the
-    /// budget and for one more folder that may be read. The open work (the turn, calls, waiting messages, tasks) and the standing
-    /// grants stay with the parent, and the counters begin anew. The limits of the fork are what was left of the parent's
+    /// budget, the grants and one more folder that may be read. The open work (the turn, calls, waiting messages, tasks) and all
+    /// grants of people stay with the parent, and the counters begin anew. The limits of the fork are what was left of the parent's
     /// (decision 0011).
     pub(super) fn fork(&mut self, forked: &Forked) {
         // First of all, while the open tickets are still there: the amounts reserved for them are not left.
@@ -44,8 +45,8 @@ impl State {
     }
 
     /// Turns the state into that of an imported session, which nobody vouches for. History, model, prompt, budget and counters
-    /// are what the file says. Some limits have the defaults as a ceiling: see the code. Nothing is open, nothing is granted, and
-    /// a person is asked about each call.
+    /// are what the file says. Some limits have the defaults as a ceiling: see the code. Nothing is open and nothing is granted.
+    /// The session has no rules of its own, so a person is asked about each call that the host's rules do not decide.
     pub(super) fn bring_in(&mut self, seq: Seq, imported: &ImportedFrom) {
         // No process works on the open requests any more: the tokens reserved for them count as used.
         self.lose_what_was_under_way();

@@ -1,9 +1,10 @@
-//! How entries change the sums of usage and cost, and the limits that a person raises.
+//! How entries change the sums of usage and cost in the state, and the limits that a person raises.
 //!
-//! The sums only grow; only a fork begins again at 0 (`fork.rs`). Each try of a request is counted once: when its report closes
-//! it, or when it is lost in a crash, and then with all that was reserved for it. The time of a turn is counted in `apply.rs`.
+//! The session's sums ([`State::spent`], [`State::usage`]) only grow; only a fork begins again at 0 (`fork.rs`). Each try of a
+//! request that used something is counted once: when its report closes it, or when nobody will report any more (a crash, an import,
+//! a rollback), and then with all that was reserved for it. The time of a turn is counted in `apply.rs`.
 //!
-//! A change must keep that. The bill (`bill.rs`) counts the same entries by itself, so a change here must be made there too: the
+//! A change must keep that. The bill (`bill.rs`) counts the same requests by itself, so a change here must be made there too: the
 //! two must agree.
 
 use crate::{
@@ -23,8 +24,8 @@ impl State {
         charges.into_iter().for_each(|charge| self.spent += charge);
     }
 
-    /// Closes the ticket of a summary that was written or failed, and counts what it used, with the tries before that came to
-    /// nothing.
+    /// Closes the ticket of a summary that was written or failed, and counts what it used, with the further tries that came
+    /// to nothing.
     pub(super) fn settle_summary(&mut self, ticket: Seq, lost: u32, usage: &Usage, estimated: Option<&Usage>) {
         self.usage += *usage;
         let (reserved, price) = match self.open.remove(&ticket) {
@@ -58,8 +59,8 @@ impl State {
         }
     }
 
-    /// Counts the requests that were under way when the process ended. Nobody will ever say what they used, so all that was
-    /// reserved for them counts. While a turn waits for a go-on, its request is not under way; a summary is.
+    /// Counts the requests that were under way when the process ended or the session was imported. Nobody will ever say what they
+    /// used, so all that was reserved for them counts. While a turn waits for a go-on, its request is not under way; a summary is.
     pub(super) fn lose_what_was_under_way(&mut self) {
         let (mut of_turn, mut of_session) = (Spent::default(), Spent::default());
         for open in self.open.values() {

@@ -1,10 +1,10 @@
 //! How entries about tasks change the state, on a parent's tape and on a child's.
 //!
-//! A task ends once on each side. On the parent's side its ticket closes once. On the child's side `Origin::end` is set once for each
-//! task, and later turns of the child do not change it; only [`State::adopt`] clears it, with the child's next task.
+//! A task ends once on each side. On the parent's side its ticket closes once. On the child's side `Origin::end` is set once for
+//! each task, and later turns of the child do not change it; only [`State::adopt`] clears it, with the child's next task.
 //!
-//! A change must keep that. A child's rights only ever get narrower: [`State::narrow`] adds chains of rules and must never remove
-//! one.
+//! A change must keep that. No bound that ancestors set to a child is ever taken away: [`State::narrow`] adds chains of rules and
+//! must never remove one.
 
 use std::sync::Arc;
 
@@ -21,8 +21,9 @@ use crate::{
 /// The most former parents that a child remembers.
 const PARENTS_REMEMBERED: usize = 16;
 
-// The queue of tasks that wait: a parent has `task_width_max` tasks at work at most. Which tasks wait is written nowhere: it follows from the order of the entries. A task that has begun
-// is never put back, also if the width is lowered, so a task that waits has no child for certain.
+// The queue of tasks that wait for room: a task begins only while fewer than `task_width_max` have begun. No entry says which
+// tasks wait: that follows from the order of the entries. A task that has begun is never put back, also if the width is lowered.
+// So for certain no child works on a task that waits.
 impl State {
     /// How many open tasks have begun.
     pub(crate) fn tasks_begun(&self) -> usize {
@@ -74,7 +75,7 @@ impl State {
         }
     }
 
-    /// Closes a task. With a notice, the model is told of its end.
+    /// Closes a task, and counts what its child used. With a notice, the model is told of its end.
     pub(super) fn close_task(
         &mut self,
         seq: Seq,
@@ -138,7 +139,7 @@ impl State {
         self.end_task(Down::without_a_word(reason));
     }
 
-    /// Whether one of the messages is the task that this session was made for.
+    /// Whether one of the messages is the prompt of the session's present task.
     pub(super) fn is_task(&self, messages: &[MessageId]) -> bool {
         self.origin.as_ref().is_some_and(|origin| messages.contains(&origin.prompt))
     }
@@ -199,7 +200,7 @@ impl State {
         self.narrow(above);
     }
 
-    /// Adds the rules of ancestors. None is ever removed, so what was denied once stays denied.
+    /// Adds the rules of ancestors. None is ever removed, so what an ancestor's rules denied once stays denied.
     pub(super) fn narrow(&mut self, above: &[Chain]) {
         let settings = Arc::make_mut(&mut self.settings);
         for chain in above {

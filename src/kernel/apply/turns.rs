@@ -1,11 +1,12 @@
 //! How entries about a turn, its requests and their answers change the state.
 //!
-//! A turn begins with its first delivery. When it ends, none of its own tickets is left open; tasks and summaries belong to the
-//! session and stay. A waiting message leaves `queue` and `steering` only when it is delivered, or withdrawn (`edit.rs`). It may
-//! move from one to the other: at the beginning and at the end of a turn.
+//! A turn begins with its first delivery. When it ends, none of its own tickets is left open; tasks (with their questions) and
+//! summaries belong to the session and stay. A waiting message leaves the lists `queue` and `steering` only when it is delivered or
+//! withdrawn; a fork and an import begin with empty lists (`fork.rs`). A message may move from one list to the other: at the
+//! beginning and at the end of a turn.
 //!
-//! As in all of `apply.rs`, this code writes no entry and never fails. It sets only what follows from the entry and the state,
-//! such as what the turn does next. A change must fold existing tapes to the same state as before.
+//! As in all of `apply.rs`, this code writes no entry and never fails. It sets only what follows from the entry and the state, such
+//! as what the turn does next. A change must fold existing tapes to the same state as before.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -110,8 +111,8 @@ impl State {
         self.usage += answer.usage;
         let text = answer.text();
         let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
-        // Whether the model was still working with tools: if so, the step limit is the outcome of the turn. Results before the first
-        // answer of a turn belong to an earlier turn.
+        // Whether the model was still working with tools: if so, the step limit is the outcome of the turn. Results before the
+        // first answer of a turn belong to an earlier turn.
         let said = self.history.iter().rev().find(|item| !matches!(item.as_ref(), Item::User(_)));
         let at_work = steps > 1 && said.is_some_and(|item| matches!(item.as_ref(), Item::Result(_)));
         let next = match interrupted {

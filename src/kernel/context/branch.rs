@@ -1,7 +1,8 @@
-//! The request for the summary of a branch, and the message that stands in the conversation for the branch afterwards.
+//! The request for the summary of a branch (messages that a conversation leaves, to go on from an earlier point), the digest that
+//! stands in where no model can write the summary, and the message that stands in the conversation for the branch afterwards.
 //!
-//! Pure functions of items. The summariser is never shown results of calls. [`render_branch`] runs in the fold: a change must
-//! give the same text for existing tapes, because request hashes depend on it.
+//! Pure functions of items. Request and digest are bounded in tokens, and neither has results of calls. [`render_branch`] runs in
+//! the fold: a change must give the same text for existing tapes, because request hashes depend on it.
 
 use std::sync::Arc;
 

@@ -1,13 +1,14 @@
 //! The data that is carried on beside a summary, from one compaction to the next. A model writes the summary and may forget
 //! anything, so what must not be forgotten is kept here.
 //!
-//! Carried on are the host's own words, pinned words, the summaries of branches, the files that were read and changed, and a
-//! reference to each call. All of it has a bound, in tokens, so that the context stays small however long the conversation is. Of
-//! the host's words the oldest and the newest stay; of branches, files and calls the newest. Long words are shortened. Pinned
-//! words stay whole; their bound is checked when they are pinned (`pin.rs`). The tape still has everything.
+//! Carried on are the host's own words, pinned words, the summaries of branches, the files that were read and changed, and
+//! references to the newest calls with the number of the earlier ones. All of it has a bound, in tokens, so that the context stays
+//! small however long the conversation is. Of the host's words the oldest and the newest stay; of branches, files and calls the
+//! newest. Long words are shortened. Pinned words stay whole; their bound is checked when they are pinned (`pin.rs`). The tape
+//! still has everything.
 //!
-//! The fold computes [`Carried`], and it is a stored format. So a change must fold existing tapes to the same values as before:
-//! do not change a bound, a text or an order here, do not rename or retype a field, and give each new field a serde default.
+//! The fold computes [`Carried`], and it is a stored format. So a change must fold existing tapes to the same values as before: do
+//! not change a bound, a text or an order here, do not rename or retype a field, and give each new field a serde default.
 
 use std::{collections::BTreeMap, fmt::Display};
 

@@ -1,8 +1,9 @@
 //! Where a conversation may be cut in two: the items before the cut are summed up, the items after it stay as they are.
 //!
 //! A change must never part a call from its result: a cut stands before a user's message or before an answer, never before a
-//! result. If a cut stands inside a turn, the start of that turn is named, so that the summary can say what the rest of the turn
-//! was asked for. A pure function: the history is read and not changed.
+//! result. The newest item always stays. If a cut stands before an answer, the newest user message before the cut is named, so that
+//! the summary can say what the rest of the turn was asked for. A pure function: the history is read and not changed. Replay
+//! computes the cuts of existing tapes again, so a change must not move one.
 
 use crate::model::{History, Item};
 
@@ -11,16 +12,16 @@ use crate::model::{History, Item};
 pub(crate) struct Cut {
     /// The position of the first item that stays.
     pub first_kept: usize,
-    /// The nearest user item before the cut, at or after `from`, if the cut stands before an answer; else `None`. A steering message
-    /// counts like the message that began the turn.
+    /// The nearest user item before the cut, at or after `from`, if the cut stands before an answer; else `None`. A steering
+    /// message counts like the message that began the turn.
     pub split_turn: Option<usize>,
 }
 
 /// The cut that keeps about `keep` tokens at the end, as `tokens` counts them, or `None` if nothing would be cut off.
 ///
 /// `from` items at the front cannot be cut off by themselves: they stand for the part that an earlier cut took. The newest item
-/// always stays. The kept part is larger than `keep` only if the newest item alone is, or if the border falls among the results of an
-/// answer: then that answer and all its results are kept.
+/// always stays. The kept part is larger than `keep` only if the newest item alone is, or if the border falls among the results of
+/// an answer: then that answer and all its results are kept.
 pub(crate) fn cut(history: &History, from: usize, keep: u64, tokens: impl Fn(&Item) -> u64) -> Option<Cut> {
     let items: Vec<_> = history.iter().collect();
     let mut kept = 0_u64;

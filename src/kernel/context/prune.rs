@@ -1,18 +1,21 @@
 //! Which old tool outputs a request can do without: the cheap way to make room, before anything is summed up.
 //!
-//! The search goes back from the newest item. Outputs within the newest turns stay, then outputs up to a fixed sum of tokens
-//! stay, and all outputs before them are candidates, except those of the exempt tools. The search ends at an output that was
-//! pruned before. If the candidates have too few tokens, nothing is pruned, and the provider's cache of the history stays good.
+//! The search goes back from the newest item. Outputs within the newest turns stay, then outputs up to a sum of tokens stay, and
+//! all outputs before them are candidates, except those of the exempt tools; [`PruneRule`] has the numbers. The search ends at an
+//! output before those turns that was pruned earlier. If the candidates have too few tokens, nothing is pruned, and the provider's
+//! cache of the history stays good.
 //!
-//! A change must keep this: a pure function of its arguments. Only contents go, never a result itself, so that a call and its
-//! result stay a pair. [`PRUNED_TEXT`] stays to the letter, because the fold writes it into the history of existing tapes.
+//! A change must keep this: a pure function of its arguments, which gives the same positions for existing tapes. Only contents go,
+//! never a result itself, so that a call and its result stay a pair. [`PRUNED_TEXT`] stays to the letter, because the fold writes
+//! it into the history of existing tapes.
 
 use crate::{
     kernel::context::tokens,
     model::{History, Item},
 };
 
-/// The placeholder for an output that was left out. It also marks how far an earlier pruning looked, so it must not change.
+/// The placeholder for an output that was left out. It also marks how far an earlier search for outputs went, so it must not
+/// change.
 pub(crate) const PRUNED_TEXT: &str = "[Output pruned to save context]";
 
 /// Which outputs stay.

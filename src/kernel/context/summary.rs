@@ -1,11 +1,11 @@
 //! The request for a summary of a conversation, the check of the answer, and the text that the runtime adds to the summary.
 //!
-//! The summariser is not trusted to keep what must not be forgotten: that is carried on beside the summary (`carried.rs`).
-//! [`check`] refuses a summary that is empty. It also refuses one that, with everything that is carried on, is no smaller than what it
-//! replaces.
+//! The summariser (the model that writes the summary) is not trusted to keep what must not be forgotten: that is carried on beside
+//! the summary (`carried.rs`). [`check`] refuses a summary that is empty. It also refuses one that, with everything that is carried
+//! on, is no smaller than what it replaces.
 //!
-//! Pure functions: no model is called here. [`render`] runs in the fold, so a change must give the same text for existing tapes:
-//! request hashes depend on it.
+//! Pure functions: no model is called here. [`render`], [`words`] and [`shortened`] run in the fold, so a change must give the same
+//! texts for existing tapes: request hashes depend on them.
 
 use crate::{
     kernel::context::{
@@ -38,7 +38,8 @@ const HEADING_HINTS: [&str; 6] = [
     "names, paths, values, commands and errors that are needed to go on",
 ];
 
-/// The most characters of one tool result that the summariser is shown: half from its beginning, half from its end.
+/// The most characters that the summariser is shown of one tool result, or of the arguments of one call: half from the beginning,
+/// half from the end.
 const RESULT_CHARS_MAX: usize = 2_000;
 
 /// The material of a summary.
@@ -50,7 +51,8 @@ pub(crate) struct Summarise<'a> {
     pub items: &'a [std::sync::Arc<Item>],
     /// The number of items at the end that belong to a turn that goes on after the summary.
     pub turn_prefix: usize,
-    /// The tokens that the conversation may take in the request; the middle of a longer one is not shown.
+    /// The tokens that the request may take, about. The conversation has at least half of them, and its middle is not shown if it
+    /// is longer.
     pub tokens_max: u64,
 }
 
@@ -118,7 +120,7 @@ fn show(item: &Item) -> String {
     }
 }
 
-/// The words of a message; files are shown by their names.
+/// The words of a message; a file is shown by its name, else by its type.
 #[must_use]
 pub(crate) fn words(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
@@ -166,8 +168,8 @@ pub(crate) fn check(summary: Option<&str>, text: &str, replaced: u64) -> Result<
     }
 }
 
-/// The text of the message that stands in the context for the part that was cut off. `summary` is `None` if no model could write
-/// one.
+/// The text of the message that stands in the context for the part that was cut off. `summary` is `None` if there
+/// is none.
 #[must_use]
 pub(crate) fn render(summary: Option<&str>, carried: &Carried, until: Seq) -> String {
     let mut text = format!(

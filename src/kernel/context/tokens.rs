@@ -1,12 +1,12 @@
 //! How many tokens a text, an item or a request takes. Once a provider has given a figure for a request, that figure is used, and
-//! only the items after the request are estimated.
+//! only the items after the request and its answer are estimated.
 //!
 //! The estimate counts characters by kind: four of ASCII, two of other alphabets, or two thirds of a CJK one make a token. Those
 //! are middle values: real tokenisers differ by language and model, so each session learns its own factor from its provider's
 //! figures.
 //!
-//! Decisions depend on the estimates, so a change of a constant changes what a replay of an existing tape computes. [`Meter`] is
-//! a stored format. No tokeniser and no network is used.
+//! A change must keep the constants and the arithmetic: decisions depend on the estimates, so existing tapes would otherwise replay
+//! to other decisions. [`Meter`] is a stored format. No tokeniser and no network is used.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,10 @@
 //! How full a model's context window is, and when a conversation must be compacted. Arithmetic on numbers of tokens.
 //!
-//! The figures are estimates, so a provider may still refuse a request as too large. [`learned`] then gives a smaller size for
-//! the window: always less than the request, unless the request is 0, so that the next request is smaller.
+//! The figures are estimates, so a provider may still refuse a request as too large. [`learned`] then gives a smaller size for the
+//! window: less than the refused request took by our count (0 if that was 0), so that the next request is smaller.
 //!
-//! Do not change a constant: existing tapes would no longer replay, because decisions depend on them. [`Window`] and [`Fullness`]
-//! are stored formats.
+//! A change must not touch a constant or the arithmetic: existing tapes would no longer replay, because decisions depend on them.
+//! [`Window`] and [`Fullness`] are stored formats.
 
 use serde::{Deserialize, Serialize};
 

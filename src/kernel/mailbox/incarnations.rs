@@ -1,9 +1,11 @@
-//! What becomes of a mailbox when an incarnation of its session begins, and when its actor does not come back.
+//! What becomes of a mailbox when an incarnation of its session (a start of the actor) begins, and when its actor does not come
+//! back.
 //!
 //! The tape decides about the append that was in flight: if the tape has its last entry, the replies hold; otherwise the inputs
-//! wait again. A change must keep that each input of a predecessor is on the tape, or waits again, or is given up, after two
-//! deaths or because the slot takes no inputs; and that each sender is answered once. Like the whole mailbox, this code takes no
-//! lock, reads no clock and waits for nothing.
+//! wait again. An input over which two incarnations died is given up.
+//!
+//! A change must keep that each input of an earlier incarnation is on the tape, or waits again, or is given up; and that each
+//! sender who still waits is answered once. Like the whole mailbox, this code takes no lock, reads no clock and waits for nothing.
 
 use super::{CommandEnd, DEATHS_MAX, Hand, Left, Mailbox, Waiting, failure};
 use crate::{
@@ -43,8 +45,8 @@ impl Mailbox {
         ends
     }
 
-    /// Takes out the waiting commands, and gives the senders of all of them to answer. Reports stay for the next incarnation; stops
-    /// stay too, unless `stops_too` is set.
+    /// Takes out the waiting commands. Reports stay for the next incarnation; stops stay too, unless `stops_too` is set. Gives the
+    /// senders of all waiting commands to answer, also those of the stops that stay.
     pub(crate) fn take_waiting(&mut self, stops_too: bool) -> Vec<ReplyTo> {
         let told = self.waiting.values().filter_map(|waiting| waiting.input.reply()).collect();
         self.waiting.retain(|_, Waiting { input, .. }| input.reported().is_some() || (!stops_too && input.is_stop()));

@@ -1,10 +1,11 @@
 //! Shortens an input that the tape refused as too large, so that it can be recorded.
 //!
 //! Only reports, and the reasons of aborts and ends, are made smaller. A host's message never is, because its words must not be
-//! lost in silence; its sender is told instead. A report has no sender, so it must end in a form that fits: first without its
-//! large parts, then as a failure of its ticket in a few words.
+//! lost in silence; its sender is told instead. A report has no sender, so it gets smaller in rounds: first without its large
+//! parts, then as a failure of its ticket in a few words.
 //!
-//! A change must keep that each round gives a smaller input or `None`, so that the rounds end.
+//! A change must keep that each round gives a smaller input or `None`, so that the rounds end. An input that is still refused then
+//! stays in the mailbox if it is a report; a command is answered.
 
 use crate::{
     kernel::{Abort, Command, Down, DownReason, End, Input, NoSummary, Report},

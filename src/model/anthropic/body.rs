@@ -1,12 +1,13 @@
 //! Renders a request as the body of Anthropic's Messages API.
 //!
 //! Items are rendered as content blocks without an envelope; consecutive blocks of one role make one message. So the results of a
-//! batch and the user's text after them share a message, results first, as the API demands.
+//! batch and the user's text after them share a message, results first, as the API demands. A call without a result gets one that
+//! says so (`model/pairs.rs`).
 //!
-//! A change must keep the messages last in the body, and only growing: apart from the cache marks, the history's blocks in one
-//! request begin with those of the request before, or the provider's cache is lost. Each item caches its rendered bytes under
-//! the key `wire`. So the rendering of an item may depend on two things only: the item itself, and the values of the endpoint
-//! that `wire` is made of (`model/wire.rs`, `rendering`).
+//! A change must keep the messages last in the body. While the history only grows, its blocks in one request must begin with those
+//! of the request before, apart from the cache marks, or the provider's cache is lost. Each item caches its rendered bytes under
+//! the key `wire`. So the rendering of an item may depend on two things only: the item itself, and the values of the endpoint that
+//! `wire` is made of (`model/wire.rs`, `rendering`).
 
 use std::collections::BTreeSet;
 

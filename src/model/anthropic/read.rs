@@ -1,7 +1,10 @@
 //! Reads the events of a stream of Anthropic's Messages API into an answer.
 //!
-//! An answer is complete at `message_stop` and not before; an `error` event ends the stream with a typed error. A change must keep
-//! passing over unknown blocks and stop reasons, as the API's rules for versions ask of a client.
+//! An answer is complete at `message_stop` and not before; an `error` event ends the stream with a typed error. A tool call whose
+//! block was left open makes the answer a cut-off one, unless the model had reached its output limit.
+//!
+//! A change must keep that unknown events and blocks are passed over and an unknown stop reason is [`Finish::Unknown`], because the
+//! API adds such values without a new version.
 
 use std::collections::BTreeMap;
 

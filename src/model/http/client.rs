@@ -1,8 +1,11 @@
 //! The pool of connections that models share.
 //!
-//! There are two clients, each made at its first use: one for `http`, which reads no certificates, and one for `https` with the
-//! system's certificates and `ring`. A change must keep this: nothing is installed for the whole process, no proxy comes from the
-//! environment, and certificates are read on a blocking thread.
+//! It has two clients, each made at its first use: one for `http`, which reads no certificates, and one for `https`, with the
+//! system's certificates and the cryptography of the crate `ring`. On Linux the dependency that reads the system's certificates
+//! obeys the variables `SSL_CERT_FILE` and `SSL_CERT_DIR`; nothing else here depends on the environment.
+//!
+//! A change must keep this: nothing is installed for the whole process, because the host may use TLS too; no proxy comes from the
+//! environment; no redirect is followed; and certificates are read on a blocking thread, because reading them takes long.
 
 use std::{
     fmt,

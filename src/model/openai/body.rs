@@ -1,6 +1,6 @@
 //! Renders a request as the body of OpenAI's Chat Completions.
 //!
-//! The messages come last, and the history only grows. So while the tools, the system prompt and the parameters stay the same, the
+//! The messages come last. While the history only grows, and the tools, the system prompt and the parameters stay the same, the
 //! body up to the end of its history is the beginning of the next request's body, and the provider's cache hits. A change must
 //! keep this: it must put nothing that often differs between requests before the messages.
 //!

@@ -1,11 +1,12 @@
 //! Reads the events of a Chat Completions stream, as OpenAI and its many imitators send them, into an answer.
 //!
 //! Differences between servers are tolerated: calls without an index or an id, all arguments in one piece or with
-//! the finish reason, reasoning under three names, usage in four places, an error object in a stream that began well, no
-//! `[DONE]` at the end. Data that is not JSON, or that reports a failure, is an error.
+//! the finish reason, reasoning under three names, usage in three places, an error object in a stream that began well, no
+//! `[DONE]` at the end. An event that is not JSON, or that reports a failure, is an error. The answer is complete once the server
+//! has given a finish reason or sent `[DONE]`.
 //!
-//! A change must not guess about content, and must not let a call pass as complete whose arguments may be cut: such an answer is
-//! cut off, or says that it reached the output limit.
+//! A change must not make up content, and must not let a call pass as complete whose arguments may be cut: such an answer is
+//! cut off, or says that it reached the output limit. A cut call might otherwise run with half of its arguments.
 
 use serde_json::{Value, json};
 
@@ -169,8 +170,9 @@ impl Reading {
 
     /// One piece of one call.
     ///
-    /// The index says which call it belongs to, if there is one. Some servers give every call the index 0, or none: then an
-    /// id or a name that was not there before begins a new call, and a piece without either continues the last one.
+    /// The index says which call it belongs to, if there is one. Some servers give every call the index 0: so under a known index
+    /// another id together with a name begins a new call. Some give no index: then another id, or a name after the name, begins a
+    /// new call, and a piece with neither continues the last one.
     fn call(&mut self, piece: &Value, draft: &mut Draft<'_>) -> Result<(), ModelError> {
         let function = &piece["function"];
         let (index, id, name) = (piece["index"].as_u64(), text(&piece["id"]), text(&function["name"]));

@@ -1,15 +1,19 @@
 //! The table of prices that were public when they were written down, and the look-up in it.
 //!
-//! **Where they are from.** Each price was read for the month that stands beside it, and names the page where it was looked up
-//! again on 2026-11-22 ([`KnownPrice::source`]): the provider's own page where that could be found, else a copy of it. A price
-//! without a page is **unverified**. Prices are facts and nobody's work; no table of anyone else was copied. **What they are
-//! worth.** Providers change prices without notice: a host that bills by them gives its own
+//! **Where they are from.** Each price holds for the month that stands beside it, and names the page where it was looked up again
+//! on 2026-11-22 ([`KnownPrice::source`]): a page of the provider, or a page of others that repeats the provider's price. A price
+//! without a page would be unverified; there is none now.
+//!
+//! **What they are worth.** Providers change prices without notice: a host that bills by them gives its own
 //! ([`Builder::prices`](crate::runtime::Builder::prices)). Standard service in US dollars; no batch, priority or regional prices.
 //!
-//! **What is left out** is unknown, on purpose: models whose price depends on the hour (DeepSeek bills twice as much at its peak
+//! **What is left out** has no price, on purpose: models whose price depends on the hour (DeepSeek bills twice as much at its peak
 //! hours since 2026-08-16, and its older names are gone since 2026-07-24: <https://api-docs.deepseek.com/quick_start/pricing>),
 //! models priced in other currencies (Zhipu, Qwen and Moonshot under their addresses here), brokers that add a fee (OpenRouter),
-//! servers of one's own, and any address that is not the provider's. A change must add no price without its month, and no guess.
+//! and servers of one's own. The table knows no addresses: `price_at` in `model/catalogue.rs` uses it only at the provider's own.
+//!
+//! A change must add no price without its month and its page, and no guess: a wrong price is worse than none, because budgets and
+//! bills count with it.
 
 use super::Price;
 use crate::words::usage::MicroUsd;
@@ -36,10 +40,11 @@ const ANTHROPIC: Option<&str> = Some("https://platform.claude.com/docs/en/about-
 /// Anthropic's own page of that model.
 const OPUS_5_5: Option<&str> = Some("https://platform.claude.com/docs/zh-CN/models/opus-5-5/overview");
 
-/// A copy of Anthropic's list, with Sonnet 5 and both sizes of prompts of Haiku 5.5.
+/// A copy of Anthropic's list, for Sonnet 5.
 const ANTHROPIC_COPY: Option<&str> = Some("https://docs.rs/synaps/0.10.2/synaps_cli/pricing/index.html");
 
-/// Changes of Anthropic's list up to 2026-10-24: reading from the cache of Sonnet 5.5 has cost half as much since 2026-10-07.
+/// Changes of Anthropic's list up to 2026-10-24, for Sonnet 5.5 and Haiku 5.5: reading from the cache of Sonnet 5.5 has cost half
+/// as much since 2026-10-07.
 const ANTHROPIC_CHANGES: Option<&str> = Some("https://github.com/kurofune/claudit/releases/tag/v1.9.2");
 
 /// A copy of OpenAI's list of March 2026. The cache is not in it: a tenth of input for GPT-5, a quarter for GPT-4.1, as told in
@@ -132,8 +137,8 @@ pub const PRICES: &[KnownPrice] = &[
 
 /// What that model costs at that provider; `None` where it is not known.
 ///
-/// A name is that of the table, or the same with a date or `-latest` behind it. Nothing else is taken for it: `gpt-5-pro` is
-/// not `gpt-5`.
+/// A name is that of the table, or the same with `-latest` or a date behind it: a hyphen, and 4, 6 or 8 digits that hyphens may
+/// part. Nothing else is taken for it: `gpt-5-pro` is not `gpt-5`.
 #[must_use]
 pub fn known_price(provider: &str, model: &str) -> Option<Price> {
     let fits = |known: &&KnownPrice| {

@@ -1,4 +1,4 @@
-//! A named place in a script where the model waits until a test releases it.
+//! A [`Barrier`]: a place with a name in a script, where the scripted model waits until a test releases it.
 //!
 //! A released barrier stays open. A reply at a barrier that nobody releases hangs until its request is dropped; a change must keep
 //! waiting free of timeouts, because tests decide about time.

@@ -210,7 +210,8 @@ impl Reply {
         self
     }
 
-    /// The same reply, outside the sequence: given to every request that contains this text; the text is looked for in
+    /// The same reply, outside the sequence: given to every request that contains this text, unless an earlier reply with a
+    /// condition fits. Called again, it adds a text that the request must contain as well. The text is looked for in
     /// `transcript(request)`.
     #[must_use]
     pub fn when(mut self, text: impl Into<String>) -> Reply {

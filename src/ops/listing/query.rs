@@ -1,7 +1,8 @@
-//! The query of a session list, as a value: filters, limit and page cursor.
+//! The query of a session list, as a value: filters, limit and page cursor (the place where the next page begins).
 //!
-//! A query that looks for too much is refused before anything is read. The text form of a [`SessionCursor`] is handed out to
-//! people, so a change must still read the old form.
+//! A text to look for that is too long is refused before anything is read; a limit out of its bounds counts as the nearest bound. A
+//! page holds only sessions that pass every filter. The text form of a [`SessionCursor`] is handed out to people, so a change must
+//! still read the old form.
 
 use std::{fmt, str::FromStr, time::Duration};
 

@@ -1,10 +1,11 @@
 //! Makes a page of the session list from the rows of the index.
 //!
-//! The rows are first brought up to date, for at most as long as the query waits. Where there is no index and none can be made, the
-//! answer is `None`, and the caller reads the tapes.
+//! The rows are first brought up to date, for at most as long as the query waits. Where the index cannot be used or made, the
+//! answer is `None`, and the caller reads the tapes. Rows are read in pieces of 64.
 //!
 //! A change must keep this: only a damaged index is made anew, and only once for a query; a busy index, or one without room on the
-//! disk, is left alone, because it took long to read and is there again later. Rows are read in bounded pieces.
+//! disk, is left alone, because it took long to make and is there again later. A change of what [`Digest`] takes from entries
+//! needs a new `FORM`, or old rows are shown as they are.
 
 use crate::{
     kernel::{Digest, Parent},
@@ -31,7 +32,7 @@ impl Fold for Digest {
     }
 }
 
-/// A page; `None` where there is no index and none can be made.
+/// A page; `None` where the index cannot be used or made.
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
     let mut page = look(store, query);

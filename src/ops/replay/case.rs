@@ -6,8 +6,9 @@
 //! the lines of the tape, as they stood in its files
 //! ```
 //!
-//! The lines keep their checksums, so a changed or missing one is found and named. The file depends on nothing outside of it, and
-//! is readable by its owner alone. Hosts keep such files for years: a change must still read form 1.
+//! The lines keep their checksums, and the first line says how many entries there are, so a changed or missing line is found. The
+//! file depends on nothing outside of it. [`write_test`] makes it readable by its owner alone, because it holds the whole
+//! conversation. Hosts keep such files for years: a change must still read form 1 (`tamtam_replay`).
 
 use std::{fs::File, io::Write as _, path::Path};
 

@@ -1,7 +1,7 @@
 //! One decision of a tape, read back: its entries, its inputs, and everything the core looked at.
 //!
-//! [`Recorded::again`] gives the core exactly that, and lets it decide again. Only what the caller gives (`Given`: tools,
-//! settings, a prompt) takes the place of the recorded values.
+//! [`Recorded::again`] gives the core exactly that, and lets it decide again. Only tools that the caller gives (`Given`) take the
+//! place of what is recorded of the toolbox and of calls; given settings and a given prompt are in the state already (`replay.rs`).
 //!
 //! A change must keep this: where the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, the jitter of 0.5, asks that
 //! are heard) stay as they are. Otherwise old tapes would replay differently.

@@ -1,8 +1,8 @@
 //! Finds where two entries differ, and says so that a person finds the place: entry, file, line, field, and both values.
 //!
-//! Pure functions of values. The values are cut to 160 bytes around the first character that differs, and never inside of a
-//! character. A change must keep the order in which fields are compared (`HEADS`, `TELLING`, the rest): the first difference must
-//! explain most.
+//! Pure functions of values. Of each value at most 160 bytes are shown, from shortly before the first character that differs, and
+//! never a part of a character. A change must keep the order in which fields are compared (`HEADS`, `TELLING`, the rest), because
+//! only the first difference is shown, and it must explain most.
 
 use std::{fmt, path::PathBuf};
 

@@ -1,8 +1,9 @@
 //! Finds where two tapes first differ, and what each has there.
 //!
-//! Two runs that decided the same have no difference here: times, durations, hashes over names, the sessions' own names and UUIDs
-//! are not compared, but the same UUID must come at the same places. A change must not leave out more: a field that is not
-//! compared hides a difference in decisions.
+//! Two runs that decided the same have no difference here: the fields that differ between any two runs are not compared. These are
+//! times and durations, the hashes of requests and histories, the sessions' own names, and UUIDs, of which only the pattern counts:
+//! the same UUID must come at the same places. The recorded inputs are not compared either, because their outcomes are. A change
+//! must not leave out more: a field that is not compared hides a difference in decisions.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -49,7 +50,8 @@ impl fmt::Display for Divergence {
 /// The first divergence of two tapes: where they differ in what was said and decided.
 ///
 /// Entries are compared in order. Values that differ between any two runs are not compared: times and durations, UUIDs (but the
-/// same UUID must come at the same places), the sessions' own names, and hashes over these.
+/// same UUID must come at the same places), the sessions' own names, and hashes over these. Recorded inputs are not compared
+/// either.
 #[must_use]
 pub fn diverge(a: &[Append], b: &[Append]) -> Option<Divergence> {
     let (mut names_a, mut names_b) = (Names::default(), Names::default());

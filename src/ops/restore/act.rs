@@ -3,8 +3,9 @@
 //! A restore that is cut off half-way can be made again: it finds the files that are done and does the others. A failure of one
 //! file does not stop the rest.
 //!
-//! A change must keep the order for each file: take the tools' lock, look once more, keep the present content, note the change,
-//! then change the file. Deletions come before writes.
+//! A change must keep the order for each file: take the lock that the tools take too, look once more, keep the present content in
+//! the vault, note the change, then change the file. So no content is lost that could be kept, and after a crash the notes say what
+//! may have been changed. Deletions come before writes.
 
 use crate::{
     kernel::{RefusedFile, RestoredFiles},

@@ -1,7 +1,8 @@
-//! The result of a restore, or the reason why there was none.
+//! The result of a restore ([`Restored`]), or the reason why there was none ([`RestoreError`]).
 //!
-//! Each variant says what was done to files: nothing, unless it says otherwise. A change must keep that true, because a host
-//! decides by it whether to look at the workspace.
+//! The doc of each error says what was done to files. Three of them may leave changed files behind: `Partly`, `NotRecorded` and
+//! `CutOff`; after the others nothing was done. A change must keep that true, because a host decides by it whether to look at the
+//! workspace.
 
 use std::sync::Arc;
 

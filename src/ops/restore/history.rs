@@ -1,11 +1,12 @@
-//! Reads from a tape, and from the notes beside it, what a session did to files. A note is written before a file is changed, so it
-//! names the changes of a call that a crash cut off. Functions of values: nothing here reads a disk.
+//! Finds, in the entries of a tape and in the notes beside it, what a session did to files. A note is written before a file is
+//! changed, so it names the changes of a call that a crash cut off. Functions of values: the caller reads the tape and the notes.
 //!
 //! The result lists the changes of files after a given entry, in order. One that a crash may have cut off is marked as uncertain. A
 //! call that may have changed files and did not say which has a line of its own.
 //!
-//! Whoever edits this code must keep two rules. A parent's notes count only up to the fork. What was done before an import does not
-//! count, because it was done elsewhere; one line says how many changes there were.
+//! A change must keep two rules, or a restore would touch files that this session did not change. A parent's notes count only up
+//! to the fork. What was done before an import does not count, because it was done elsewhere; one line says how many changes
+//! there were.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

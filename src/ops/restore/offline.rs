@@ -4,7 +4,8 @@
 //! The restore starts no turn. If the entry cannot be recorded, the files are already changed; the error `NotRecorded` lists
 //! them.
 //!
-//! A change must hold the claim from before the plan is made until the entry is recorded.
+//! A change must hold the claim from before the plan is made until the entry is recorded. Otherwise a runtime could open the
+//! session meanwhile, and its calls would change the files that the plan is about.
 
 use std::sync::Arc;
 

@@ -1,9 +1,11 @@
 //! Decides what a restore would do, as a function of the recorded changes and of how the files are now.
 //!
 //! A file is put back only if it still is as the session left it; after a change that a crash may have cut off, also if it is as
-//! before that change. A file that somebody else changed is a conflict. A file whose old content was not kept is not restorable.
+//! before that change. If only the mode of the file is another one, the mode is put back. A file that somebody else changed is a
+//! conflict. A file outside of the workspace, or whose old content was not kept, is not restorable.
 //!
-//! A change must keep this file pure: it reads no disk, and asks `kept` whether a content is there.
+//! A change must keep these functions pure, so that the plan that a person sees is the one that is carried out and tests need no
+//! files: they read no disk, and ask `kept` whether a content is there.
 
 use std::collections::BTreeMap;
 

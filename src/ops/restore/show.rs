@@ -1,6 +1,7 @@
 //! Shows a plan as people read it: one line for each file, then the diff of each.
 //!
-//! A content over 1 MiB has no diff, and all diffs together take 1 MiB at most; a line says where a diff is left out. It only
+//! A content over 1 MiB, or one that is no text, has no diff, and all diffs together take 1 MiB at most; a line says where a diff
+//! is left out for these reasons. A file that cannot be read, or whose old content is unknown, has neither diff nor line. Only
 //! reads.
 //!
 //! A change must keep this: reasons and the words of calls stay on their line, without control characters (`plain`). Paths and

@@ -1,10 +1,11 @@
 //! Decides which sessions a sweep removes, as a function of values.
 //!
-//! A limit of the policy *takes* a session if it wants the session removed; a reason may still keep the session. The plan orders
-//! the removals: a fork before its parent, and otherwise the least recently used first. Its cost grows with the number of
-//! sessions and of forks only.
+//! A limit of the policy *takes* a session if it wants the session removed; a reason may still keep the session. The plan has two
+//! rounds: first the sessions that the limits of age and number take, then as many more as the limit of bytes wants. In each round
+//! the least recently used goes first, but a fork before its parent. The cost grows only with the number of sessions and of forks.
 //!
-//! A change must keep this: no I/O here except through `ask`; and a session goes only when all its forks have gone.
+//! A change must keep this: no I/O here except through `ask`, so that tests give values; and a session goes only when all its forks
+//! have gone, because a fork needs its parent's entries.
 
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},

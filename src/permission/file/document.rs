@@ -1,7 +1,12 @@
-//! TOML, JSON and YAML as one kind of value that knows where in the text each part stands.
+//! TOML, JSON and YAML as one kind of value ([`Node`]) that knows where in the text each part stands, so that an error can name the
+//! line. Files of rules, agents and commands are read through it.
 //!
-//! No parser is asked for the order of fields, because each part has its place. What has no JSON form, such as a date, is there by
-//! its kind, for messages.
+//! No parser is asked for the order of fields, because each part has its place (in YAML, the beginning of its line). What has no
+//! JSON form, such as a date, is there by its kind, for messages. Pure functions of a text.
+//!
+//! A change must keep two things, because such files may come from strangers. The same field twice in one table is an error in each
+//! format: one of the two would be lost. Nesting is bounded: by the parser of TOML at 80 levels, in JSON and YAML by the constants
+//! here.
 
 #[cfg(feature = "agent-files")]
 mod yaml;

@@ -1,8 +1,13 @@
 //! Reads one command of a shell: what it is called, what it runs in turn, and what it opens.
 //!
-//! A command is known by the name of its program, without the folder. A program that runs another one is unfolded
-//! (`wrappers.rs`); one that can be told to do so by an option, or that changes what later commands mean, makes the whole
-//! unclear. Every other program is a name for the rules, however much it can do.
+//! A command is known by the name of its program, without the folder; a program in an unusual folder has its path for a name, and
+//! counts under its bare name as well, for the rules that deny or ask. A program that runs another one is unfolded (`wrappers.rs`;
+//! a shell with `-c`, and `find -exec`, here). A program that an option makes run another one ([`RUNS`]), and a command that
+//! changes what later ones mean ([`UNSEEN`]), make the whole unclear. Every other program is a name for the rules, however much it
+//! can do.
+//!
+//! A change must keep that a command either stands in the result with all that it is known to run, or is an error: a command that
+//! is dropped here is judged by no rule.
 
 use crate::permission::shell::{
     ANY, Arg, GLOB, Role, Simple, Unclear, paths, reports, statements::Scan, unclear, variables, words::SUBSTITUTED,
@@ -139,7 +144,7 @@ impl Scan {
         self.found(Simple { name: name.to_owned(), args, role: Role::Command, reads })
     }
 
-    /// `tee` writes its files and nothing else.
+    /// `tee` writes its files and nothing else. With a file or an option that is not known it is a program like any other.
     fn tee(&mut self, args: Vec<Arg>) -> Result<(), Unclear> {
         let is_option = |arg: &&Arg| matches!(arg.text.as_str(), "-a" | "-i" | "-ai" | "-ia" | "--append");
         let files: Vec<_> = args.iter().filter(|arg| !is_option(arg)).collect();
@@ -319,7 +324,7 @@ fn runs(name: &str, args: &[Arg]) -> bool {
     bare || args.iter().take_while(|arg| arg.text != "--").any(in_arg)
 }
 
-/// `set` with the options that only make a script stricter, or print it.
+/// `set` with the options that say at which errors a script ends, or that only print.
 fn set(args: &[Arg]) -> Result<(), Unclear> {
     let strict = |arg: &Arg| {
         matches!(arg.text.as_str(), "pipefail" | "errexit" | "nounset")

@@ -18,11 +18,12 @@ use crate::{
 const BASH: &str = "bash";
 
 /// The same accesses, with one access for each part of a shell command in the place of each access to `bash`: for each simple
-/// command in it, wherever it stands, for each file that a redirect opens, and for the whole text. A command that cannot be read
-/// with certainty becomes one access, which only a rule with exactly its text allows.
+/// command in it, wherever it stands, for each file that a redirect opens or that `tee` or `find` writes, and for the whole text. A
+/// command that cannot be read with certainty becomes one access, which no pattern about `bash` allows: only a rule with exactly
+/// its text, or one about `unclear_bash`.
 ///
-/// Sessions do this with what tools say. Takes up to some hundred microseconds for each KiB of a command, and nothing where there is
-/// none. Never panics. Without the feature `shell-policy` no command can be read.
+/// Sessions do this with what tools say. Takes up to some hundred microseconds for each KiB of a command, and nothing where there
+/// is none. Never panics. Without the feature `shell-policy` no command can be read.
 ///
 /// ```
 /// use tamtam::{permission::with_parts, tool::Access};

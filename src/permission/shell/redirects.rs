@@ -1,5 +1,9 @@
 //! Reads redirects: which files a command opens for reading or writing without running a program for it.
 //!
+//! Each file that a redirect opens is noted as read or written, in every folder that the command may be in; `/dev/null` and the
+//! standard streams are not. A redirect whose file or operator is not known makes the command unclear. A change must keep that: a
+//! file that is not noted here is judged by no rule.
+//!
 //! The grammar takes every word behind the target of a redirect for one more target, and bash takes it for a word of the
 //! command; what is read here follows bash. Where a heredoc ends is found a second time, line by line, because everything behind
 //! that line is commands.

@@ -1,9 +1,11 @@
-//! Says which commands only report: they print, and write no file, run no other program, and send nothing away.
+//! Says which commands only report: they print, and write no file, run no other program, and send nothing away. (What the settings
+//! of a git repository make git run is not looked at, see `reports/git.rs`.)
 //!
 //! A program is listed with the options that it may have (`reports/table.rs`; git, find, sed and awk have code of their own). An
 //! option that is not listed takes the command out, because a deny list of options never ends: GNU programs take shortened names,
-//! letters in one word, and new options each year. What a command reads by name is returned, so that it can be judged as a read
-//! of that path.
+//! letters in one word, and new options each year. Only a program without any harmful option may have every option (a `*` in the
+//! table). What a command reads by name is returned, so that it can be judged as a read of that path. A change must keep all of
+//! this, because profiles allow these commands where they allow no others.
 //!
 //! Rejected: programs that belong to a language and are found through files in the workspace (`cargo`, `rustc`, `go`, `node`,
 //! `npm`). A `rust-toolchain.toml` or `.cargo/config.toml` makes even `cargo --version` run a program of the workspace.

@@ -1,12 +1,13 @@
 //! Matches the rules of a session against the parts of a shell command.
 //!
-//! A pattern about `bash` is matched against each simple command: its name without folder, its words without quotes, one blank
-//! between them. A word that is not known before the command runs matches a pattern for certain where a `*` takes it, and perhaps
-//! where some value of it would; a stricter rule that perhaps matches makes a person be asked.
+//! A pattern about `bash` is matched against each simple command: its name (without folder where that is a usual one), its words
+//! without quotes, one blank between them. A word that is not known before the command runs matches a pattern for certain where a
+//! `*` takes it, and perhaps where some value of it would; a stricter rule that perhaps matches makes a person be asked.
 //!
 //! A command that only reports has two permissions, `bash` and `harmless_bash`: a rule about either of them is about it. Where a
 //! rule about `harmless_bash` allows it, the paths that it reads are judged as reads. A command that cannot be read has the
-//! permissions `bash` and `unclear_bash`; only a rule that names the second one allows it by a pattern.
+//! permissions `bash` and `unclear_bash`; only a rule that names the second one allows it by a pattern. A rule with exactly its
+//! text allows it where the text has plain characters only.
 //!
 //! A change must not let a rule allow a part that it would not allow for every value.
 
@@ -37,7 +38,7 @@ pub(in crate::permission) fn judge(layers: &[&Ruleset], access: &Access, part: &
     }
 }
 
-/// The rules.
+/// The rules of a session, by layers.
 struct Judges<'a> {
     layers: &'a [&'a Ruleset],
     globs: &'a Globs,

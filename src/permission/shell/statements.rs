@@ -4,7 +4,8 @@
 //! the text that a shell is given. Which branch would really be taken is not asked. The folders that the command may be in when
 //! it opens a file are collected on the way, because `cd` changes what a relative path means.
 //!
-//! A change must refuse what it does not know: a kind of statement that is not named here is an error.
+//! A change must refuse what it does not know: a kind of statement that is not named here is an error, and an error makes the whole
+//! command unclear. A statement that is passed over would run without a judgement.
 
 use tree_sitter::Node;
 
@@ -27,7 +28,7 @@ pub(super) struct Scan {
     pub(super) found: Found,
     /// The folders that the command may be in by now, relative to the one where it starts.
     pub(super) folders: Vec<String>,
-    /// Whether what is walked may run more than once.
+    /// How many loops stand around what is walked: inside of one it may run more than once.
     loops: usize,
     depth: usize,
     /// What is found counts only for rules that deny or ask.

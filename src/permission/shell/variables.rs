@@ -1,13 +1,15 @@
 //! Says which variables a command may set without changing what other programs do.
 //!
 //! Many programs run what a variable names (`PAGER`, `GIT_SSH_COMMAND`, `NODE_OPTIONS`, `RUSTC_WRAPPER`), and no list of these is
-//! ever complete. So a variable is judged harmless by name, or it makes the command unclear.
+//! ever complete. So a variable is judged harmless by name, or it makes the command unclear: it is on the list, or (where it is not
+//! given to one program) its name has small letters only, as the shell's own variables have by custom. A change must not list a
+//! variable whose value a program runs, loads or takes options from.
 
 use tree_sitter::Node;
 
 use crate::permission::shell::{Unclear, statements::Reader, tree::Gap, unclear, words::is_name};
 
-/// Variables of the environment that change how a program prints or how much it says, and nothing else.
+/// Variables of the environment whose values no program runs or loads: most change how a program prints or how much it says.
 const HARMLESS: &[&str] = &[
     "CARGO_TERM_COLOR",
     "CI",

@@ -1,10 +1,10 @@
 //! Reads the words of a command as bash hands them to a program: without quotes, and with a mark for what is not known before
 //! the command runs.
 //!
-//! Each part of a word that is only known at run time (a variable, a substitution, a glob, a home folder) is one [`ANY`] or
-//! [`GLOB`]. No other text has these characters, so rules can be matched against every value that the part may have. Commands in
-//! substitutions are handed on and judged by themselves. A part that bash would evaluate as code without a substitution
-//! (`${x@P}`, `${!x}`, arithmetic over variables) makes the command unclear.
+//! Each part of a word that is only known at run time (a variable, the output of a command, a glob, a home folder) is one [`ANY`]
+//! or [`GLOB`]; a word with a list in braces is one [`ANY`]. No other text has these characters, so rules can be matched against
+//! every value that the part may have. Commands in substitutions are handed on and judged by themselves. A part that bash would
+//! evaluate as code without a substitution (`${x@P}`, `${!x}`, arithmetic over variables) makes the command unclear.
 //!
 //! A change must refuse what it does not know: a kind of node that is not named here is an error.
 

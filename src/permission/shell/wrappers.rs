@@ -1,7 +1,11 @@
-//! Unfolds programs that run another one: the inner command is judged as if it stood alone.
+//! Unfolds programs that run another one: the inner command is judged as if it stood alone, and the wrapper counts beside it.
 //!
-//! The table says which options a wrapper may have. A wrapper with another one is unclear, because what looks like the inner
-//! command may be the value of an option.
+//! The first table ([`WRAPPERS`]) says which options a wrapper may have. A wrapper with another one is unclear, because what looks
+//! like the inner command may be the value of an option. A change must list an option with a value only where the value may be a
+//! word of its own; else the name of the inner command would be passed over.
+//!
+//! Programs that run commands in many ways ([`RUNNERS`]) are judged by name, and no rule that allows an inner command allows them;
+//! what their arguments may run is looked at for the rules that deny or ask.
 
 use crate::permission::shell::{ANY, Arg, GLOB, Role, Simple, Unclear, statements::Scan, unclear, variables};
 
@@ -75,7 +79,7 @@ const WRAPPERS: &[Wrapper] = &[
 ];
 
 /// Programs that run commands in many ways: a part of their arguments, or the text in one of them. They are judged by name; what
-/// their arguments may run is looked at as well, for the rules that deny it.
+/// their arguments may run is looked at as well, for the rules that deny it or ask about it.
 const RUNNERS: &[&str] = &[
     "at",
     "batch",

@@ -1,7 +1,8 @@
 //! Confines the calling thread, and all that it starts from then on.
 //!
-//! Three layers: root's rights over the whole machine are laid down, Landlock holds files and signals, and a filter holds system
-//! calls. An error leaves the thread half confined, and the caller must start nothing on it.
+//! Three layers: root's rights over the whole machine are laid down, Landlock holds files and (from Linux 6.12 on) signals, and a
+//! filter holds system calls. An error leaves the thread half confined, and the caller must start nothing on it. A change must keep
+//! that a layer which cannot be put up is an error, because the caller starts the program on every success.
 
 mod syscalls;
 
@@ -20,8 +21,8 @@ const NEWEST: ABI = ABI::V7;
 /// Before this version, `truncate` is not Landlock's to refuse.
 const TRUNCATE_SINCE: u32 = 3;
 
-/// The rights of root that are left to programs: those over files and its own processes, which builds in containers use. Without the
-/// others, such as `CAP_PERFMON`, Landlock's word stands also for the memory and the environment of other processes.
+/// The rights of root that are left to programs: those over files and its own processes, which builds in containers use. Without
+/// the others, such as `CAP_PERFMON`, Landlock's word stands also for the memory and the environment of other processes.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)

@@ -1,8 +1,9 @@
 //! Starts what a [`Builder`] has collected: first the tree, then the sessions that were interrupted.
 //!
-//! A change must keep the order: the store is opened and its marks are read; processes that dead runtimes left running are ended;
-//! parked sessions are marked in their slots; the tree comes up; only then do interrupted sessions go on, and their listeners hear
-//! them before the first step. Where a start fails, nothing is left running.
+//! A change must keep the order. The store is opened and its marks are read. Processes that dead runtimes left running are ended,
+//! or they would work on the files of a session that goes on. Parked sessions are marked in their slots, so that nothing wakes
+//! them. The tree comes up; only then do interrupted sessions go on, and their listeners are attached before the first step, so
+//! that no ask is missed. Where a start fails, nothing is left running.
 
 use std::sync::{Arc, OnceLock};
 

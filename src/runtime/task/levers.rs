@@ -1,6 +1,7 @@
 //! The tools by which a model steers, stops and looks at the tasks that it gave: `task_send`, `task_stop`, `task_status`.
 //!
-//! They reach the open tasks of the calling session and no others.
+//! They reach the open tasks of the calling session and no others; a change must keep that, because a model could name any session
+//! of the store. A call may run again after a crash: the id of a message follows from the key of the call, so it is sent once.
 
 use std::sync::Arc;
 

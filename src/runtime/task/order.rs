@@ -1,4 +1,9 @@
 //! Makes the order of a child from a request: ids, agent, settings, prompt and deadline.
+//!
+//! The ids of the child and of its prompt are hashes of the parent's id and the request's key (a request that names a session to go
+//! on with has that one for its child). A change must not make them in another way: a request that comes again after a crash, or
+//! from a newer version, would be a second task. Nor may a child get a right here that its parent lacks: it has tools of the agent
+//! and of the request only where the parent has them, and the agent's rules in front of the parent's own. The core narrows again.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,7 +23,8 @@ use crate::{
     words::usage::PicoUsd,
 };
 
-/// The tools that no child has, beside those for tasks: a child has no list of its own, and plans with nobody.
+/// The tools that the child of a request never has: it has no list of its own, and plans with nobody. (The tools for tasks it has
+/// only where it may have children.)
 const NEVER: [&str; 4] = ["todo_read", "todo_write", "plan_enter", "plan_exit"];
 
 /// What a request comes to.
@@ -98,7 +104,7 @@ struct Before {
     settings: Settings,
 }
 
-/// The child of this id, where it is there and its parent is this session. A session of somebody else is refused.
+/// The child of this id, where it is there and its parent is this session. Wakes it. A session of somebody else is refused.
 async fn before(parent: &Session, state: &State, child: &SessionId) -> Result<Option<Before>, SpawnError> {
     let session = Session { shared: parent.shared.clone(), slot: parent.shared.slot(child) };
     let there = match session.state().await {

@@ -1,4 +1,7 @@
 //! How far a task is: read from the states of parent and child, and followed through the child's events.
+//!
+//! It is for people and models to look at: nothing is recorded or decided by it, and an error or a missed event only makes it late.
+//! How a task ended is not known here; `result.rs` has that. A change must keep it bounded, because it is shown again and again.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,7 +14,7 @@ use crate::{
     words::ids::Millis,
 };
 
-/// A child that has done nothing for so long is shown as stalled.
+/// A child whose tape got no entry for so long is shown as stalled; it may be in one long request or call.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// How often the progress is shown where nothing happens.
 const SHOWN_EVERY: Duration = Duration::from_secs(5);

@@ -1,4 +1,8 @@
 //! The references of a request, as the first message of the child has them. Blocks on the disk.
+//!
+//! Of a file the beginning is shown, of everything else the name. A file is opened beneath the workspace, and only where the rules
+//! about reading it are no stricter than those about the call that gives the task ([`May`]; a request of the host may name any). A
+//! change must keep that: a model could read through a child what the rules keep from it.
 
 use std::fmt::Write as _;
 
@@ -7,11 +11,11 @@ use crate::{
     tool::May,
 };
 
-/// The most bytes that the child is shown of one file, and of all together.
+/// The most bytes that the child is shown of one file, and the bytes of text behind which no more of files is shown.
 const FILE_BYTES_MAX: usize = 16 * 1_024;
 const ALL_BYTES_MAX: usize = 64 * 1_024;
 
-/// The text behind the question: names, and the beginnings of files. Empty without references. The error is words for whoever gave
+/// The text behind the question: names, and the beginnings of files. Empty without references. The error is words for the giver of
 /// the request.
 pub(super) fn told(workspace: &str, refs: &[ContextRef], may: &May) -> Result<String, String> {
     let mut text = String::new();

@@ -1,8 +1,8 @@
 //! The tool `task`: the model gives work to a subagent, and waits for its answer or goes on meanwhile.
 //!
-//! The call is idempotent: run again after a crash, it finds its child by the key of the call, and waits for the DOWN that comes once.
-//! A change must keep that, and that a call which is told to stop stops the task it waits for. A shutdown and a crash drop the call
-//! without telling it, so the child goes on.
+//! The call is idempotent: run again after a crash, it finds its child by the key of the call (or by the key that the model gave),
+//! and waits for the DOWN that comes once. A change must keep that, and that a call which is told to stop stops the task it waits
+//! for. A shutdown and a crash drop the call without telling it, so the child goes on.
 
 use std::time::Duration;
 

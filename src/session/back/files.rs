@@ -1,10 +1,10 @@
-//! Puts files back together with a conversation: shows the plan, refuses files by name, and records both as one entry.
+//! Puts files back together with a conversation: shows the plan, puts the files back, and records files and rollback as one entry.
 //!
 //! If the session refuses the rollback, the files are restored to what they were before. A file that cannot be restored is
 //! counted in [`RestoreError::Partly`]. The work runs in a task of its own, so dropping the future does not leave it half done.
 //!
-//! A change must keep the order: files first, then the entry. After [`SendError::Unsettled`] the files are left as the rollback
-//! wants them, because the tape may have the entry.
+//! A change must keep the order: files first, then the entry, because a file can be refused, and an entry cannot be taken back.
+//! After [`SendError::Unsettled`] the files are left as the rollback wants them, because the tape may have the entry.
 
 use std::sync::Arc;
 

@@ -1,10 +1,12 @@
 //! Where a fork stands: makes it at a point, finds it made, or mends it.
 //!
-//! A tape can be forked only where an append ends. For a point inside of one, the fork is made at the end before or behind the
-//! point, and then goes back to the point, which is an entry of its own. A maker that dies in between leaves a fork that stands
-//! behind its point and has done nothing yet: the same call takes it back.
+//! A tape can be forked only where an append (entries that it takes together) ends. For a point inside of one, the fork is made at
+//! the end before the point, if nothing was said in between. Otherwise it is made at the end behind the point. There it goes back
+//! to the point, which is an entry of its own, unless nothing was said in between or a call had no result at the point. A maker
+//! that dies before this entry leaves a fork that has done nothing yet: the same call takes it back.
 //!
-//! A change must keep this: the same point gives the same place each time, and a fork that was there before is never deleted.
+//! A change must keep this: the same point gives the same place each time, so that a repeated call finds its fork; and a fork that
+//! was there before the call is never deleted.
 
 use std::sync::Arc;
 
@@ -20,8 +22,9 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// Makes the session `fork`, which goes on from a point of another session; that one may be open anywhere. A fork of this name that
-/// stands at this point already is left as it is. Blocks on the disk; see [`Session::fork_as`](crate::Session::fork_as).
+/// Makes the session `fork`, which goes on from a point of another session; the other session may be open in any process. A fork of
+/// this name that stands at this point already is left as it is. Blocks on the disk; see
+/// [`Session::fork_as`](crate::Session::fork_as).
 ///
 /// # Errors
 /// See [`BranchError`]. No session was made then.

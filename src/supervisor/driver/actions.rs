@@ -1,9 +1,10 @@
-//! Carries out the actions of a planner: starts and stops children, sets timers, replies to calls, reports ends.
+//! Carries out the actions of a supervisor's planner: starts and stops children, sets timers, replies to calls, reports ends.
 //!
-//! Every action returns at once: starts, stops and timers are tasks that send a message to the driver. Each message carries the
-//! generation of its start or timer, so one that comes late changes nothing.
+//! Every action returns at once: starts, stops and timers are tasks, and what comes of them is a message to the driver. Each such
+//! message carries the generation (the number) of its start or timer, so the planner ignores one that comes late.
 //!
-//! A change must not wait here, and must not start or stop a child without an action of the planner.
+//! A change must not wait here, because the driver answers questions at any moment, and must not start or stop a child without an
+//! action of the planner.
 
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};

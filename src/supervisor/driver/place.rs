@@ -1,7 +1,8 @@
 //! A child's place under its supervisor: its node, how to start it, its timer, and its present incarnation.
 //!
-//! A place outlives the child's crashes and is dropped when the child is forgotten. A change must keep the order of the fields:
-//! the node must leave the tree before `start` is dropped, because guards in `start` tell others that the place is gone.
+//! A place outlives the child's crashes; it is dropped when the child is forgotten, or with the supervisor. A change must keep
+//! `shown` the first field: the node must leave the tree before `start` is dropped, because guards in `start` tell others that the
+//! place is gone (`Place` in `actor/activation.rs` is one).
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +29,7 @@ pub(super) struct Place {
     pub(super) shown: Shown,
     pub(super) kind: ChildKind,
     pub(super) restart: Restart,
-    /// Not kept for temporary children once they have started.
+    /// Not kept for a temporary child once its start has begun.
     pub(super) start: Option<StartFn>,
     pub(super) start_timeout: Option<Duration>,
     pub(super) workers: Option<Workers>,

@@ -1,8 +1,12 @@
-//! How the planner handles administrative calls: start, terminate, restart, recycle, delete, park and unpark.
+//! How the planner handles administrative calls about one child: start, terminate, restart, recycle, delete, park and unpark.
 //!
-//! A change must keep three rules. A call gets exactly one reply: at once, or when the child has reached the state that was asked
-//! for, or can no longer reach it. A start, stop or restart by hand does not count against a restart budget. A supervisor that
-//! goes down refuses every call that would start a child.
+//! A change must keep three rules.
+//! - A call gets exactly one reply, because its caller waits for it: at once, or when the child has reached the state that was
+//!   asked for, has failed to start, or can no longer reach that state.
+//! - A stop that a call asked for counts against no restart budget, and neither does a failed start of a child that is marked
+//!   [`ByHand`]. A failed start after a recycle or an unpark is handled like any other, unless that mark is still set.
+//! - A supervisor that goes down takes only terminate and delete, because no child may start then; one that has exited takes no
+//!   call (`planner.rs`).
 
 use crate::supervisor::{
     admin::{AdminError, Done},
@@ -115,7 +119,8 @@ impl Planner {
         });
     }
 
-    /// Lets a child that does not run start again, with its crashes forgotten.
+    /// Lets a child that does not run start again. Its own restart window and its back-off begin anew; the supervisor's window does
+    /// not.
     pub(super) fn start_anew(&mut self, key: Key) {
         self.cancel_timer(key);
         self.edit(key, |child| {

@@ -1,7 +1,8 @@
-//! One child, as the planner knows it: what it should be, what it is, its counts, and the calls that wait for it.
+//! One child, as the planner (the part of a supervisor that decides) knows it: what it should be, what it is, its counts, and the
+//! calls that wait for it.
 //!
-//! A plain value. Only `Planner::edit` may change `want`, `recycle` and `status`, because it keeps the planner's sets in step
-//! with them.
+//! A plain value: it starts and stops nothing. A change must leave it to `Planner::edit` to change `want`, `recycle` and `status`,
+//! because `edit` keeps the planner's sets in step with them; the planner finds the children to start and to stop in these sets.
 
 use std::time::Duration;
 
@@ -20,15 +21,15 @@ pub(super) enum Wait {
     Down,
 }
 
-/// Marks the first start by hand (`start_child` or `restart_child`). If this start fails, the caller is told; it is no crash and is
-/// not repeated.
+/// Marks a start by hand (`start_child` or `restart_child`) until the child is up or is stopped by hand. If this start fails, the
+/// caller is told; the failure is reported but counts against no restart budget, and the start is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByHand {
     Add,
     Restart,
 }
 
-/// Why a child is parked. After crashes the planner may unpark it by itself; parked by hand, it waits for a person.
+/// Why a child is parked. After crashes the planner may unpark it by itself; parked by hand, it waits for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Park {
     Exhausted,
@@ -43,9 +44,9 @@ pub(super) struct Child {
     pub(super) want: bool,
     /// Whether the running incarnation should be stopped and a new one started.
     pub(super) recycle: bool,
-    /// Whether, and why, it is or will be parked.
+    /// Why it is parked, or will be as soon as it has stopped; `None` if it is not to be parked.
     pub(super) park: Option<Park>,
-    /// Forget the child as soon as it is stopped.
+    /// Whether the child is forgotten as soon as it is stopped and should not run.
     pub(super) forget: bool,
     pub(super) status: Status,
     /// Whether a timer runs that ends its back-off or its parking.
@@ -54,17 +55,17 @@ pub(super) struct Child {
     pub(super) generation: Generation,
     /// The number of its newest incarnation; 0 before the first.
     pub(super) incarnation: u64,
-    /// The first start by hand that is still under way.
+    /// Set while a start by hand is under way.
     pub(super) by_hand: Option<ByHand>,
     /// The calls that wait for it.
     pub(super) waiting: Vec<(Call, Wait)>,
-    /// Its crashes that still count.
+    /// Its crashes that still counted at the newest one.
     pub(super) window: Window,
-    /// Restarts after crashes, in all.
+    /// Restarts after ends and failed starts that count as crashes, in all.
     pub(super) restarts: u64,
-    /// Restarts since the last run that was long enough to reset the back-off.
+    /// Restarts since the last run that was long enough to reset the back-off, or since it was started by hand or unparked.
     pub(super) attempt: u32,
-    /// When it was last up, on the planner's time.
+    /// When it last came up, on the planner's time.
     pub(super) started_at: Duration,
 }
 
@@ -100,7 +101,7 @@ impl Child {
         }
     }
 
-    /// Whether its end was asked for; then an end is no crash.
+    /// Whether its end was asked for, by a call or by the planner. Such an end does not count against a restart budget.
     pub(super) fn is_let_go(&self) -> bool {
         !self.want || self.recycle
     }

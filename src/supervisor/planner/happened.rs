@@ -1,9 +1,13 @@
-//! How the planner handles starts, exits, timers, new rules and the shutdown of its supervisor.
+//! How the planner handles what happens to a child (starts, ends, timers), and to the supervisor itself: its boot, new rules, its
+//! shutdown.
 //!
-//! Each function edits children and may add reports, replies and timers; starts and stops come from `reconcile`.
+//! The functions edit children and may add actions such as reports, replies and timers, but no start and no stop: these come from
+//! `Planner::reconcile`, which runs after them.
 //!
-//! A change must keep two rules. An event of another generation, or one that does not fit the child's status, changes nothing.
-//! The end of a child that was up is reported once, with the decision about it.
+//! A change must keep two rules. A child's event with the number (generation) of another start or timer, or one that does not fit
+//! the child's status, changes nothing: it is late, and would hit the next incarnation. An `Exited` that is taken adds exactly one
+//! report, with the decision about it, and so does a failed start, unless the child was to stop anyway: crash reports and the
+//! tree's `Exited` events are made from these reports.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -205,7 +209,8 @@ impl Planner {
         self.go_down(reason);
     }
 
-    /// Marks the siblings that the strategy restarts together with `fallen`.
+    /// Marks the siblings that the strategy restarts together with `fallen`: those that run are stopped first (temporary ones for
+    /// good), and those in back-off wait no longer.
     fn pull_in_siblings(&mut self, fallen: Key) {
         let from = match self.rules.kind {
             Kind::Ordered(Strategy::OneForAll) => 0,
@@ -250,7 +255,8 @@ impl Planner {
         }
     }
 
-    /// Takes new rules and policies: all of them, or none if one is not valid.
+    /// Takes new rules and policies, or none of them if one is not valid. The policy of an unknown child adds the child, stopped;
+    /// under a dynamic supervisor it is passed over.
     pub(super) fn change(&mut self, rules: Rules, children: Vec<(ChildId, Policy)>) -> Result<(), BadSpec> {
         rules.check()?;
         if matches!(rules.kind, Kind::Dynamic { .. }) != self.is_dynamic() {

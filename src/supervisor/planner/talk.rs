@@ -1,8 +1,9 @@
-//! The protocol between planner, driver and monitor: the events that a planner takes, and the actions that it asks for. Values
-//! only.
+//! The protocol of a planner (the part of a supervisor that decides): the events that it takes, and the actions that it asks its
+//! driver (the part that acts) for. The tasks that wait for a child report in the same words ([`ChildEvent`]). Values only.
 //!
-//! Events about a child, and the actions that start, stop or time it, carry the generation of the start or timer that they belong
-//! to, so that a late one is recognised. A new event or action about an incarnation must carry it, too.
+//! [`Event::Child`] and the actions [`Action::Spawn`], [`Action::Stop`] and [`Action::Arm`] carry the [`Generation`] of the start
+//! or timer that they are about, so that a late event is recognised. The others carry none. A change must give the generation to
+//! every new event that such a task sends, else a late one would hit the next incarnation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +21,7 @@ pub(crate) enum Event {
     Boot {
         children: Vec<(ChildId, Policy)>,
     },
-    /// Something happened to that incarnation of a child, or to its timer.
+    /// Something happened to the start or timer of a child that has this generation.
     Child(ChildId, Generation, ChildEvent),
     /// Add a child and start it.
     Start {
@@ -45,13 +46,15 @@ pub(crate) enum Event {
 /// What happened to a child.
 #[derive(Clone, Debug)]
 pub(crate) enum ChildEvent {
-    /// It is up; with the word that its start had, if any.
+    /// It is up; with the text that its start gave for its starter, if any.
     Started(Option<Arc<str>>),
+    /// It had nothing to do, and did not start.
     Ignored,
     StartFailed(ExitReason),
     /// The actor and its state are gone, and so are its workers, except those that did not end in their time.
     Exited(ExitReason),
-    /// It did not end although it was killed; or it ended, and a child that it left behind did not.
+    /// It did not end although it was killed, or although its start was cancelled; or it ended, and a child that it left behind did
+    /// not.
     Unkillable,
     /// Its timer has fired.
     Due,
@@ -97,18 +100,20 @@ pub(crate) enum Action {
         call: Call,
         answer: Answer,
     },
-    /// A child ended; with the decision about it.
+    /// A child ended, or could not start; with the decision about it.
     Report {
         id: ChildId,
         reason: ExitReason,
-        /// The phase in which it crashed; `None` if the end was a normal one.
+        /// The phase in which it ended, if a crash report is to be made; `None` for an end that was asked for or expected.
         crash: Option<Context>,
         decision: Decision,
+        /// How many crashes are in the restart window, with this one; 0 if it does not count as one.
         in_window: u32,
     },
     Parked {
         id: ChildId,
     },
+    /// The first starts of the children of the spec are over.
     Booted,
     /// All children are down, except `leftover`, which did not end although they were killed.
     Exit {

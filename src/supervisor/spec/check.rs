@@ -1,8 +1,9 @@
-//! The checks of rules and of single children; [`BadSpec`] says why one is refused. Checks across children stand in `spec.rs`, those
-//! against the running supervisor in `planner/happened.rs`.
+//! The checks of rules and of single children; [`BadSpec`] says why one is refused. Checks across children stand in `spec.rs`,
+//! those against the running supervisor in `planner/asked.rs` (a child is added) and `planner/happened.rs` (the rules change).
 //!
-//! Functions of values. A spec is checked before anything starts, a child when it is added, and new rules before any of them is
-//! taken. The planner relies on that, so a new setting that contradicts another must be refused here.
+//! Functions of values. A spec is checked before its supervisor starts, a child when it is added, and new rules before any of them
+//! is taken. The planner (the part of a supervisor that decides) relies on that, so a new setting that contradicts another must be
+//! refused here.
 
 use crate::supervisor::spec::{AutoShutdown, ChildId, Kind, OnExhausted, Policy, Restart, Rules};
 
@@ -42,7 +43,7 @@ impl Rules {
     }
 }
 
-/// A spec that no supervisor can run by.
+/// Why a spec, a new child or new rules were refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSpec {
@@ -67,22 +68,22 @@ pub enum BadSpec {
         /// The child.
         id: ChildId,
     },
-    /// A significant child under a supervisor that pays no attention to it.
+    /// A significant child under a supervisor that does not end with its significant children.
     #[error("the child {id:?} is significant, but its supervisor never shuts down by itself", id = id.as_str())]
     SignificantWithoutAutoShutdown {
         /// The child.
         id: ChildId,
     },
-    /// Dynamic children cannot be significant.
+    /// A dynamic supervisor with an auto-shutdown: the children of a dynamic supervisor cannot be significant.
     #[error("a dynamic supervisor cannot shut down with its significant children")]
     AutoShutdownOfDynamic,
-    /// A time or a budget for parked children, where none is parked.
+    /// A group intensity or a time to unpark, where no child is parked after crashes.
     #[error("a group intensity and a time to unpark mean something only where exhausted children are parked")]
     NothingParks,
     /// A live change from ordered to dynamic, or back.
     #[error("an ordered supervisor cannot become a dynamic one, nor a dynamic one an ordered one")]
     KindChanged,
-    /// Children that depend on each other cannot be parked one by one.
+    /// An ordered supervisor that is to park children after too many crashes: its children may depend on each other.
     #[error("only a dynamic supervisor can park its children")]
     ParkInOrdered,
 }

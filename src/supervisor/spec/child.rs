@@ -1,10 +1,11 @@
 //! [`ChildSpec`]: the spec of one child: its id, how to start it, how to stop it, and what to do when it ends.
 //!
-//! A value that starts nothing by itself. The start is called again for each incarnation, so it must be repeatable, unless the
-//! child is temporary. [`Policy`] is all that the planner knows of a child.
+//! A value that starts nothing by itself. The start is called again for each incarnation (each start of the child), so it must be
+//! repeatable, unless the child is temporary. Beside its id, [`Policy`] is all that the planner (the part of a supervisor that
+//! decides) knows of a child's spec.
 //!
-//! A change must keep `workers` complete: they are the tasks that must be gone before the next incarnation. A child that starts
-//! tasks beside its actor must put them there, or a second copy runs beside the first.
+//! A change must keep `workers` complete: a next incarnation waits until these tasks are gone (up to their limit, if they have
+//! one). A child that starts tasks beside its actor must put them there, or a second copy runs beside the first.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -21,7 +22,7 @@ use crate::supervisor::{
     spec::{BadSpec, ChildId, ChildKind, Restart, Shutdown, SupervisorSpec},
 };
 
-/// The part of a child's spec that the planner decides by; it knows nothing else of a child.
+/// The part of a child's spec that the planner decides by; beside the id it knows nothing else of the spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Policy {
     pub(crate) restart: Restart,
@@ -70,7 +71,7 @@ impl ChildSpec {
     /// It is called again for each incarnation. Returning `Ok` is a normal end, `Err` and a panic are abnormal ones.
     /// When [`ChildContext::stopping`] resolves it should return soon; after its shutdown time it is dropped at its next
     /// await. The child counts as started at once; for a child that has to get ready first, use [`ChildSpec::with_start`].
-    /// Defaults: permanent, 5 s to shut down, 30 s to start, no back-off.
+    /// Defaults: permanent, 5 s to shut down, 30 s to start, no back-off of its own.
     pub fn new<F, Fut>(id: impl Into<ChildId>, run: F) -> ChildSpec
     where
         F: Fn(ChildContext) -> Fut + Send + Sync + 'static,
@@ -158,7 +159,7 @@ impl ChildSpec {
         self
     }
 
-    /// How it is stopped; asked, and killed after 5 s by default.
+    /// How it is stopped. By default it is asked, and killed after 5 s; a supervisor is asked and waited for.
     #[must_use]
     pub fn shutdown(mut self, shutdown: Shutdown) -> ChildSpec {
         self.policy.shutdown = shutdown;
@@ -172,7 +173,7 @@ impl ChildSpec {
         self
     }
 
-    /// How long to wait before each restart, instead of the supervisor's own setting.
+    /// How long to wait before each restart after a crash, instead of the supervisor's own setting.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> ChildSpec {
         self.policy.backoff = Some(backoff);
@@ -186,17 +187,17 @@ impl ChildSpec {
         self
     }
 
-    /// How long its start may take before it is given up; `None` waits for ever. 30 s by default.
+    /// How long its start may take before it is given up; `None` waits for ever. 30 s by default, and `None` for a supervisor.
     #[must_use]
     pub fn start_timeout(mut self, limit: Option<Duration>) -> ChildSpec {
         self.start_timeout = limit;
         self
     }
 
-    /// The child's workers: a next incarnation starts only when they have all ended.
+    /// The child's workers: a next incarnation waits for their end.
     ///
-    /// They may take this long after the child's own end. If some are left then, that is reported, and the next incarnation starts
-    /// all the same.
+    /// They may take this long after the child's own end. If some are left then, the next incarnation starts all the same; if the
+    /// child had come up, the tree's watchers are told how many are left.
     pub(crate) fn workers(mut self, tasks: TaskTracker, wait: Duration) -> ChildSpec {
         self.workers = Some(Workers { tasks, wait: Some(wait) });
         self

@@ -1,13 +1,15 @@
-//! [`ChildId`]: the id of a child among the children of one supervisor. Cheap to clone.
+//! [`ChildId`]: the id of a child among the children of one supervisor, or of a root. Cheap to clone.
 //!
-//! Ids are parts of the paths of the tree. To make a [`ChildId`] checks nothing: a spec with an id that is empty, or has a slash
-//! or a control character in it, is refused in `check.rs`. So no id may reach the tree except in a spec that was checked.
+//! Ids are parts of the paths of the tree. Making a [`ChildId`] checks nothing: `supervisor/spec/check.rs` refuses a spec or child
+//! whose id is empty, or has a slash or a control character in it. So a change must not let a [`ChildId`] reach the tree unchecked:
+//! a slash would make paths ambiguous, and a control character would reach the terminal. In JSON an id is a plain string, which
+//! hosts read.
 
 use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-/// The id of a child among the children of one supervisor.
+/// The id of a child among the children of one supervisor, or of a root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ChildId(Arc<str>);

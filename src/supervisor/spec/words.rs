@@ -1,7 +1,7 @@
 //! The words of a spec: strategy, restart, shutdown, exhaustion, auto-shutdown and kind. Plain values that decide nothing.
 //!
-//! Names and meanings are OTP's, and the defaults are Elixir's (of `Strategy`: OTP's). Only `OnExhausted` is our own. A change
-//! must keep names, meanings and defaults, because hosts rely on knowing them.
+//! Meanings and most names are OTP's, and the defaults are Elixir's (of `Strategy`: OTP's). Only `OnExhausted` is our own. A change
+//! must keep names, meanings and defaults, because hosts rely on them.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ pub enum Strategy {
     RestForOne,
 }
 
-/// When a child that ended is started again.
+/// When a child that ended without being asked to is started again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// Always.
+    /// After each end.
     #[default]
     Permanent,
     /// After an abnormal end; being killed is abnormal.
@@ -31,7 +31,7 @@ pub enum Restart {
     Temporary,
 }
 
-/// How a child is stopped.
+/// How a child that is up is stopped. A start that is still under way is cancelled, whatever the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// At once, without a chance to clean up.
@@ -55,7 +55,8 @@ pub enum OnExhausted {
     /// The supervisor stops its children and ends itself; its own parent decides.
     #[default]
     Escalate,
-    /// That child is kept stopped until somebody unparks it; its siblings live on. Only for dynamic supervisors.
+    /// That child is kept stopped until somebody unparks it, or the time of `SupervisorSpec::park_for` is over; its siblings live
+    /// on. Only for dynamic supervisors.
     Park,
 }
 

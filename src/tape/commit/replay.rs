@@ -1,9 +1,12 @@
-//! Copies the commit log of a dead owner into the session files, and reads the records of a log. The log (`tape/commit.rs`) is where
-//! appends of many sessions are synced together; this is not the replay of decisions. The functions block on the disk.
+//! Copies the commit log of a dead owner into the session files, and reads the records of a log. The log (`tape/commit.rs`) is
+//! where appends of many sessions are synced together; this is not the replay of decisions. The functions block on the disk.
 //!
-//! A change must keep two things. Copying the same log a second time changes nothing. A record counts only if the checksum behind it
-//! continues the chain that starts at the log's header; reading stops at the first record that does not, because the file is used
-//! again and again, and the rest is from an earlier use.
+//! A change must keep two things. Copying the same log a second time changes nothing. A record counts only if the checksum behind
+//! it continues the chain that starts at the log's header; reading stops at the first record that does not, because the file is
+//! used again and again, and the rest is from an earlier use.
+//!
+//! [`replay`] writes a session only if its claim still names the dead owner, because another owner may have written the session
+//! since. If a session cannot be written, the log stays for the next try.
 
 use std::{collections::BTreeMap, fs::File, io, path::Path};
 
@@ -24,7 +27,7 @@ use crate::{
 pub(in crate::tape) struct Replayed {
     /// The sessions that were replayed.
     pub(in crate::tape) sessions: Vec<SessionId>,
-    /// The sessions whose files or mark could not be written. The log is kept for them.
+    /// The sessions that could not be replayed: a claim could not be read, or a file or mark not written. The log is kept for them.
     pub(in crate::tape) failed: Vec<(SessionId, TapeError)>,
 }
 

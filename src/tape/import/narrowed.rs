@@ -1,11 +1,12 @@
-//! The `imported` entry: it takes the powers of a session that was brought in from a file, and leaves its words.
+//! The `imported` entry: it takes the powers of a session that was brought in from a file, and leaves its words. Its powers are
+//! what it could do without asking anew: its rules and grants, its folders, its open work, its place under a parent.
 //!
 //! The entry stands behind everything that came in. A fork from before the entry would not have it, so it is kept beside the tape
-//! as well (`sessions/<id>/imported`), and such a fork begins with it.
+//! as well, in a file called the mark (`sessions/<id>/imported`), and such a fork gets one like it as its second entry.
 //!
-//! Security rests on this. Entry and mark must be written and synced before the session has its place; the mark must stay as long
-//! as the session; and a mark that cannot be read must be an error, never "no mark". [`ImportedFrom`] and the mark are stored
-//! formats. `kernel` decides the effect of the entry on the session's state.
+//! Security rests on this. Entry and mark must be written and synced before the session is moved to `sessions/`, where it can be
+//! opened; the mark must stay as long as the session; and a mark that cannot be read must be an error, never "no mark".
+//! [`ImportedFrom`] and the mark are stored formats. `kernel/apply/fork.rs` decides the effect of the entry on the session's state.
 
 use std::{fs, io::Write as _, path::Path};
 

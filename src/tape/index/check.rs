@@ -1,8 +1,12 @@
-//! Checking the index: compares it with the tapes, row by row, and names each difference.
+//! Checking the index (the search database beside the tapes): compares its row of each entry with the entry on the tape.
 //!
-//! Entries that the index has not read yet are counted and are no fault; neither is damage of a tape ([`Store::verify`] reports
-//! that). A broken database is a finding and no error. It must change nothing and take no lock, and runs beside a writer of the
-//! index; it sees one state of the database. Reads all tapes, and blocks.
+//! All differences are counted, and the first 100 are named. Entries that the index has not read yet are counted apart and are no
+//! fault. A broken database is a finding and no error. Not compared: the labels, the rows of session lists, and the search table,
+//! except that each entry must be in it. Damage of a tape is reported by [`Store::verify`]; here it shows only where the index
+//! has entries that can no longer be read.
+//!
+//! A change must keep: the check writes nothing and does not take the lock on `index.lock`, because it runs beside a writer of the
+//! index; and it sees one state of the database, in one transaction. It reads all tapes that it compares, and blocks.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -23,7 +27,7 @@ const COMPARED: [&str; 7] = ["kind", "time", "place", "text", "anchor", "file", 
 /// The outcome of comparing the index with the tapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexCheck {
-    /// There is no index yet: nothing is wrong with that.
+    /// There is no index yet, or only one of an older version: nothing is wrong with that.
     pub is_missing: bool,
     /// Why the index could not be read, for a reason that is no fault in it: a full disk, another process.
     pub unreadable: Option<String>,
@@ -40,7 +44,7 @@ pub struct IndexCheck {
 /// Something in which the index does not say what a tape says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongRow {
-    /// The session, by its name in the index.
+    /// The session, by its name in the index; empty where the fault is about the database.
     pub session: String,
     /// The number of the entry; 0 where the fault is not about one entry.
     pub seq: u64,
@@ -68,10 +72,10 @@ impl IndexCheck {
 }
 
 impl Store {
-    /// Compares the index with the tapes: of one session, or of all. Reads all of them. Takes no lock; beside a live writer of
-    /// the index it sees one state of it.
+    /// Compares the index with the tapes: of one session, or of all. Reads these tapes whole. Does not lock the index; beside a
+    /// live writer of it, it sees one state of it.
     ///
-    /// A damaged database is something that is wrong, and not an error.
+    /// A damaged database is a fault in the result, and not an error.
     ///
     /// # Errors
     ///

@@ -1,10 +1,13 @@
-//! The labels of sessions in the index: how both of its parts read them, and how a statement filters by them.
+//! The labels of sessions (keys and values that a host gives a session, such as its tenant) in the index: how they are read from
+//! the tapes, and how a statement filters by them.
 //!
-//! A fork says nothing of its labels before its first settings: it has those of the entry that it goes on from, which never change.
-//! They are read from the other tape when the fork's first entry is read. Its lists and its searches have a table each
-//! (`row_labels`, `labels`), because neither part waits for the other; the triggers of the schema keep the first.
+//! The two parts of the index have a table each, because neither waits for the other: `labels` for searches, which [`keep`] and
+//! [`forget`] write, and `row_labels` for lists, which triggers in `schema.rs` fill from the rows of sessions. Until a fork's own
+//! entries state labels, it has the labels that its parent had at the entry where it was forked. They are read from the parent's
+//! tape when the fork's first entry is read; tapes only grow, so they stay right.
 //!
-//! Values are compared by the database and are never part of a statement. A change of what is read needs a new `schema::VERSION`.
+//! A change must keep: keys and values reach the database as a parameter and never as part of a statement, because hosts choose
+//! them; a change of what is read here needs a new `schema::VERSION`, or old rows keep the old labels.
 
 use rusqlite::{Transaction, params};
 
@@ -26,7 +29,8 @@ pub(super) fn parameter(labels: &Labels) -> String {
     serde_json::to_string(labels).unwrap_or_default()
 }
 
-/// The condition that a session has all labels of a parameter, by a table of labels.
+/// The condition that a session has all labels of a parameter, by a table of labels. The arguments become part of the statement:
+/// pass names of tables, columns and parameters only.
 pub(super) fn has_all(table: &str, session: &str, wanted: &str) -> String {
     format!(
         "not exists (select 1 from json_each({wanted}) wanted where not exists (select 1 from {table} own
@@ -56,7 +60,7 @@ pub(super) fn forget(change: &Transaction<'_>, session: &str) -> rusqlite::Resul
 /// The labels after these entries of a session; `None` where they say nothing, so that they are as before.
 ///
 /// # Errors
-/// Where the tape that a fork goes on from cannot be opened: the fork is then behind.
+/// [`TapeError::Io`] where the fork's files, or a tape that it goes on from, cannot be read: the fork is then behind.
 pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[Entry]) -> Result<Option<Labels>, TapeError> {
     let said = newest_labels(entries);
     if said.is_some() || entries.first().and_then(Forked::of).is_none() {
@@ -71,7 +75,7 @@ pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[Entry]) -> 
     }
 }
 
-/// The labels at the entry that a fork goes on from; none where the other tape has another entry there.
+/// The labels at the entry that a fork goes on from; no labels where the other tape has another entry there.
 fn at_fork(layout: &Layout, mut from: Forked) -> Result<Labels, TapeError> {
     for _ in 0..=FORKS_OF_FORKS_MAX {
         let Some(at) = position(layout, &from.parent, from.seq)?.filter(|at| at.sum == from.sum) else { break };

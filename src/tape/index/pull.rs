@@ -1,10 +1,12 @@
 //! Reading the tapes into the index: each file from the byte where the index stopped.
 //!
-//! One piece of a session is one transaction, so a crash leaves the index behind and never half-changed. A later entry is never in
-//! the index without the earlier ones of its session. A session whose files are not what was read before is read anew to its end,
-//! without a limit of time. A session that cannot be read is counted as behind, and the others are read on.
+//! A session is read in pieces (8 MiB of a file, or one append that is larger), each in one transaction, so a crash leaves the
+//! index behind and never half-changed. The entries of a session go in in their order; the rest of a file behind a bad line, or
+//! behind a line of a later version, is passed over. A session whose files are not what was read before is read anew to its end,
+//! without a limit of time. A session whose files cannot be read is counted as behind, and the others are read on.
 //!
-//! The caller holds the lock on `index.lock`. Nothing here may write a tape, or keep an append waiting.
+//! A change must keep: the caller of [`pull_all`] or [`forget`] holds the lock on `index.lock`, because the index has one writer
+//! at a time; nothing here writes a tape, or keeps an append waiting.
 
 use std::time::Instant;
 
@@ -106,7 +108,7 @@ struct Pulled {
 }
 
 /// Adds what is new in a session's files; `None` where they are not what was read before. `reading` is the anchor whose file
-/// was begun just now: a bad line in it is only that.
+/// was begun just now: a bad line in it is damage, and no sign of another file.
 fn pull_session(
     change: &Transaction<'_>,
     layout: &Layout,
@@ -133,7 +135,7 @@ fn pull_session(
         pulled.added += add(change, layout, session, anchor, known_file.as_ref(), &piece, tail.length)?;
         if piece.is_last(tail.length).is_none() {
             pulled.more_in = Some(anchor.clone());
-            // The files after it wait, so that a later entry is never there without an earlier one.
+            // The files after it wait, so that entries go in in their order.
             return Ok(Some(pulled));
         }
     }

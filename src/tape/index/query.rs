@@ -1,9 +1,11 @@
-//! [`Query`]: a search as a value, and how its words become a search expression of the database.
+//! [`Query`]: a search as a value, and how its words become a search expression of the database. Pure functions, no I/O.
 //!
-//! No typed text reaches the database: words are cut into the same tokens as the texts ([`tokens`](super::tokens)), and a token has
-//! neither quotes nor spaces. So no input is a syntax error, and none changes the meaning of the expression. A change must keep
-//! that (it is the guard against injection), and must keep the bounds on words, kinds and bytes. Pure functions, no I/O.
-//! A [`Cursor`]'s text is handed out to hosts: read older texts, or refuse them as [`BadCursor`].
+//! No typed text becomes part of the expression: words are cut into the same tokens as the texts
+//! ([`tokens`](super::tokens)), and a token has neither quotes nor spaces; session, kinds and anchor become hashes (`schema::tag`).
+//! So no input is a syntax error of the database, and none changes the meaning of the expression.
+//!
+//! A change must keep that, because it is the guard against injection. It must keep the bounds on words, kinds and bytes: a query
+//! beyond them is refused. A [`Cursor`]'s text is handed out to hosts: read older texts, or refuse them as [`BadCursor`].
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -36,7 +38,8 @@ pub enum Order {
     /// Newest first, by the time of the entries.
     #[default]
     Newest,
-    /// Best first: the newest 200 hits, ordered by how large a part of the text the words are, then the next 200, and so on.
+    /// Best first: the newest 200 hits, ordered by how large a part of the text the words are, then the next 200, and so on. Of
+    /// long texts, fewer than 200 at a time.
     Best,
 }
 
@@ -44,17 +47,19 @@ pub enum Order {
 ///
 /// Words stand in any order: `disk full` finds entries with both. `"disk full"` finds the words one after the other, and
 /// `dis*` what begins so (at least two letters). Case and accents do not matter. In scripts without spaces between words each
-/// run of characters is found anywhere, also a single one. All else in the words (`-`, `:`, `AND`, …) means nothing.
+/// run of characters is found anywhere, also a single one. All other signs (`-`, `:`, …) mean nothing, and `AND` is a word as any
+/// other.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// Words, "phrases" and prefixes*; may be empty where something else narrows the search. At most 1,024 bytes.
+    /// Words, "phrases" and prefixes*; may be empty where a session, a kind or an anchor narrows the search. At most 1,024 bytes
+    /// and 32 terms.
     pub words: String,
     /// Entries of this session only. Entries that a fork has from its parent are found in the parent.
     pub session: Option<SessionId>,
-    /// Entries of sessions that have all of these labels now. Beside labels, something else must narrow the search. Every entry with
-    /// the words is looked at until the page is full, so labels that few sessions have make a wide search slower.
+    /// Entries of sessions that have all of these labels now. Words, a session, a kind or an anchor must narrow the search too.
+    /// Every entry that meets those is looked at until the page is full, so labels of few sessions make a wide search slower.
     pub labels: Labels,
-    /// Entries of these kinds only; at most 32 kinds.
+    /// Entries of these kinds only; of all kinds where empty. At most 32 kinds.
     pub kinds: Vec<String>,
     /// In this anchor only, as it was named or by its folder.
     pub anchor: Option<String>,
@@ -64,14 +69,14 @@ pub struct Query {
     pub until: Option<Millis>,
     /// In which order.
     pub order: Order,
-    /// The most hits of the page: 1 to 200.
+    /// The most hits of the page: 1 to 200; a number outside counts as the nearest of these.
     pub limit: usize,
     /// The end of the page before: its [`Page::next`](super::Page::next).
     pub after: Option<Cursor>,
     /// Whether the entries come with the hits, whole.
     pub whole: bool,
-    /// The most time to bring the index up to date before the search. After a quarter of it, a search that has a full page of hits
-    /// returns them; [`Page::behind`](super::Page::behind) says what is missing.
+    /// The time to bring the index up to date before the search; a session that must be read anew may take longer. After a quarter
+    /// of it, a search that has a full page of hits returns them; [`Page::behind`](super::Page::behind) says what is missing.
     pub wait: Duration,
 }
 
@@ -141,9 +146,9 @@ impl FromStr for Cursor {
 pub(super) struct Term {
     /// Tokens that follow each other.
     pub(super) tokens: Vec<String>,
-    /// The last one is only a beginning.
+    /// Whether the last token is only a beginning.
     pub(super) is_prefix: bool,
-    /// All of them are characters of a script without spaces, without anything between them.
+    /// Whether all tokens are characters of a script without spaces, without anything between them.
     pub(super) is_run: bool,
 }
 

@@ -1,8 +1,11 @@
-//! The tables of the index, and the ids of its rows.
+//! The tables of the index (the search database beside the tapes), and the ids of its rows.
 //!
-//! An entry's id is made from its time, so the order of ids is the order of time, and a range of time is a range of ids.
+//! An entry's id is made from its time, so the order of ids is the order of time, and a range of time is a range of ids. Searches
+//! rest on that. It is exact up to a million entries of one millisecond; further ones get an id of a millisecond nearby.
+//!
 //! The tables are no stored format: change them freely, and raise [`VERSION`] each time, also when only the content of a column
-//! changes (other tokens, other keys in `text`). An older index is then deleted and made anew; a newer one must be refused.
+//! changes (other tokens, other keys in `text`). An older index is then deleted and made anew when it is opened to write; a newer
+//! one must be refused, because its tables are not known here.
 
 use std::path::Path;
 
@@ -90,10 +93,10 @@ const TABLES: &str = "
 /// The database's `user_version`. Raise it with each change of the tables or of their content.
 pub(super) const VERSION: i64 = 6;
 
-/// How far an entry's time is shifted in its id: so many entries of one millisecond have ids of their own.
+/// By how many bits an entry's time is shifted in its id: the low bits tell the entries of one millisecond apart.
 pub(super) const TIME_SHIFT: u32 = 20;
 
-/// The latest time that is told apart in ids: some centuries from now.
+/// The latest time that is told apart in ids, in the year 2248.
 pub(super) const TIME_MAX: u64 = (1 << (63 - TIME_SHIFT)) - 1;
 
 /// The first id that an entry of this time may have.
@@ -111,7 +114,8 @@ pub(super) fn tag(of: char, name: &str) -> String {
     format!("{of}{}", &blake3::hash(name.as_bytes()).to_hex()[..16])
 }
 
-/// Makes the tables in an empty database, in one transaction. A database with older tables counts as broken, and is made anew.
+/// Makes the tables in an empty database, in one transaction; leaves tables of this version as they are. A database with older
+/// tables counts as broken, so the caller makes it anew; one of a later version is [`TapeError::Newer`].
 pub(super) fn make_tables(database: &mut Connection, path: &Path) -> Result<(), Failed> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match change.query_row("pragma user_version", [], |row| row.get(0))? {
@@ -125,7 +129,7 @@ pub(super) fn make_tables(database: &mut Connection, path: &Path) -> Result<(), 
     }
 }
 
-/// A later version of this library made it.
+/// The error for an index that a later version of this library made.
 pub(super) fn newer(path: &Path, found: i64) -> Failed {
     TapeError::Newer { file: path.into(), found: found.unsigned_abs(), known: VERSION.unsigned_abs() }.into()
 }

@@ -1,12 +1,15 @@
-//! Scrubbing the index: takes deleted sessions out of its files, so that no text, title or search word of them is left there. The
-//! exception is a hidden session: its row with its title stays until its last fork is gone.
+//! Scrubbing the index (the search database beside the tapes): takes deleted sessions out of its files.
 //!
-//! A deletion leaves a note (`store/erase`). A search finds nothing of the session from then on, and [`Store::scrub`] takes its
-//! words out of the file. A scrub has no limit of time and may be stopped, or killed, after each piece: it goes on the next time.
+//! A deletion leaves a note, a folder in `deleted/` (`store/erase.rs`). A search that has caught up finds nothing of the session
+//! from then on, but its words are still in the database file until [`Store::scrub`]. When that returns `true`, no text, title or
+//! search word of a noted session is left. The exception is a hidden session (deleted, but kept for its forks): its row with its
+//! title stays until its last fork is gone. A scrub has no limit of time and may be stopped, or killed, after each piece: the next
+//! one goes on.
 //!
 //! A change must keep: a note that a scrub began with goes only when the rows are out, the search table is merged, and the
-//! write-ahead log is emptied; what is deleted is overwritten (`secure_delete`); the lock on `index.lock` is held. Blocks; a
-//! search meanwhile finds what is there, and says that it may be behind.
+//! write-ahead log is emptied (or the index is deleted), because nothing else remembers the work; what is deleted is overwritten
+//! (`secure_delete`); the lock on `index.lock` is held. Blocks; a search meanwhile finds what is there, and says that it may be
+//! behind.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -30,8 +33,9 @@ const READERS_WAIT: Duration = Duration::from_millis(100);
 
 impl Store {
     /// Takes the words of deleted sessions out of the files of the index, and out of this store's commit log, and says whether all
-    /// are out. `false` where another process writes or reads the index all the while, or where `stop`, asked after each piece,
-    /// returned true: call it again to go on. A runtime does that by itself. Blocks on the disk.
+    /// are out. `false` where another process writes or reads the index all the while, where a later version of this library made
+    /// the index, or where `stop`, asked after each piece, returned true: call it again to go on. A runtime does that by itself.
+    /// Blocks on the disk.
     ///
     /// # Errors
     /// [`TapeError::Index`]; [`TapeError::Io`]; [`TapeError::ReadingOnly`].

@@ -1,17 +1,18 @@
-//! Searching the entries of all tapes.
+//! Searching the entries of all tapes of a store, by words, kinds, times, sessions and labels.
 //!
 //! A search first brings the index up to date, and says in [`Page::behind`] what is missing. [`Query::wait`] bounds that, except
-//! where a session must be read anew. Every hit is looked up in its file before it is returned, so an entry that is gone is not
-//! found, and its session is read anew. A wide search costs no more than a narrow one: hits are read newest first, and only as
-//! many as are returned or, with [`Order::Best`], ranked (200). A search by labels also passes over the hits of other sessions.
+//! where a session must be read anew. Every hit is looked up in its file before it is returned: a hit that is not there is left
+//! out, and its session is read anew. Hits are read newest first, and only as many as are returned or, with [`Order::Best`], ranked
+//! (200). A search by labels also passes over the hits of other sessions.
 //!
-//! A change must keep: no hit without its line in the file; no name from the database becomes a path before it is checked; the cost
-//! does not grow with the number of matches, except by labels; a search works (with less) while another process writes the index. Blocks on the disk.
+//! A change must keep: no hit without its line in the file, because the index may be wrong; no bytes are read under a name from the
+//! database before the name is checked; the number of rows read does not grow with the number of matches, except by labels; a
+//! search works (with less) while another process writes the index. Blocks on the disk.
 //!
 //! | what is wrong with `index.db` | what a search does |
 //! |---|---|
 //! | missing, of an older version, no database, damaged | makes it anew, as far as the time allows, and says what is behind |
-//! | another process writes it | searches in what is there, and says that it may be behind |
+//! | another process writes it, or the disk is full | searches in what is there, and says that it may be behind |
 //! | a later version of this library made it | [`TapeError::Newer`] |
 //! | missing, older or damaged, and the store was opened for reading only | [`TapeError::Index`] |
 
@@ -41,7 +42,7 @@ use rusqlite::{Connection, OptionalExtension, Statement, ToSql, TransactionBehav
 const BLOCK_HITS: usize = 200;
 /// [`Order::Best`]: the most bytes of text that are ranked at a time.
 const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How often a search begins anew because a hit was not in its file.
+/// How often at most a search begins anew because a hit was not in its file.
 const AGAIN_MAX: usize = 2;
 
 /// One page of hits.
@@ -166,7 +167,7 @@ struct Row {
     offset: u64,
     length: u64,
     text: String,
-    /// The session whose file it was read from; the same, where the index is sound.
+    /// The session whose file the row names; it equals `session` where the index is sound.
     read_from: Option<String>,
 }
 
@@ -296,7 +297,8 @@ fn best(database: &Connection, query: &Query, terms: &[Term], expression: &str, 
     Ok((rows, next))
 }
 
-/// The line that a row is about. What is in the database is not believed: names are looked at before they become a path.
+/// The line that a row is about; `None` if it is not there. What is in the database is not believed: nothing is read from a file
+/// whose name has not been checked.
 fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option<Entry>)> {
     let session: SessionId = row.session.parse().ok()?;
     let is_folder = anchor_number(&row.anchor).is_some() && !row.anchor.contains(['/', '\0']);

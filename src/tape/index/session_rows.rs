@@ -1,12 +1,13 @@
-//! One row for each session, for lists: a digest of its entries, its parent, and when it was used last.
+//! One row in the index for each session, for lists: a digest of its entries, its parent, its labels, and when it was used last.
 //!
-//! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which goes on from what it was before. For
-//! each session the row remembers how far its files were read; a list reads the entries behind that point, and a whole session only where its files or [`Fold::FORM`] changed.
-//! Lists and searches are independent: neither waits for the other's table.
+//! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which goes on from what it was before. The
+//! row remembers how far the session's files were read. A list reads only the entries behind that point; it reads the whole session
+//! where the files are not what was read before, or where the row has another [`Fold::FORM`]. Lists and searches have tables of
+//! their own: a list is up to date also where the searches are behind.
 //!
-//! Parents may form a circle, because tapes may say so: a reader that follows them needs a bound. A change must keep: another
-//! [`Fold::FORM`] reads a session anew; nothing from the database is trusted (names are parsed again); writing needs the lock on
-//! `index.lock`, reading needs none.
+//! A change must keep: a row of another form is read anew; names from the database are parsed again before they are used; writing
+//! needs the lock on `index.lock`, because the index has one writer at a time, and reading needs none. Parents may form a circle,
+//! because tapes may say so: a reader that follows them needs a bound.
 
 use std::time::{Duration, Instant};
 
@@ -55,14 +56,14 @@ pub(crate) struct SessionRow<D: Fold> {
     pub(crate) bytes: u64,
     form: u32,
     files: u64,
-    /// The newest file that was read, and how far.
+    /// The anchor of the newest file that was read; `cursor` says how far.
     anchor: String,
     #[serde(rename = "place")]
     cursor: Option<FileCursor>,
 }
 
 impl Index {
-    /// Reads what was appended to all sessions since the last time, for `wait` at most.
+    /// Reads what was appended to all sessions since the last time. Begins with no further session once `wait` is over.
     ///
     /// # Errors
     /// As [`Index::catch_up`].

@@ -1,8 +1,9 @@
-//! [`Snippet`]: the part of a text around a hit, for a list of hits; and the rank of a hit in its text, for
+//! [`Snippet`]: the part of an entry's text around the first hit of a search, for a list of hits; and the rank of the text, for
 //! [`Order::Best`](super::Order). Pure functions of texts, no I/O.
 //!
-//! A change must keep: the ranges of hits are byte offsets on character borders, in order and without overlap, so that a caller
-//! may cut the text there. The words are not made safe for a terminal: the caller must do that.
+//! A change must keep: the ranges of hits are byte offsets into the snippet on character borders, in order and without overlap,
+//! because callers cut the text there ([`Snippet::marked`] would panic). The words are not made safe for a terminal: a caller that
+//! prints them must do that.
 
 use std::ops::Range;
 
@@ -11,9 +12,9 @@ use super::{
     tokens::{Token, tokens},
 };
 
-/// How many characters a snippet has.
+/// How many characters a snippet has at most.
 const SNIPPET_CHARS: usize = 160;
-/// How many characters of a snippet stand before the hit.
+/// How many characters of a snippet stand before the first hit at most.
 const CHARS_BEFORE: usize = 40;
 
 /// A piece of what an entry says, on one line: around the first hit, or its beginning.
@@ -23,9 +24,9 @@ pub struct Snippet {
     pub text: String,
     /// The places of the hits in the words, as ranges of bytes, in order.
     pub hits: Vec<Range<usize>>,
-    /// Something stands before it.
+    /// Whether the entry's text has more before it.
     pub cut_before: bool,
-    /// Something stands behind it.
+    /// Whether the entry's text has more behind it.
     pub cut_behind: bool,
 }
 

@@ -1,11 +1,12 @@
-//! Reading on: which sessions were appended to, and the next piece of a tape's file from the place where it was read to before.
+//! Reading on for the index: which sessions changed, and the next piece of a tape's file behind the place that was read to before.
 //!
-//! Used for both parts of the index, the words and the session rows. A piece holds whole appends only. If the line
-//! before the remembered place does not have the remembered checksum, the file is another one: the answer is `None`. A
-//! look at an unchanged session costs the names in its folder and the lengths of its files.
+//! Both parts of the index use it, the words (`pull.rs`) and the rows of sessions (`session_rows.rs`). A piece holds whole appends
+//! only. If the line before the remembered place does not have the remembered checksum, the file is another one: the answer is
+//! `None`, and the caller reads the session anew. A session counts as unchanged while the number of its files and their length
+//! together are what was read, so looking at it costs the names in its folder and the lengths of its files.
 //!
-//! This code runs beside live writers, so it must take no lock and write to no file. Memory must stay bounded by a piece or one
-//! append.
+//! A change must keep: no lock is taken and no file is written, because this code runs beside live writers; memory is bounded by
+//! a piece or by a few times one append.
 
 use std::{
     collections::BTreeMap,
@@ -55,9 +56,9 @@ pub(super) struct Piece {
     pub(super) decoded: Decoded,
     /// How many bytes were read to get the piece.
     pub(super) bytes: u64,
-    /// The file ends with it.
+    /// Whether it was read to the end that the file had when it was opened.
     pub(super) ends: bool,
-    /// A line of a later version comes next. It is not for this index, and no reason to leave out the rest.
+    /// Whether a line of a later version comes next. The index does not read that line, nor what follows it in the file.
     pub(super) is_newer: bool,
 }
 
@@ -68,14 +69,15 @@ impl Piece {
         FileCursor { offset: self.offset + *good_bytes as u64, seq: chain.seq, sum: chain.sum.as_str().to_owned() }
     }
 
-    /// A line that cannot be read, and is not the last one, comes next.
+    /// Whether a line comes next that cannot be read and is not the last one.
     pub(super) fn is_bad(&self) -> bool {
         matches!(self.decoded.rest, Rest::Bad { .. })
     }
 
-    /// How much of the file of this length counts as read, if nothing behind the piece can be read now; else `None`. A file is looked
-    /// at again when it is not as long as this: a torn tail may be an append that is being written, and be cut back, so it does not
-    /// count. A bad line counts, and so does one of a later version: what is behind it is not looked for again until there is more.
+    /// How much of the file of this length counts as read, if nothing behind the piece can be read now; else `None`. A file is
+    /// looked at again when it is not as long as this: a torn tail may be an append that is being written, and be cut back, so it
+    /// does not count. A bad line counts, and so does one of a later version: what is behind it is not looked for again until there
+    /// is more.
     pub(super) fn is_last(&self, length: u64) -> Option<u64> {
         if self.is_newer || self.is_bad() { Some(length) } else { self.ends.then(|| self.end().offset) }
     }
@@ -155,7 +157,7 @@ impl Tail {
     }
 }
 
-/// The sessions whose files changed since they were read.
+/// The sessions whose files changed since the index read them.
 pub(super) struct Stale {
     pub(super) sessions: Vec<SessionId>,
     /// The sessions that the index knows and that are gone.

@@ -1,11 +1,12 @@
 //! The searchable text of an entry: the strings under a few known keys of its data, at most 64 KiB. A pure function of JSON.
 //!
-//! This layer does not know the kinds of entries. So the keys are a guess that only decides what a search can find, and nothing
-//! else may depend on it. A change of the keys or of the bound changes the index, and needs a new `schema::VERSION`.
+//! This layer does not know the kinds of entries. So the keys are a guess of what is speech. The text decides what a search finds
+//! and shows; nothing else may depend on it. A change of the keys or of the bound changes the content of the index and needs a new
+//! `schema::VERSION`: old rows would keep the old texts, and a check of the index would call them wrong.
 
 use serde_json::Value;
 
-/// The keys of speech. Strings under other keys are ids, numbers and names.
+/// The keys of speech. Strings under other keys are taken for ids, numbers and names.
 const KEYS: &[&str] = &[
     "text",
     "content",
@@ -24,7 +25,7 @@ const KEYS: &[&str] = &[
 /// The most bytes of one entry that are searchable.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// The strings under the keys of speech, one a line, in the order in which they stand.
+/// The strings under the keys of speech, alone or in lists, joined by line breaks. They are in the order of the parsed JSON.
 pub(super) fn text_of(data: &str) -> String {
     let mut text = String::new();
     if let Ok(value) = serde_json::from_str(data) {

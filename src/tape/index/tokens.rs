@@ -1,11 +1,11 @@
 //! Tokens: how a text is cut into the units that can be searched for. A pure function of texts.
 //!
-//! Texts and queries go through the same function, so words that are typed as they stand in a text are found. A token never has a
-//! space or a quote in it: the query language rests on that. Another way of cutting needs a new `schema::VERSION`, or old rows and
-//! new queries do not meet.
-//!
 //! A run of letters and digits is one token. In scripts that are written without spaces between words (Chinese, Japanese,
 //! Thai, …) each character is one, and so is each emoji. Tokens are folded: no case, no accents, one form for each letter.
+//!
+//! A change must keep: texts and queries go through the same function, so that words that are typed as they stand in a text are
+//! found; a token never has a space or a quote in it, because `query.rs` puts tokens between quotes. Another way of cutting needs
+//! a new `schema::VERSION`, or old rows and new queries do not meet.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(super) struct Token {
     pub(super) range: Range<usize>,
     /// ASCII letters and digits, and anything that is not ASCII: never a space or a quote.
     pub(super) folded: String,
-    /// Whether it is one character of a script without spaces.
+    /// Whether it is one character of a script without spaces, or an emoji.
     pub(super) is_character: bool,
 }
 

@@ -1,15 +1,17 @@
-//! Reading a few fields of one line by itself, to find the way in a file that is not read whole.
+//! Reading a few fields of one line by itself, to find the way in a file that is not read whole. Pure functions, no I/O.
 //!
-//! Nothing here proves that a line is sound: only [`decode_lines`](super::decode_lines) does, from the first line of a file on.
-//! ([`Link::follows`] checks one line against the sum before it.) So nothing read here may become an entry. [`head_seq`] relies
-//! on the order of the first fields (`v`, `session`, `seq`), which is part of the stored format. Pure functions, no I/O.
+//! Nothing here proves that the file up to a line is sound: only [`decode_lines`](super::decode_lines) does, which reads from the
+//! first line of a file on. [`Link::follows`] checks one line against the sum of the line before it.
+//!
+//! A change must keep: nothing read here becomes an entry, because it may come from a damaged line; [`head_seq`] relies on the
+//! order of the first fields (`v`, `session`, `seq`), which is part of the stored format.
 
 use serde::Deserialize;
 
 use super::{SUM_FIELD_BYTES, Sum, prev_of};
 use crate::words::ids::{Millis, Seq};
 
-/// A few fields of a line. The chain is not checked.
+/// A few fields of a line. No checksum is checked.
 #[derive(Deserialize)]
 pub(in crate::tape) struct Glance {
     pub(in crate::tape) seq: Seq,
@@ -33,11 +35,12 @@ impl<'a> Link<'a> {
         Some(Link { sum, time: seen.time, more: seen.more, line })
     }
 
-    /// The sum that the first line of a file goes on from, as the line says.
+    /// The sum that the first line of a file goes on from, as the line says; the start of a tape where the line names none.
     pub(in crate::tape) fn prev(&self) -> Sum {
         prev_of(self.line).unwrap_or(Sum::START)
     }
 
+    /// Whether the checksum of the line is right if the line before has the sum `before`.
     pub(in crate::tape) fn follows(&self, before: Sum) -> bool {
         before.next(&self.line[..self.line.len() - SUM_FIELD_BYTES]) == self.sum
     }

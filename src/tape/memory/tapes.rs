@@ -1,10 +1,11 @@
-//! The tapes of a memory store as plain values: one for each session, and the marks beside them. No lock and no I/O here.
+//! The tapes of a [`MemoryStore`](super::MemoryStore) as plain values: one for each session, and the marks beside them. No lock and
+//! no I/O here.
 //!
 //! Entries are checked and counted as the lines that they would be in a file ([`encode_lines`]), so gaps and lines that are too
 //! large are refused as in a store of files. A failed append leaves everything as it was.
 //!
-//! All of it runs under the one mutex of [`super::MemoryStore`]: nothing here may block, or copy more entries than one append
-//! has. `bytes` must stay the sum over all tapes, and a handle must act only while it is the tape's `holder`.
+//! A change must keep: all of it runs under the one mutex of the store, so nothing here blocks, or copies more entries than one
+//! append has; `Memory::bytes` stays the sum over all tapes; only the handle that is a tape's `holder` writes it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -85,7 +86,7 @@ impl MemoryTape {
         self.lines.last().map(|line| line.entry.seq)
     }
 
-    /// The entries `from` to `through`, both included, that the tape has.
+    /// The entries `from` to `through`, both included, that the tape has. Shares them, and copies none.
     pub(super) fn lines(&self, from: Seq, through: Seq) -> Vec<Line> {
         let from = self.lines.partition_point(|line| line.entry.seq < from);
         let end = self.lines.partition_point(|line| line.entry.seq <= through);

@@ -1,8 +1,11 @@
-//! The parts of a store beside its tapes: the large outputs (`spill/`), the room that is reserved for a full disk, and what commit
-//! logs still have of sessions that were erased.
+//! The parts of a store of files beside its tapes: the large outputs (`spill/`), the room that is reserved for a full disk, and
+//! what commit logs still have of sessions that were erased.
 //!
-//! A tape is whole without both. Tidying removes outputs and never a tape, and must not make a session's folder: a deleted session
-//! would come back. The reserve belongs to this owner; the smaller `spare` is given up only by a store that opens after its death.
+//! A tape is whole without its outputs and without the reserve. The reserve belongs to this owner (this open store) and is given up
+//! here when the disk is full; the smaller `spare` stays, and only a store that opens after this owner's death gives it up.
+//!
+//! A change must keep: tidying removes outputs and never a tape, and does not make a session's folder, or a deleted session would
+//! come back.
 
 use super::{Store, upkeep::make_reserve};
 use crate::{
@@ -11,13 +14,13 @@ use crate::{
 };
 
 impl Store {
-    /// Takes the bytes of sessions that this store has erased out of its commit log. Blocks on the disk.
+    /// Takes the bytes of sessions that this store has erased out of its commit log, if it has one. Blocks on the disk.
     pub(crate) fn forget_erased(&self) -> Result<(), TapeError> {
         self.inner.writer.forget_erased()
     }
 
-    /// Whether the commit log of another owner names the session: it may have lines of it until that owner ends, or has written over
-    /// them. Blocks on the disk.
+    /// Whether the commit log of another owner names the session: it may have lines of it until that owner ends, or has written
+    /// over them. Blocks on the disk.
     pub(crate) fn is_logged_elsewhere(&self, session: &SessionId) -> bool {
         let ours = self.inner.writer.owner().ok().map(|owner| self.layout().commit_log(&owner.identity.owner));
         let named = format!("\"session\":\"{session}\"").into_bytes();

@@ -1,8 +1,9 @@
-//! Claims of sessions within one store: how a session gets from its claim to a handle, and back.
+//! Claims of sessions (the exclusive right to write a tape) within one store: how a session gets from its claim to a handle, and
+//! back.
 //!
-//! `Writer::live` decides between the handles of this store, the claim's file between owners. A session is in `live` before its
-//! claim is taken and until the claim is given back, so no two handles of a store race for the file; its log lives longer than its
-//! entry there. [`Claiming`] gives the claim back if it does not reach a handle, also after a panic.
+//! `Writer::live` decides between the handles of this store, the claim's file between stores (owners). A session is in `live`
+//! before its claim is taken and until the claim is given back, so no two handles of a store race for the file; its log lives
+//! longer than its entry there. [`Claiming`] gives the claim back if it does not reach a handle, also after a panic.
 //!
 //! Claiming may wait: 10 s for the last handle of this store, 10 s for another store that takes over what dead owners left, and
 //! for the disk. `live` must not be locked meanwhile: each mark of an open turn takes it on an async thread. Giving back must not
@@ -41,7 +42,8 @@ impl Store {
         let mut live = writer.live.lock();
         let started = Instant::now();
         while let Some(entry) = live.get(session).cloned() {
-            // Looked at under the lock: a log is in `live` for as long as it exists, so an entry without one is a claim on its way.
+            // Looked at under the lock: an entry leaves `live` before its log is dropped, so one without a log is a claim on its
+            // way.
             let log = entry.upgrade();
             // Unlock before anything that may wait for the disk: all sessions that are awake mark their turns through `live`.
             drop(live);
@@ -79,6 +81,7 @@ impl Store {
         Ok(claiming)
     }
 
+    /// Makes the handle of a session that this store has claimed. From here on, the handle's drop gives the session back.
     #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
     pub(super) fn hand_out(
         &self,
@@ -117,6 +120,7 @@ pub(super) struct Claiming<'s> {
 }
 
 impl Claiming<'_> {
+    /// The claim, which the caller must give back from now on.
     pub(super) fn keep(mut self) -> Claim {
         self.is_kept = true;
         self.claim.take().expect("the claim is taken out only where it is not kept")

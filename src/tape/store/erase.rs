@@ -4,8 +4,9 @@
 //! deleted/<id>.<n>   the folder of an erased session, renamed and then emptied; gone when the index has nothing of the session
 //! ```
 //!
-//! One rename decides: after a crash the session is there as before, or gone, and the next store removes the rest. The renamed
-//! folder is also the note for the index, so a session is never gone without its note, and the note takes no room. It stays, empty,
+//! One rename decides: after a crash the session is there with its tape, or gone, and the next store that opens to write removes
+//! the rest. (Its marks `parked`, `protected` and `open` go just before the rename.) The renamed folder is also the note for the
+//! index (the search database), so a session is never gone without its note, and the note takes no room. The note stays, empty,
 //! until `Store::scrub` has taken the words out; where there is no index, it goes at once.
 //!
 //! A change must keep: the marks are looked at under [`Store::decide`], with the claim; a moved folder's claim is never released by
@@ -78,8 +79,8 @@ impl Store {
     }
 
     /// Locks the folder `sessions/`: until the file is dropped, nobody else decides whether a session stays. Waits 10 s at most.
-    /// [`TapeError::Missing`] where the session is gone by then. A removal and a protection both hold this lock while they look and
-    /// act, so the removal sees the protection, or the protection fails because the session is gone.
+    /// [`TapeError::Missing`] where the session is gone by then. A removal holds this lock while it looks and acts, and so does the
+    /// setting of `Protected`, `Hidden` or `Fork`: the removal sees the mark, or setting it fails because the session is gone.
     pub(super) fn decide(&self, session: &SessionId) -> Result<File, TapeError> {
         let path = self.layout().sessions();
         let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
@@ -91,7 +92,7 @@ impl Store {
     }
 }
 
-/// Empties the folders that unfinished removals left in `deleted/`. Returns what failed; the others are emptied all the same.
+/// Empties the folders that removals left in `deleted/`. Returns what failed; the others are emptied all the same.
 pub(super) fn finish_erasures(layout: &Layout) -> Vec<TapeError> {
     match notes(layout) {
         Ok(notes) => notes.iter().filter_map(|(note, session)| empty(layout, session, note).err()).collect(),
@@ -131,7 +132,8 @@ fn new_note(layout: &Layout, session: &SessionId) -> Result<PathBuf, TapeError> 
 /// Notes that the index may have words of a session that is being hidden. Does nothing where there is no index.
 pub(super) fn note(layout: &Layout, session: &SessionId) {
     let made = if has_index(layout) { new_note(layout, session).and_then(|note| make_folder(&note)) } else { Ok(()) };
-    // A full disk has no room for the note. A search finds nothing of the session all the same; its words stay until another note.
+    // A full disk has no room for the note. A search that catches up finds nothing of the session all the same; its words stay in
+    // the file until another note.
     if let Err(error) = made {
         tracing::warn!(%session, %error, "what was deleted stays in the index for now");
     }

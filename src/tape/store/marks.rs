@@ -1,4 +1,5 @@
-//! Marks of sessions as small files, known without reading a tape: the tape may be the reason why a session crashes.
+//! Marks of sessions (what a store notes of a session beside its tape) as small files, known without reading a tape: the tape may
+//! be the reason why a session crashes.
 //!
 //! ```text
 //! open/<id>  parked/<id>  protected/<id>  one small file each
@@ -8,16 +9,18 @@
 //! sessions/<id>/claim                     the owner that has it
 //! ```
 //!
-//! A mark is there or not; a file that a crash emptied still counts. An emptied `imported` counts as a mark that cannot be read,
-//! and stops the fork that asks for it. The names are a stored format.
+//! The file is the mark: one that a crash emptied still counts. An emptied `imported` counts as a mark that cannot be read, and
+//! making a fork of its session fails. The names are a stored format.
 //!
 //! In `Power` durability, a mark that was set survives a power cut: its folder is synced before the call returns. The exception
-//! is `Open`, which is synced with the commit log (`commit.rs`). After a power cut, a mark that was removed may be there again.
+//! is `Open`, which is synced with the commit log (`commit.rs`). In both durabilities, a mark that was removed may be there again
+//! after a power cut.
 //!
 //! A change must keep: erasing a session (`erase.rs`) and setting `Protected`, `Hidden` or `Fork` hold the lock of the folder
 //! `sessions/` ([`Store::decide`]) from the look to the act, and no thread takes that lock while it has `owners/` locked. Removing
-//! a mark takes no lock. Where this store has the session open, setting or removing `Open` never makes the caller wait for a slow
-//! disk: the I/O thread does it, before the appends queued after it. All other marks may block the caller.
+//! a mark locks no folder. Where this store has the session open, setting or removing `Open` does not make the caller wait for a
+//! disk that is known to be slow: the I/O thread does it then, before the appends queued after it. All other marks may block the
+//! caller.
 
 use std::{
     io::{self, Write as _},
@@ -149,8 +152,8 @@ impl Store {
         }
     }
 
-    /// Puts the mark of an open or closed turn. Where this store has the session open and may not touch the disk in place, the I/O
-    /// thread puts it, before the appends that are queued from here on.
+    /// Sets or removes the mark of an open turn. Where this store has the session open and may not touch the disk in place, the I/O
+    /// thread does it, before the appends that are queued from here on.
     fn mark_turn(&self, session: &SessionId, mark: TurnMark) -> Result<(), TapeError> {
         let writer = &self.inner.writer;
         let log = writer.live.lock().get(session).and_then(Weak::upgrade);

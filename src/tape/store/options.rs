@@ -1,7 +1,8 @@
-//! How a store is opened ([`StoreOptions`]), and what it reports about itself and its sessions.
+//! How a store of files is opened ([`StoreOptions`]), and what it reports about its opening and about one session. Plain values,
+//! no I/O.
 //!
-//! Plain values, no I/O. [`Durability`] is written into lock files and claims, so its names are a stored format. A new option
-//! must have a default under which a store behaves as before.
+//! A change must keep: [`Durability`] is written into lock files and claims, so its names are a stored format; a new option has a
+//! default under which a store behaves as before.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +15,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// The end of the process, however it comes. A loss of power may lose all that the operating system had not written to the
-    /// disk yet; in the worst case, that is every entry since the last sync. [`LoadedTape::rebooted`](crate::tape::LoadedTape::rebooted)
+    /// The end of the process, however it comes. A loss of power may lose all that the operating system had not written to the disk
+    /// yet; in the worst case, that is every entry since the last sync. [`LoadedTape::rebooted`](crate::tape::LoadedTape::rebooted)
     /// tells that the machine was started anew.
     #[default]
     Process,
@@ -29,7 +30,7 @@ pub enum Access {
     /// To write: makes what is missing, holds an owner's lock, replays what dead owners left.
     #[default]
     Write,
-    /// To read: changes nothing and takes no lock. Runs beside any number of writers.
+    /// To read: changes nothing and keeps no lock. Runs beside any number of writers.
     Read,
 }
 
@@ -40,7 +41,7 @@ pub struct StoreOptions {
     pub durability: Durability,
     /// Whether to write or to read.
     pub access: Access,
-    /// The most session files that are open at once; the file written longest ago is closed for the next one.
+    /// The most session files that are kept open; the file written longest ago is closed for the next one.
     pub open_files_max: usize,
     /// The most jobs that wait for the disk; beyond it, appends are refused as [`TapeError::Busy`]. Marks and releases are always
     /// taken.

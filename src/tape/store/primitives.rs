@@ -1,12 +1,14 @@
-//! [`TapeStore`] over files: the fourteen primitives. Each reads a session's own files alone, except `sound_end`, which also
-//! reads the tapes that a fork goes on from.
+//! [`TapeStore`] over files: its fourteen methods, of which `TapeStoreExt` makes all other operations of a store. The bodies of
+//! `sound_end`, of `erase` and of the methods for marks are in `store/sound.rs`, `store/erase.rs` and `store/marks.rs`.
 //!
-//! After a crash in `begin`, the session has no entry, and a later `begin` can make it anew. `erase` is in `store/erase`.
+//! A method that reads a session's tape reads that session's own files alone, except `sound_end`, which also reads the tapes that a
+//! fork goes on from. After a crash in `begin`, the session has no entry, and a later `begin` can make it anew.
 //!
-//! A change must keep: `begin`, `claim` and `erase` look at the folder again once they have the claim; `erase` looks at the marks
-//! and acts under [`Store::decide`], with the claim; once a folder was moved or removed, its claim is never released by name, for
-//! the name may be another session's by then. Everything here may block, except `folder`, and the mark of an open turn while this
-//! store has the session open.
+//! A change must keep: `begin`, `claim` and `erase` look at the session again once they have its claim (the exclusive right to
+//! write it), because another store may have made or removed it meanwhile; `erase` looks at the marks and acts under
+//! [`Store::decide`], with the claim; once a folder was moved or removed, its claim is not released by name, for the name may be
+//! another session's by then. Every method may block, except `folder`. But the mark of an open turn must not wait for a slow disk
+//! where this store has the session open: then the I/O thread sets it.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -29,7 +31,7 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// The name of a fork's first part, behind its number. Stored format.
+/// The name of a fork's first part, behind its number (a part is the folder of one anchor's file). Stored format.
 const FORKED: &str = "forked";
 
 impl TapeStore for Store {
@@ -182,7 +184,8 @@ impl Store {
     }
 }
 
-/// [`TapeStore::position`], for code that has no store.
+/// As [`TapeStore::position`], for code that has no store: where there is no such session, the answer is `None`, and damage is not
+/// looked at a second time.
 pub(in crate::tape) fn position(layout: &Layout, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
     let folders = layout.anchor_names(session)?;
     let Some(newest) = newest_at(layout, session, &folders, seq)? else { return Ok(None) };
@@ -191,7 +194,7 @@ pub(in crate::tape) fn position(layout: &Layout, session: &SessionId, seq: Seq) 
     Ok(part.map(|part| Position { seq, time: found.time, more: found.more, sum, part }))
 }
 
-/// The part in a folder; `None` where its first entry is not on the tape yet.
+/// The part in a folder; `None` where its first entry is not on the tape yet, or cannot be read.
 fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anchor>, TapeError> {
     let first = first_line(&layout.entries(session, folder))?.and_then(|line| glance(&line));
     Ok(first.map(|first| Anchor {

@@ -5,11 +5,15 @@
 //!            ^ the sound end: 14 and 15 were decided together, so the session never stood at 14
 //! ```
 //!
-//! The search begins with what opening the session would read. Only if nothing of that is sound, it goes on to the anchor before,
-//! and of a fork to the tape that it goes on from.
+//! The search begins with what opening the session would read: the file of the newest anchor, and for a fork without an anchor of
+//! its own also the tape that the fork goes on from. Only if nothing of the file is sound, the search goes on to the anchor before.
 //!
-//! The end is always the end of an append, and every line up to it is checked. This module takes no lock and must change nothing:
-//! the damaged session stays as it is. What a bad line says is not trusted: the entry that it names must exist with its checksum.
+//! The end, where there is one, is the end of an append. Of the files that are read, every line up to the end is checked; files of
+//! older anchors are not read, because a session is opened without them.
+//!
+//! A change must take no lock and change no file here: the damaged session must stay as it is for its rescue. It must not trust
+//! what a bad line says: where the first line of a fork is bad, its origin counts only if the parent has the entry that the line
+//! names, with that checksum.
 
 use crate::{
     tape::{
@@ -51,7 +55,7 @@ pub(super) fn sound_end(layout: &Layout, session: &SessionId) -> Result<SoundEnd
     Ok(SoundEnd { session: owner, seq, damage: damage.map(|damage| Damage { last_good: seq, ..damage }) })
 }
 
-/// An entry, and where it is.
+/// An entry, and the session whose tape has it.
 struct Last {
     owner: SessionId,
     seq: Seq,
@@ -69,7 +73,7 @@ struct End {
     damage: Option<Damage>,
 }
 
-/// The sound end of a session's entries through `through`.
+/// The sound end of a session's entries through `through`. Damage behind `through` does not count.
 fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) -> Result<End, TapeError> {
     if deep > FORK_DEPTH_MAX {
         return Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX });

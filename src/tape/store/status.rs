@@ -1,10 +1,11 @@
-//! The status of sessions, for lists: live, passive, parked or hidden, and whether a session is protected or in a turn; and
-//! [`Behind`], which says whether a list or search may miss something.
+//! The status of sessions, for lists and sweeps: live, passive, parked or hidden, and whether a session is protected or in a turn.
+//! Also two values that lists give: [`Behind`] says whether a list or search may miss something, [`ListCost`] what the list cost.
 //!
-//! Four kinds of marks are read once for any number of sessions; only [`Mark::Claimed`] is looked up for each session. A status
-//! is a look: it may be old when it is used, so a decision must look again under the session's claim.
+//! A status comes from the marks of a session (small files or rows beside its tape). Four kinds of marks are read once for any
+//! number of sessions; only [`Mark::Claimed`] is looked up for each session. A status may be out of date when it is used, so code
+//! that acts on it (such as a sweep that deletes) must look at the marks again under the session's claim.
 //!
-//! No tape may be read here: a list must work for sessions whose tapes are damaged. May block on the disk.
+//! A change must read no tape here: a list must work for sessions whose tapes are damaged. May block on the disk.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +68,7 @@ pub enum SessionStatus {
     Hidden,
 }
 
-/// The marks of all sessions of a store, each kind as it was when it was read.
+/// The marks of all sessions of a store: `Parked`, `Hidden`, `Protected` and `Open`, each kind as it was when it was read.
 #[derive(Debug)]
 pub(crate) struct SessionStatuses<'s> {
     store: &'s dyn TapeStore,
@@ -75,7 +76,7 @@ pub(crate) struct SessionStatuses<'s> {
 }
 
 impl<'s> SessionStatuses<'s> {
-    /// Reads four kinds of marks.
+    /// Reads these four kinds of marks.
     pub(crate) fn of_all(store: &'s dyn TapeStore) -> Result<SessionStatuses<'s>, TapeError> {
         let mut marked = BTreeSet::new();
         for mark in [Mark::Parked, Mark::Hidden, Mark::Protected, Mark::Open] {
@@ -84,12 +85,12 @@ impl<'s> SessionStatuses<'s> {
         Ok(SessionStatuses { store, marked })
     }
 
-    /// The status of a session. Looks up whether somebody has it open.
+    /// The status of a session. `Hidden` comes before `Parked`, and both before a look whether somebody has the session open.
     pub(crate) fn of(&self, session: &SessionId) -> SessionStatus {
         match () {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,
             () if self.has(Mark::Parked, session) => SessionStatus::Parked,
-            // An engine that cannot tell counts as yes.
+            // Where that cannot be read, the session counts as open.
             () if self.store.marks(Mark::Claimed, Some(session)).is_ok_and(|claimed| claimed.is_empty()) => {
                 SessionStatus::Passive
             }

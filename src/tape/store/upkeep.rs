@@ -1,7 +1,9 @@
-//! The upkeep of a store's folder: its version, its reserves, and clearing away what dead owners left.
+//! The upkeep of a store's folder: its layout version, its reserves (files that keep room on a full disk), and what dead owners
+//! left. An owner is one store that is open for writing; it is dead when nobody holds its lock file any more.
 //!
-//! Opening to write makes this store an owner and finishes what others left undone. A leftover that cannot be finished is reported,
-//! kept for the next time, and keeps nobody from the other sessions.
+//! Opening to write ([`become_owner`]) makes this store an owner and finishes what dead owners left: it replays their commit logs
+//! and empties the folders of erased sessions. If another store is replaying them for 10 s, the logs are left to that store. A
+//! leftover that cannot be finished is reported and kept for the next time; the store opens all the same.
 //!
 //! A change must keep this order: version checked → `owners/` locked → reserves of dead owners removed, so that a store which died
 //! on a full disk can be opened → own lock file made → dead logs replayed. [`bury`] needs the lock on `owners/`, and must leave a
@@ -29,8 +31,8 @@ const SPARE_BYTES_MAX: u64 = 16 * 1024;
 /// The layout version of the folder that is written, and the newest that is understood.
 const LAYOUT_VERSION: u64 = 1;
 
-/// Makes this store an owner, and finishes what others left undone. A leftover that cannot be finished is reported and kept for
-/// the next time; it concerns its own sessions alone.
+/// Makes this store an owner, and finishes what dead owners left undone. A leftover that cannot be finished is added to `report`
+/// and kept for the next time.
 pub(in crate::tape) fn become_owner(
     disk: &dyn Disk,
     layout: &Layout,
@@ -84,8 +86,8 @@ pub(in crate::tape) fn become_owner(
     Ok(owner)
 }
 
-/// Removes lock files that never got their name. The caller holds the lock on `owners/`, and so does a live maker of such a file
-/// (unless it waited 10 s for the lock in vain): the makers of these are dead.
+/// Removes lock files that never got their name, because their makers died. The caller holds the lock on `owners/`. A live maker of
+/// such a file holds that lock too (unless it waited 10 s for the lock in vain), so no live maker's file is removed.
 fn remove_drafts(layout: &Layout) -> Result<(), TapeError> {
     let drafts = names_in(&layout.owners())?.into_iter().filter(|name| !name.contains('.'));
     drafts.map(|name| layout.owners().join(name)).try_for_each(|draft| remove_file(&draft))
@@ -105,8 +107,8 @@ pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Res
     Ok(replayed)
 }
 
-/// Reserves room on the disk, where it is missing: the reserve, to end open work on a full disk; and the `spare`, given up only by
-/// a store that opens when this owner is dead.
+/// Reserves room on the disk, where it is missing: the reserve, to end open work on a full disk; and the smaller `spare`, which
+/// stays for as long as this owner lives. A store that finishes what this owner left gives both up first.
 pub(in crate::tape) fn make_reserve(layout: &Layout, owner: &str, bytes: u64) -> Result<(), TapeError> {
     // On a disk that is nearly full, a smaller spare is enough to open a store.
     let sizes = [SPARE_BYTES_MAX, SPARE_BYTES_MAX / 2, SPARE_BYTES_MAX / 4].map(|size| size.min(bytes));
@@ -133,7 +135,7 @@ fn keep_room(path: &Path, bytes: u64) -> Result<(), TapeError> {
     })
 }
 
-/// Refuses the folder of a later version; with `make`, writes the version into a new folder.
+/// Refuses the folder of a later version; with `make`, writes the version into a folder that has none.
 pub(in crate::tape) fn check_version(layout: &Layout, make: bool) -> Result<(), TapeError> {
     let file = layout.root.join("version");
     let text = match read_text(&file) {

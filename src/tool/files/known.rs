@@ -1,9 +1,10 @@
-//! A bounded table in memory of what each session last knew of a file, by session and path. It answers two questions: what a file
-//! held before a shell command changed it, and whether the session has seen a file that it is about to write (`tools/seen.rs`).
+//! [`Known`]: a bounded table in memory of what each session last knew of a file, by session and path. There are two such tables:
+//! one of [`Remembered`], for what a file held before a shell command changed it (`tools/bash/look.rs`), and one for whether the
+//! session has seen the file that it is about to write (`tools/seen.rs`).
 //!
-//! It holds the newest [`ENTRIES_MAX`] entries, and after a restart none. So "not known" may be the answer at any time, and a
-//! caller must stay correct then. A path must be absolute and go through no link, or one file would have two entries. A change
-//! must touch no disk here, and must hold the lock for the lookup alone.
+//! A table holds the newest [`ENTRIES_MAX`] entries of all sessions, and after a restart none. So "not known" may be the answer at
+//! any time, and a caller must stay correct then. A path must be absolute and go through no link, or one file would have two
+//! entries. A change must touch no disk here, because the lock is shared by all sessions of the tools.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,7 +18,7 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How many files are remembered.
+/// The most entries of one table.
 pub(crate) const ENTRIES_MAX: usize = 16_384;
 
 /// A file that a call read or wrote, in the state `version`. It gives the old content of a file that a shell command changes
@@ -25,8 +26,8 @@ pub(crate) const ENTRIES_MAX: usize = 16_384;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub(crate) version: Version,
-    /// The content, for as long as the system says that the file is in this state. `None`: a session saw the file, and its content
-    /// is stored before the next shell command runs.
+    /// The content, for as long as the system says that the file is in this state. `None`: the session saw the file, and its
+    /// content is not kept yet; `bash` keeps it before the session's next command, as far as there is time and room.
     pub(crate) image: Option<FileImage>,
 }
 
@@ -68,13 +69,14 @@ impl<V: Clone> Known<V> {
         }
     }
 
+    /// What was last remembered of a file; `None` where nothing is known.
     pub(crate) fn recall(&self, session: &SessionId, path: PathBuf) -> Option<V> {
         self.0.lock().entries.get(&(session.clone(), path)).map(|(_, what)| what.clone())
     }
 }
 
 impl Known<Remembered> {
-    /// The content of a file in the state `version`; `None` where it is not known.
+    /// The content of a file in the state `version`; `None` where the content or the file is not known in this state.
     pub(crate) fn content(&self, session: &SessionId, path: PathBuf, version: &Version) -> Option<FileImage> {
         self.recall(session, path).filter(|known| known.version == *version)?.image
     }

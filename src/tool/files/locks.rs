@@ -1,11 +1,14 @@
-//! One writer per file among the tools that share a toolbox.
+//! [`FileLocks`]: one writer for each existing file, among the file tools (`write`, `edit`) and restores that share this value.
+//! Commands of `bash` and other processes take no lock here.
 //!
 //! An edit reads a file, changes the content and replaces the file, so two edits at once would lose one of them. A file that exists
 //! is known by device and inode, so `a/../f`, a symlink and a hard link all wait for the same lock. A file that does not exist yet
-//! is known by its path alone, where two spellings through links are two locks.
+//! is known by its path alone: two spellings of the path through links are two locks, and so are the path and the file once it is
+//! made.
 //!
-//! A call holds one lock at most, and takes it before its gate (`tools/call.rs`); a second one could deadlock. Waiting blocks the
-//! thread and looks every [`LOOK_EVERY`] whether the call must stop. The table holds only the files that are being written.
+//! A change must keep that a call takes one lock at most, and takes it before its gate (`tools/call.rs`): with two locks, two calls
+//! could wait for each other for ever. Waiting blocks the thread and looks every [`LOOK_EVERY`] whether the call must stop. The
+//! table holds only the files that are locked at this moment.
 
 use std::{
     collections::HashSet,
@@ -44,7 +47,7 @@ impl FileKey {
     }
 }
 
-/// The files that are being written at this moment.
+/// The files that are locked at this moment. A clone shares them.
 #[derive(Clone, Default)]
 pub(crate) struct FileLocks(Arc<Table>);
 

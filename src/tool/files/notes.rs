@@ -1,11 +1,14 @@
-//! Notes about changes to files, one line each, written before the change is made.
+//! The notes of a session: a file beside its tape with one line for each change that a file tool or a restore is about to make to a
+//! file. Commands of `bash` write no notes.
 //!
-//! A call reports its changes with its result. A call that a crash cuts off has no result, and its notes tell what it was about
-//! to change. If the result of a call lists a path already, the note for that path is ignored.
+//! A call reports its changes with its result, and a restore with its entry on the tape. If the process dies before, the notes tell
+//! what was about to be changed. The reader (`ops/restore/history.rs`) ignores a note where the result of its call lists the path,
+//! and the notes of a restore that has its entry.
 //!
-//! A change must keep the order: first the note, then the change of the file. `notes.jsonl` is a stored format, so old lines must
-//! be read; of a long file only the last 64 MiB are. A note is handed to the operating system and not synced, like the files that
-//! it is about. All functions block on the disk.
+//! The callers must write the note first and change the file then; a note that cannot be written does not stop the change.
+//! `notes.jsonl` is a stored format, so a change must read old lines; of a long file only the last 64 MiB are read. A note is
+//! handed to the operating system and not synced, like the files that it is about: after a power cut it may be missing. All
+//! functions block on the disk.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{tool::FileChange, words::ids::Seq};
 
-/// How much of the end of the notes is read, in bytes.
+/// How much of the end of the notes is read at most, in bytes.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// One line of the notes.
@@ -28,7 +31,7 @@ pub(crate) struct Note {
     /// The key of a restore; `None` for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) restore: Option<String>,
-    /// The change that is to be made.
+    /// The change that is to be made, or with `not_made` the one that was not made.
     #[serde(flatten)]
     pub(crate) change: FileChange,
     /// Whether this note takes an earlier one back: the change was not made after all.

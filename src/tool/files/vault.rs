@@ -1,5 +1,6 @@
-//! The vault: old and new contents of the files that calls changed, kept by their hash beside the tape of a session, so that
-//! `tape restore` can bring them back.
+//! The vault of a session: contents of files, kept by their hash beside the session's tape, so that a restore can bring them back.
+//! They are the contents before and after the changes of calls and restores, and those of files that the session had read before a
+//! command of `bash`.
 //!
 //! ```text
 //! sessions/<id>/files/
@@ -10,12 +11,12 @@
 //!
 //! If the process dies, a content is there whole or not at all. After a power cut it may be damaged, because contents are not
 //! synced; neither are the files that they come from. [`Vault::read`] checks the hash and reports damage. [`Limits`] bounds the
-//! size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says why
-//! in `not_kept`, and the call goes on. No content is removed before its session.
+//! size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says why in
+//! `not_kept`, and the caller goes on. A content stays as long as its session.
 //!
-//! A change must keep this layout, because tapes name contents by hash. A hash comes from a tape and must be checked before it
-//! becomes a path. All functions block on the disk. [`Vault::keep`] also holds, while it writes, a lock that all sessions of the
-//! toolbox share: never call it on a session's task.
+//! A change must keep this layout, because tapes name contents by hash. A hash that is read comes from a tape and must be checked
+//! before it becomes a path. The functions that keep, read or note block on the disk. [`Vault::keep`] also holds, while it writes,
+//! a lock that all sessions of the toolbox share: never call it on an async thread.
 
 use std::{
     collections::HashMap,
@@ -35,7 +36,7 @@ use crate::{
     },
 };
 
-/// How many sums of folders are remembered. A sum that was forgotten is counted again.
+/// How many sums of folders are remembered. When there would be more, all are forgotten, and counted again when they are needed.
 const SUMS_MAX: usize = 1_024;
 
 /// Why nothing is kept where there is no folder for it.
@@ -171,7 +172,7 @@ impl Vault {
         is_hash(hash) && self.folder.as_ref().is_some_and(|folder| folder.join(hash).is_file())
     }
 
-    /// Notes a change that is about to be made.
+    /// Notes a change that is about to be made, or that was not made after all. Without a folder nothing is noted.
     pub(crate) fn note(&self, note: &Note) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         private_folder(folder)?;

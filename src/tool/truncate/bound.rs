@@ -1,12 +1,12 @@
-//! Keeps every result within limits, whichever tool or hook made it.
+//! [`bounded`]: keeps the result of a call that ran within limits, whatever the tool and the hooks made of it.
 //!
-//! A call's worker runs [`bounded`] after the hooks; only the log of changed files is added later. The content may exceed the
-//! tool's own limits by the room for notices (8 KiB, 100 lines). Title, details and attachments have fixed limits, so that a
-//! result fits a line of the tape. The text says what of the content and the attachments was left out. A result within the limits
+//! A call's worker (`actor/worker.rs`) runs it after the hooks; only the log of changed files is added later. The content may
+//! exceed the tool's own limits by the room for notices (8 KiB, 100 lines). Title, details and attachments have fixed limits, so
+//! that they fit a line of the tape. The text says what of the content and the attachments was left out. A result within the limits
 //! comes out unchanged, without a look at the disk.
 //!
-//! A change must not let a result bypass this step. It must not fail a call because its output cannot be kept: the text of the
-//! result says so instead. The disk is used on a blocking thread.
+//! A change must not let the result of a tool bypass this step. It must not fail a call because its output cannot be kept: the text
+//! of the result says so instead. The disk is used on a blocking thread.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -29,11 +29,11 @@ const TITLE_CHARS_MAX: usize = 500;
 
 /// Cuts a result that is larger than `limits` and the room for notices.
 ///
-/// Both ends are kept, or the beginning where only characters are limited (as by the preset [`Limits::gmain`]). The content goes
-/// to a spill file in `folder`, named after `id`; if that file is cut too, the text says so. Without a folder the rest is lost,
-/// and the text says so. The first attachment that exceeds the total limit is left out, and all after it; the text says how many.
-/// Details that are too large give way to their size in bytes. A result within the limits is given back as it was, without a look
-/// at the disk.
+/// Both ends are kept, or the beginning where only characters are limited (as by the preset [`Limits::gmain`]). The whole content
+/// goes to a spill file in `folder`, named after `id`; if that file is cut too, the text says so. Without a folder the rest is
+/// lost, and the text says so. The first attachment that exceeds the total limit is left out, and all after it; the text says how
+/// many. Details that are too large give way to their size in bytes. A result within the limits is given back as it was, without a
+/// look at the disk.
 pub(crate) async fn bounded(
     mut result: ToolResult,
     limits: Limits,

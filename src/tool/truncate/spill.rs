@@ -1,14 +1,16 @@
 //! Spill files: they keep outputs that are too large for the model.
 //!
-//! A spill file holds raw bytes. It is private (0600, in a folder of 0700) and capped: bytes after the cap are counted and dropped.
-//! It is created exclusively under a name that cannot be guessed, so that no planted file or link is ever written to.
+//! A spill file holds raw bytes up to a cap; bytes after the cap are counted and dropped. It is private: the file is made with mode
+//! 0600, and a folder that is missing with 0700. It is created exclusively under a name that cannot be guessed, so that no planted
+//! file or link in the folder is ever written to.
 //!
 //! [`Spill::create`] tidies its folder up first ([`tidy_spills`]): files that are too old are removed, and the oldest ones while
-//! there are too many. A runtime does the same for all sessions when it starts. A [`Spill`] that is dropped before it is finished
-//! is removed at once, because no result names it.
+//! the folder has too many files or bytes. The tape store of a runtime does the same for all sessions, as one of its chores. The
+//! file of a [`Spill`] that is dropped before it is finished is removed at once, because no result names it.
 //!
 //! A change must not make the folder above the spill folder (a deleted session would come back), must not follow links when it
-//! removes, and must remove nothing but plain files that end in `.log`. All functions but [`expired`] block on the disk.
+//! removes, and must remove nothing but plain files that end in `.log`. Whatever here makes, writes, lists or removes files blocks
+//! on the disk.
 
 use std::{
     fs::{File, OpenOptions},
@@ -55,7 +57,7 @@ const ID_CHARS_MAX: usize = 64;
 pub struct Spill {
     file: File,
     path: PathBuf,
-    /// How many bytes the file holds.
+    /// How many bytes the file holds, without what a failed write may have left.
     written: u64,
     /// How many bytes came after the cap.
     dropped: u64,
@@ -104,7 +106,8 @@ impl Spill {
 
     /// Appends bytes, up to the cap. Blocks on the disk.
     ///
-    /// After an error the file holds the bytes that were written before; the caller may go on without it.
+    /// After an error the file holds the bytes that were written before, and maybe a part of these, which is not counted. The
+    /// caller may go on without the file.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let room = usize::try_from(self.max_bytes - self.written).unwrap_or(usize::MAX);
         let taken = &bytes[..bytes.len().min(room)];

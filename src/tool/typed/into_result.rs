@@ -1,4 +1,8 @@
-//! The types that a tool's closure may return, and what the model is told of each.
+//! The types that the closure of a typed tool may return, and what the model is told of each.
+//!
+//! Hosts return these types, so a change must not make another result of one of them: texts, `()` and JSON are successes (except
+//! JSON that cannot be written), and the `Err` of a `Result` is an error with its causes. `()` must stay an empty result, because
+//! a streaming tool (`typed.rs`) adds the result to the text that was written.
 
 use std::fmt::Display;
 
@@ -13,12 +17,13 @@ use crate::tool::ToolResult;
 /// |---|---|
 /// | [`ToolResult`] | itself |
 /// | `String`, `&str` | the text |
-/// | `()` | `(no output)`; in a streaming tool nothing is added to the text |
+/// | `()` | an empty text; in a streaming tool nothing is added to the text |
 /// | [`serde_json::Value`] | its JSON, on one line |
 /// | [`Json`] | the JSON of any `Serialize`, on one line; an error where it cannot be written |
 /// | `Result` | that of the value; an `Err` is an error result with its text |
 ///
-/// A host may implement the trait for types of its own.
+/// Where the result of a typed tool has neither text nor attachments in the end, the model is told `(no output)`, or for an error
+/// that the tool did not say why it failed. A host may implement the trait for types of its own.
 ///
 /// ```
 /// use tamtam::tool::{IntoToolResult, Json};

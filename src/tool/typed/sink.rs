@@ -1,4 +1,8 @@
-//! The text of a streaming call: shown piece by piece while the call runs, kept whole for the result, and bounded.
+//! The text of a streaming call: shown piece by piece while the call runs, and kept for the result up to [`STREAM_BYTES_MAX`].
+//!
+//! What is kept is the beginning of the text without a gap; the result says how many bytes are missing. Pieces are shown in the
+//! order in which they are kept. A change must pass every piece through the filters of the hooks before it is kept or shown,
+//! because they take out what nobody may see, such as secrets. It must also keep the bound, because a tool may write without end.
 
 use std::sync::Arc;
 
@@ -9,23 +13,24 @@ use crate::{
     tool::{OutputFilter, Progress, ToolResult},
 };
 
-/// How many bytes of text one streaming call keeps for its result. The runtime cuts what the model is given of it further
-/// ([`Tool::output`](crate::tool::Tool::output)), and keeps these bytes in a file.
+/// How many bytes of text one streaming call keeps for its result. Where that is more than a model is given
+/// ([`Tool::output`](crate::tool::Tool::output)), the runtime cuts the text and keeps these bytes in a file.
 pub const STREAM_BYTES_MAX: usize = 1024 * 1024;
 
-/// How many bytes of one piece listeners are shown.
+/// How many bytes of one piece listeners are shown, at most.
 const PIECE_BYTES_MAX: usize = 8 * 1024;
 
 /// Takes the text of a streaming call, piece by piece: see [`typed_streaming`](crate::tool::typed_streaming).
 ///
-/// Cheap to clone: all clones write one text, in the order of their writes. A write never waits and cannot fail. What is written
-/// after the end of the call is dropped.
+/// Cheap to clone: all clones write one text, in the order of their writes. A write waits for nothing but another write, and cannot
+/// fail. What is written after the result was made is dropped.
 #[derive(Clone)]
 pub struct TextSink {
     text: Arc<Lock<Option<Text>>>,
     progress: Progress,
 }
 
+/// The text so far; taken out of its [`TextSink`] when the result is made.
 struct Text {
     kept: String,
     left_out_bytes: usize,
@@ -43,8 +48,8 @@ impl TextSink {
     /// the total counts this piece too. Nothing is added between two pieces.
     ///
     /// Of all pieces together the first 1 MiB ([`STREAM_BYTES_MAX`]) is kept, and the result says how much is missing. Of one piece
-    /// listeners are shown the first 8 KiB. The pieces pass the filters of the hooks ([`ToolContext::filter`](crate::tool::ToolContext::filter))
-    /// first, which may keep a few bytes back until the next piece.
+    /// listeners are shown the first 8 KiB. The pieces pass the filters of the hooks first, which may keep a few bytes back until
+    /// the next piece: see [`ToolContext::filter`](crate::tool::ToolContext::filter).
     pub fn write(&self, piece: impl AsRef<str>) {
         // Locked until the piece is shown, so that pieces are shown in the order in which they are kept.
         let mut text = self.text.lock();

@@ -1,8 +1,9 @@
 //! An open directory of a workspace: to list it, and to walk down from it without ever following a link.
 //!
-//! Every operation works on the open handle, so it stays in this very directory also when the directory is renamed or replaced.
-//! A name must be a single component: a change must not take a path here, because the system would follow its links. Opening
-//! never waits for the other end of a FIFO or for a device; but all operations block the thread while the disk works.
+//! A [`Dir`] holds an open handle. Every operation works on that handle, so it stays in this very directory also when the directory
+//! is renamed or replaced. A name must be a single component: a change must not take a path here, because the system would follow
+//! the links in it. Opening never waits for the other end of a FIFO or for a device, but it blocks the thread while the disk works,
+//! and so do the other operations.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -43,7 +44,7 @@ impl Dir {
         Dir { handle, path }
     }
 
-    /// The path of the directory.
+    /// The path by which the directory was opened.
     #[must_use]
     pub fn path(&self) -> &WorkspacePath {
         &self.path

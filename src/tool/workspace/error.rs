@@ -1,7 +1,8 @@
 //! The errors of paths: why a path was refused, or an operation on it failed.
 //!
-//! The model reads these texts and acts on them, so a text names the path and, for an error of the system, keeps the system's own
-//! name of it (`ENOENT`), which models know. A change of a text changes what models do next, and tests compare the texts.
+//! The model reads these texts and acts on them. So every text names the path, and the most common errors of the system have a
+//! text with the POSIX name that models know (`ENOENT`); any other is shown as the system words it ([`WorkspaceError::Io`]). A
+//! change of a text changes what models do next, and tests compare the texts.
 
 use std::{io, path::PathBuf};
 
@@ -29,10 +30,11 @@ pub enum WorkspaceError {
         /// The path that the link leads to.
         real: PathBuf,
     },
-    /// The text is no usable path: empty, too long, with a NUL byte, or `~` where no home is known.
+    /// The text is no usable path: empty, too long, with a NUL byte, `~` where no home is known, a path where one name is expected,
+    /// or a relative path for the folder of a workspace.
     #[error("{path:?} is not a usable path: {why}")]
     BadPath {
-        /// The text that was given, cut to 200 characters.
+        /// The text that was given. A long one may be cut to 200 characters.
         path: String,
         /// What is wrong with it.
         why: &'static str,
@@ -55,7 +57,7 @@ pub enum WorkspaceError {
         /// The path that was asked for.
         path: String,
     },
-    /// The system refuses the operation.
+    /// The system refuses the operation (EACCES or EPERM).
     #[error("{path}: Permission denied (EACCES)")]
     Denied {
         /// The path that was asked for.

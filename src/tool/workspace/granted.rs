@@ -1,9 +1,9 @@
 //! Opens the places outside of the workspace that one call was allowed to reach (the permission `external_directory`).
 //!
-//! A person or a rule allows a path as text, so only the place that the text names is opened: a folder with all beneath it, one
-//! file, or one file that does not exist yet. The path is walked from the top without following a single link. A path that goes
-//! through a link is refused, and the refusal names its real path; if the link leads nowhere, opening fails with the system's
-//! error.
+//! A person or a rule allows a path as text, so only the place that the text names becomes reachable: a folder with all beneath it,
+//! one file, or one path that does not exist yet. The path is walked from `/` without following a single link. For a path that goes
+//! through a link the real path is returned instead of a root, and the workspace names it in its refusal; if the link leads
+//! nowhere, opening fails with the system's error.
 //!
 //! A change must not follow links here: a permission for `/tmp/notes` does not cover the target of a link that later replaces
 //! `/tmp/notes`.
@@ -20,7 +20,7 @@ use rustix::{
 
 use crate::tool::workspace::{Reach, Root, WorkspaceError, path::collapse, walk::DIRECTORY};
 
-/// The outcome of opening a path that was allowed.
+/// The outcome of opening a path that was allowed: one more root for a workspace, or a refusal.
 pub(super) enum Opened {
     Root(Root),
     /// The path goes through a link, and leads to `real`.
@@ -29,7 +29,8 @@ pub(super) enum Opened {
     },
 }
 
-/// Opens the place that an absolute path names, or the deepest folder on the way to it that exists.
+/// Opens the folder that an absolute path names. For a file, or a path that does not exist yet, opens the deepest folder on the way
+/// to it, of which only that path may be reached.
 pub(super) fn open(given: &Path) -> Result<Opened, WorkspaceError> {
     let path = collapse(given);
     let shown = || path.display().to_string();

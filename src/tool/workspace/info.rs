@@ -1,8 +1,9 @@
-//! What the system says about a file: its kind, size, times and mode, and the [`Version`] by which a change is noticed.
+//! What the system says about a file ([`FileInfo`]): its kind, size, time, mode and number of names, and the [`Version`] by which a
+//! change is noticed.
 //!
 //! Equal versions mean an unchanged file only as far as the time stamps of the file system tell: two writes within one tick may
-//! look like one. The text of [`Version::stamp`] stands on tapes and is compared as a whole, so a change of its layout makes every
-//! older stamp look like a changed file.
+//! look like one. The text of [`Version::stamp`] stands on tapes, and a restore compares it as a whole (`ops/restore/look.rs`). A
+//! change must keep the layout of the text, because otherwise every file with an older stamp looks changed.
 
 use std::{
     fmt,

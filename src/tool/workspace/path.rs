@@ -1,10 +1,12 @@
 //! Paths as text: the spellings that a model may write, and the place in the workspace that they mean.
 //!
-//! A [`WorkspacePath`] is relative to a root and holds no `..`, so a function that takes one cannot be handed a path whose text
-//! leaves the workspace. Paths to open come only from [`Workspace::resolve`](super::Workspace::resolve) and its like, and from
-//! [`WorkspacePath::child`]. `new` and `sibling` trust their callers: the relative path that they are given must hold no `..`.
-//! Links are not looked at: the operation that uses a path finds where they lead. A change must keep the code pure, without a
-//! look at the disk, because permission rules judge the same spellings before a call runs.
+//! A [`WorkspacePath`] is relative to a root of its workspace and holds no `..`, so a function that takes one cannot be handed a
+//! path whose text leaves the root. A host gets one only from [`Workspace::resolve`](super::Workspace::resolve) and its like, and
+//! from [`WorkspacePath::child`]. `new` and `sibling` trust their callers in this crate: the relative path that they are given
+//! must hold no `..`. Links are not looked at: the operation that uses a path finds where they lead.
+//!
+//! A change must keep the code pure, without a look at the disk, because permission rules judge the same spellings before a call
+//! runs.
 
 use std::{
     ffi::OsStr,
@@ -21,7 +23,8 @@ const PATH_BYTES_MAX: usize = 4096;
 /// A path inside a workspace, made by [`Workspace::resolve`](super::Workspace::resolve) and its like.
 ///
 /// It names a place, not a file: the operation that uses it finds whether a file is there, and whether a link on the way leads
-/// out. It is shown relative to the workspace, and as `.` for the workspace itself.
+/// out. It is shown relative to the workspace, and as `.` for the workspace itself; a place in another folder that the workspace
+/// reaches is shown as an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspacePath {
     /// The index of the root in its workspace.
@@ -47,7 +50,8 @@ impl WorkspacePath {
         &self.relative
     }
 
-    /// Another path beneath the same folder, for showing it and for its absolute path. It must not be opened.
+    /// Another path beneath the same root, for its absolute path or to ask whether it exists. It is shown relative to the root,
+    /// also where that is not the workspace, so it is not for showing to a model.
     pub(crate) fn sibling(&self, relative: PathBuf) -> WorkspacePath {
         let shown = shown(&relative);
         WorkspacePath::new(self.root, relative, shown)

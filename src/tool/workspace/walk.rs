@@ -1,10 +1,12 @@
 //! Walks from an open folder to the place that a path means beneath it, without ever leaving the folder.
 //!
 //! A walk opens one component at a time, relative to the handle of the one before, and never lets the system follow a link. It
-//! reads a link and walks the link's text in turn; beneath a root that grants one path only, it refuses every link. For `..` it goes back to a handle that it still holds, or down once more from
-//! the root. It never names a path of more than one component to the system, so a link that is swapped in is either seen as a link
-//! or not there yet. A change must keep this: every guarantee of a workspace rests on it. A walk holds at most [`HELD_MAX`] handles
-//! and goes through at most [`LINKS_MAX`] links.
+//! reads a link and walks the link's text in turn; beneath a root that allows one single path, it refuses every link. For `..` it
+//! goes back to a handle that it still holds, or down once more from the root. It never names a path of more than one component
+//! to the system, so a link that is swapped in is either seen as a link or not there yet. A change must keep this: every guarantee
+//! of a workspace rests on it.
+//!
+//! A walk keeps at most [`HELD_MAX`] handles and goes through at most [`LINKS_MAX`] links, whatever the path.
 //!
 //! Rejected: `openat2` with `RESOLVE_BENEATH`. It refuses absolute links that lead inside, makes no directory, and is missing in
 //! some sandboxes, so the walk is needed all the same; a second road only saves a few calls to the system for each open.
@@ -72,7 +74,7 @@ pub(super) enum Missing {
 /// What a path leads to.
 #[derive(Debug)]
 pub(super) enum Located {
-    /// The root itself, or a directory that was reached by its `.` or `..`.
+    /// A directory at which no name was left to look up: the root, or one that was reached by `..` or by a link to `.` or `..`.
     Directory(OwnedFd),
     /// A name in a directory; `stat` is `None` where nothing has that name.
     Entry { parent: OwnedFd, name: OsString, stat: Option<Stat> },
@@ -108,8 +110,8 @@ pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
     let mut walk = Walk::new(root, relative)?;
     loop {
         let reached = walk.go(LastLink::Follow, Missing::Refuse);
-        // The directories that would be made: nothing is in them, so there are no links. A `..` may lead out of them again, and from
-        // there on links count.
+        // The directories that would be made: nothing is in them, so there are no links. A `..` may lead out of them again, and
+        // from there on links count.
         let mut made = Vec::from_iter(walk.missing.take());
         let name = match reached {
             Ok(Located::Entry { name, .. }) => Some(name),
@@ -134,7 +136,7 @@ pub(super) fn real(root: &Root, relative: &Path) -> Result<PathBuf, Fault> {
     }
 }
 
-/// Walks to the place that a path leads to.
+/// Walks to the place that a path leads to. With [`Missing::Create`] the directories on the way are made, but not the place itself.
 pub(super) fn locate(root: &Root, relative: &Path, last: LastLink, missing: Missing) -> Result<Located, Fault> {
     Walk::new(root, relative)?.go(last, missing)
 }
@@ -312,8 +314,8 @@ mod tests {
 
     use super::*;
 
-    /// A missing directory on the way is made by a write, which then goes on: a link behind it, out of it by `..`, counts. A checkout
-    /// could pass a file off as another one that way.
+    /// A missing directory on the way is made by a write, which then goes on: a link behind it, out of it by `..`, counts. A
+    /// checkout could pass a file off as another one that way.
     #[test]
     fn a_path_out_of_a_missing_directory_leads_where_a_write_would() {
         let folder = tempfile::tempdir().unwrap();

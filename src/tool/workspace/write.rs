@@ -1,12 +1,14 @@
-//! Writes a file in one step, so that a reader finds its old content or its new content, and touches nothing outside.
+//! Writes a file in the workspace ([`Workspace::write`]): in one step where that is possible, so that a reader finds the old
+//! content or the new one, and never outside of the workspace.
 //!
 //! The new content goes to a temporary file beside the target, which is then renamed over it. Two cases cannot be done so and are
 //! written in place, which [`Written::atomic`] reports: a file with several hard links, and a file that cannot be replaced (its
-//! directory takes no new file, or it is a mount).
+//! directory takes no new file, or it is a mount). Nothing is synced to the disk.
 //!
-//! The path is walked once, to the handle of the directory that holds the file (after links). From then on only single names
-//! relative to that handle are used, so a link that is swapped in later is at most replaced, never followed.
-//! A change must keep this, and must look whether the file is the expected one right before the rename. Nothing is synced.
+//! Each try walks the path once, to the handle of the directory that holds the file (after links). From then on only single names
+//! relative to that handle are used, so a link that is swapped in later is at most replaced, never followed. A change must keep
+//! this. It must also compare the file with the expected version right before the rename, because a change by another program
+//! would be lost otherwise.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -25,7 +27,7 @@ use crate::tool::workspace::{
     walk::{Fault, LastLink, Located, Missing},
 };
 
-/// How often a write starts again because the file was replaced between two looks at it.
+/// How many times a write is tried when the file is replaced between two looks at it.
 const TRIES: usize = 32;
 
 /// How a file is written.
@@ -37,7 +39,8 @@ pub struct WriteOptions {
     /// the new content takes the old one's place; a change in the microseconds between is not seen. `None` by default: write
     /// always.
     pub expect: Option<Version>,
-    /// The permission bits of the file after the write. `None` by default: an old file keeps its own, a new file has the usual.
+    /// The permission bits of the file after the write. `None` by default: an old file keeps its own (a set-user-ID bit and its
+    /// like may be lost), a new file has the usual.
     pub mode: Option<u32>,
 }
 
@@ -60,6 +63,7 @@ pub struct Written {
 
 /// Why one try did not succeed.
 enum Stop {
+    /// The file was replaced meanwhile: the write starts again.
     Again,
     Error(WorkspaceError),
 }

@@ -1,8 +1,11 @@
 //! The arguments of the `bash` tool, read and checked.
 //!
-//! Arguments that pass are safe to start: the command is not empty, holds no NUL and fits one argument of the system, and the
-//! timeout is within its bounds. The tool's limit for a call is made of the same timeout, and the rules judge the same command: a
-//! change must keep them one. The code is pure.
+//! After [`Arguments::of`] the command is not empty, holds no NUL and by itself fits one argument of the system, and the timeout is
+//! within its bounds. The folder (`cwd`) is checked when the call opens it.
+//!
+//! The tool's time limit for a call is made of the timeout that is read here, and the permission rules judge the command that is
+//! read here (`Bash::access`). A change must keep that, or a call could run longer, or do something else, than was said. The code
+//! is pure.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,7 +51,7 @@ impl Arguments {
         }
     }
 
-    /// The timeout in seconds.
+    /// The timeout in seconds; the default where none was given.
     pub(super) fn timeout(&self) -> u64 {
         self.timeout.unwrap_or(TIMEOUT_SECONDS)
     }

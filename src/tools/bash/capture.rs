@@ -1,9 +1,9 @@
 //! Captures the output of a command: its end in memory, and the whole of it, up to a cap, in a spill file once it is long.
 //!
 //! Memory is bounded, however much a command writes: the next output is read only when the writer of the file has accepted the one
-//! before. A change must keep that. It must also keep that a wait for more output can be dropped without losing any, because a
-//! timeout and an abort do not wait for a disk. The end of a call does wait for the disk, at most [`DISK_PATIENCE`] at each of its
-//! waits, and then gives the file up. A failing disk costs the file and never the call; the result says so.
+//! before. A change must keep that. It must also keep that a wait for the writer can be dropped without losing output, because a
+//! timeout and an abort interrupt such a wait. The end of a call does wait for the disk, at most [`DISK_PATIENCE`] at each of its
+//! waits, and after the last one gives the file up. A failing disk costs the file and never the call; the result says so.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     tools::bash::BashOptions,
 };
 
-/// How much of both streams is kept in memory: 100 KiB.
+/// How much of both streams together is kept in memory at least: 100 KiB. It is more where the model is given more.
 const ROLLING_BYTES: usize = 100 * 1024;
 /// How much of each stream alone is kept for the details.
 const APART_BYTES: usize = 16 * 1024;
@@ -49,7 +49,7 @@ pub(super) struct Capture {
     id: String,
     /// How much of the output the model is given.
     limits: Limits,
-    /// The writer of the spill file, once there is more output than is shown.
+    /// The writer of the spill file, once there is more output than `spill_from`, or more than the model is given.
     writer: Option<Writer>,
     /// The bytes that the writer has not taken yet.
     unwritten: Vec<u8>,
@@ -89,7 +89,8 @@ impl Capture {
         }
     }
 
-    /// Takes some output. Waits until the writer has taken the output before it. Dropping the future loses nothing.
+    /// Takes some output, and waits until the writer of the spill file has room for it. Once the future was polled, dropping it
+    /// loses nothing.
     pub(super) async fn take(&mut self, stream: Stream, bytes: &[u8]) {
         let filter = self.filters.iter_mut().find(|(of, _)| *of == stream);
         let bytes = filter.map_or_else(|| bytes.to_vec(), |(_, filter)| filter.push(bytes));
@@ -140,6 +141,7 @@ impl Capture {
         }
     }
 
+    /// Ends the output, and waits for the spill file if there is one.
     pub(super) async fn finish(mut self) -> Captured {
         for (stream, mut filter) in std::mem::take(&mut self.filters) {
             let rest = filter.finish();

@@ -1,12 +1,14 @@
 //! Looks at the workspace before and after a command, and lists the files that the command changed, made and deleted.
 //!
-//! A change is noticed by what the system says of a file (size, times in nanoseconds, inode, mode), not by its content. Files
-//! that git ignores and files outside of the workspace are not looked at. Both looks are bounded in files and in time: where such
-//! a bound is reached, nothing is listed and the record says why. Of more than 1,000 changed files, only 1,000 are listed, and
-//! the record says how many more there are. A change that another program makes meanwhile counts as the command's.
+//! A changed file is noticed by what the system says of it (size, times in nanoseconds, inode, mode), not by its content. Files
+//! outside of the workspace and files that git ignores are not looked at, nor are the folders `.git`, `node_modules`, `_build`,
+//! `deps` and `target`. Both looks are bounded in files and in time: where such a bound is reached, nothing is listed and the
+//! record says why. Of more than 1,000 changed files, only 1,000 are listed, and the record says how many more there may be. What
+//! another program changes meanwhile counts as the command's.
 //!
-//! A change must not let a look hold up a command for longer than its bounds, nor fail the call; and the record must never claim to
-//! be whole when it is not: the reason goes to `unlisted` first, and a finished comparison replaces it.
+//! A change of this code must not let a look hold up a command for longer than its time and [`PATIENCE`], nor fail the call. The
+//! record must never seem to list every change of the files looked at when it does not: the reason goes to `unlisted` before the
+//! command begins, and a finished comparison replaces it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -32,7 +34,7 @@ use crate::{
 pub struct LookLimits {
     /// How many files are looked at. In a workspace with more files nothing is listed.
     pub files_max: usize,
-    /// How long each of the two looks may take.
+    /// How long each of the two looks may take. A look that takes longer lists nothing.
     pub time_max: Duration,
 }
 
@@ -75,8 +77,8 @@ pub(super) struct Look {
     missed: Option<String>,
 }
 
-/// The look before a command, or why nothing can be listed. The contents that the session has read and the command may change are
-/// kept.
+/// The look before a command, or why nothing can be listed. As far as time and room allow, the contents that the session has read
+/// and the command may change are kept.
 pub(super) async fn before(limits: Option<LookLimits>, files: &Files, context: &ToolContext) -> Result<Look, String> {
     if context.changes.place().is_none() {
         return Err("the call belongs to no session".to_owned());

@@ -1,7 +1,8 @@
 //! What a host may say about how `bash` runs commands.
 //!
-//! A change must keep that no default widens what a command may do, and that no text shows the values of the environment, which may
-//! be secrets.
+//! By default a command is not confined ([`BashOptions::sandbox`]). Of the environment that the host hands in, it gets the
+//! variables that are not private ([`is_private`](crate::process::is_private)). A change must not let a default hand on more than
+//! that. It must also keep that `Debug` shows no value of the environment, because the values may be secrets.
 
 use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
@@ -17,7 +18,7 @@ pub struct BashOptions {
     /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no environment
     /// by itself: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
     pub environment: Vec<(OsString, OsString)>,
-    /// If set, only the variables of these names are handed on, private or not.
+    /// If set, only the variables of these names are handed on from the environment, private or not.
     pub allow: Option<Vec<String>>,
     /// The shell. `None`: `bash` on the `PATH` of the environment, else `/bin/bash`.
     pub shell: Option<PathBuf>,
@@ -27,9 +28,9 @@ pub struct BashOptions {
     pub prefix: Option<String>,
     /// How much of the output the model is given.
     pub limits: Limits,
-    /// How many bytes of the output are kept in a file, at most.
+    /// How many bytes of a long output are kept in a file, at most.
     pub spill_bytes_max: u64,
-    /// How long a group that is asked to end has time to do so.
+    /// How long the processes of a command have time to end, once a timeout or an abort has asked them to; then they are killed.
     pub grace: Duration,
     /// How many processes the user may have while a command runs; not enforced for root. `None`: no limit.
     pub processes_max: Option<u64>,

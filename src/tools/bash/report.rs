@@ -1,8 +1,9 @@
 //! Makes the result of a command that ran: the text for the model, and the details for the host.
 //!
-//! The text says how the command ended, what of the output is missing and where the whole is, and which processes could not be
-//! killed. Only an abort is an error; a non-zero exit, a signal and a timeout are results. The fields of the details are read by
-//! hosts and stand on tapes, so a change may add fields, and must not rename, remove or retype one. The code is pure.
+//! The text is the end of the output. It also says how the command ended (unless it succeeded), what of the output is missing and
+//! where the whole is, and which processes could not be killed. Only an abort is an error; a non-zero exit, a signal and a timeout
+//! are results. The fields of the details are read by hosts and stand on tapes, so a change may add fields, and must not rename,
+//! remove or retype one. The code is pure.
 
 use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
@@ -62,7 +63,7 @@ pub(super) struct Run<'a> {
     pub(super) swept: &'a Swept,
     pub(super) took: Duration,
     pub(super) streams: Streams,
-    /// What was held of the command; null where it was not to be confined.
+    /// What the sandbox held of the command; null where the sandbox is off.
     pub(super) sandbox: Value,
 }
 

@@ -1,8 +1,10 @@
-//! The sandbox of commands: what a host asks for, what this system can hold of it, and what one call is confined to.
+//! The sandbox of commands: what a host asks for ([`Sandbox`]), what this system can hold of it ([`Guard`]), and what one call is
+//! confined to ([`Room`]).
 //!
-//! What can be held is probed once, when the tool is made. A call then runs confined, or is refused, or (only with
-//! [`SandboxMode::Preferred`]) runs as it is and says so in its details and in the tree. A change must never let a call run with
-//! less than its details say.
+//! Unless the sandbox is off, what the system can hold is probed once, when the tool is made. Where it holds, a call runs confined.
+//! Where it does not, [`SandboxMode::Required`] refuses the call, and [`SandboxMode::Preferred`] runs it as it is and says so in
+//! its details and in the supervision tree. A change must never let a call run with less than its details say. The kernel's part
+//! is in `process/sandbox.rs`.
 //!
 //! A confined command has a folder for temporary files of its own, which is made before it and removed after it.
 
@@ -106,10 +108,10 @@ impl SandboxMode {
 
 /// What commands of `bash` may reach, held by the kernel (Linux, feature `sandbox`). Off by default.
 ///
-/// A confined command, with all that it starts, may write the workspace and a folder for temporary files of its own (`TMPDIR`). It
-/// may read [`read`](Sandbox::read), the session's kept outputs, and the paths outside of the workspace that a person allowed to
-/// its call; it can make no socket, unless [`network`](Sandbox::network) says so; and it gets no rights by `sudo` and its like.
-/// `docs/SECURITY.md`, "The sandbox", says what holds and what does not.
+/// A confined command, with all that it starts, may write the workspace, a folder for temporary files of its own (`TMPDIR`), and
+/// [`write`](Sandbox::write). It may also read [`read`](Sandbox::read), the session's kept outputs, and the paths outside of the
+/// workspace that were allowed to its call; [`network`](Sandbox::network) says which sockets it can make; and it gets no rights by
+/// `sudo` and its like. `docs/SECURITY.md`, "The sandbox", says what holds and what does not.
 ///
 /// ```
 /// use tamtam::tools::{BashOptions, Sandbox, Setup, process::SandboxLevel};
@@ -172,7 +174,7 @@ pub(super) struct Guard {
     mode: SandboxMode,
     /// What the system can hold; not looked at where the mode is off.
     pub(super) level: SandboxLevel,
-    /// What every call may reach; the workspace comes with the call.
+    /// What every call may reach. The workspace, the kept outputs and the allowed paths come with the call.
     shared: Confinement,
     /// The folder in which calls get their folders for temporary files.
     temporary: PathBuf,
@@ -213,7 +215,8 @@ impl Guard {
         }
     }
 
-    /// What one call is confined to; `None` where it runs as it is. Shows it in the tree.
+    /// What one call is confined to; `None` where it runs as it is; the error is the result of a call that may not run. Unless the
+    /// sandbox is off, it is shown in the tree. Makes the folder for temporary files.
     pub(super) async fn enter(&self, context: &ToolContext) -> Result<Option<Room>, ToolResult> {
         match self.mode {
             SandboxMode::Off => return Ok(None),

@@ -1,9 +1,10 @@
 //! Finds an old text in a file, and replaces it with a new one.
 //!
-//! An exact match wins. The folded comparison is tried only where there is no exact match. Either way the answer is ranges of the
-//! file's own bytes, and [`replace`] changes these bytes and no others: line endings, a BOM, and bytes that are no text stay as
-//! they are everywhere else. A change must keep this, and must keep the number of matches exact, because an edit of several
-//! matches is refused. The code is pure.
+//! An exact match wins (CRLF and LF count as equal). The folded comparison (`view.rs`) is tried only where there is no exact match.
+//! Either way the answer is ranges of the file's own bytes, and [`replace`] changes these bytes and no others: line endings, a
+//! BOM, and bytes that are no text stay as they are everywhere else. A change must keep this. It must also find every match that
+//! does not overlap the one before, because an edit with several matches is refused unless all are to be replaced. The code is
+//! pure.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use super::view::View;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Matches {
     pub(super) regions: Vec<Range<usize>>,
-    /// Whether the text was only found after folding quotes, dashes, spaces and the like.
+    /// Whether quotes, dashes, spaces and the like were folded for the search. It is true where nothing was found, too.
     pub(super) fuzzy: bool,
 }
 
@@ -111,7 +112,7 @@ fn endings(bytes: &[u8]) -> Vec<&'static [u8]> {
     memchr::memchr_iter(b'\n', bytes).map(|at| ending_at(bytes, at)).collect()
 }
 
-/// The ending of the line that a region is in, else of the line before it, else LF.
+/// The ending of the line that a region ends in, else of the line before it, else LF.
 fn ending_near(file: &[u8], region: &Range<usize>) -> &'static [u8] {
     let after = memchr::memchr(b'\n', &file[region.end..]).map(|at| region.end + at);
     let near = after.or_else(|| memchr::memrchr(b'\n', &file[..region.start]));

@@ -1,7 +1,8 @@
-//! Finds the lines that a model may have meant when its old text stands nowhere in the file.
+//! Finds the lines that a model may have meant when the text that it wants to replace stands nowhere in the file.
 //!
-//! The lines are words for an error message and are never edited: a change must not turn a likeness into a match. Lines, characters
-//! and candidates are bounded, so that a large file does not hold up the answer. The code is pure.
+//! The lines only go into the error message of the edit tool: a change must not turn a likeness into a match, because the model did
+//! not ask to edit that line. It must keep the bounds on lines, characters and candidates, so that a large file does not hold up
+//! the answer. The code is pure.
 
 /// How many lines are offered.
 const CANDIDATES_MAX: usize = 3;
@@ -24,7 +25,7 @@ pub(super) struct Candidate {
     pub(super) text: String,
 }
 
-/// The lines most like the longest line of the old text, best first.
+/// The lines most like the longest line of the old text, best first; at most [`CANDIDATES_MAX`].
 pub(super) fn candidates(file: &[u8], old: &str) -> Vec<Candidate> {
     let wanted = pairs(old.lines().max_by_key(|line| line.trim().len()).unwrap_or_default());
     if wanted.is_empty() {

@@ -1,12 +1,13 @@
 //! Applies a unified diff to the content of a file (mode `diff` of the edit tool).
 //!
 //! A diff from a model often has wrong line numbers and counts, so these numbers are only a hint. Every context line and every
-//! removed line is compared with the file, and a hunk goes where all of them stand. Only a hunk that has no such line goes where
-//! its header says. Where the lines stand nowhere, or at several places none of which the header names, the whole diff is
-//! refused.
+//! removed line is compared with the file, and a hunk goes where all of them stand together, behind the hunk before it. Only a hunk
+//! that has no such line goes where its header says. Where the lines stand nowhere, or at several places none of which the header
+//! names, the whole diff is refused.
 //!
-//! A change must never apply a part of a diff, and must never guess between two places. Line endings, a BOM and the last line's
-//! missing newline stay as they are in the file unless the diff changes them. The code is pure.
+//! A change must never apply a part of a diff, and must never guess between two places, because the model would not learn that the
+//! file is not as it meant. Line endings and a BOM stay as they are in the file, and so does a missing newline at its end unless
+//! the diff says otherwise. The code is pure.
 
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! A changed copy of a file's text, with the way back from each place in the copy to the file's bytes.
 //!
-//! Matching works on the copy, in which line endings are made equal, or quotes and spaces are folded. Replacing works on the bytes
-//! of the file. A [`View`] is the copy together with the origin of each piece of it.
+//! The edit tool looks for a text in the copy, in which line endings are made equal, and for a fuzzy search quotes, dashes, spaces
+//! and other forms too. It replaces bytes of the file itself. A [`View`] is the copy together with the origin of each piece of it.
+//!
 //! A change must keep one rule: a place inside a changed piece (half of a ligature) has no origin, so that no match begins or ends
 //! there and an edit never cuts a character in two. Bytes that are no text stay as they are. The code is pure.
 

@@ -1,7 +1,8 @@
-//! Cuts overlong lines out of a stream of text, so that a search needs no more memory than one line may take.
+//! Cuts overlong lines of a text off, so that the memory of a search is bounded: the search holds a whole line, and the lines
+//! around it that were asked for.
 //!
 //! The part of a line past [`LINE_BYTES_MAX`] is dropped and therefore not searched. A change must keep every line feed, because
-//! the search counts them as line numbers, and must not return 0 bytes before the end, because a reader takes that for the end.
+//! the search counts lines by them, and must not return 0 bytes before the end, because a reader takes that for the end.
 
 use std::io::{self, Read};
 

@@ -1,7 +1,10 @@
-//! The output of a search while it grows, within the limits of what a model is given.
+//! Collects the output of one search of the `grep` tool, within the limits of what a model is given.
 //!
-//! The text never exceeds `BYTES_MAX`, and the search ends when a limit is reached ([`Full`]), so memory is bounded. The matches of
-//! one file stand together. A line around a match is shown only together with its match, and a change must keep that. The names and
+//! The text never has more than `BYTES_MAX` bytes, and shows at most as many matches (or files, see [`Mode`]) as the call asked
+//! for. What is beyond a limit is not added: it sets [`Output::full`], which ends the search. So memory is bounded, whatever the
+//! files hold. The matches of one file stand together.
+//!
+//! A change must keep that a line around a match is never shown without its match: alone it would pass for a match. The names and
 //! doc comments of [`Mode`] are part of the schema that a model is told.
 
 use std::{cell::OnceCell, collections::VecDeque, io, path::Path};
@@ -53,7 +56,7 @@ pub(super) enum Full {
     Bytes,
 }
 
-/// The output as it grows. The hits of one file stand together.
+/// The output of one search as it grows.
 pub(super) struct Output {
     mode: Mode,
     limit: usize,
@@ -92,7 +95,7 @@ impl Output {
         if self.mode == Mode::Content { "matches" } else { "files" }
     }
 
-    /// Adds a line, if there is room for it.
+    /// Adds a line, or several lines as one piece, if there is room for them.
     fn push(&mut self, line: &str) -> bool {
         if self.text.len() + line.len() + 1 > BYTES_MAX {
             self.full = Some(Full::Bytes);

@@ -1,4 +1,8 @@
-//! Trees of files with ignore files in them, and what git says about them: the model that find and grep are held against.
+//! Random trees of files with `.gitignore` files in them, for the property tests of `find` and `grep`, which compare what a tool
+//! finds in such a tree with what git says of it ([`Tree::git`]).
+//!
+//! The names and patterns are few, so that several ignore rules meet the same file. The git here reads no configuration of the
+//! user or the machine; a change must keep that, or the tests would depend on where they run.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,7 +20,8 @@ pub(in crate::tools) struct Tree {
 }
 
 impl Tree {
-    /// Puts it in a workspace, and makes that a repository. What cannot be (a file where a folder is) is left out.
+    /// Writes the tree into the workspace of a lab, and makes that a git repository. Left out are files whose place is taken (by
+    /// a folder, or by a file where a folder is needed) and ignore files without a folder.
     pub(in crate::tools) fn plant(&self, lab: &Lab) {
         for (file, lines) in &self.files {
             let path = lab.path(file);
@@ -33,7 +38,8 @@ impl Tree {
         Tree::git(lab, &["init", "-q"]);
     }
 
-    /// What git says, untouched by the settings of whoever runs the tests. Finding nothing is no error.
+    /// Runs git in the workspace, without the configuration files of the user and the system, and gives its output. A `git grep`
+    /// that finds nothing is no error.
     pub(in crate::tools) fn git(lab: &Lab, arguments: &[&str]) -> String {
         let mut command = Command::new("git");
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
@@ -45,14 +51,14 @@ impl Tree {
     }
 }
 
-/// Any tree.
+/// A random tree: up to 19 files, and up to 4 ignore files.
 pub(in crate::tools) fn any() -> impl Strategy<Value = Tree> {
     let files = proptest::collection::vec((file(), proptest::collection::vec("[ab]{0,3}", 0..4)), 1..20);
     let ignores = proptest::collection::vec(ignore_file(), 1..5);
     (files, ignores).prop_map(|(files, ignores)| Tree { files, ignores })
 }
 
-/// Few names, so that many rules of several ignore files meet the same file.
+/// The path of a file, made of few names.
 fn file() -> impl Strategy<Value = String> {
     let names = proptest::sample::select(vec!["a", "b", "c.tmp", "d.log", "x y", ".h"]);
     let folders = proptest::sample::select(vec!["", "a/", "b/", "a/b/", "a/a/", "b/a/b/"]);

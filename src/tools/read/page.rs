@@ -1,8 +1,9 @@
 //! Reads a page of numbered lines out of a stream of text, however long the stream is.
 //!
-//! Only the lines of the page are kept, so memory is bounded whatever the stream holds, and a change must keep it so. Of a line
-//! longer than 2,000 characters the rest is counted and not stored. Lines before the page are skipped by looking for line feeds.
-//! Lines after the page are counted for the totals, up to a limit; beyond that limit the total is a lower bound.
+//! Memory is bounded whatever the stream holds, and a change must keep it so: only the lines of the page are kept, and of each
+//! line about 8 KB at most, of which 2,000 characters are shown; the rest of the line is counted. Lines before the page are read
+//! and skipped, with no limit to how many, so the caller's stream must end with an error once the call must stop. Lines after the
+//! page are counted for the totals, up to a limit in bytes; beyond that limit the total is a lower bound.
 
 use std::io::{self, Read};
 
@@ -19,7 +20,7 @@ const CHUNK_BYTES: usize = 65_536;
 /// Why a page ends before the file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CutBy {
-    /// The page has as many lines as were asked for.
+    /// The page has as many lines as were asked for, or as it may have.
     Lines,
     /// The page has as many bytes as it may have.
     Bytes,
@@ -58,8 +59,8 @@ pub(super) struct Page {
     pub(super) first_long: Option<(usize, usize)>,
 }
 
-/// Reads the page that begins at line `first` (from 1) and has at most `limit` lines. Then it reads about `scan_ahead` more bytes
-/// to count lines.
+/// Reads the page that begins at line `first` (from 1) and has at most `limit` lines, and never more than [`LINES_MAX`]. Then it
+/// reads about `scan_ahead` more bytes to count lines.
 pub(super) fn page(mut from: impl Read, first: usize, limit: usize, scan_ahead: usize) -> io::Result<Page> {
     let mut maker = Maker::new(first, limit.min(LINES_MAX));
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -87,7 +88,7 @@ struct Maker {
     /// How many lines have ended.
     ended: usize,
     line: Line,
-    /// How many bytes were read and are not shown, counted from the beginning of the page.
+    /// About how many bytes were read from the beginning of the page on and not kept.
     ahead: usize,
 }
 

@@ -1,5 +1,5 @@
 //! The changes that one call made to files. They stand on the tape with the call's result, so that a restore can take them back.
-//! The model is never shown them.
+//! They are no part of what the model is given of the result.
 //!
 //! [`Changes`] names files and their states; the contents are kept elsewhere, by their hash. It is a stored format: a restore
 //! reads it from old tapes, so a field may be added with a default, and none may change its meaning.

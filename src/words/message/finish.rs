@@ -2,7 +2,7 @@
 //!
 //! The type only names the end. `kernel/advance.rs` (`after_answer`) and `kernel/batch.rs` decide by the table below: change them
 //! and the table together. The names of the variants are a stored format. A new or unknown end of a provider must become
-//! [`Finish::Unknown`], which never counts as a good end.
+//! [`Finish::Unknown`], which never ends a turn as done.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +19,13 @@ use serde::{Deserialize, Serialize};
 /// | unknown | some | they run, then the next step |
 /// | unknown | none | ends as an error, never silently |
 ///
-/// There are three exceptions. An answer that a steering message cut off is always followed by another step. Where the table ends the
-/// turn, but a steering message waits and steps are left, the turn makes another step. On the last step that the turn may make, no
-/// call runs, and the turn ends with the step limit where it would have continued, and where its model answers `stop` right after
-/// results.
+/// "Run" means that the calls are judged, and run if the rules and hooks let them. An abort or a budget may end the turn at any
+/// point.
+///
+/// There are three exceptions. An answer that a steering message cut off is followed by another step, whatever its finish. Where
+/// the table ends the turn, but a steering message waits and steps are left, the turn makes another step. On the last step that
+/// the turn may make, no call runs, and the turn ends with the step limit where it would have continued, and where its model
+/// answers `stop` right after results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

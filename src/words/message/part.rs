@@ -1,8 +1,8 @@
 //! The parts of a message: twelve kinds of pieces, from text to a tool call with its result.
 //!
 //! Their JSON form stands on tapes, in events and in other programs, so each field is a promise: do not rename or retype one, and
-//! give each new field a serde default. Data that only one provider understands ([`Extra`]) is kept as it came, and must not go
-//! to another provider.
+//! give each new field a serde default. Data that only one provider understands ([`Extra`]) is kept as it came, and must go to no
+//! other provider and no other API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub enum Part {
     File(FilePart),
     /// One tool call and all that became of it.
     Tool(ToolPart),
-    /// The state of the workspace before a change.
+    /// The content that one or more files had before a change, where it was kept.
     Snapshot(SnapshotPart),
     /// Files that were changed.
     Patch(PatchPart),
@@ -34,7 +34,7 @@ pub enum Part {
     StepStart(StepStartPart),
     /// A model request and its calls are done.
     StepFinish(StepFinishPart),
-    /// A model request failed and will be made again.
+    /// A model request failed and was made again.
     Retry(RetryPart),
     /// Another agent is in force from here on.
     Agent(AgentPart),
@@ -104,7 +104,7 @@ pub struct ReasoningPart {
     pub extra: Option<Extra>,
 }
 
-/// The state of the workspace before a change.
+/// The content that one or more files had before a change, where it was kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotPart {
     /// The hash that the content is kept under.
@@ -114,9 +114,9 @@ pub struct SnapshotPart {
 /// Files that were changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PatchPart {
-    /// The hash of the snapshot before the change; `absent` for a file that was not there, `unknown` if its content is not kept.
+    /// The hash of the content before the change; `absent` for files that were not there, `unknown` if their content is not kept.
     pub hash: String,
-    /// The changed files, relative to the workspace.
+    /// The paths of the changed files: relative to the workspace for a file inside, else absolute.
     pub files: Vec<String>,
     /// The change as a unified diff, where one was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]

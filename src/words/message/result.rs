@@ -1,8 +1,8 @@
 //! The result of a call: a text for the model, and details for people and programs.
 //!
-//! The model sees the content, the attachments and, through some providers' APIs, whether the call failed. A change must
-//! not show the model the details, the title, the changes or the reason of the error. A [`ToolResult`] stands on the tape: a
-//! change may add a field with a default, and must read what older versions wrote.
+//! The model sees the content, the attachments and, through some providers' APIs, whether the call failed. A change must not show
+//! the model the details, the title, the changes or the reason of the error: they are for people and programs alone. A
+//! [`ToolResult`] stands on the tape: a change may add a field with a default, and must read what older versions wrote.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

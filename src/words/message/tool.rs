@@ -1,7 +1,9 @@
-//! The tool part: one call and its whole life, pending, running, then completed or error, as messages and events show it.
+//! The tool part: one call and its whole life, pending, running, then completed or error, as messages and events show it; and the
+//! reasons why a call has no good result ([`ErrorReason`]), which results on tapes have too.
 //!
-//! The arguments stay the text that the model wrote, in every state. The JSON form is a promise, its field names included. The
-//! part is only shown: a change must not let a decision depend on it, because the core goes by its own tickets.
+//! The arguments stay the text that the model wrote, in every state. The JSON form is a promise, its field names and the names of
+//! the variants included. A change must not let a decision of the core depend on a tool part, because the core goes by its own
+//! tickets.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -87,14 +89,15 @@ pub enum ErrorReason {
     Failed,
     /// A gate hook refused it.
     Blocked,
-    /// Permission refused it: a rule, a person, or nobody answered in time.
+    /// Permission or a budget refused it: a rule, a person, or nobody was there to answer, or nobody did in time.
     Denied,
-    /// A steering message came before it was started.
+    /// A steering message came before it was started; in a fork: the fork was made before it was started.
     Skipped,
-    /// It was stopped by an abort or by a steering message that aborts running calls.
+    /// It was stopped, for example by an abort or by a steering message that aborts running calls.
     Aborted,
     /// It ran longer than it may.
     Timeout,
-    /// The runtime stopped while the call ran, and its outcome is unknown.
+    /// The outcome is not known: the runtime stopped while the call ran, its result could not be recorded, or, in a fork, the fork
+    /// was made while the call ran.
     Unknown,
 }

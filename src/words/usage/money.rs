@@ -1,10 +1,11 @@
 //! Money as integers: adding up costs loses nothing, and an unknown price is said and never taken for zero.
 //!
 //! Sums are kept in picodollars ([`PicoUsd`]), because one token often costs less than a millionth of a dollar. Other programs
-//! are given millionths of a dollar ([`MicroUsd`]), and people are shown four or six decimals; both are rounded up. Sums
-//! saturate.
+//! are given millionths of a dollar ([`MicroUsd`]), and people are shown four or six decimals; both are rounded up. A sum that
+//! does not fit stays at the largest number (18 million dollars).
 //!
-//! A change must use no float and must not round down: a cost is never shown as less than it is. The types are stored formats.
+//! A change must use no float and must not round down: a cost below that bound is never shown as less than it is. [`PicoUsd`],
+//! [`MicroUsd`] and [`Cost`] are stored formats, and [`ShownCost`] is read by other programs.
 
 use std::{fmt, ops::AddAssign, str::FromStr};
 
@@ -47,13 +48,13 @@ impl fmt::Display for PicoUsd {
 }
 
 impl fmt::Display for MicroUsd {
-    /// With four decimals, and six below a cent.
+    /// In dollars, with four decimals, and six below a cent; nothing is `$0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (dollars, rest) = (self.0 / PER_MICRO, self.0 % PER_MICRO);
         match self.0 {
             0 => f.write_str("$0"),
             1..10_000 => write!(f, "${dollars}.{rest:06}"),
-            // Rounded up here too, so that parts never look like more than their sum.
+            // Rounded up here too: a cost is never shown as less than it is.
             _ => {
                 let tenths_of_milli = self.0.div_ceil(100);
                 write!(f, "${}.{:04}", tenths_of_milli / 10_000, tenths_of_milli % 10_000)

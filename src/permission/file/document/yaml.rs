@@ -1,7 +1,8 @@
-//! YAML as the kind of value that [`document`](super) has: the JSON part of YAML 1.2, with its plain words for true, false, null and
-//! numbers.
+//! Reads YAML into the kind of value that [`document`](super) has, for the front matter of agents and commands: the JSON part of
+//! YAML 1.2, with its plain words for true, false, null and numbers. Tags and anchors are passed over.
 //!
-//! Aliases are refused, because a short text with them can stand for a huge one, and so is a key that is no text or is there twice.
+//! A change must keep the refusals, because these files may come from strangers: aliases (a short text with them can stand for a
+//! huge one), nesting beyond `DEPTH_MAX`, a second document, and a key that is a list or a map or is there twice.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
 //! `find` with tests and printing only. What is not listed here takes the command out: `-exec`, `-delete`, `-fprintf` and what a
-//! later version adds.
+//! later version adds. A change must not list an expression that writes, removes or runs something. The folders that are searched
+//! and the files that others are compared with are returned as reads.
 
 use super::{path, paths};
 use crate::permission::shell::Arg;

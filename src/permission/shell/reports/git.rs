@@ -1,8 +1,10 @@
 //! The commands of git that only report, each with the options that it may have. Git takes shortened names of options; only whole
-//! ones are listed, and a short one takes the command out.
+//! ones are listed, and a shortened one takes the command out.
 //!
-//! What the repository's own settings make git run is not looked at. Edits below `.git` are asked about by every profile that
-//! allows edits.
+//! No paths are returned as reads: git reads its repository, and an operand that leads out of the folder takes the command out.
+//! What the repository's own settings make git run is not looked at: the profiles that allow such commands ask about edits below
+//! `.git` or deny them (all but `opencode`). A change must not list an option as one with a value where git takes no separate word
+//! for it, because the word behind such an option is not looked at.
 
 use super::options;
 use crate::permission::shell::Arg;

@@ -1,10 +1,12 @@
-//! `sed` and `awk` with scripts that only print. Both languages can write files and run programs, so a script is read as far as
-//! it can be read with certainty, and a script beyond that takes the command out.
+//! `sed` and `awk` with scripts that only print. Both languages can write files and run programs. A script of sed is read command
+//! by command, and one with a command that is not known here takes `sed` out. A program of awk is not read: one with any character
+//! or word that could open, write or run something takes `awk` out, also where that stands in a string. A change must keep that
+//! what is not certain takes the command out. The files that a script works on are returned as reads.
 
 use super::{is_option, options, paths};
 use crate::permission::shell::Arg;
 
-/// `sed` without `-i`, `-f` and `-s`, with commands that print, delete or replace.
+/// `sed` with the options that are listed here (not `-i`, `-f` or `-s`), and scripts that only print what they change.
 pub(super) fn sed(args: &[Arg]) -> Option<Vec<String>> {
     let mut scripts = Vec::new();
     let mut others = Vec::new();
@@ -57,7 +59,8 @@ fn sed_script(script: &str) -> bool {
     script.split(';').all(|command| sed_prints(command, alone))
 }
 
-/// One command of sed: an address, and `p`, `d`, `q`, `=` or a replacement without the flags that write or run.
+/// One command of sed: an address, and one of the commands without arguments that are listed here, or a replacement without the
+/// flags that write or run.
 fn sed_prints(command: &str, alone: bool) -> bool {
     let Some(rest) = after_address(command.trim_matches([' ', '\n'])) else { return false };
     let rest = match rest.strip_prefix(',') {

@@ -1,6 +1,8 @@
-//! Programs that only report, with the options that they may have. A star for the letters: every option is harmless.
+//! Programs that only report, with the options that they may have: data for `permission/shell/reports.rs`, which reads it.
 //!
-//! A change adds an option only after reading what it does in each common version (GNU, BSD, busybox).
+//! A star for the letters: every option is harmless. An option that writes a file, runs a program, or reads a file by name must
+//! not be in the table, because what it names is not judged. A change adds an option only after reading what it does in each
+//! common version (GNU, BSD, busybox), and lists it with a value only where the value may be a word of its own.
 
 /// What the arguments of a program that are no options stand for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +21,8 @@ pub(super) enum Operands {
     Plus,
 }
 
-/// A program.
+/// A program: its options of one letter, without a value and with one, its long ones (with a `=` at the end where they have a
+/// value), and what its other arguments are.
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) letters: &'static str,

@@ -1,11 +1,14 @@
-//! The filter of system calls (seccomp): which ones a confined program is refused, with `EPERM`.
+//! The filter of system calls (seccomp): which ones a confined program is refused, with `EPERM` (`clone3` with `ENOSYS`).
 //!
-//! Three kinds are refused. Sockets, because Landlock does not know most of them. Ways round the filter and round Landlock
-//! (`io_uring`, namespaces, mounts, handles of files). And what reaches the whole machine where the user is root.
-//! Where a program asks in another form than that of this machine (32 bits), it is killed; the second form of x86-64 (x32) is
-//! refused as the first.
+//! Refused are the sockets that the [`Network`] forbids, because Landlock does not know most kinds; ways round the filter and round
+//! Landlock (`io_uring`, namespaces, mounts, handles of files, on old kernels `truncate`); keys of the user and limits of other
+//! processes; and what reaches the whole machine where the user is root. A program that asks in the form of another machine (32
+//! bits) is killed. The second form of x86-64 (x32) is refused what the first is refused with `EPERM`.
 //!
 //! Not refused: `ptrace` and its kin, because Landlock keeps them inside of the sandbox, where a debugger is of use.
+//!
+//! A change must not take a call off the list that Landlock cannot hold. Whatever is not named here is allowed, so a new kind of
+//! system call that goes round Landlock has to be added.
 
 use std::collections::BTreeMap;
 
