@@ -95,8 +95,8 @@ impl Runtime {
     /// If the future is dropped, the fork is made all the same, and does nothing; [`Runtime::list`] shows its id.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where there is no such session or entry, and with [`TapeError::Busy`] where the newest decision does not
-    /// come to the tape within half a minute; [`OpenError::Closed`].
+    /// [`OpenError::Tape`] where there is no such session or entry, and with [`TapeError::Busy`] where `at` lies in an append that is
+    /// just being written (try again); [`OpenError::Closed`].
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
         let fork = fork_now(&self.inner.shared, id, at).await?;

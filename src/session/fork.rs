@@ -5,7 +5,7 @@
 //! goes back to the point. A merge is one entry on the tape that is merged into: recorded whole, or not at all. It changes nothing
 //! on the fork. Tapes are read on a thread for such work, and no actor waits for it.
 //!
-//! A change must keep this: [`Session::fork`] and a merge take no entry beyond the newest published one (`published`), because
+//! A change must keep this: a fork and a merge take no entry beyond the newest published one (`published`), because
 //! later entries may still be cut back; a merge is refused if the conversation decided anything since it was worked out; and a
 //! merged fork is deleted only after the tape that it was merged into has its words.
 
@@ -192,8 +192,7 @@ pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
 /// Makes a session that goes on from the entry `at` of another one; without `at`, from the newest published entry.
 ///
 /// # Errors
-/// See [`Runtime::fork`](crate::Runtime::fork). No session was made then. An entry that the caller names is not checked against the
-/// published ones.
+/// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
 pub(crate) async fn fork_now(
     shared: &Arc<Shared>,
     parent: &SessionId,
@@ -202,7 +201,8 @@ pub(crate) async fn fork_now(
     let (parent, fork) = (parent.clone(), SessionId::new());
     let made = move |shared: &Shared| {
         let at = at.or_else(|| published(shared, &parent));
-        shared.store.fork(&parent, at, &fork, shared.clock.now())?;
+        let forked = shared.store.fork(&parent, at, &fork, shared.clock.now())?;
+        must_be_published(shared, &parent, forked.seq, &fork)?;
         Ok(fork)
     };
     shared.blocking(made).await
@@ -221,19 +221,26 @@ pub(crate) fn fork_now_as(
     let newest = at.or_else(|| published(shared, parent));
     match shared.store.fork(parent, newest, fork, shared.clock.now()) {
         Err(TapeError::Exists { session }) if is_fork_of(&*shared.store, parent, at, &session)? => Ok(()),
-        made => Ok(made.map(drop)?),
+        made => Ok(must_be_published(shared, parent, made?.seq, fork)?),
     }
+}
+
+/// Takes a fork back that was made a moment ago, and refuses it, if it stands on an entry that may still be cut back.
+fn must_be_published(shared: &Shared, parent: &SessionId, at: Seq, fork: &SessionId) -> Result<(), TapeError> {
+    if published(shared, parent).is_none_or(|upto| at <= upto) {
+        return Ok(());
+    }
+    drop(shared.store.delete(fork));
+    Err(TapeError::Busy { waiting: 1 })
 }
 
 /// Makes a fork at a point, unless it is there already; refuses a point that is not published yet. Blocks on the disk.
 fn fork_published(shared: &Shared, parent: &SessionId, at: &Point, fork: &SessionId) -> Result<(), BranchError> {
     let (forked, made) = stand(&*shared.store, parent, at, fork, shared.clock.now())?;
-    if made == Made::Now && published(shared, parent).is_some_and(|upto| forked.entry > upto) {
-        // The fork stands on an append that may still be cut back.
-        drop(shared.store.delete(fork));
-        return Err(TapeError::Busy { waiting: 1 }.into());
+    match made {
+        Made::Now => Ok(must_be_published(shared, parent, forked.entry, fork)?),
+        Made::Before => Ok(()),
     }
-    Ok(())
 }
 
 /// Makes a fork under an id that the host gave, or finds it made, and wakes it: one call at a time. It is never deleted here: if it

@@ -16,7 +16,7 @@ use super::{
     line::{Chain, Rest},
     lineage::{Forked, origin},
     read::read_file,
-    whole::{founded, read_to},
+    whole::before_fork,
 };
 use crate::words::ids::SessionId;
 
@@ -63,8 +63,7 @@ impl fmt::Display for Finding {
 
 /// Why the entries before a fork's own cannot be read; `None` where they can.
 fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError> {
-    let read = founded(store, forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
-    match read {
+    match before_fork(store, forked) {
         Ok(_) => Ok(None),
         Err(error @ (TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::TooDeep { .. })) => {
             Ok(Some(format!("its parent session {}: {error}", forked.parent)))

@@ -42,8 +42,7 @@ pub(super) fn load<S: TapeStore + ?Sized>(
     // Look only with the claim: a session that somebody has cannot be hidden.
     must_be_shown(store, session)?;
     let Some(forked) = loaded.entries.first().and_then(Forked::of) else { return Ok(loaded) };
-    let before = founded(store, &forked).and_then(|()| read_to(store, &forked.parent, forked.seq));
-    match before {
+    match before_fork(store, &forked) {
         Ok(before) => {
             let own = std::mem::replace(&mut loaded.entries, before.entries);
             loaded.entries.extend(own);
@@ -58,17 +57,32 @@ pub(super) fn load<S: TapeStore + ?Sized>(
     Ok(loaded)
 }
 
+/// The entries that a fork goes on from. [`TapeError::Damaged`] where they are not all there, also for want of a tape further up.
+pub(super) fn before_fork<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<ReadTo, TapeError> {
+    founded(store, forked)?;
+    match read_to(store, &forked.parent, forked.seq) {
+        Err(TapeError::Missing { session }) => {
+            Err(unfounded(store, forked, format!("session {session} is missing, which its parent needs")))
+        }
+        read => read,
+    }
+}
+
+fn unfounded<S: TapeStore + ?Sized>(store: &S, forked: &Forked, what: String) -> TapeError {
+    let file = store.folder(Some(&forked.session)).unwrap_or_else(|| forked.session.as_str().into());
+    TapeError::Damaged(Damage { file, line: 1, what, last_good: Seq::ZERO })
+}
+
 /// [`TapeError::Damaged`] where the other tape does not have the very entry, by its checksum, that a fork goes on from.
 pub(super) fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<(), TapeError> {
-    let Forked { session, parent, seq, sum, .. } = forked;
+    let Forked { parent, seq, sum, .. } = forked;
     let what = match store.position(parent, *seq) {
         Ok(Some(position)) if position.sum == *sum => return Ok(()),
         Ok(_) => format!("session {parent} does not have entry {seq}, where this fork begins"),
         Err(TapeError::Missing { .. }) => format!("session {parent}, the parent of this fork, is missing"),
         Err(other) => return Err(other),
     };
-    let file = store.folder(Some(session)).unwrap_or_else(|| session.as_str().into());
-    Err(TapeError::Damaged(Damage { file, line: 1, what, last_good: Seq::ZERO }))
+    Err(unfounded(store, forked, what))
 }
 
 /// The entries `from` to `through`, both included, that a tape has, also on the tapes that it goes on from.

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    error::SendError,
+    error::{OpenError, SendError},
     kernel::{Abort, CarriedOut, Delivery, Outcome, Pause, Report, SendMessage, Steering},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
     tape::{LINE_BYTES_MAX, TapeStore as _},
@@ -433,6 +433,17 @@ async fn a_fork_of_now_has_what_is_published() {
     let (shared, id) = (bench.live.shared.clone(), bench.live.slot.id.clone());
     let fork = crate::session::fork_now(&shared, &id, None).await.unwrap();
     assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, published);
+    // Nor does a fork of an entry that the caller names.
+    let newest = bench.store.summary(&id).unwrap().seq;
+    assert!(newest > published);
+    let named = "named".parse().unwrap();
+    for refused in [
+        crate::session::fork_now(&shared, &id, Some(newest)).await.map(drop),
+        crate::session::fork_now_as(&shared, &id, Some(newest), &named),
+    ] {
+        assert!(matches!(refused, Err(OpenError::Tape(TapeError::Busy { .. }))), "{refused:?}");
+    }
+    assert_eq!(bench.store.forks_of(&id).unwrap(), [fork]);
 }
 
 /// A clock that was set back between two incarnations makes no wait longer: the second before a retry is a second, and is over when it is

@@ -274,6 +274,27 @@ fn verify_of_a_fork_checks_that_its_parent_has_what_it_goes_on_from() {
     assert_eq!(load_entries(&store, &id("f")).len(), 4);
 }
 
+/// A tape that is missing further up is a finding of each fork that needs it, and none opens: no error ends the look at all tapes.
+#[test]
+fn a_missing_tape_further_up_is_a_finding() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), small()).unwrap();
+    drop(parent(&store));
+    fork(&store, "p", 8, "f");
+    fork(&store, "f", 9, "g");
+    fs::rename(store.path().join("sessions/p"), folder.path().join("elsewhere")).unwrap();
+    let found = store.verify_all().unwrap();
+    assert_eq!(
+        found.iter().map(|f| (f.session.as_str(), f.flaw)).collect::<Vec<_>>(),
+        [("f", Flaw::Break), ("g", Flaw::Break)]
+    );
+    assert!(found.iter().all(|f| f.what.contains("session p")), "{found:?}");
+    for session in ["f", "g"] {
+        let loaded = store.load(&id(session), deaf()).unwrap();
+        assert!(loaded.read_only.is_some() && loaded.entries.is_empty(), "{session}");
+    }
+}
+
 /// What is behind the fork point is the parent's matter: it may be torn, damaged or go on as it likes.
 #[test]
 fn damage_behind_the_fork_point_is_none_of_the_forks() {
