@@ -323,12 +323,14 @@ async fn run(
         blocked = post.shared.hooks.before_call(&call, &failed) => blocked,
         () = context.cancel.cancelled() => return ToolResult::failed(ErrorReason::Aborted, "Stopped before it ran."),
     };
-    if let Some(text) = blocked {
-        return ToolResult::failed(ErrorReason::Blocked, text);
-    }
     let (limits, spill) = (tool.output(), context.spill.clone());
-    let result = carry_out(post, &call, tool, context, waited).await;
-    let result = post.shared.hooks.on_result(&call, result, &failed).await;
+    let result = match blocked {
+        Some(text) => ToolResult::failed(ErrorReason::Blocked, text),
+        None => {
+            let result = carry_out(post, &call, tool, context, waited).await;
+            post.shared.hooks.on_result(&call, result, &failed).await
+        }
+    };
     bounded(result, limits, spill, || format!("{}-{}", call.session, call.call)).await
 }
 

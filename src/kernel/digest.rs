@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Entry, Record, Settings, Spent, bill::Unsettled},
+    kernel::{AgentChoice, Entry, Record, Settings, Spent, bill::Unsettled},
     tape,
     words::ids::{MessageId, Seq, SessionId},
     words::message::{Message, ModelRef},
@@ -38,7 +38,12 @@ pub(crate) struct Digest {
     /// Until one was delivered: the messages that wait, oldest first. Each may be taken back.
     waiting: Vec<(MessageId, String)>,
     pub(crate) agent: Option<String>,
+    /// The model of the agent that is in force.
     pub(crate) model: Option<ModelRef>,
+    /// The session's own agent, and its model, which an agent without a model of its own has too.
+    own: Option<(String, ModelRef)>,
+    /// The model of the agent that was chosen last, and is in force from the next switch on.
+    chosen_model: Option<ModelRef>,
     pub(crate) workspace: Option<String>,
     /// What the session itself used, its children not counted. Requests, tokens and cost are those of the newest line; the other
     /// figures (calls, time and so on) are those of the newest anchor.
@@ -97,6 +102,7 @@ impl Digest {
         match &entry.record {
             Record::State(state) => {
                 self.settle(&state.settings);
+                self.chosen_model = state.next_agent.as_ref().and_then(|choice| self.model_of(choice));
                 // The state holds the sum of everything before it.
                 self.spent = state.spent;
                 self.origin = match (&state.origin, self.origin.take()) {
@@ -117,6 +123,8 @@ impl Digest {
                 let begins = |seq: Seq| entry.seq == Seq(seq.0.saturating_add(2));
                 self.origin = self.origin.take().filter(|of| matches!(of, Parent::ForkOf { seq, .. } if begins(*seq)));
                 self.workspace = Some(imported.workspace.clone());
+                // The agent that it was switched to stays behind.
+                (self.agent, self.model) = self.own.clone().unzip();
             }
             Record::Accepted { message, .. } if self.first.is_none() => self.waiting.extend(words(message)),
             // The message still waits, so the model will read the edited words.
@@ -132,7 +140,11 @@ impl Digest {
                     self.waiting.clear();
                 }
             }
-            Record::AgentSwitched { agent } => self.agent = Some(agent.clone()),
+            Record::AgentChosen { choice, .. } => self.chosen_model = self.model_of(choice),
+            Record::AgentSwitched { agent } => {
+                self.agent = Some(agent.clone());
+                self.model = self.chosen_model.take().or(self.model.take());
+            }
             Record::Ended { .. } => self.ended = true,
             _ => {}
         }
@@ -142,7 +154,17 @@ impl Digest {
         self.title = settings.title.as_deref().map(|title| plain(title, TITLE_CHARS_MAX)).filter(|t| !t.is_empty());
         self.agent = Some(settings.agent.clone());
         self.model = Some(settings.model.clone());
+        let own = settings.switched.as_ref().and_then(|s| Some((s.own.agent.clone(), s.own.model.clone()?)));
+        self.own = Some(own.unwrap_or_else(|| (settings.agent.clone(), settings.model.clone())));
         self.workspace = Some(settings.workspace.clone());
+    }
+
+    fn model_of(&self, choice: &AgentChoice) -> Option<ModelRef> {
+        let of_its_own = match choice {
+            AgentChoice::Own => None,
+            AgentChoice::Other(parts) => parts.model.as_ref(),
+        };
+        of_its_own.or(self.own.as_ref().map(|(_, model)| model)).cloned()
     }
 
     /// The title that the host set, else the first words of the first message that was delivered or waits.

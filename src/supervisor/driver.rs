@@ -103,7 +103,6 @@ pub(crate) async fn launch(
     let mut lost = Lost(Some(shared.clone()));
     let join: JoinHandle<()> = tokio::spawn(async move {
         let _ = live.join.await;
-        let _shared = lost.0.take();
         tasks.close();
         // Children that the planner left behind have had their time.
         let known = verdict.get().is_some_and(|down| !down.leftover.is_empty());
@@ -115,6 +114,7 @@ pub(crate) async fn launch(
         let down = verdict.get().cloned().unwrap_or_else(killed);
         registry.tell(node.path(), Happening::Down { reason: down.reason.clone() });
         drop(keep);
+        lost.0 = None;
         shared.down.send_replace(Some(down.clone()));
         if left {
             tracing::warn!(
@@ -132,8 +132,8 @@ pub(crate) async fn launch(
     Ok(Live { join, ready: Some(is_ready), leftover: Some(leftover), ..live })
 }
 
-/// Tells those who wait for the end of a supervisor that its tokio runtime ended before the actor did: then it is dropped with that
-/// runtime. Empty once the actor has ended.
+/// Tells those who wait for the end of a supervisor that its tokio runtime ended before it did: then it is dropped with that
+/// runtime. Empty once they were told of the end.
 struct Lost(Option<Arc<Shared>>);
 
 impl Drop for Lost {

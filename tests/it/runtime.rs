@@ -451,6 +451,7 @@ impl Hook for Guard {
         Box::pin(async move {
             match call.arguments["do"].as_str() {
                 Some("block") => Verdict::Block("not today".into()),
+                Some("block at length") => Verdict::Block("not today\n".repeat(200_000)),
                 Some("crash") => panic!("gate"),
                 Some("hang") => std::future::pending().await,
                 _ => Verdict::Pass,
@@ -472,8 +473,8 @@ impl Hook for Guard {
 async fn hooks_guard_calls_and_rewrite_what_passes() {
     let folder = taped::folder();
     let call = |what: &str| Reply::call("echo", json!({ "do": what, "key": "sk-secret" }));
-    let model =
-        Arc::new(Scripted::new([call("block"), call("crash"), call("hang"), call("pass"), Reply::text("done")]));
+    let calls = ["block", "crash", "hang", "pass", "block at length"].map(call);
+    let model = Arc::new(Scripted::new(calls.into_iter().chain([Reply::text("done")])));
     let echo = stub("echo", Does::Echo);
     let began = echo.began.clone();
     let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).tool(echo).hook(Guard);
@@ -489,6 +490,7 @@ async fn hooks_guard_calls_and_rewrite_what_passes() {
     assert!(told[1].contains("guard failed (panicked: gate)"), "{told:?}");
     assert!(told[2].contains("guard failed (took longer than 5 s)"), "{told:?}");
     assert!(told[3].contains("[redacted]") && !told[3].contains("sk-secret"), "{told:?}");
+    assert!(told[4].starts_with("Blocked by hook: not today") && told[4].len() < 100_000, "{}", told[4].len());
     assert_eq!(began.load(Ordering::SeqCst), 1);
     event(&mut events, |kind| matches!(kind, EventKind::HookError { callback: "before_call", .. }).then_some(())).await;
     let requests = model.requests();

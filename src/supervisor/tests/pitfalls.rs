@@ -363,6 +363,26 @@ async fn children_of_a_killed_supervisor_are_gone_before_its_next_incarnation() 
     lab.end().await;
 }
 
+/// Whoever waits for the end of a supervisor hears of it, also if the tokio runtime ends between the end of the supervisor's actor
+/// and that of its children.
+#[test]
+fn a_runtime_that_ends_before_the_children_of_a_killed_supervisor_tells_those_who_wait() {
+    let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    let (ends, stays) = (build(), build());
+    let stuck = stuck();
+    let inner = SupervisorSpec::new("inner", Strategy::OneForOne).child(stuck.spec.clone());
+    let (inner, inner_handle) = ChildSpec::supervisor(inner).unwrap();
+    let lab = ends.block_on(Lab::start(one_for_one().child(inner.shutdown(Shutdown::Kill))));
+    ends.block_on(async {
+        stuck.is_stuck().await;
+        assert_eq!(lab.sup.terminate_child("inner").await, Err(AdminError::Unkillable));
+    });
+    ends.shutdown_background();
+    let down = stays.block_on(async { tokio::time::timeout(Duration::from_secs(60), inner_handle.ended()).await });
+    assert_eq!(down.unwrap().reason, ExitReason::Cancelled);
+    stuck.release.send(()).unwrap();
+}
+
 #[test]
 fn a_build_where_panics_unwind_is_not_refused() {
     assert_eq!(refuse_panic_abort(), Ok(()));

@@ -128,7 +128,9 @@ impl Vault {
         }
         let folder = self.folder.as_deref().ok_or_else(|| NO_FOLDER.to_owned())?;
         let path = folder.join(hash);
-        if std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.len() == bytes) {
+        // What is there may be damaged, and is kept anew then. Its bytes are read only where its length is right.
+        let is_there = std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.len() == bytes);
+        if is_there && std::fs::read(&path).is_ok_and(|there| there == content) {
             return Ok(());
         }
         let failed = |error: io::Error| format!("it could not be kept: {error}");

@@ -8,10 +8,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tamtam::{
     Message, Millis, ModelRef, Seq,
     kernel::{
-        Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Due, EditMessage, Entry,
-        Env, GoOn, Grant, Input, ModelSeen, Open, Outcome, Pause, PutQuestion, Receipt, Record, Refusal, Reply,
-        ReplyTo, Report, Resume, SendMessage, Settings, State, Steering, Stop, SwitchAgent, Windows, WithdrawMessage,
-        context::Window, decide,
+        Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Digest, Due,
+        EditMessage, Entry, Env, GoOn, Grant, Input, ModelSeen, Open, Outcome, Pause, PutQuestion, Receipt, Record,
+        Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings, State, Steering, Stop, SwitchAgent, Windows,
+        WithdrawMessage, context::Window, decide,
     },
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},
@@ -569,11 +569,15 @@ impl Play {
     }
 }
 
-/// Whatever a test did to a session, its tape is enough to do it again.
+/// Whatever a test did to a session, its tape is enough to do it again, and a list shows the agent and the model that it has.
 impl Drop for Play {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             replays(&self.tape(), &self.appends).unwrap();
+            let lines = self.tape().iter().map(|entry| entry.to_tape().unwrap()).collect::<Vec<_>>();
+            let Digest { agent: Some(agent), model: Some(model), .. } = Digest::of(&lines) else { return };
+            let Settings { agent: in_force, model: its_model, .. } = &*self.fold().settings;
+            assert_eq!((&agent, &model), (in_force, its_model));
         }
     }
 }

@@ -82,6 +82,9 @@ fn a_damaged_content_and_a_path_are_refused() {
     let hash = vault.keep(b"right", 0o600).hash.unwrap();
     std::fs::write(store.path().join("files").join(&hash), b"wrong").unwrap();
     assert!(matches!(vault.read(&hash), Err(Unreadable::Damaged)));
+    // Keeping the content once more mends it.
+    assert_eq!(vault.keep(b"right", 0o600).not_kept, None);
+    assert_eq!(vault.read(&hash).unwrap(), b"right");
     std::fs::write(store.path().join("secret"), "x").unwrap();
     assert!(matches!(vault.read("../secret"), Err(Unreadable::Missing)));
     assert!(!vault.has("../secret") && vault.has(&hash));
