@@ -114,7 +114,7 @@ pub(crate) async fn launch(
         let down = verdict.get().cloned().unwrap_or_else(killed);
         registry.tell(node.path(), Happening::Down { reason: down.reason.clone() });
         drop(keep);
-        lost.0 = None;
+        drop(lost.0.take());
         shared.down.send_replace(Some(down.clone()));
         if left {
             tracing::warn!(
