@@ -222,7 +222,7 @@ impl Session {
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
         let reason = kept(reason.into());
         let (_, mut answer) = self.slot.command(Abort { reason })?;
-        self.slot.workers_down().await;
+        self.slot.stopped_workers_down().await;
         loop {
             match within(ABORT_RECORD_WAIT, &mut answer).await {
                 Some(answer) => {

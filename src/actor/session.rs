@@ -1,4 +1,4 @@
-//! A session's actor: the outer code round the core. It takes inputs out of its mailbox, asks the core for a decision, has the
+//! A session's actor: the shell round the core. It takes inputs out of its mailbox, asks the core for a decision, has the
 //! entries written, and then does as the state says. Its handler never awaits a model, a tool, a hook, a person or a slow disk.
 //!
 //! **The tape is the state.** The actor holds no state of the conversation that is not on the tape, except the one decision that

@@ -266,7 +266,7 @@ impl Slot {
         let mut inner = self.inner();
         if let Some(inbox) = &mut inner.inbox {
             if inbox.mailbox.report(incarnation, ticket, report) {
-                inbox.at_work.retain(|at_work| *at_work != ticket);
+                inbox.at_work.retain(|(at_work, _)| *at_work != ticket);
                 inbox.wake();
             }
             drop(inner);

@@ -2,8 +2,8 @@
 //! how the task ended) follows from the child's own entries (`apply/tasks.rs`).
 //!
 //! A command counts only if it names the parent and the ticket that the child has now, so a late command of a former parent changes
-//! nothing. [`BeAdopted`] has two exceptions: an orphan takes it from a new parent, and a child whose task is over takes a further
-//! task from the same parent, under a new ticket. A command may come twice, and must then change nothing.
+//! nothing. The exceptions are two of [`BeAdopted`]: an orphan takes it from any parent, and a child whose task is over takes a
+//! further task from the same parent, under a new ticket. A command may come twice, and must then change nothing.
 //!
 //! A change must only ever add to the bounds of a child (the rules of its ancestors), and never take one away. Nothing here reaches
 //! the parent: the parent's watcher reads what the child's tape says.

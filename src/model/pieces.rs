@@ -1,12 +1,12 @@
-//! The pieces that both wire formats (Chat Completions and Messages) render items from: texts and files of parts, and ids, names
-//! and arguments that no server refuses.
+//! What both wire formats (Chat Completions and Messages) render items from: the texts and files of a message as pieces, and ids,
+//! tool names and arguments in a form that no server refuses.
 //!
 //! A file that a model cannot be shown becomes text: the content of a text file, for any other file a line that names it. No file
 //! is dropped in silence. Pure functions of values.
 //!
 //! A change must keep this: the same item renders to the same bytes each time, for the providers' caches; text that the runtime put
-//! in the user's place is marked as not the user's; and two different call ids never become one, short of a hash collision. Two
-//! tool names may become one.
+//! in the user's place is marked as not the user's; and two different call ids do not become one, short of a hash collision or
+//! an id that is made to look like a hashed one. Nothing rests on different tool names, which may become one.
 
 use std::borrow::Cow;
 

@@ -185,7 +185,8 @@ impl Session {
     /// to this session, at once where its task is over already. The orphan's rights narrow to those of this session.
     ///
     /// # Errors
-    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where the session has a parent, or never had one.
+    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where the session has a parent, or never had one; [`Refusal::Ended`] where this
+    /// session has ended, also meanwhile: the orphan is an orphan then.
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;
@@ -205,6 +206,15 @@ impl Session {
         };
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, state.settings.above_children());
         adopted.session.ask(BeAdopted { tie, above, next: None }).await?;
+        // Where this session ended meanwhile, its watcher may have told the child so before the child was adopted. Told again, the
+        // child is no orphan twice.
+        let now = self.state().await?;
+        let runs = |open: &Open| matches!(open, Open::Task(task) if task.stop_level == StopLevel::Run);
+        if let Some(why) = now.closed.as_ref().filter(|_| !now.open.get(&ticket).is_some_and(runs)) {
+            let why = kept(format!("its parent {} has ended: {why}", self.id()));
+            adopted.session.ask(Orphan { parent: self.id().clone(), ticket, why }).await?;
+            return Err(SendError::Refused(Refusal::Ended).into());
+        }
         Ok(adopted)
     }
 

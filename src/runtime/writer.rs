@@ -1,6 +1,6 @@
 //! Titles and summaries of conversations, written by the hidden agents `title` and `summary` when somebody asks for one.
 //!
-//! The writer is a child session of the session: it is supervised as every child is, runs beside the session's turn, and spends of
+//! The writer is a child session of the session: it is supervised as every child is, runs beside the session's turn, and draws on
 //! the session's budget. The two built-in agents have no tools. The writer is told texts of the conversation as data: for a title
 //! the first ones, for a summary the newest ones, at most 32 KiB.
 //!
@@ -27,8 +27,8 @@ impl Session {
     /// Has the agent `title` write a title, sets its first line as [`Session::set_title`] does, and returns it. The conversation
     /// goes on meanwhile, and is told nothing. An agent of that name in the configuration may name a small model.
     ///
-    /// If the process ends before the title is written, no title is set. Dropping the future leaves the title as it is; a writer
-    /// that has begun ends by itself.
+    /// If the process ends before the title is written, no title is set. Dropping the future sets none either, unless the title was
+    /// being set by then; a writer that has begun ends by itself.
     ///
     /// ```
     /// use std::sync::Arc;

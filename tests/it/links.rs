@@ -271,6 +271,28 @@ async fn the_end_of_a_parent_ends_its_linked_child_and_orphans_the_other() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
+/// Invariant 32: a parent that ends while it adopts leaves an orphan, which somebody else can adopt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_that_ends_while_it_adopts_leaves_an_orphan() {
+    let lab = lab([Reply::hang().when("user: look it up")]).await;
+    let child = lab.spawn("look it up", Link::MONITORED).await;
+    lab.parent.end("over").await.unwrap();
+    let is_orphan = async || child.session().state().await.unwrap().origin.unwrap().orphaned.is_some();
+    until(is_orphan).await;
+    for round in 0..40 {
+        let adopter = lab.another().await;
+        let ends = async {
+            tokio::time::sleep(Duration::from_micros(round * 50)).await;
+            adopter.end("over too").await.unwrap();
+        };
+        let (adopted, ()) = tokio::join!(adopter.adopt(child.session().id(), Link::MONITORED), ends);
+        assert!(!matches!(&adopted, Err(error) if error.to_string().contains("orphan")), "{adopted:?}");
+        adopter.wait().await.unwrap();
+        until(is_orphan).await;
+    }
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
 /// O-10. A child that crashes again and again is parked, and its parent is told so; the parent itself notices nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_child_is_down() {

@@ -171,8 +171,8 @@ pub(super) struct Inbox {
     /// The parent of the tokens of all running requests and calls. A command that ends their turn takes it out and leaves a new
     /// one.
     stop: CancellationToken,
-    /// The tickets whose request or call has a worker that has not reported.
-    pub(super) at_work: Vec<Seq>,
+    /// The tickets whose request or call has a worker that has not reported, each with what stops the worker.
+    pub(super) at_work: Vec<(Seq, CancellationToken)>,
     /// What has arrived of the answer that is being made.
     pub(super) arrived: Weak<Lock<Arrived>>,
     /// An opened tape with its state, for the next incarnation.

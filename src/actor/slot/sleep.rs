@@ -2,7 +2,7 @@
 //!
 //! Each change is whole under the slot's lock, so no input slips in between. Sleep is asked for, never forced: a session with
 //! open work, or with an input that arrived meanwhile, stays awake or is woken again. A session that cannot start becomes
-//! passive, and its callers are told why. A session whose place the supervisor gives up (it was stopped, or the supervisor
+//! passive, and its callers are told why. A session that the supervisor drops from its children (it was stopped, or the supervisor
 //! crashed) loses its actor without being asked: waiting inputs wake it again, unless the slot refuses inputs.
 //!
 //! A change must keep that an activation begins only in [`Slot::take_off`], and only while no other one is under way. Answer
@@ -30,7 +30,7 @@ use crate::{
 /// How long the tape may take to say what became of the commands that a gone actor had in hand.
 const SETTLE_WAIT: Duration = Duration::from_secs(10);
 
-/// How long [`put_to_sleep`] waits for a passing reason to stay awake, and how often it asks again.
+/// How long `ask_to_sleep` waits for a passing reason to stay awake, and how often it asks again.
 const PASSING_WAIT: Duration = Duration::from_secs(1);
 const PASSING_LOOK: Duration = Duration::from_millis(5);
 
@@ -174,10 +174,10 @@ impl Slot {
         drop(shared);
         if let Some(mut inbox) = inbox {
             std::mem::take(&mut inbox.sleepers).into_iter().for_each(|slept| slept.tell(Ok(())));
-            // Giving a tape back may wait for a disk, so it happens after the unlock.
             inbox.take_waiters(true).refuse(refusal);
             let unsettled = inbox.take_hand();
-            // Drops a prepared tape as well: `settle` reads the tape, so it must be free by then.
+            // Gives a prepared tape back as well, which may wait for a disk, so it happens after the unlock. `settle` reads the
+            // tape, so it must be free by then.
             drop(inbox);
             self.settle(unsettled, refusal.clone());
         }

@@ -1,15 +1,22 @@
 //! The slot's list of the workers that run the requests and calls of a session: which tickets have one, what stops them, and what
-//! has arrived of the answer that one of them waits for. `Session::abort` waits until the list is empty.
+//! has arrived of the answer that one of them waits for. `Session::abort` waits until no worker that it told to stop is listed.
 //!
-//! No worker starts while a stop or the recovery waits for its record. A worker is down when its task has dropped [`AtWork`],
-//! reported or not; a report takes its ticket off the list earlier. The list begins empty with each incarnation. A change must
-//! keep the guard in the worker's task until the task ends: otherwise an abort would return while a worker still runs.
+//! No worker starts while a stop or the recovery is not on the tape yet. A worker leaves the list with its report, which it makes
+//! when nothing of its work is left (the exceptions stand in `worker.rs`). One that ends without a report leaves it when its task
+//! drops [`AtWork`]. The list is emptied when an incarnation begins, and when the session is parked.
+//!
+//! A change must keep the guard in the worker's task until the task ends: dropped earlier, it would let an abort return while a
+//! worker that has not reported still runs. And an abort must not wait for the workers of a later turn, which it did not stop.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{actor::slot::Slot, lock::Lock, words::ids::Seq};
+use crate::{
+    actor::slot::{Inbox, Slot},
+    lock::Lock,
+    words::ids::Seq,
+};
 
 /// The part of an answer that has arrived. The worker of the request owns it.
 #[derive(Default)]
@@ -35,7 +42,7 @@ impl Drop for AtWork {
         if inner.incarnation == self.incarnation
             && let Some(inbox) = &mut inner.inbox
         {
-            inbox.at_work.retain(|at_work| *at_work != self.ticket);
+            inbox.at_work.retain(|(ticket, _)| *ticket != self.ticket);
         }
         drop(inner);
         self.slot.moved.notify_waiters();
@@ -48,13 +55,14 @@ impl Slot {
         self.in_inbox(|inbox| inbox.mailbox.may_begin()).unwrap_or_default()
     }
 
-    /// Registers a worker of the turn. Returns `None` if it must not start, because a stop came meanwhile or the session is
-    /// passive.
+    /// Registers a worker of the turn. Returns `None` if it must not start, because a stop came meanwhile, the recovery is not
+    /// recorded yet, or the session is passive.
     pub(crate) fn begin_worker(self: &Arc<Self>, incarnation: u32, ticket: Seq) -> Option<AtWork> {
         let mut inner = self.inner();
         let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;
-        inbox.at_work.push(ticket);
-        Some(AtWork { slot: self.clone(), incarnation, ticket, stop: inbox.stop_token() })
+        let stop = inbox.stop_token();
+        inbox.at_work.push((ticket, stop.clone()));
+        Some(AtWork { slot: self.clone(), incarnation, ticket, stop })
     }
 
     /// Lets [`Slot::arrived_text`] see what arrives of an answer, for as long as its worker owns it.
@@ -69,11 +77,12 @@ impl Slot {
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// Returns when the list is empty: every worker of the turn is down, or has reported.
-    pub(crate) async fn workers_down(&self) {
+    /// Returns when every worker that was told to stop is down, or has reported.
+    pub(crate) async fn stopped_workers_down(&self) {
         loop {
             let moved = self.moved.notified();
-            if self.in_inbox(|inbox| inbox.at_work.is_empty()).unwrap_or(true) {
+            let stopping = |inbox: &mut Inbox| inbox.at_work.iter().any(|(_, stop)| stop.is_cancelled());
+            if !self.in_inbox(stopping).unwrap_or_default() {
                 return;
             }
             moved.await;

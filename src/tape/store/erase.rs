@@ -1,7 +1,8 @@
-//! Erasing a session of a store of files, and the notes of erased sessions that the index may still have words of.
+//! Erasing a session of a store of files, and the notes of erased and hidden sessions that the index may still have words of.
 //!
 //! ```text
-//! deleted/<id>.<n>   the folder of an erased session, renamed and then emptied; gone when the index has nothing of the session
+//! deleted/<id>.<n>   the folder of an erased session, renamed and then emptied, or an empty one for a session that is being hidden;
+//!                    gone when the index has nothing of the session. <n> is a random UUID
 //! ```
 //!
 //! One rename decides: after a crash the session is there with its tape, or gone, and the next store that opens to write removes
@@ -9,9 +10,9 @@
 //! index (the search database), so a session is never gone without its note, and the note takes no room. The note stays, empty,
 //! until `Store::scrub` has taken the words out; where there is no index, it goes at once.
 //!
-//! A change must keep: the marks are looked at under [`Store::decide`], with the claim; a moved folder's claim is never released by
-//! name, for the name may be another session's by then; `<n>` is never used twice, so that a scrub forgets only the notes that it
-//! began with. Everything here may block.
+//! A change must keep: the marks are looked at under [`Store::decide`], with the claim (the exclusive right to write the tape, a
+//! file in the session's folder); a moved folder's claim is never released by name, for the name may be another session's by then;
+//! `<n>` is never used twice, so that a scrub forgets only the notes that it began with. Everything here may block.
 
 use std::{
     fs::{self, File},

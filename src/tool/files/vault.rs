@@ -10,13 +10,13 @@
 //! ```
 //!
 //! If the process dies, a content is there whole or not at all. After a power cut it may be damaged, because contents are not
-//! synced; neither are the files that they come from. [`Vault::read`] checks the hash and reports damage. [`Limits`] bounds the
+//! synced, as the files that they come from are not. [`Vault::read`] checks the hash and reports damage. [`Limits`] bounds the
 //! size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says why in
 //! `not_kept`, and the caller goes on. A content stays as long as its session.
 //!
 //! A change must keep this layout, because tapes name contents by hash. A hash that is read comes from a tape and must be checked
-//! before it becomes a path. The functions that keep, read or note block on the disk. [`Vault::keep`] also holds, while it writes,
-//! a lock that all sessions of the toolbox share: never call it on an async thread.
+//! before it becomes a path. All functions block on the disk. [`Vault::keep`] holds, while it writes, a lock that all sessions of
+//! the toolbox share, and [`Vault::note`] takes that lock too: never call them on an async thread.
 
 use std::{
     collections::HashMap,
@@ -129,17 +129,21 @@ impl Vault {
         let folder = self.folder.as_deref().ok_or_else(|| NO_FOLDER.to_owned())?;
         let path = folder.join(hash);
         // What is there may be damaged, and is kept anew then. Its bytes are read only where its length is right.
-        let is_there = std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.len() == bytes);
-        if is_there && std::fs::read(&path).is_ok_and(|there| there == content) {
+        let there =
+            std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file).map_or(0, |there| there.len());
+        if there == bytes && std::fs::read(&path).is_ok_and(|there| there == content) {
             return Ok(());
         }
         let failed = |error: io::Error| format!("it could not be kept: {error}");
         // Held while the content is written, so that two calls do not both take the last of the room.
         let mut sums = self.of.sums.lock();
+        forget_gone(&mut sums, folder);
         let sum = match sums.get(folder) {
             Some(sum) => *sum,
             None => count(folder).map_err(failed)?,
         };
+        // What is there is replaced.
+        let sum = sum.saturating_sub(there);
         if sum.saturating_add(bytes) > self.of.limits.session_bytes_max {
             return Err(format!("the session keeps as much as it may, {}", shown(self.of.limits.session_bytes_max)));
         }
@@ -177,6 +181,7 @@ impl Vault {
     /// Notes a change that is about to be made, or that was not made after all. Without a folder nothing is noted.
     pub(crate) fn note(&self, note: &Note) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
+        forget_gone(&mut self.of.sums.lock(), folder);
         private_folder(folder)?;
         notes::append(folder, note)
     }
@@ -184,6 +189,13 @@ impl Vault {
     /// The changes that were noted and not taken back, oldest first.
     pub(crate) fn notes(&self) -> io::Result<Vec<Note>> {
         self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |folder| notes::read(folder))
+    }
+}
+
+/// Forgets the sum of a folder that is gone: its session was deleted, and may be made anew under its id.
+fn forget_gone(sums: &mut HashMap<PathBuf, u64>, folder: &Path) {
+    if sums.contains_key(folder) && !folder.is_dir() {
+        sums.remove(folder);
     }
 }
 

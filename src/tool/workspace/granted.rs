@@ -1,14 +1,15 @@
 //! Opens the places outside of the workspace that one call was allowed to reach (the permission `external_directory`).
 //!
 //! A person or a rule allows a path as text, so only the place that the text names becomes reachable: a folder with all beneath it,
-//! one file, or one path that does not exist yet. The path is walked from `/` without following a single link. For a path that goes
-//! through a link the real path is returned instead of a root, and the workspace names it in its refusal; if the link leads
-//! nowhere, opening fails with the system's error.
+//! one file, or one path that does not exist yet. The path is walked from `/` without following a single link. A path that goes
+//! through a link is not opened: the path that the link leads to is returned, which the workspace names in its refusal, so that it
+//! can be asked for. If the link leads nowhere, opening fails with the system's error.
 //!
 //! A change must not follow links here: a permission for `/tmp/notes` does not cover the target of a link that later replaces
 //! `/tmp/notes`.
 
 use std::{
+    io,
     path::{Component, Path, PathBuf},
     sync::OnceLock,
 };
@@ -49,8 +50,10 @@ pub(super) fn open(given: &Path) -> Result<Opened, WorkspaceError> {
             Err(Errno::LOOP | Errno::NOTDIR | Errno::MLINK) => {
                 let stat = statat(&here, *name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
                 if FileType::from_raw_mode(stat.st_mode).is_symlink() {
-                    let real = std::fs::canonicalize(&path).map_err(|error| WorkspaceError::io(shown(), &error))?;
-                    return Ok(Opened::ThroughLink { real });
+                    let real = real_path(&top.join(name), &names[index + 1..]);
+                    return Ok(Opened::ThroughLink {
+                        real: real.map_err(|error| WorkspaceError::io(shown(), &error))?,
+                    });
                 }
                 if index + 1 < names.len() {
                     return Err(WorkspaceError::NotDirectory { path: shown() });
@@ -76,4 +79,16 @@ pub(super) fn open(given: &Path) -> Result<Opened, WorkspaceError> {
         read_only: false,
         reach: Reach::All,
     }))
+}
+
+/// Where a link leads, with the names that come behind it. The last of these need not exist yet.
+fn real_path(link: &Path, behind: &[Component<'_>]) -> io::Result<PathBuf> {
+    let mut real = std::fs::canonicalize(link)?;
+    for (index, name) in behind.iter().enumerate() {
+        match std::fs::canonicalize(real.join(name)) {
+            Ok(below) => real = below,
+            Err(_) => return Ok(real.join(behind[index..].iter().collect::<PathBuf>())),
+        }
+    }
+    Ok(real)
 }

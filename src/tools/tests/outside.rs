@@ -97,6 +97,16 @@ fn f03_an_allowed_path_that_goes_through_a_link_is_refused_and_named() {
         }
     }
     assert_eq!(std::fs::read_to_string(beside.join("secret")).unwrap(), "hidden\n");
+    // A file that does not exist yet is named too; behind a link that leads nowhere nothing is.
+    link("nowhere", beside.join("dangling"));
+    for (given, named) in [("folder/new/b.txt", Some("notes/new/b.txt")), ("dangling", None), ("dangling/b.txt", None)]
+    {
+        let given = beside.join(given);
+        let told = call(&lab, &[&given], "write", json!({"path": given, "content": "x"})).content;
+        let ask_for = named.map(|real| format!("ask for {} itself", beside.join(real).display()));
+        assert_eq!(told.contains("itself"), named.is_some(), "{told}");
+        assert!(ask_for.is_none_or(|words| told.contains(&words)), "{told}");
+    }
 }
 
 /// F03, S30: a link that is put there after the look is not followed either, nor is one in an allowed folder that leads out.

@@ -82,8 +82,9 @@ fn a_damaged_content_and_a_path_are_refused() {
     let hash = vault.keep(b"right", 0o600).hash.unwrap();
     std::fs::write(store.path().join("files").join(&hash), b"wrong").unwrap();
     assert!(matches!(vault.read(&hash), Err(Unreadable::Damaged)));
-    // Keeping the content once more mends it.
-    assert_eq!(vault.keep(b"right", 0o600).not_kept, None);
+    // Keeping the content once more mends it, and takes no room beside what is there.
+    let full = limits(5, 5).at(Some(&store.path().join("files")));
+    assert_eq!(full.keep(b"right", 0o600).not_kept, None);
     assert_eq!(vault.read(&hash).unwrap(), b"right");
     std::fs::write(store.path().join("secret"), "x").unwrap();
     assert!(matches!(vault.read("../secret"), Err(Unreadable::Missing)));
@@ -111,6 +112,26 @@ fn notes_are_read_past_a_torn_line() {
     assert_eq!(vault.notes().unwrap(), [note(1, "a"), note(3, "c")]);
     let mode = std::fs::metadata(notes::file_of(store.path())).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// A session that is made anew under the id of a deleted one has the whole room, whatever its first change is.
+#[test]
+fn what_a_deleted_session_kept_does_not_count_for_the_next() {
+    let store = tempfile::tempdir().unwrap();
+    let folder = store.path().join("files");
+    let vault = limits(4, 4).at(Some(&folder));
+    let change = FileChange { path: "f".into(), before: FileState::Absent, after: FileState::Absent };
+    let note = Note { seq: Seq(1), restore: None, change, not_made: false };
+    for begins_with_a_note in [false, true] {
+        assert_eq!(vault.keep(b"full", 0o600).not_kept, None);
+        assert!(vault.keep(b"more", 0o600).not_kept.is_some());
+        std::fs::remove_dir_all(&folder).unwrap();
+        if begins_with_a_note {
+            vault.note(&note).unwrap();
+        }
+        assert_eq!(vault.keep(b"more", 0o600).not_kept, None);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }
 
 /// Finding: a call that outlived the deletion of its session made the session's folder again.
