@@ -167,17 +167,19 @@ impl Walk<'_> {
         Ok(Level { dir, path, rest: entries.into_iter(), ignores: self.ignores.len() })
     }
 
-    /// Reads the ignore files of the folders above the start of the walk, from the workspace down.
+    /// Reads the ignore files of the folders above the start of the walk, from the workspace down. They hold in the workspace only,
+    /// and not in another folder that may be read.
     fn take_in_above(&mut self, workspace: &Workspace, start: &WorkspacePath) {
+        if workspace.absolute(start).strip_prefix(workspace.root()).is_err() {
+            return;
+        }
         let Ok(mut dir) = workspace.resolve(".").and_then(|top| workspace.open_dir(&top)) else { return };
         let info = dir.open_dir(OsStr::new(".git")).and_then(|git| git.open_dir(OsStr::new("info")));
         if let Ok(info) = info {
             self.take_in(&info, OsStr::new("exclude"), PathBuf::new());
         }
-        // Above a root other than the workspace there are no ignore files of the workspace.
-        let inside = workspace.absolute(start).strip_prefix(workspace.root()).is_ok();
         let mut base = PathBuf::new();
-        for component in start.relative().components().filter(|_| inside) {
+        for component in start.relative().components() {
             self.take_in(&dir, OsStr::new(".gitignore"), base.clone());
             base.push(component);
             match dir.open_dir(component.as_os_str()) {

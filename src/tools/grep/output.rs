@@ -163,14 +163,16 @@ impl FileSink<'_> {
         }
         // All lines are added as one piece, so that no waiting line is shown without its match.
         let mut piece = group.to_owned();
+        let mut is_cut = last.is_cut;
         for line in self.waiting.drain(..) {
-            self.output.lines_cut |= line.is_cut;
+            is_cut |= line.is_cut;
             piece.push_str(&line.text);
             piece.push('\n');
         }
         piece.push_str(&last.text);
-        self.output.lines_cut |= last.is_cut;
-        self.output.push(&piece)
+        let is_shown = self.output.push(&piece);
+        self.output.lines_cut |= is_shown && is_cut;
+        is_shown
     }
 }
 

@@ -32,6 +32,10 @@ fn an_allowed_folder_is_reached_with_all_beneath_it() {
     let lab = Lab::new();
     let beside = beside(&lab);
     let notes = beside.join("notes");
+    // What git ignores in the workspace says nothing about other folders.
+    std::fs::create_dir_all(lab.path(".git/info")).unwrap();
+    std::fs::write(lab.path(".git/info/exclude"), "*.txt\n").unwrap();
+    std::fs::write(lab.path(".gitignore"), "*.txt\n").unwrap();
     let ok = |tool: &str, arguments: Value| {
         let result = call(&lab, &[&notes], tool, arguments);
         assert!(!result.is_error(), "{tool}: {}", result.content);
