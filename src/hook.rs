@@ -2,10 +2,10 @@
 //!
 //! | point | kind | when it crashes, or takes longer than five seconds |
 //! |---|---|---|
-//! | [`Hook::on_input`] | pipe | the message is refused; where the hook does not [guard](Hook::guards) it goes on as it was |
-//! | [`Hook::on_answer`] | pipe | the answer is withheld; where the hook does not guard it goes on as it was |
+//! | [`Hook::on_input`] | pipe | the message is refused; where the hook does not [guard](Hook::guards), it goes on as it was |
+//! | [`Hook::on_answer`] | pipe | the answer is withheld; where the hook does not guard, it goes on as it was |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed |
-//! | [`Hook::on_result`] | pipe | the result is withheld; where the hook does not guard it goes on as it was |
+//! | [`Hook::on_result`] | pipe | the result is withheld; where the hook does not guard, it goes on as it was |
 //! | [`Hook::output_filter`] | pipe | a crash fails the call; there is no time limit, so a filter must not wait |
 //! | [`Hook::on_event`] | observer | a panic is reported; there is no time limit: a slow observer falls behind, and is told how many events it missed |
 //!
@@ -16,9 +16,10 @@
 //! Three hooks are ours: [`Redact`] takes keys out of what tools give, [`ReadLoop`] gives a hint to a model that only reads, and
 //! [`Planning`] helps it to plan.
 //!
-//! A change must keep this: no hook runs in a session's actor. Input hooks run in the sender's task, answer pipes in the worker of
-//! their request, gates, result pipes and filters with their call, and each observer on a thread of its own. So a hook that hangs
-//! holds up the message, request or call that it sees, or itself, and not the session's actor.
+//! A change must keep this: no hook runs in a session's actor, and no callback runs where its panic is not caught. Input hooks run
+//! in the sender's task, answer pipes in the worker of their request, gates, result pipes and filters with their call, and each
+//! observer on a thread of its own. So a hook that hangs holds up the message, request or call that it sees, or itself, and not the
+//! session's actor.
 
 mod counts;
 mod planning;
@@ -42,7 +43,8 @@ pub use planning::Planning;
 pub use read_loop::ReadLoop;
 pub use redact::Redact;
 
-/// How long one callback of a gate or a pipe may take, and how long observers may take at the end of the runtime.
+/// How long one callback of a gate or a pipe may take (not [`Hook::output_filter`], which must not wait), and how long all
+/// observers together may take at the end of the runtime.
 pub const HOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// The verdict of a gate.
@@ -69,7 +71,7 @@ pub enum Input {
 pub struct HookContext {
     /// The id of the session.
     pub id: SessionId,
-    /// What `HookContext::session` makes a handle of.
+    /// The way back to the session, for its handle.
     pub(crate) session_ref: SessionRef,
 }
 
@@ -97,11 +99,12 @@ pub struct HookCall {
     pub effect: Effect,
     /// What the call was judged by: all that it said it wants to do.
     pub access: Vec<Access>,
-    /// What `HookCall::session` makes a handle of.
+    /// The way back to the session, for its handle.
     pub(crate) session_ref: SessionRef,
 }
 
-/// Code of the host at fixed points. Every callback is optional.
+/// Code of the host at fixed points. Every callback is optional. The runtime asks for the name, and whether the hook guards, sees
+/// answers and sees events, once, when it starts.
 pub trait Hook: Send + Sync + 'static {
     /// The name of the hook, for errors and refusals.
     fn name(&self) -> &str;
@@ -119,8 +122,11 @@ pub trait Hook: Send + Sync + 'static {
         false
     }
 
-    /// Sees a message before it is accepted. The context says for which session; its handle may be asked for the state, and must
-    /// not be waited for.
+    /// Sees a message before it is accepted, also one that replaces a waiting one ([`Session::edit`](crate::Session::edit)). The
+    /// context says for which session; its handle may be asked for the state, and must not be waited for.
+    ///
+    /// What a session is told by the runtime does not come here, nor the message that gives a child its task: the host's own code
+    /// made that one, or a tool call, which the gates saw.
     ///
     /// ```
     /// use tamtam::{
@@ -199,8 +205,8 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async { Verdict::Pass })
     }
 
-    /// Sees the result of a call that ran, good or bad, before it is recorded. What the runtime says of a call that did not run
-    /// (denied, blocked, skipped) does not come here.
+    /// Sees the result of a call that ran, good or bad, before it is recorded: also one that says that the tool crashed. What the
+    /// runtime says of a call that did not run (denied, blocked, skipped) does not come here.
     ///
     /// Where the hook crashes or takes over five seconds, the result is withheld: the model is told that the call ran and that its
     /// result is not shown, and nothing of the result is recorded but the changes to files. See [`Hook::guards`].
@@ -210,8 +216,8 @@ pub trait Hook: Send + Sync + 'static {
 
     /// Makes a filter for one stream of a call's output. [`Hook::on_result`] sees a result when the call is over; what a call
     /// writes to a disk or shows while it runs passes a filter first: the output of `bash`, the pieces of
-    /// [`typed_streaming`](crate::tool::typed_streaming), the titles and texts of progress. A hook that must see all output has
-    /// both. A filter must not wait.
+    /// [`typed_streaming`](crate::tool::typed_streaming), the titles and texts of progress. So do the beginnings of files that a
+    /// task names for its child. A hook that must see all output has both. A filter must not wait.
     fn output_filter(&self) -> Option<Box<dyn OutputFilter>> {
         None
     }
@@ -242,9 +248,36 @@ pub(crate) struct HookFailure {
 
 /// The hooks of a runtime, in order.
 #[derive(Clone, Default)]
-pub(crate) struct Hooks(pub(crate) Arc<[Arc<dyn Hook>]>);
+pub(crate) struct Hooks(Arc<[Placed]>);
+
+/// A hook with what it said of itself when it was added. It is not asked again, so that nothing of a host runs outside of what
+/// contains its panics.
+struct Placed {
+    hook: Arc<dyn Hook>,
+    name: Arc<str>,
+    guards: bool,
+    sees_answers: bool,
+}
 
 impl Hooks {
+    /// Asks each hook what it is.
+    pub(crate) fn new(hooks: impl IntoIterator<Item = Arc<dyn Hook>>) -> Hooks {
+        let placed = |hook: Arc<dyn Hook>| {
+            let (name, guards, sees_answers) = (hook.name().into(), hook.guards(), hook.sees_answers());
+            Placed { hook, name, guards, sees_answers }
+        };
+        Hooks(hooks.into_iter().map(placed).collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The hooks, with their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<dyn Hook>, &Arc<str>)> {
+        self.0.iter().map(|placed| (&placed.hook, &placed.name))
+    }
+
     /// Runs the input pipes. `None` where one has dealt with the message, an error where one that guards has failed.
     pub(crate) async fn on_input(
         &self,
@@ -253,13 +286,13 @@ impl Hooks {
         failed: &(dyn Fn(HookFailure) + Sync),
     ) -> Result<Option<Message>, HookFailure> {
         let mut message = message;
-        for hook in self.0.iter() {
-            match isolated(hook.name(), "on_input", || hook.on_input(context, message.clone())).await {
+        for Placed { hook, name, guards, .. } in self.0.iter() {
+            match isolated(name, "on_input", || hook.on_input(context, message.clone())).await {
                 Ok(Input::Pass(next)) => message = Message { id: message.id, ..*next },
                 Ok(Input::Handled) => return Ok(None),
                 Err(failure) => {
                     failed(failure.clone());
-                    if hook.guards() {
+                    if *guards {
                         return Err(failure);
                     }
                 }
@@ -271,13 +304,13 @@ impl Hooks {
     /// A maker of the filters of output, one of each hook that has one.
     pub(crate) fn filters(&self) -> Filters {
         let hooks = self.clone();
-        let make = move || hooks.0.iter().filter_map(|hook| hook.output_filter()).collect::<Vec<_>>();
+        let make = move || hooks.0.iter().filter_map(|placed| placed.hook.output_filter()).collect::<Vec<_>>();
         Filters((!make().is_empty()).then(|| Arc::new(make) as _))
     }
 
     /// Whether some hook sees answers.
     pub(crate) fn see_answers(&self) -> bool {
-        self.0.iter().any(|hook| hook.sees_answers())
+        self.0.iter().any(|placed| placed.sees_answers)
     }
 
     /// Runs the answer pipes. An answer that a guarding hook failed at is withheld.
@@ -288,13 +321,13 @@ impl Hooks {
         failed: &(dyn Fn(HookFailure) + Sync),
     ) -> Answer {
         answer.fragment = Default::default();
-        for hook in self.0.iter().filter(|hook| hook.sees_answers()) {
-            match isolated(hook.name(), "on_answer", || hook.on_answer(context, answer.parts.clone())).await {
+        for Placed { hook, name, guards, .. } in self.0.iter().filter(|placed| placed.sees_answers) {
+            match isolated(name, "on_answer", || hook.on_answer(context, answer.parts.clone())).await {
                 Ok(parts) => answer.parts = parts,
                 Err(failure) => {
                     let text = format!("[The answer was withheld: the hook {} failed.]", failure.hook);
                     failed(failure);
-                    if hook.guards() {
+                    if *guards {
                         answer.parts = vec![AnswerPart::Text { text, extra: None }];
                         answer.finish = Finish::ContentFilter;
                         return answer;
@@ -310,8 +343,8 @@ impl Hooks {
 
     /// Asks the gates. Where a gate refuses or fails, returns the text for the model.
     pub(crate) async fn before_call(&self, call: &HookCall, failed: &(dyn Fn(HookFailure) + Sync)) -> Option<String> {
-        for hook in self.0.iter() {
-            match isolated(hook.name(), "before_call", || hook.before_call(call)).await {
+        for Placed { hook, name, .. } in self.0.iter() {
+            match isolated(name, "before_call", || hook.before_call(call)).await {
                 Ok(Verdict::Pass) => {}
                 Ok(Verdict::Block(reason)) => return Some(format!("Blocked by hook: {reason}")),
                 Err(failure) => {
@@ -332,13 +365,13 @@ impl Hooks {
         failed: &(dyn Fn(HookFailure) + Sync),
     ) -> ToolResult {
         let mut result = result;
-        for hook in self.0.iter() {
-            match isolated(hook.name(), "on_result", || hook.on_result(call, result.clone())).await {
+        for Placed { hook, name, guards, .. } in self.0.iter() {
+            match isolated(name, "on_result", || hook.on_result(call, result.clone())).await {
                 Ok(next) => result = next,
                 Err(failure) => {
                     let text = format!("[The call ran. Its result was withheld: the hook {} failed.]", failure.hook);
                     failed(failure);
-                    if hook.guards() {
+                    if *guards {
                         return ToolResult::error(text);
                     }
                 }

@@ -8,13 +8,13 @@
 //!
 //! | when | what ends the processes | what it finds |
 //! |---|---|---|
-//! | a call ends, is aborted or dropped | [`Process`]: first the group, then looks at the process table until one finds nothing | processes with the call's tag, and the first one's family |
-//! | the runtime shuts down | [`Processes::close`] | processes with the owner's tag |
-//! | the host is killed | the watcher, a small process whose pipe closes then | the same; [`Watch::Shell`] by environment only |
-//! | the host starts again | [`sweep_dead`], by the ledger in the store | processes with the tag of an owner that is dead |
+//! | a call ends, is aborted or dropped | [`Process`] kills the group, and then whatever the process table shows of the call, until a look at the table shows nothing more | processes with the call's tag, and the descendants of the first one |
+//! | the runtime shuts down | [`Processes::close`] | processes with a tag of this owner |
+//! | the host is killed | the watcher, a small process whose pipe closes then | processes with a tag of this owner; a watcher that is a script ([`Watch::Shell`]) finds them by their environment only |
+//! | the host starts again | [`sweep_dead`], which reads in the ledger of the store which owners there were | processes with a tag of an owner that is dead |
 //!
-//! Guaranteed on Linux: after a sweep no process that carries the tag is left, or [`Swept::left`] names each one that could not be
-//! killed. (A watcher that is a script tells nobody what it could not kill.)
+//! Guaranteed on Linux: after one of these no process that carries the tag is left, or the result names each one that could not be
+//! killed ([`Swept::left`]). The watcher has nobody to tell.
 //! On other Unix systems only the process group is killed, and only when its call ends. A process that left the group stays, and
 //! the whole group stays where the host is killed.
 //!

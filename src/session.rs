@@ -149,7 +149,7 @@ impl Session {
     /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
     async fn passed(&self, message: Message) -> Result<Message, SendError> {
         let message = self.shared.limits.of_host(message)?;
-        if self.shared.hooks.0.is_empty() { Ok(message) } else { self.through_hooks(message).await }
+        if self.shared.hooks.is_empty() { Ok(message) } else { self.through_hooks(message).await }
     }
 
     /// Hands over a message that the input hooks have passed.
@@ -256,12 +256,14 @@ impl Session {
         self.ask(AnswerAsk { ask, grant, who: Some(who.into()), rules: None }).await.map(drop)
     }
 
-    /// Replaces the waiting message that has the same id.
+    /// Replaces the waiting message that has the same id. Input hooks see the new message as they see one that is sent.
     ///
     /// # Errors
-    /// [`Refusal::NotWaiting`] where no message of that id waits.
+    /// [`Refusal::NotWaiting`] where no message of that id waits; [`SendError::HookFailed`] and [`SendError::Handled`] as for a
+    /// send: the old message waits on.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
-        self.ask(EditMessage { message: self.shared.limits.of_host(message)? }).await.map(drop)
+        let message = self.passed(message).await?;
+        self.ask(EditMessage { message }).await.map(drop)
     }
 
     /// Takes back a message that still waits.

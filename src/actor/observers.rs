@@ -46,6 +46,7 @@ pub(crate) struct Observers(Vec<Observer>);
 
 struct Observer {
     hook: Arc<dyn Hook>,
+    name: Arc<str>,
     queue: Arc<Queue>,
     tokio: tokio::runtime::Handle,
 }
@@ -76,9 +77,11 @@ impl Observers {
     /// Call it inside the tokio runtime that the tree will run on: callbacks may use that runtime.
     pub(crate) fn new(hooks: &Hooks) -> Observers {
         let tokio = tokio::runtime::Handle::current();
-        let observer =
-            |hook: &Arc<dyn Hook>| Observer { hook: hook.clone(), queue: Arc::default(), tokio: tokio.clone() };
-        Observers(hooks.0.iter().filter(|hook| hook.sees_events()).map(observer).collect())
+        let observer = |(hook, name): (&Arc<dyn Hook>, &Arc<str>)| {
+            let (hook, name) = (hook.clone(), name.clone());
+            Observer { hook, name, queue: Arc::default(), tokio: tokio.clone() }
+        };
+        Observers(hooks.iter().filter(|(hook, _)| hook.sees_events()).map(observer).collect())
     }
 
     /// Whether there is any observer.
@@ -100,7 +103,7 @@ impl Observers {
         let until = Instant::now() + limit;
         self.0.iter().for_each(|observer| observer.queue.close());
         let late = self.0.iter().filter(|observer| !observer.queue.is_gone_by(until));
-        late.map(|observer| observer.hook.name().to_owned()).collect()
+        late.map(|observer| observer.name.to_string()).collect()
     }
 }
 
@@ -131,7 +134,7 @@ impl Observer {
             };
             drop(waiting);
             if first {
-                tracing::warn!(hook = self.hook.name(), "hook is slower in on_event than events come: it misses some");
+                tracing::warn!(hook = %self.name, "hook is slower in on_event than events come: it misses some");
             }
             return;
         }
@@ -141,7 +144,7 @@ impl Observer {
             match self.begin() {
                 Ok(thread) => waiting.thread = Some(thread),
                 Err(error) => {
-                    tracing::error!(hook = self.hook.name(), %error, "no thread for a hook: it sees no events");
+                    tracing::error!(hook = %self.name, %error, "no thread for a hook: it sees no events");
                     waiting.closed = true;
                 }
             }
@@ -151,14 +154,14 @@ impl Observer {
     }
 
     fn begin(&self) -> std::io::Result<Receiver<()>> {
-        let (hook, queue, tokio) = (self.hook.clone(), self.queue.clone(), self.tokio.clone());
+        let (hook, name) = (self.hook.clone(), self.name.clone());
+        let (queue, tokio) = (self.queue.clone(), self.tokio.clone());
         let (alive, gone) = channel();
-        let name = format!("observer {}", hook.name());
-        std::thread::Builder::new().name(name).spawn(move || {
+        std::thread::Builder::new().name(format!("observer {name}")).spawn(move || {
             let _alive = alive;
             // Callbacks may start tasks, as if they ran where events are made.
             let _inside = tokio.enter();
-            watch(&*hook, &queue);
+            watch(&*hook, &name, &queue);
             drop(hook);
         })?;
         Ok(gone)
@@ -201,18 +204,18 @@ impl Queue {
     }
 }
 
-fn watch(hook: &dyn Hook, queue: &Queue) {
+fn watch(hook: &dyn Hook, name: &str, queue: &Queue) {
     while let Some(news) = queue.next() {
         match news {
             News::Event { event, tell, .. } => {
                 let shown = catch_unwind(AssertUnwindSafe(|| hook.on_event(&event)));
                 if let Err(panic) = shown {
-                    failed(hook, "on_event", &*panic, &event, tell);
+                    failed(name, "on_event", &*panic, &event, tell);
                 }
             }
             News::Missed(missed) => {
                 if catch_unwind(AssertUnwindSafe(|| hook.on_missed(missed))).is_err() {
-                    tracing::warn!(hook = hook.name(), "hook panicked in on_missed");
+                    tracing::warn!(hook = name, "hook panicked in on_missed");
                 }
             }
         }
@@ -220,19 +223,13 @@ fn watch(hook: &dyn Hook, queue: &Queue) {
 }
 
 /// Reports a failed hook to the listeners of the session. Not to the hooks, which would fail again.
-fn failed(
-    hook: &dyn Hook,
-    callback: &'static str,
-    panic: &(dyn std::any::Any + Send),
-    event: &Event,
-    tell: Option<Tell>,
-) {
-    tracing::warn!(hook = hook.name(), "hook panicked in on_event");
+fn failed(hook: &str, callback: &'static str, panic: &(dyn std::any::Any + Send), event: &Event, tell: Option<Tell>) {
+    tracing::warn!(hook, "hook panicked in on_event");
     let Some((slot, incarnation)) = tell.and_then(|tell| Some((tell.slot.upgrade()?, tell.incarnation))) else {
         return;
     };
     let error = format!("panicked: {}", panic_text(panic));
-    let kind = EventKind::HookError { hook: hook.name().to_owned(), callback, error };
+    let kind = EventKind::HookError { hook: hook.to_owned(), callback, error };
     let id = EventId { incarnation, ..event.id };
     slot.show([Arc::new(Event { id, kind, ..event.clone() })]);
 }

@@ -268,7 +268,7 @@ impl Live {
         };
         let now = self.now();
         // Hooks are the observers.
-        if !self.slot.is_heard() && self.shared.hooks.0.is_empty() {
+        if !self.slot.is_heard() && self.shared.hooks.is_empty() {
             return (decide(&self.state, inputs, &env, now), Vec::new());
         }
         let mut events = Vec::new();

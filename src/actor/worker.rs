@@ -1,20 +1,20 @@
 //! The workers of a session: each carries out one model request or one tool call, as a tracked task that reports to the slot.
 //!
-//! A worker catches panics. It ends a call that runs over its limit or is stopped: the call is told, has [`GRACE`] to tidy up, and
-//! is then dropped. It ends a request after `request_time_max`, if the client awaits. A worker reports once, when nothing of its
-//! work is left, with three exceptions:
+//! A worker reports once, also after a panic, as a rule when nothing of its work is left. How the work may end otherwise:
 //!
-//! - A killed worker reports nothing: its incarnation has ended, or its ticket is closed.
-//! - A dropped call that blocks its thread is reported while it still runs, and the report says so.
-//! - A request that is cut ([`RequestWorker::cut`]) and not down after a second is reported then; if it reports later itself, only
-//!   the first report of the ticket counts. Without a cut, a client that blocks its thread keeps its turn open.
+//! | what happens | what the worker does | report |
+//! |---|---|---|
+//! | A call is over its limit, or is told to stop | tells the call, gives it [`GRACE`] to tidy up, and then drops it | when it is down, at the latest a second after it was dropped; a call that still runs then, because it blocks its thread, is reported as running |
+//! | A request takes longer than `request_time_max` | drops it | a failure |
+//! | A request is cut ([`RequestWorker::cut`]) | drops it | the text that had arrived; without that text after a second, if the request is still not down |
+//! | The handle is dropped: the incarnation ended, or the ticket was closed | ends at its next await, with the processes of its call | none: nobody waits for it |
 //!
-//! A tool that says that it answers at once runs in the worker's own task until it first waits; if it blocks there, neither limit
-//! nor stop reaches it.
+//! What blocks a thread cannot be dropped. A model's client that does so keeps its turn open until the request is cut; and a tool
+//! that says that it answers at once, and blocks, is reached by neither limit nor stop, because it runs in the worker's own task
+//! until it first waits.
 //!
-//! A change must keep that every worker that is not killed reports, also after a panic: a missing report would hold its turn open
-//! until a stop. A worker never touches the state or the tape. When the incarnation ends, its workers are dropped at their next
-//! await, with the processes that their calls started.
+//! A change must keep that a worker whose handle is not dropped reports: without a report its turn stays open until a person stops
+//! it. So whatever of a host's code may panic runs where the panic is caught. A worker never touches the state or the tape.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
@@ -284,7 +284,7 @@ impl CallWorker {
                 fault!(post.shared.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
             };
-            // The tool's other functions may panic too, and a worker that does not report would hold its turn open for ever.
+            // The tool's other functions may panic too, and a worker that does not report would hold its turn open.
             let made = tokio::select! {
                 made = AssertUnwindSafe(made).catch_unwind() => made,
                 // The incarnation ended, or the ticket is closed: nobody waits for a report.
@@ -327,7 +327,9 @@ async fn run(
     let result = match blocked {
         Some(text) => ToolResult::failed(ErrorReason::Blocked, text),
         None => {
-            let result = carry_out(post, &call, tool, context, waited).await;
+            // What a crash says passes the pipes and the limits too.
+            let ran = AssertUnwindSafe(carry_out(post, &call, tool, context, waited)).catch_unwind().await;
+            let result = ran.unwrap_or_else(|panic| crashed(&*panic));
             post.shared.hooks.on_result(&call, result, &failed).await
         }
     };
@@ -347,7 +349,6 @@ async fn carry_out(
     let cancel = context.cancel.clone();
     let at_once = tool.answers_at_once();
     let mut run = Box::pin(async move { tool.run(arguments, &context).await });
-    // A panic here is contained as that of a hook is.
     if at_once && let Poll::Ready(result) = futures_util::poll!(&mut run) {
         return result;
     }

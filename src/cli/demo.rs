@@ -31,7 +31,7 @@ use super::{
 };
 use narrate::Narrator;
 
-/// Time limit of the demo. A normal run takes a few seconds, so a run that reaches the limit hangs.
+/// Time limit of the demo. A normal run takes a few seconds, so a run that reaches the limit is stuck.
 const LIMIT: Duration = Duration::from_secs(90);
 
 const REPAIR: &str = "The check of this project fails. Find out why, repair it, and show that it passes.";
@@ -191,7 +191,7 @@ impl Play {
         Ok(())
     }
 
-    /// Prints the events as lines, up to and with the first event for which `is_it` holds.
+    /// Prints the events as lines, up to the first event, and with it, for which `is_it` holds.
     async fn until(&mut self, is_it: impl Fn(&EventKind) -> bool) -> Result<(), Failure> {
         loop {
             let event = match self.events.next().await {

@@ -15,7 +15,8 @@ fn is_hidden(c: char) -> bool {
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Whether the character joins or keeps apart its neighbours, or chooses the form of the one before it: words of some scripts, and
@@ -98,6 +99,7 @@ mod tests {
             ("\u{9b}31m", "\\u{9b}31m"),
             ("bell\u{7}", "bell\\u{7}"),
             ("tag\u{e0041}", "tag\\u{e0041}"),
+            ("a\u{fff0}\u{1bca0}\u{1d173}b", "a\\u{fff0}\\u{1bca0}\\u{1d173}b"),
         ];
         for (given, expected) in cases {
             assert_eq!(text(given), expected);

@@ -1,5 +1,5 @@
 //! What the hooks [`ReadLoop`](crate::hook::ReadLoop) and [`Planning`](crate::hook::Planning) count of each session since its
-//! newest message, and how they add a hint for the model to a result.
+//! newest message; and the function with which both add a hint for the model to a result.
 //!
 //! The counts are in memory, so a restart begins them anew. A change must keep the table bounded, because a hook is not told of the
 //! end of a session.
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::{lock::Lock, tool::ToolResult, words::ids::SessionId};
 
-/// The sessions that are counted. With one more, all counts begin anew: the hints come later then.
+/// The sessions that are counted. With one more, the counts of the session with the lowest id begin anew, as after a restart. The
+/// ids that this library makes grow with time, so that is the oldest session.
 pub(super) const SESSIONS_MAX: usize = 4_096;
 
 /// A row for each session, made when something is counted.
@@ -26,7 +27,7 @@ impl<R: Default> Counts<R> {
     pub(super) fn of<T>(&self, session: &SessionId, count: impl FnOnce(&mut R) -> T) -> T {
         let mut rows = self.0.lock();
         if rows.len() >= SESSIONS_MAX && !rows.contains_key(session) {
-            rows.clear();
+            rows.pop_first();
         }
         count(rows.entry(session.clone()).or_default())
     }

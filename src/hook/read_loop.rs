@@ -1,9 +1,9 @@
 //! [`ReadLoop`]: a hook for a model that makes one read after another. A hint tells it to begin the work, or, where something was
 //! written, to end it.
 //!
-//! The hook counts the reads in a row of each session: in memory, in the order in which they return. After a restart the count
-//! begins anew, and a hint comes later. A change must keep this: the hook adds a line to a result and changes nothing else. It
-//! refuses no call, and does not guard ([`Hook::guards`]).
+//! The hook counts the reads in a row of each session: in memory, in the order in which they return. After a restart nothing was
+//! read and nothing was written, so that the next hint comes later, or after a write earlier. A change must keep this: the hook
+//! adds a line to a result and changes nothing else. It refuses no call, and does not guard ([`Hook::guards`]).
 //!
 //! Rejected: to count in the core. A hint decides nothing, so no replay depends on the count.
 
@@ -196,5 +196,15 @@ mod tests {
             hook.on_result(&call(&format!("s{n}"), 'r'), ToolResult::ok("")).await;
         }
         assert!(hook.sessions.len() <= SESSIONS_MAX);
+        // The other sessions keep their counts: this one has written, so its fifth read gets no hint.
+        let hook = ReadLoop::new();
+        hook.on_result(&call("z", 'w'), ToolResult::ok("")).await;
+        for n in 0..SESSIONS_MAX {
+            hook.on_result(&call(&format!("s{n}"), 'r'), ToolResult::ok("")).await;
+        }
+        for _ in 0..5 {
+            let seen = hook.on_result(&call("z", 'r'), ToolResult::ok("")).await;
+            assert_eq!(seen.content, "");
+        }
     }
 }

@@ -1,11 +1,15 @@
 //! A session's mailbox: the inputs that wait for its actor, in order, and the choice of the next ones. A plain value, without a
 //! lock, a clock or a disk; the actor and the simulator drive the same one.
 //!
-//! A change must keep that an input leaves in one of four ways: the tape has its decision; its decision writes nothing; or, for
-//! commands only, it is given up and its sender is told why, or its sender waits no longer and takes it back. After a crash, a
-//! panic of an engine or a slow disk, the input is still here. After a refusal of the disk, reports and stops are still here; other
-//! commands have left, and their senders were told (for an input that is too large see below). Only if the actor will never come
-//! back are the inputs in hand dropped. The slot (`actor/slot.rs`) calls every method under its lock, so no method may block.
+//! A change must keep that an input leaves only where
+//!
+//! - its decision is on the tape, or writes nothing;
+//! - it is a command that is given up, and its sender is told why;
+//! - it is a command whose sender waits no longer, and takes it back;
+//! - the actor will never come back.
+//!
+//! After a crash, a panic of an engine or a slow disk, the input is still here. The slot (`actor/slot.rs`) calls every method under
+//! its lock, so no method may block.
 //!
 //! ```text
 //!   command, report ──► waiting ── next ──► in hand ── handed_over ──► in flight ── recorded ──► gone, sender answered
@@ -14,14 +18,15 @@
 //! ```
 //!
 //! **What one append takes**: up to 64 waiting inputs and about 1 MiB. Commands come in the order of their arrival, then reports;
-//! reports that came before a stop are taken before it, and where reports wait, commands take at most half of the 64 places. Three
-//! kinds of input get an append of their own: a command that begins an anchor, an input whose append with others was refused as too
-//! large, and an input that an incarnation was deciding when it died. A report of the last two kinds goes before everything else,
-//! and a recovery is taken together with all waiting reports, whatever their number.
+//! reports that came before a stop are taken before it. Commands that go on coming do not keep a report waiting: see `in_order`.
+//! Three kinds of input get an append of their own: a command that begins an anchor, and the *suspects*, which are an input whose
+//! append with others was refused for what was in it, and an input that an incarnation was deciding when it died. First comes a
+//! report that is a suspect, then a recovery with all waiting reports, whatever their number, and then the rest.
 //!
 //! **Where the disk refuses**, a command that is not a stop is answered with the error and leaves; stops and reports stay and are
-//! tried again. The workers that a stop names are stopped at once, whatever the disk does. An input that is too large by itself is
-//! made smaller if it is a report, an abort or an end; any other command is answered with the error.
+//! tried again. The workers that a stop names are stopped at once, whatever the disk does. Where an append is refused for what is
+//! in it (it is too large, or the anchor exists), each of its inputs is tried alone. One that is then refused again is made smaller
+//! if it is a report, an abort or an end; any other command is answered with the error.
 //!
 //! **No input kills the actor for ever**: a command over which two incarnations (starts of the actor) died is answered
 //! [`CommandEnd::Crashed`]; a report becomes a failure of its ticket.
@@ -93,7 +98,7 @@ struct Flags {
     tried: bool,
     /// Whether the workers that the input stops were told to stop.
     stopped: bool,
-    /// Whether the input is decided about alone, because an append with others was too large.
+    /// Whether the input is decided about alone, because an append with others was refused for what was in it.
     alone: bool,
     /// How many incarnations died over the input.
     deaths: u8,
@@ -389,7 +394,7 @@ impl Mailbox {
 }
 
 impl Waiting {
-    /// Whether the input was too large beside others, or an incarnation died over it.
+    /// Whether an append with others was refused for what was in it, or an incarnation died over the input.
     fn is_suspect(&self) -> bool {
         self.flags.alone || self.flags.deaths > 0
     }
@@ -419,25 +424,34 @@ fn next_batch(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
     batch
 }
 
-/// The order of the waiting inputs: commands by arrival, then reports; a report that came before a stop stands before it. Where
-/// reports wait, at most half a batch of commands goes first, so that a stream of commands cannot keep the reports waiting.
+/// The order of the waiting inputs: commands by arrival, then reports; a report that came before a stop stands before it.
+///
+/// A stream of commands cannot keep a report waiting: where reports wait, the commands of an append take at most half of its places
+/// and of its bytes; and before a command or behind a report that does not fit into a half, the reports that came first stand
+/// first.
 fn in_order(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
     let (mut order, mut reports) = (Vec::with_capacity(waiting.len()), Vec::new());
     let has_reports = waiting.values().any(|waiting| waiting.input.reported().is_some());
-    let commands_max = if has_reports { BATCH_MAX / 2 } else { usize::MAX };
-    let mut commands = 0;
-    for (at, Waiting { input, .. }) in waiting {
-        match input {
-            Input::Report { .. } => reports.push(*at),
-            _ if commands == commands_max => {}
-            input => {
-                if input.is_stop() {
-                    order.append(&mut reports);
-                }
-                order.push(*at);
-                commands += 1;
-            }
+    let half = |of: usize| if has_reports { of / 2 } else { usize::MAX };
+    let (mut commands, mut bytes, mut is_full) = (0, 0_usize, false);
+    let mut is_report_large = false;
+    for (at, one) in waiting {
+        let is_large = one.is_alone() || one.input.bytes() > BATCH_BYTES_MAX / 2;
+        if one.input.reported().is_some() {
+            reports.push(*at);
+            is_report_large |= is_large;
+            continue;
         }
+        (commands, bytes) = (commands + 1, bytes.saturating_add(one.input.bytes()));
+        is_full |= commands > half(BATCH_MAX) || (bytes > half(BATCH_BYTES_MAX) && commands > 1);
+        if is_full {
+            continue;
+        }
+        if one.input.is_stop() || is_large || is_report_large {
+            order.append(&mut reports);
+            is_report_large = false;
+        }
+        order.push(*at);
     }
     order.append(&mut reports);
     order

@@ -4,8 +4,9 @@
 //! that cloning a long conversation is cheap. Each item keeps the fragment of request body that the first wire (the code for one
 //! provider's format) made of it, so that a conversation is serialised once and not once per step.
 //!
-//! A change must keep this: items never change once they are in a history, because clones share them; the types that derive
-//! `Serialize` stand on tapes, so a field is added with a default and never renamed; a fragment is never stored or compared.
+//! A change must keep this: items never change once they are in a history, because clones share them; types that stand on tapes
+//! (items, answers and their parts) get new fields with a default only, and no field is renamed; a fragment is never stored, and
+//! takes no part in a comparison.
 
 use std::sync::{Arc, OnceLock};
 

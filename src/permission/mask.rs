@@ -1,16 +1,16 @@
 //! The mask: whether the rules deny every call of a tool, so that a model is not told of it at all.
 //!
-//! A pure function of a layer and of the permissions of the tool ([`Tool::permissions`](crate::tool::Tool::permissions)). It looks at
-//! whole patterns only, and never at a path or a command. A tool that is not masked may still be denied call by call.
+//! A pure function of a layer and of the permissions of the tool ([`Tool::permissions`](crate::tool::Tool::permissions)). It looks
+//! at whole patterns only, and never at a path or a command. A tool that is not masked may still be denied call by call.
 //!
-//! A change must keep that of a masked tool nothing is allowed and nothing is asked about: the model is not told of it, so a tool
-//! that is masked by mistake is gone without a word. Requests on tapes hold the names of masked tools, so a change of the mask makes
-//! old tapes replay to another request.
+//! A change must keep that every call of a masked tool would be denied: the model is not told of the tool, so one that is masked by
+//! mistake is gone without a word. Requests on tapes hold the names of masked tools, so a change of the mask makes old tapes replay
+//! to another request.
 
 use crate::permission::{Action, Rule, Ruleset, matches_simply};
 
-/// Whether a layer denies every call of a tool with these permissions. A layer never undoes the `deny` of another one, so a layer that
-/// does decides for all.
+/// Whether a layer denies every call of a tool with these permissions. A layer never undoes the `deny` of another one, so a layer
+/// that does decides for all.
 pub(crate) fn denies_all(layer: &Ruleset, permissions: &[String]) -> bool {
     let Some(needed) = permissions.first() else { return false };
     for rule in layer.strongest_first() {
@@ -85,8 +85,24 @@ mod tests {
         assert!(!denies_all(&Ruleset::new("test", [exactly]), &["my_tool".to_owned()]), "one text is not all texts");
     }
 
-    /// E-09, C-10: on 20,000 random stacks of layers, in both orders, of a masked tool no arguments are allowed or asked about, whatever
-    /// the other layers say. The tools are the real ones.
+    /// A text that only opens a file is a command too: what rules say of all commands holds for it.
+    #[test]
+    fn a_command_that_is_only_a_redirect_is_judged_as_a_command() {
+        use Action::{Allow, Ask, Deny};
+        for (rules, expected) in [
+            ([("edit", "**", Allow), ("bash", "*", Deny)], Deny),
+            ([("edit", "**", Allow), ("bash", "*", Ask)], Ask),
+            ([("edit", "**", Allow), ("bash", "*", Allow)], Allow),
+            ([("bash", "*", Allow), ("edit", "**", Deny)], Deny),
+        ] {
+            let accesses = with_parts(vec![Access::new("bash", "> f")]);
+            let judged = judge_all(&[&layer(&rules)], &accesses, &Globs::default());
+            assert_eq!(judged.action, expected, "{rules:?}");
+        }
+    }
+
+    /// E-09, C-10: on 20,000 random stacks of layers, in both orders, of a masked tool no arguments are allowed or asked about,
+    /// whatever the other layers say. The tools are the real ones.
     #[test]
     fn of_a_masked_tool_nothing_is_allowed_or_asked() {
         let globs = Globs::default();

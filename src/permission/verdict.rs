@@ -1,8 +1,9 @@
-//! Decides about all accesses of a call: the strictest judgement stands, and the verdict names the access that it came from.
+//! Decides about all accesses of a call (what the call says that it wants to do, such as to read a path): the strictest judgement
+//! stands, and the verdict names the access that it came from.
 //!
 //! The core writes the text of a denial from the verdict, and replay compares that text. So a change must keep which of several
-//! equally strict accesses is named: of the parts of a shell command the first, of other accesses the last. A call that wants
-//! nothing is asked about, because no rule can match it.
+//! equally strict accesses is named: of the parts of a shell command the first, of other accesses the last. A call without any
+//! access is asked about, because no rule can match it.
 
 use std::collections::BTreeSet;
 

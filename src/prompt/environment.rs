@@ -67,8 +67,8 @@ pub trait EnvironmentProvider: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// What it has to say. An error is shown to people in its place, and the session is made without it. Sections without a text
-    /// and a note are left out, as are those behind the 256th; all texts together may have 64 KiB, and what is beyond is cut off
-    /// and marked.
+    /// and a note are left out, as are those behind the 256th, which a note says; all texts together may have 64 KiB, and what is
+    /// beyond is cut off and marked.
     ///
     /// The future is dropped after two seconds, and when the caller of `create` goes away. Work that blocks belongs on a blocking
     /// thread.
@@ -160,7 +160,11 @@ pub(crate) async fn ask(providers: &[Named], place: Place, tokio: &Handle) -> Ve
 /// The sections of one provider, as far as there is room for them.
 fn bounded(provider: &str, mut sections: Vec<Section>) -> Vec<Section> {
     sections.retain(|section| !section.text.trim().is_empty() || section.note.is_some());
-    sections.truncate(SECTIONS_MAX);
+    if let Some(more) = sections.len().checked_sub(SECTIONS_MAX).filter(|more| *more > 0) {
+        sections.truncate(SECTIONS_MAX);
+        let why = format!("a provider may have {SECTIONS_MAX} sections: {more} are left out");
+        sections.push(Section::left_out(Layer::Environment, provider, why));
+    }
     let mut room = BYTES_MAX;
     for section in &mut sections {
         let (text, is_cut) = cut_at_line(section.text.trim(), room);
@@ -197,6 +201,7 @@ mod tests {
                     "crashes" => std::panic::panic_any("odd"),
                     "fails" => Err("no server".to_owned()),
                     "shouts" => said("a line\n".repeat(BYTES_MAX)),
+                    "lists" => Ok((0..300).map(|n| Section::new(Layer::Rules, n.to_string(), "x")).collect()),
                     _ => said(" here \n".to_owned()),
                 }
             })
@@ -222,5 +227,14 @@ mod tests {
             said.iter().map(|section| section.origin.as_str()).collect::<Vec<_>>(),
             providers.map(|(name, _)| name)
         );
+    }
+
+    /// What is left out is counted.
+    #[tokio::test]
+    async fn a_provider_with_too_many_sections_says_so() {
+        let providers = [("lists".to_owned(), Arc::new(Odd("lists")) as Arc<dyn EnvironmentProvider>)];
+        let said = ask(&providers, Place::new("/w", "p/m".parse().unwrap()), &Handle::current()).await;
+        assert_eq!(said.len(), SECTIONS_MAX + 1);
+        assert_eq!(said[SECTIONS_MAX].note.as_deref(), Some("a provider may have 256 sections: 44 are left out"));
     }
 }

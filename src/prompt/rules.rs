@@ -8,9 +8,11 @@
 //! ```
 //!
 //! The files of a project are instructions of strangers. Each is shown to the host's judge as it was read (its first 32 KiB), and
-//! only text that the judge trusted is used. The files of the user need no judge. Files are opened beneath the folder's handle, so
-//! no link leads out of it, and no special file is waited for. A file that is refused, and one for which there is no room, stands
-//! in the prompt as a note for people. A change must keep all of this, because this text speaks with the word of the user.
+//! only text that the judge trusted is used; a file without text, and one with the text of an earlier file, is passed over before
+//! that. The files of the user need no judge. Files are opened beneath the folder's handle, so no link leads out of it, and no
+//! special file is waited for. A file that is refused, and one for which there is no room, is listed with the reason among the
+//! sections of the prompt; the model is not told of it. A change must keep all of this, because this text speaks with the word of
+//! the user.
 
 use std::{
     collections::BTreeSet,
@@ -159,6 +161,13 @@ impl Found {
             Err(None) => return,
             Err(Some(why)) => return self.left_out(name, path, why),
         };
+        if text.trim().is_empty() && is_cut {
+            return self.left_out(
+                name,
+                path,
+                format!("its first line of text is longer than the {FILE_BYTES_MAX} bytes of a file"),
+            );
+        }
         if text.trim().is_empty() || self.texts.contains(&*text) {
             return;
         }
@@ -170,7 +179,7 @@ impl Found {
         let inside = text.trim_end().replace("</rules", "<\\/rules");
         let around = fence.len() + 100;
         let (kept, is_cut_again) = cut_at_line(&inside, BYTES_MAX.saturating_sub(self.bytes + around));
-        if kept.is_empty() {
+        if kept.trim().is_empty() {
             return self.left_out(name, path, format!("there is no room: all rules together have {BYTES_MAX} bytes"));
         }
         let is_cut = is_cut || is_cut_again;

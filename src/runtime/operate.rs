@@ -1,18 +1,19 @@
 //! The operator's levers: commands on one node of a running tree, or on the whole tree.
 //!
-//! A lever takes the id or the path of a node (`drain` works on the whole tree). Each lever has a bound on how long it waits for a
-//! stuck actor, and its error says what to do next. A lever that gives a tape back or wakes a session (`passivate`, `unpark` of a
-//! session that is not in the tree) also waits for the disk, without a bound of its own. Dropping a lever's future does not take
-//! the lever back. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it did nothing.
+//! A lever takes the id or the path of a node (`drain` works on the whole tree). An actor that is stuck holds a lever up for a few
+//! seconds at most. A disk that is stuck may hold up those levers that write a mark in the store, wake a session or give a tape
+//! back (`passivate`, `park`, `unpark`, `restart` of what is parked), for as long as it is. Dropping a lever's future does not take
+//! the lever back. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it did nothing; the error
+//! of the second says why, and where there is one, the next step.
 //!
-//! A change must keep this: every lever goes through `pull`, or through `pulled` and, if it can fail, `done`, so that none is
-//! silent. No lever asks an actor without a limit. A session that an operator parks is marked in the store, so that the parking
-//! outlives the runtime.
+//! A change must keep this: every lever reports to the watchers when it begins and when it fails (by `pull`, or by `pulled` and
+//! `done`), so that none is silent. No lever asks an actor without a limit. A session that an operator parks is marked in the
+//! store, so that the parking outlives the runtime.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actor::slot::Question,
+    actor::slot::{Question, ask_to_sleep, tape_given_back},
     error::{Kind, OpenError, PassivateError, SendError},
     runtime::Runtime,
     session::Session,
@@ -48,8 +49,8 @@ impl Operator {
     /// Stops a node with everything that it runs, and returns when it is down. Its supervisor does not start it again.
     ///
     /// A session's turn is cut off where it is. The tape stays, and the next message, or [`Runtime::open`], goes on with the turn.
-    /// Messages that come before the session is down fail with [`SendError::Stopped`]. The lever takes at most the node's shutdown
-    /// time (5 s for a session) and a second more.
+    /// A session that is parked stays so, until [`Operator::unpark`]. Messages that come before the session is down fail with
+    /// [`SendError::Stopped`]. The lever takes at most the node's shutdown time (5 s for a session) and a second more.
     ///
     /// # Errors
     /// See [`OperateError`].
@@ -88,15 +89,18 @@ impl Operator {
     /// Puts a session to sleep now, and returns when it sleeps; the next message wakes it. See [`Runtime::passivate`].
     ///
     /// # Errors
-    /// [`OperateError::Busy`] where the session has something to do; others of [`OperateError`].
+    /// [`OperateError::Busy`] where the session has something to do; [`OperateError::NoAnswer`] after two seconds: the session then
+    /// sleeps when it has answered; others of [`OperateError`].
     pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
         self.pull("passivate", id, |operator, id| async move {
-            let (_, session) = operator.session(&id)?;
-            let id = session.id().to_string();
-            operator.runtime.passivate(session.id()).await.map_err(|error| match error {
-                PassivateError::Parked => OperateError::Parked { id },
-                PassivateError::Busy { why } => OperateError::Busy { id, why },
-            })
+            let (node, session) = operator.session(&id)?;
+            let (shared, id) = (&operator.runtime.inner.shared, session.id());
+            in_time(&node, ask_to_sleep(shared, id)).await?.map_err(|error| match error {
+                PassivateError::Parked => OperateError::Parked { id: id.to_string() },
+                PassivateError::Busy { why } => OperateError::Busy { id: id.to_string(), why },
+            })?;
+            tape_given_back(shared, id).await;
+            Ok(())
         })
         .await
     }
@@ -203,7 +207,12 @@ impl Operator {
         let (operator, work, id) = (self.clone(), work(self.clone(), id.to_owned()), id.to_owned());
         let pulled = async move { operator.done(lever, &id, work.await) };
         let shared = &self.runtime.inner.shared;
-        shared.tasks.spawn_on(pulled, &shared.tokio).await.unwrap_or(Err(OperateError::Closing))
+        match shared.tasks.spawn_on(pulled, &shared.tokio).await {
+            Ok(done) => done,
+            // A bug, which must not read as an end of the runtime.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(OperateError::Closing),
+        }
     }
 
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
@@ -241,10 +250,12 @@ impl Operator {
 
     fn session(&self, id: &str) -> Result<(Arc<NodeState>, Session), OperateError> {
         let node = self.node(id)?;
-        match self.session_of(&node) {
-            Some(session) => Ok((node, session)),
-            None => Err(OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() }),
+        if let Some(session) = self.session_of(&node) {
+            return Ok((node, session));
         }
+        // Where no lever works on the node, that is said instead.
+        self.target(id)?;
+        Err(OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() })
     }
 
     fn node(&self, id: &str) -> Result<Arc<NodeState>, OperateError> {
@@ -292,17 +303,20 @@ async fn carried_out(
 }
 
 async fn answered(node: &NodeState, asked: impl Future<Output = Result<(), SendError>>) -> Result<(), OperateError> {
-    let id = || node.id().to_owned();
-    match tokio::time::timeout(ANSWER_WAIT, asked).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(SendError::Parked)) => Err(OperateError::Parked { id: id() }),
-        Ok(Err(SendError::Closed | SendError::Draining)) => Err(OperateError::Closing),
-        Ok(Err(error)) => Err(OperateError::Refused { id: id(), error }),
-        Err(_) => {
-            let (with, since) = node.in_hand().unwrap_or(("nothing", Duration::ZERO));
-            Err(OperateError::NoAnswer { id: id(), with, since })
-        }
-    }
+    let id = node.id().to_owned();
+    in_time(node, asked).await?.map_err(|error| match error {
+        SendError::Parked => OperateError::Parked { id },
+        SendError::Closed | SendError::Draining => OperateError::Closing,
+        error => OperateError::Refused { id, error },
+    })
+}
+
+/// What a session answers, if it does in time.
+async fn in_time<T>(node: &NodeState, asked: impl Future<Output = T>) -> Result<T, OperateError> {
+    tokio::time::timeout(ANSWER_WAIT, asked).await.map_err(|_| {
+        let (with, since) = node.in_hand().unwrap_or(("nothing", Duration::ZERO));
+        OperateError::NoAnswer { id: node.id().to_owned(), with, since }
+    })
 }
 
 fn refused(node: &NodeState, error: AdminError) -> OperateError {
@@ -324,7 +338,7 @@ fn refused(node: &NodeState, error: AdminError) -> OperateError {
 pub enum OperateError {
     /// Nothing in the tree has that id or path.
     #[error(
-        "there is no {id} in the tree: `tree` lists what there is, and `resume` brings back a session of the store"
+        "there is no {id} in the tree: `tree` lists what there is; a session of the store is in it once a message, or `Runtime::open`, wakes it"
     )]
     Unknown {
         /// The id or path that was named.

@@ -1,8 +1,10 @@
 //! How long to wait before a restart: an exponential back-off with jitter.
 //!
-//! Functions of values: the jitter (the part of a wait that is left to chance) comes from a seeded stream ([`Chance`]), and no
-//! clock is read, so the planner, which calls this, stays pure. A change must keep that any setting, also `NaN` or a maximum below
-//! the minimum, gives a wait and never a panic: hosts set these numbers freely.
+//! Nothing here reads a clock: [`Backoff::delay`] is a function of its arguments, and the jitter (the part of a wait that is left
+//! to chance) comes from a seeded stream ([`Chance`]). So the planner, which calls both, gives the same plan for the same seed.
+//!
+//! A change must keep that any setting, also `NaN` or a maximum below the minimum, gives a wait and never a panic: hosts set these
+//! numbers freely.
 
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// 200 ms, doubling up to 30 s, a fifth of it chance, reset after a minute.
+    /// 200 ms, doubling up to 30 s; up to a fifth of each wait is left to chance; reset after a minute.
     fn default() -> Backoff {
         Backoff {
             min: Duration::from_millis(200),
@@ -41,9 +43,10 @@ impl Backoff {
         let factor = if self.factor.is_finite() { self.factor.max(1.0) } else { 1.0 };
         let exponent = i32::try_from(attempt).unwrap_or(i32::MAX);
         let ceiling = self.max.max(self.min).as_secs_f64();
-        let wait = (self.min.as_secs_f64() * factor.powi(exponent)).min(ceiling);
+        // No wait stays none: many times nothing may come out as no number.
+        let grown = if self.min.is_zero() { 0.0 } else { self.min.as_secs_f64() * factor.powi(exponent) };
         let part = self.jitter.clamp(0.0, 1.0) * chance.clamp(0.0, 1.0);
-        Duration::try_from_secs_f64(wait * (1.0 - part)).unwrap_or(self.max)
+        Duration::try_from_secs_f64(grown.min(ceiling) * (1.0 - part)).unwrap_or(self.max)
     }
 }
 
@@ -89,5 +92,7 @@ mod tests {
         let odd = Backoff { factor: f64::NAN, jitter: 9.0, max: Duration::ZERO, ..Backoff::default() };
         assert_eq!(odd.delay(u32::MAX, 0.0), odd.min);
         assert_eq!(odd.delay(3, 1.0), Duration::ZERO);
+        let none = Backoff { min: Duration::ZERO, ..Backoff::default() };
+        assert_eq!([0, 1, 1_024, u32::MAX].map(|attempt| none.delay(attempt, 0.0)), [Duration::ZERO; 4]);
     }
 }

@@ -1,9 +1,10 @@
-//! Renders the tree as text: one node a line, with its status and its facts, the most urgent first.
+//! Renders the tree as text: one node a line, in the order of the tree, with its status and then its facts. Of the facts the most
+//! urgent one comes first.
 //!
-//! Functions of values. A change must keep that foreign text (ids of children, reasons, what a node does, facts of a payload)
-//! loses its control characters ([`one_line`], [`plain`]): they could break the line, or give orders to the terminal. The id of a
-//! root and the paths of [`flat`] are written as they are, because supervisors refuse ids with control characters, and a runtime
-//! names its workers `request` or by their tool, with a number.
+//! Functions of values. A change must keep that foreign text (ids of children, reasons, what a node does, what an actor says of
+//! itself) loses its control characters ([`one_line`], [`plain`]): they could break the line, or give orders to the terminal. The
+//! id of a root and the paths of [`flat`] are written as they are, because supervisors refuse ids with control characters, and a
+//! runtime names its workers `request` or by their tool, with a number.
 
 use std::{fmt::Write, time::Duration};
 

@@ -64,12 +64,14 @@ struct Record {
 /// A record and its bytes.
 type Placed<'a> = (Record, &'a [u8]);
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Header {
-    tamtam_commit_log: u32,
+    tamtam_commit_log: u64,
     epoch: String,
 }
 
+/// The version of the format. Stored.
+const VERSION: u64 = 1;
 const RECORD_OVERHEAD_MAX: usize = 512;
 const SUM_BYTES: usize = 17;
 
@@ -164,7 +166,7 @@ impl CommitLog {
         if self.at > 0 {
             return Group { bytes: Vec::new(), sum: self.sum, sessions };
         }
-        let header = Header { tamtam_commit_log: 1, epoch: crate::words::ids::new_uuid().to_string() };
+        let header = Header { tamtam_commit_log: VERSION, epoch: crate::words::ids::new_uuid().to_string() };
         let mut bytes = serde_json::to_vec(&header).expect("plain fields are JSON");
         bytes.push(b'\n');
         Group { sum: Sum::zero().next(&bytes), bytes, sessions }

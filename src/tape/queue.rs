@@ -6,8 +6,9 @@
 //! at the same place in the file, so nothing is lost or doubled; after a second panic they are reported as failed. The thread
 //! starts with the first job and lives until the queue is closed: a panic ends the work at hand and nothing else.
 //!
-//! A change must keep: the bound on appends (beyond it, [`Busy`](TapeError::Busy) and nothing was taken); `push` never waits, since
-//! async threads call it under `Log::state`; the lock `inner` is never held over the disk, a host's function or another lock.
+//! A change must keep: the bound on appends (beyond it, [`Busy`](TapeError::Busy) and nothing was taken); `push` never waits for
+//! the disk, since async threads call it under `Log::state`; the lock `inner` is never held over the disk, a host's function or
+//! another lock.
 
 use std::{
     collections::VecDeque,
@@ -109,7 +110,8 @@ pub(super) struct Queue {
     wake: Condvar,
     /// Wakes those who wait for the thread: jobs were done, or the thread has ended.
     moved: Condvar,
-    /// The queue takes no further appends. Writes in place read it without the lock.
+    /// The queue takes no further appends. An append that its caller writes itself, because the disk is quick, reads it without the
+    /// lock.
     pub(super) stopped: AtomicBool,
 }
 
@@ -132,9 +134,9 @@ impl Queue {
         Queue { writer, inner: Lock::default(), wake, moved, stopped }
     }
 
-    /// Takes a job, without waiting. On an error it was not taken: [`TapeError::Busy`], [`TapeError::Closed`], or [`TapeError::Io`]
-    /// where the thread cannot be started. The bound is for appends alone: of [`What::Release`] and [`What::Mark`] each tape has
-    /// one at most.
+    /// Takes a job, without waiting for the disk. The first job starts the thread. On an error the job was not taken:
+    /// [`TapeError::Busy`], [`TapeError::Closed`], or [`TapeError::Io`] where the thread cannot be started. Only appends are
+    /// counted against the bound, because each tape has at most one [`What::Release`] and one [`What::Mark`] in the queue.
     pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), TapeError> {
         let options = &self.writer.options;
         let mut inner = self.inner.lock();

@@ -69,11 +69,12 @@ pub struct TaskRequest {
     /// Two requests of one sender with the same key are one task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// How long the task may take, in milliseconds from its acceptance on, the time that it waits for room included. The deadline of
-    /// the sender's own task bounds it.
+    /// How long the task may take, in milliseconds from its acceptance on, the time that it waits for room included. The deadline
+    /// of the sender's own task bounds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// The session of a task that is over, to go on with; a new child where this is left out.
+    /// The session of a task that is over, to go on with; a new child where this is left out. It keeps its agent, tools and rules:
+    /// a request that names another agent, or `capabilities` or `auth_scope`, is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "tools", schemars(with = "Option<String>"))]
     pub resume_token: Option<SessionId>,

@@ -1,14 +1,22 @@
 //! Hooks that see the model's answers: what they take out reaches nobody, and what they could not look at is withheld.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::json;
 use tamtam::{
     EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
-    hook::{Hook, HookContext, Input},
+    hook::{Hook, HookCall, HookContext, Input},
     model::{AnswerPart, BoxFuture, Reply, Scripted, Usage},
     permission::Profile,
     session::{EventStream, Message, Next},
+    tool::{Effect, Tool, ToolContext, ToolResult},
 };
 
 use crate::support::taped;
@@ -193,4 +201,113 @@ async fn a_send_that_is_dropped_in_an_input_hook_is_not_sent() {
     let gone: Result<_, SendError> = tokio::time::timeout(Duration::from_secs(10), session.wait()).await.unwrap();
     gone.unwrap();
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Says what it is once, and panics when it is asked again.
+#[derive(Default)]
+struct AskedOnce([AtomicBool; 3]);
+
+impl AskedOnce {
+    fn once(&self, which: usize) {
+        assert!(!self.0[which].swap(true, Ordering::SeqCst), "asked again");
+    }
+}
+
+impl Hook for AskedOnce {
+    fn name(&self) -> &str {
+        self.once(0);
+        "once"
+    }
+
+    fn guards(&self) -> bool {
+        self.once(1);
+        true
+    }
+
+    fn sees_answers(&self) -> bool {
+        self.once(2);
+        true
+    }
+
+    fn on_answer<'a>(&'a self, _: &'a HookContext, parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {
+        assert!(!format!("{parts:?}").contains("crash"));
+        Box::pin(async { parts })
+    }
+}
+
+/// A hook says at the start what it is, and is not asked again: a panic there would leave its turn open.
+#[tokio::test]
+async fn a_hook_is_asked_once_what_it_is() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new([Reply::text("fine"), Reply::text("crash"), Reply::hang()]));
+    let (runtime, session, _events) = start(folder.path(), &model, AskedOnce::default()).await;
+    for expected in [Outcome::Done, Outcome::Refused] {
+        let answered = tokio::time::timeout(Duration::from_secs(20), async {
+            session.prompt("go").await.unwrap().wait().await.unwrap().outcome
+        });
+        assert_eq!(answered.await.expect("the turn ends"), expected);
+    }
+    let cut = session.prompt("go").await.unwrap();
+    session.abort("enough").await.unwrap();
+    assert!(matches!(cut.wait().await.unwrap().outcome, Outcome::Aborted { .. }));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A tool that answers at once, or crashes at it.
+struct Crashes;
+
+impl Tool for Crashes {
+    fn name(&self) -> &str {
+        "crashes"
+    }
+
+    fn description(&self) -> &str {
+        "Crashes."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        json!({ "type": "object" })
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, _: serde_json::Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async { panic!("{CANARY} {}", "long ".repeat(100_000)) })
+    }
+}
+
+/// Takes the canary out of results.
+struct InResults;
+
+impl Hook for InResults {
+    fn name(&self) -> &str {
+        "in results"
+    }
+
+    fn on_result<'a>(&'a self, _: &'a HookCall, mut result: ToolResult) -> BoxFuture<'a, ToolResult> {
+        result.content = result.content.replace(CANARY, "[key]");
+        Box::pin(async { result })
+    }
+}
+
+/// What a crash says passes the hooks and the limits of a result, also where the tool crashed in the worker's own task.
+#[tokio::test]
+async fn the_words_of_a_crash_pass_the_hooks_and_the_limits() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new([Reply::call("crashes", json!({})), Reply::text("done")]));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = builder.tool(Crashes).hook(InResults).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await.unwrap();
+    session.prompt("go").await.unwrap().wait().await.unwrap();
+    let said = format!("{:?}", model.requests().last().unwrap().history);
+    assert!(said.contains("The tool crashed: [key]") && !said.contains(CANARY), "{}", &said[..2_000.min(said.len())]);
+    assert!(said.len() < 200_000, "{} bytes", said.len());
+    assert!(runtime.shutdown().await.is_empty());
+    assert!(!holds_canary(&folder.path().join("store/sessions")));
 }

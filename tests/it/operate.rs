@@ -288,6 +288,29 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
     lab.end().await;
 }
 
+/// A session that is stuck holds up no lever: after two seconds the operator is told what it is at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_stuck_session_does_not_hold_up_a_lever() {
+    let mut lab = Lab::new().await;
+    let stuck = lab.session("stuck").await;
+    lab.trap.0.get_or_init(|| stuck.clone());
+    stuck.prompt("trap block").await.unwrap();
+    lab.seen("stuck", |node| node.busy_with == Some("returned") && node.reading == Reading::Busy).await;
+    let operator = lab.runtime.operate();
+    let (paused, slept) = tokio::time::timeout(Duration::from_secs(60), async {
+        tokio::join!(operator.pause("stuck"), operator.passivate("stuck"))
+    })
+    .await
+    .expect("each lever has an end");
+    for pulled in [paused, slept] {
+        assert!(matches!(&pulled, Err(OperateError::NoAnswer { with: "returned", .. })), "{pulled:?}");
+    }
+    lab.hold = None;
+    stuck.resume().await.unwrap();
+    assert_eq!(stuck.prompt("and now?").await.unwrap().wait().await.unwrap().text, "fine");
+    lab.end().await;
+}
+
 /// Invariant 24: the handler of a session never waits, whatever its model, its tools, its people or its disk do. In debug builds the
 /// shell makes a wait a crash, so this holds for every test; here is one incarnation with everything in it that could be waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -370,6 +393,8 @@ async fn each_lever_works_or_names_the_next_step_and_the_watch_sees_it() {
     session.prompt("trap run").await.unwrap();
     let call = lab.seen("a", |node| node.children.iter().any(|child| child.kind == "call")).await.children.remove(0);
     assert!(matches!(operator.stop(&call.path).await, Err(OperateError::IsTask { owner, .. }) if owner == "a"));
+    assert!(matches!(operator.pause(&call.path).await, Err(OperateError::IsTask { owner, .. }) if owner == "a"));
+    assert!(matches!(operator.pause("runtime").await, Err(OperateError::IsRoot { .. })));
     assert!(call.path.starts_with("runtime/sessions/a/trap "), "{}", call.path);
 
     // Stopped: gone from the tree with all that it ran; its tape is there, and it goes on from it.

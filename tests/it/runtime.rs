@@ -629,6 +629,26 @@ async fn a_message_does_not_pass_an_input_hook_that_fails() {
     }
 }
 
+/// A message that replaces a waiting one passes the input hooks as well; where one refuses it, the old one waits on.
+#[tokio::test]
+async fn an_edited_message_does_not_pass_an_input_hook_that_fails() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new([Reply::text("one")]));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model).hook(Redact { guards: true });
+    let runtime = builder.start().await.unwrap();
+    let session = session(&runtime, folder.path()).await;
+    session.pause().await.unwrap();
+    let waiting = session.prompt("hello").await.unwrap();
+    let edited = session.edit(Message::user("crash").with_id(waiting.message.clone())).await;
+    assert!(matches!(&edited, Err(SendError::HookFailed { hook, .. }) if hook == "redact"), "{edited:?}");
+    session.edit(Message::user("hello again").with_id(waiting.message.clone())).await.unwrap();
+    assert_eq!(
+        session.queue().await.unwrap().iter().map(|waiting| waiting.message.text()).collect::<Vec<_>>(),
+        ["hello again"]
+    );
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// Design §9: durable events replay from any seq, with none missing and none twice, and then go on live.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn durable_events_replay_from_any_entry() {

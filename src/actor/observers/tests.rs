@@ -54,7 +54,7 @@ struct Bench {
 fn bench() -> Bench {
     let ((tells, told), (go_on, waits)) = (mpsc::channel(), mpsc::channel());
     let slow: Arc<dyn Hook> = Arc::new(Slow { tells, go_on: Mutex::new(waits) });
-    Bench { observers: Observers::new(&Hooks([slow].into())), told, go_on }
+    Bench { observers: Observers::new(&Hooks::new([slow])), told, go_on }
 }
 
 fn show(observers: &Observers, seq: u64, text: &str) {

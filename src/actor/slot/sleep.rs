@@ -273,14 +273,19 @@ impl Slot {
 /// [`Runtime::passivate`](crate::Runtime::passivate).
 pub(crate) async fn put_to_sleep(shared: &Arc<Shared>, id: &SessionId) -> Result<(), PassivateError> {
     ask_to_sleep(shared, id).await?;
-    // The actor is gone, but the engine may still be taking the tape back.
-    if let Some(given_back) = shared.slot(id).given_back() {
-        given_back.cancelled().await;
-    }
+    tape_given_back(shared, id).await;
     Ok(())
 }
 
-/// Asks a session to sleep, and returns when its actor is gone. The engine may still be taking its tape back.
+/// Returns when the engine has the tape of a sleeping session back: without a bound, because it waits for the disk.
+pub(crate) async fn tape_given_back(shared: &Arc<Shared>, id: &SessionId) {
+    if let Some(given_back) = shared.slot(id).given_back() {
+        given_back.cancelled().await;
+    }
+}
+
+/// Asks a session to sleep, and returns when its actor is gone. The engine may still be taking its tape back. An actor that is
+/// stuck does not answer, so the caller sets the bound; the session sleeps later then.
 pub(crate) async fn ask_to_sleep(shared: &Shared, id: &SessionId) -> Result<(), PassivateError> {
     let until = tokio::time::Instant::now() + PASSING_WAIT;
     loop {

@@ -1,8 +1,8 @@
 //! The trust file (`trust.json`): its format, its bounds, and how it is read and written.
 //!
-//! [`read`] refuses a file that others may write, that is not understood, that a newer version wrote, or in which a grant does more
-//! than allow. [`change`] reads and writes under a lock, and replaces the file by another, so that a reader sees the old one or the
-//! new one.
+//! [`read`] refuses a file that others may write, that is not understood, that a newer version wrote, or in which a grant is a rule
+//! that does not allow. [`change`] reads and writes under a lock, and replaces the file by another, so that a reader sees the old
+//! one or the new one.
 //!
 //! A change must keep the format readable: it is stored (`docs/FORMATS.md`), and an older file holds what people granted.
 
@@ -50,7 +50,7 @@ impl Default for Stored {
 pub(super) struct Entry {
     /// Its real path.
     pub(super) path: String,
-    /// Which folder that was: see [`project::made`].
+    /// Which folder that was, so that another folder of the same path is not trusted: what [`project::made`] says of it.
     pub(super) made: String,
     /// The hashes of its files, as they were trusted.
     pub(super) files: Files,
@@ -97,7 +97,7 @@ impl Stored {
     }
 }
 
-/// Reads the file; one that is not there says nothing.
+/// Reads the file. Where there is none, nothing is trusted.
 pub(super) fn read(path: &Path) -> Result<Stored, Failure> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("bad trust file {}: {why}: mend it, or move it away and trust anew", path.display()))

@@ -78,8 +78,10 @@ fn one_append_takes_so_much_and_no_more() {
     mailbox.recorded();
     let anchor = crate::kernel::BeginAnchor.to(ReplyTo::NOBODY);
     put(&mut mailbox, &[anchor.clone(), pause(2)]);
-    mailbox.recorded();
-    assert_eq!(decides(&mut mailbox), [anchor]);
+    for alone in [done(5), anchor, pause(2)] {
+        assert_eq!(decides(&mut mailbox), [alone]);
+        mailbox.recorded();
+    }
 }
 
 /// Even aborts have a bound, far above that of what adds work.
@@ -129,8 +131,8 @@ fn a_report_names_its_incarnation_and_comes_once() {
     assert!(!mailbox.report(1, Seq(4), report()));
 }
 
-/// A report over which two incarnations died becomes a failure of its ticket. What was in hand beside it is not held to be the cause:
-/// each is recorded by itself before the recovery, and nothing follows from it yet.
+/// A report over which two incarnations died becomes a failure of its ticket. What was in hand beside it is not held to be the
+/// cause: each is recorded by itself before the recovery, and nothing follows from it yet.
 #[test]
 fn a_poisonous_report_becomes_a_failure_of_its_ticket_and_of_no_other() {
     let mut mailbox = awake();
@@ -215,6 +217,33 @@ fn a_flood_of_commands_leaves_room() {
     put(&mut mailbox, &[done(4)]);
     let first = decides(&mut mailbox);
     assert_eq!((first.len(), &first[32]), (33, &done(4)));
+}
+
+/// Nor do large ones, those that begin anchors, or a report that is large itself: it waits for what came before it and no longer.
+#[test]
+fn a_flood_of_any_commands_leaves_room() {
+    let says = |bytes: usize| {
+        let message = crate::words::message::Message::user("x".repeat(bytes));
+        let delivery = crate::kernel::Delivery::Queue;
+        crate::kernel::SendMessage { message, delivery, expect_turn: None, agent: None }.to(ReplyTo(1))
+    };
+    let anchor = crate::kernel::BeginAnchor.to(ReplyTo::NOBODY);
+    let large = Report::Returned { result: ToolResult::ok("x".repeat(BATCH_BYTES_MAX * 3 / 4)) }.of(Seq(4));
+    for report in [done(4), large] {
+        for flood in [pause(1), says(40_000), says(BATCH_BYTES_MAX / 2), says(2 * BATCH_BYTES_MAX), anchor.clone()] {
+            let mut mailbox = awake();
+            put(&mut mailbox, &vec![flood.clone(); 40]);
+            put(&mut mailbox, std::slice::from_ref(&report));
+            let is_taken = (0..=40).any(|_| {
+                let inputs = decides(&mut mailbox);
+                mailbox.recorded();
+                // As many come as go.
+                put(&mut mailbox, &vec![flood.clone(); inputs.len()]);
+                inputs.contains(&report)
+            });
+            assert!(is_taken, "{} bytes behind commands of {} bytes", report.bytes(), flood.bytes());
+        }
+    }
 }
 
 /// What was handed over and is on the tape is answered as it was decided; what is not there is decided again.

@@ -1,8 +1,9 @@
 //! Decides which sessions a sweep removes, as a function of values.
 //!
 //! A limit of the policy *takes* a session if it wants the session removed; a reason may still keep the session. The plan has two
-//! rounds: first the sessions that the limits of age and number take, then as many more as the limit of bytes wants. In each round
-//! the least recently used goes first, but a fork before its parent. The cost grows only with the number of sessions and of forks.
+//! rounds: first the sessions that the limits of age and number take; then, where the policy limits the bytes of all sessions, as
+//! many more as it takes to come below that limit. In each round the least recently used session goes first, but a fork before its
+//! parent. The cost grows only with the number of sessions and of forks.
 //!
 //! A change must keep this: no I/O here except through `ask`, so that tests give values; and a session goes only when all its forks
 //! have gone, because a fork needs its parent's entries.
@@ -35,7 +36,7 @@ pub(super) struct Candidate {
 /// The question about each session before it goes. The answer is a reason why it stays, `None` if it goes, or that no more go.
 pub(super) type Ask<'a> = dyn FnMut(&Candidate) -> ControlFlow<(), Option<KeptReason>> + 'a;
 
-/// Makes the plan. The candidates are sorted by their last use, newest first.
+/// Makes the plan. The caller has sorted the candidates by their last use, newest first.
 pub(super) fn plan(policy: SweepPolicy, mut all: Vec<Candidate>, now: Millis, ask: &mut Ask<'_>) -> Sweep {
     let mut rank = 0;
     let mut reasons: Vec<_> = all.iter().map(|one| taken(policy, one, now, &mut rank)).collect();

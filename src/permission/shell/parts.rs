@@ -79,7 +79,8 @@ fn bytes(access: &Access) -> usize {
 /// The parts of a command, each once.
 fn parts(found: &Found, whole: &str) -> Vec<Access> {
     let mut parts: Vec<_> = found.commands.iter().map(|simple| command(simple, whole)).collect();
-    if found.commands.is_empty() && found.writes.is_empty() {
+    // A text that only opens files, or does nothing, is a command too: what is said about all commands holds for it.
+    if found.commands.is_empty() {
         let nothing = ShellPart::Command { unknown: None, reads: Some(Vec::new()) };
         parts.push(Access::new(BASH, whole).into_part(nothing));
     }

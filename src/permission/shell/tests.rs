@@ -245,7 +245,8 @@ const FRAMES: &[(&str, &str)] = &[
     ("echo $(", ")"),
     ("echo \"a $(", ") b\""),
     ("cat <(", ")"),
-    ("case a in a) ", ";; esac"),
+    // Both parentheses: behind a word such as `watch` these are no keywords, and the second one alone would close a `$(`.
+    ("case a in (a) ", ";; esac"),
     ("cat <<E\n$(", ")\nE\n"),
     ("! ", ""),
     ("ls\n", "\n"),

@@ -84,7 +84,7 @@ impl Builder {
         let registry = Registry::new();
         #[cfg(feature = "fault-injection")]
         let registry = registry.with_faults(faults.clone());
-        let hooks = Hooks(self.hooks.into());
+        let hooks = Hooks::new(self.hooks);
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
         let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);

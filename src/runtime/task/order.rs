@@ -1,15 +1,19 @@
 //! Makes the order of a child from a request: ids, agent, settings, prompt and deadline.
 //!
-//! The ids of the child and of its prompt are hashes of the parent's id and the request's key (a request that names a session to go
-//! on with has that one for its child). A change must not make them in another way: a request that comes again after a crash, or
-//! from a newer version, would be a second task. Nor may a child get a right here that its parent lacks: it has tools of the agent
-//! and of the request only where the parent has them, and the agent's rules in front of the parent's own. The core narrows again.
+//! The ids of the child and of its prompt are hashes of the parent's id and the request's key. A request may name the session of an
+//! earlier task to go on with: then the child is that session, with its agent, tools and rules as they are, and a request for
+//! others is refused.
+//!
+//! A change must not make these ids in another way: a request that comes again after a crash, or from a newer version, would be a
+//! second task. Nor may it give a child a right that its parent lacks: the child has a tool of the agent and of the request only
+//! where the parent has that tool, and the rules of the agent and of the request are judged before the parent's. The core narrows
+//! the rights once more.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{TOOLS, TaskOptions, refs};
 use crate::{
-    actor::bring_up::is_not_made,
+    actor::{bring_up::is_not_made, shared::Shared},
     agent::Agent,
     error::{OpenError, SendError, SpawnError},
     kernel::{Budget, Limits, Settings, State, TaskOrder, Terms, toolset},
@@ -48,12 +52,15 @@ pub(super) async fn of_request(
     let task = MessageId::from(of_key("task").as_str());
     let child = request.resume_token.clone().unwrap_or_else(|| of_key("child"));
     fill_in(&mut request, &state, &task, &child);
-    let before = before(parent, &state, &child).await?;
+    let before = before(parent, &state, &child, &task).await?;
     let is_same = before.as_ref().is_some_and(|before| before.prompt == task);
     let terms = terms(parent, &request);
     let prompt = prompt(parent, &request, task, &state.settings, may).await?;
     let (settings, again) = match (&request.resume_token, &before) {
         (Some(_), None) => return Err(refused(format!("{child} does no task of this session"))),
+        (_, Some(before)) if !is_same && before.was_given => {
+            return Err(refused(format!("the task with this key is over, and {child} has gone on with another one")));
+        }
         (Some(_), Some(before)) if !before.is_over && !is_same => {
             return Err(refused(format!(
                 "{child} is still at work: send it a message, or wait until its task is over"
@@ -62,7 +69,7 @@ pub(super) async fn of_request(
         (None, Some(_)) if !is_same => {
             return Err(refused(format!("the task with this key is over, and {child} has gone on with another one")));
         }
-        (Some(_), Some(before)) => (with_budget(before.settings.clone(), &request), true),
+        (Some(_), Some(before)) => (with_budget(gone_on_with(&before.settings, &request)?, &request), true),
         (None, _) => (settings(parent, &state, &request, options, &child)?, false),
     };
     let order = TaskOrder { terms, again, ..TaskOrder::new(settings, prompt) };
@@ -101,11 +108,30 @@ struct Before {
     prompt: MessageId,
     ticket: Seq,
     is_over: bool,
+    /// Whether the task that is asked about was given to the child before: the last one, or one that the child still remembers.
+    was_given: bool,
     settings: Settings,
 }
 
+/// The settings of a child that goes on: its own. The error says what of the request they do not have.
+fn gone_on_with(child: &Settings, request: &TaskRequest) -> Result<Settings, SpawnError> {
+    if request.agent != child.agent {
+        return Err(refused(format!("the session to go on with works as {}: name this agent", child.agent)));
+    }
+    if request.capabilities.is_some() || !request.auth_scope.is_empty() {
+        let why = "the session to go on with keeps its tools and rules: leave out capabilities and auth_scope, or begin a new one";
+        return Err(refused(why.to_owned()));
+    }
+    Ok(child.clone())
+}
+
 /// The child of this id, where it is there and its parent is this session. Wakes it. A session of somebody else is refused.
-async fn before(parent: &Session, state: &State, child: &SessionId) -> Result<Option<Before>, SpawnError> {
+async fn before(
+    parent: &Session,
+    state: &State,
+    child: &SessionId,
+    task: &MessageId,
+) -> Result<Option<Before>, SpawnError> {
     let session = Session { shared: parent.shared.clone(), slot: parent.shared.slot(child) };
     let there = match session.state().await {
         Err(SendError::Unavailable(error)) if is_yet_to_come(parent, child, &error).await => return Ok(None),
@@ -115,7 +141,8 @@ async fn before(parent: &Session, state: &State, child: &SessionId) -> Result<Op
         return Err(refused(format!("{child} does no task of this session")));
     };
     let (prompt, ticket, is_over) = (origin.prompt.clone(), origin.ticket, origin.end.is_some());
-    Ok(Some(Before { prompt, ticket, is_over, settings: there.settings.as_ref().clone() }))
+    let was_given = there.seen.get(task).is_some();
+    Ok(Some(Before { prompt, ticket, is_over, was_given, settings: there.settings.as_ref().clone() }))
 }
 
 /// Whether the child is not made yet: its task is new, waits for room, or the process died before the child had an entry.
@@ -138,7 +165,12 @@ async fn prompt(
     may: May,
 ) -> Result<Message, SpawnError> {
     let (workspace, named) = (settings.workspace.clone(), request.context_refs.clone());
-    let told = parent.shared.blocking(move |_| Ok::<_, OpenError>(refs::told(&workspace, &named, &may))).await?;
+    // What files say passes the filters of output, as it would if a tool had read it.
+    let read = move |shared: &Shared| {
+        let filters = shared.hooks.filters();
+        Ok::<_, OpenError>(refs::told(&workspace, &named, &may).map(|text| filters.text(text)))
+    };
+    let told = parent.shared.blocking(read).await?;
     let text = format!("{}{}", request.input.query, told.map_err(refused)?);
     let attached = request.attachments.iter().cloned().map(Part::File);
     let message = attached.fold(Message::user(text).with_id(id), Message::with_part);
@@ -165,7 +197,7 @@ fn settings(
     made.restart = options.restart;
     (made.asks_wait, made.ask_limit) = (above.asks_wait, above.ask_limit());
     let mut settings = of_child(above, made, above.workspace.clone(), &parent.shared.toolbox, None);
-    // In front of the parent's own rules, where they deny, and where the parent's rules answer what they ask about.
+    // Before the parent's own rules: what these deny is denied, and what they ask about the parent's rules may answer.
     let scope = (!request.auth_scope.is_empty()).then(|| Ruleset::new("task", request.auth_scope.clone()));
     settings.rules.splice(0..0, scope.into_iter().chain(agent_rules));
     Ok(with_budget(settings, request))

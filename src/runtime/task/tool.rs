@@ -93,7 +93,7 @@ impl Tool for TaskTool {
                 "description": { "type": "string", "description": "What the task is for, in 3 to 8 words." },
                 "prompt": { "type": "string", "description": "The task, with all that the subagent must know." },
                 "subagent_type": { "type": "string", "enum": self.agents, "description": "Which subagent." },
-                "session_id": { "type": "string", "description": "Go on with the session of a task that is over." },
+                "session_id": { "type": "string", "description": "Go on with the session of a task that is over; with the same subagent_type." },
                 "background": { "type": "boolean", "description": "Return at once; you are told of the end." },
                 "deadline_ms": { "type": "integer", "minimum": 1, "description": "The task ends by then, with what it has." },
                 "idempotency_key": { "type": "string", "description": "A second task with the same key is the first one." },

@@ -1,4 +1,5 @@
-//! Carries out the actions of a supervisor's planner: starts and stops children, sets timers, replies to calls, reports ends.
+//! Carries out the actions of a supervisor's planner: starts and stops children, sets timers, replies to calls, and reports how
+//! children ended.
 //!
 //! Every action returns at once: starts, stops and timers are tasks, and what comes of them is a message to the driver. Each such
 //! message carries the generation (the number) of its start or timer, so the planner ignores one that comes late.
@@ -25,8 +26,10 @@ impl Driver {
     /// Takes an event of a child: a start, an end, or a timer.
     pub(super) fn child_event(&mut self, id: ChildId, generation: Generation, what: ChildEvent, cx: &mut Context<Msg>) {
         if let Some(place) = self.places.get_mut(&id) {
+            let is_current = place.incarnation.as_ref().is_some_and(|current| current.generation == generation);
             match &what {
-                ChildEvent::Started(info) => place.info.clone_from(info),
+                ChildEvent::Started(info) if is_current => place.info.clone_from(info),
+                ChildEvent::Started(_) => {}
                 ChildEvent::Ignored | ChildEvent::StartFailed(_) | ChildEvent::Exited(_) => {
                     place.incarnation.take_if(|incarnation| incarnation.generation == generation);
                 }

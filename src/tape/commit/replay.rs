@@ -1,21 +1,25 @@
 //! Copies the commit log of a dead owner into the session files, and reads the records of a log. The log (`tape/commit.rs`) is
 //! where appends of many sessions are synced together; this is not the replay of decisions. The functions block on the disk.
 //!
-//! A change must keep two things. Copying the same log a second time changes nothing. A record counts only if the checksum behind
-//! it continues the chain that starts at the log's header; reading stops at the first record that does not, because the file is
-//! used again and again, and the rest is from an earlier use.
+//! A log is one file that is begun again at its start whenever it is full, so that behind its records there may be some of an
+//! earlier use. A record therefore counts only if the checksum behind it continues the chain that starts at the log's header, and
+//! reading stops at the first record that does not.
 //!
 //! [`replay`] writes a session only if its claim still names the dead owner, because another owner may have written the session
-//! since. If a session cannot be written, the log stays for the next try.
+//! since. If a session cannot be written, the log stays for the next try; so does the log of a later version of this library.
+//!
+//! A change must keep that copying the same log a second time changes nothing: the process may die before the log is deleted.
 
 use std::{collections::BTreeMap, fs::File, io, path::Path};
 
-use super::{Header, Placed, RECORD_OVERHEAD_MAX, Record, SUM_BYTES, sync_file};
+use serde::Deserialize;
+
+use super::{Placed, RECORD_OVERHEAD_MAX, Record, SUM_BYTES, VERSION, sync_file};
 use crate::{
     tape::{
         TapeError,
         disk::Disk,
-        layout::{Layout, make_folder, open_or_make, read_bytes, remove_file},
+        layout::{Layout, make_folder, open_or_make, read_bytes, remove_file, sync_folder},
         line::Sum,
         owner::Claim,
     },
@@ -41,6 +45,9 @@ pub(in crate::tape) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(replayed),
         read => read.map_err(TapeError::io("read", &path))?,
     };
+    if let Some(found) = version(&bytes).filter(|version| *version > VERSION) {
+        return Err(TapeError::Newer { file: path, found, known: VERSION });
+    }
     for (session, files) in by_session(&bytes) {
         let replay = || -> Result<bool, TapeError> {
             if Claim::owner_of(layout, &session)?.as_deref() != Some(owner) {
@@ -64,6 +71,10 @@ pub(in crate::tape) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> 
         }
     }
     if replayed.failed.is_empty() {
+        if !replayed.sessions.is_empty() {
+            // The marks that were made must not be lost with the log gone.
+            sync_folder(&layout.open())?;
+        }
         remove_file(&path)?;
     }
     Ok(replayed)
@@ -121,11 +132,21 @@ pub(super) fn replay_file(
     sync_file(disk, path)
 }
 
+/// The version that the header of a log names; `None` where there is no whole header, as in a log that was not used yet.
+fn version(bytes: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Version {
+        tamtam_commit_log: u64,
+    }
+    let end = memchr::memchr(b'\n', bytes)?;
+    serde_json::from_slice(&bytes[..end]).ok().map(|Version { tamtam_commit_log }| tamtam_commit_log)
+}
+
 /// The records of a log, up to the first bytes that are no sound record.
 fn records(bytes: &[u8]) -> Vec<Placed<'_>> {
     let mut found = Vec::new();
     let Some(header) = memchr::memchr(b'\n', bytes).map(|end| &bytes[..=end]) else { return found };
-    if serde_json::from_slice::<Header>(header).is_ok_and(|header| header.tamtam_commit_log == 1) {
+    if version(header) == Some(VERSION) {
         let mut sum = Sum::zero().next(header);
         let mut rest = &bytes[header.len()..];
         while let Some((record, content, next, size)) = record(rest, sum) {

@@ -1,12 +1,14 @@
 //! Checking the index (the search database beside the tapes): compares its row of each entry with the entry on the tape.
 //!
-//! All differences are counted, and the first 100 are named. Entries that the index has not read yet are counted apart and are no
-//! fault. A broken database is a finding and no error. Not compared: the labels, the rows of session lists, and the search table,
-//! except that each entry must be in it. Damage of a tape is reported by [`Store::verify`]; here it shows only where the index
-//! has entries that can no longer be read.
+//! All differences are counted, and the first 100 are named; a broken database counts once. Entries that the index has not read
+//! yet are counted apart and are no fault. A broken database is a finding and no error. Not compared: the labels, the rows of
+//! session lists, and the search table, except that each entry must be in it. Damage of a tape is reported by [`Store::verify`];
+//! here it shows only where the index has entries that can no longer be read.
 //!
-//! A change must keep: the check writes nothing and does not take the lock on `index.lock`, because it runs beside a writer of the
-//! index; and it sees one state of the database, in one transaction. It reads all tapes that it compares, and blocks.
+//! A change must keep: the check writes nothing to the database or a tape, and does not take the lock on `index.lock`, because it
+//! runs beside a writer of the index. (SQLite itself may leave its files `index.db-wal` and `index.db-shm`.) It sees one state of
+//! the database, in one transaction that begins before a tape is read: tapes grow, so whatever a row of that state is about is on
+//! the tape. It reads all tapes that it compares, and blocks.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -63,6 +65,14 @@ impl fmt::Display for WrongRow {
 }
 
 impl IndexCheck {
+    fn add(&mut self, found: IndexCheck) {
+        self.entries += found.entries;
+        self.behind += found.behind;
+        self.wrong_count += found.wrong_count;
+        let room = WRONG_MAX - self.wrong.len();
+        self.wrong.extend(found.wrong.into_iter().take(room));
+    }
+
     fn wrong(&mut self, session: &str, seq: u64, what: impl Into<String>) {
         self.wrong_count += 1;
         if self.wrong.len() < WRONG_MAX {
@@ -114,6 +124,8 @@ impl Store {
         check: &mut IndexCheck,
     ) -> Result<(), Failed> {
         let at_once = database.unchecked_transaction()?;
+        // The state that a transaction sees is that of its first read.
+        at_once.query_row("select count(*) from sqlite_schema", [], |_| Ok(()))?;
         if session.is_none() {
             let sound: String = at_once.query_row("pragma integrity_check(1)", [], |row| row.get(0))?;
             if sound != "ok" {
@@ -122,11 +134,19 @@ impl Store {
         }
         let sessions = self.layout().session_ids()?;
         for known in sessions.iter().filter(|known| session.is_none_or(|wanted| wanted == *known)) {
-            match self.compare_session(&at_once, known, check) {
+            let mut found = IndexCheck::default();
+            let compared = self.compare_session(&at_once, known, &mut found);
+            match self.must_be_there(known) {
+                // It was erased meanwhile: the next catching up takes it out.
+                Err(TapeError::Missing { .. }) if session.is_none() => continue,
+                there => there.map_err(Failed::Tape)?,
+            }
+            match compared {
                 // `Store::verify_all` names it; there is nothing to compare its rows with.
                 Err(failed) if failed.is_of_one_session() && session.is_none() => {}
                 compared => compared?,
             }
+            check.add(found);
         }
         if session.is_some() {
             return Ok(());
@@ -138,7 +158,7 @@ impl Store {
             let (name, count): (String, i64) = (row.get(0)?, row.get(1)?);
             // A session that was read and is gone since is no fault: the next catching up takes it out.
             if !there.contains(name.as_str()) && name.parse::<SessionId>().is_err() {
-                check.wrong(&name, 0, format!("{count} entries of what is no session"));
+                check.wrong(&name, 0, format!("{count} entries of a session whose name is no id"));
             }
         }
         Ok(())
@@ -182,11 +202,11 @@ impl Store {
                 });
                 match compared.optional()? {
                     None => check.wrong(name, seq, "it is on the tape and not in the index"),
-                    Some(all) => COMPARED
-                        .iter()
-                        .zip(all)
-                        .filter(|(_, is_right)| !is_right)
-                        .for_each(|(what, _)| check.wrong(name, seq, format!("its {what} is not that of the tape"))),
+                    Some(all) => {
+                        COMPARED.iter().zip(all).filter(|(_, is_right)| !is_right).for_each(|(what, _)| {
+                            check.wrong(name, seq, format!("its {what} is not the one on the tape"))
+                        })
+                    }
                 }
             }
         }

@@ -176,7 +176,7 @@ impl Store {
     }
 
     /// [`TapeError::Missing`] where the session has no folder. A hidden session has one.
-    pub(super) fn must_be_there(&self, session: &SessionId) -> Result<(), TapeError> {
+    pub(in crate::tape) fn must_be_there(&self, session: &SessionId) -> Result<(), TapeError> {
         match self.layout().session(session).is_dir() {
             true => Ok(()),
             false => Err(TapeError::Missing { session: session.clone() }),

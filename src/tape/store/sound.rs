@@ -1,8 +1,8 @@
 //! The sound end of a tape: the last entry that a fork can go on from, so that a damaged session can be rescued.
 //!
 //! ```text
-//! 10  11 12 13  14 15  16      appends; the line of 15 is bad, and 16 stands behind it
-//!            ^ the sound end: 14 and 15 were decided together, so the session never stood at 14
+//! 10  11 12 13  14 15  16      four appends; the line of 15 is bad, and 16 stands behind it
+//!            ^ the sound end: 14 and 15 are one append, which counts whole or not at all
 //! ```
 //!
 //! The search begins with what opening the session would read: the file of the newest anchor, and for a fork without an anchor of
@@ -13,7 +13,7 @@
 //!
 //! A change must take no lock and change no file here: the damaged session must stay as it is for its rescue. It must not trust
 //! what a bad line says: where the first line of a fork is bad, its origin counts only if the parent has the entry that the line
-//! names, with that checksum.
+//! names, with that checksum. And it must give no entry of a stranger: a parent may have been made anew under its name.
 
 use crate::{
     tape::{
@@ -117,7 +117,10 @@ fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) ->
         }
         let lost =
             || named(1, format!("session {} does not have the entry that this fork goes on from", forked.parent));
-        return Ok(End { last: before.last, damage: Some(before.damage.unwrap_or_else(lost)) });
+        // Where the parent is damaged before that entry, the fork goes on from what is before the damage. A parent that is whole
+        // and has another entry there, or ends before it, was made anew under its name: what it says was never said here.
+        let last = before.last.filter(|last| before.damage.is_some() && last.seq < forked.seq);
+        return Ok(End { last, damage: Some(before.damage.unwrap_or_else(lost)) });
     }
     Ok(End { last: None, damage })
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::atomic::Ordering};
 
 use super::support::*;
 use crate::{
-    tape::{Deleted, Store, StoreOptions},
+    tape::{Deleted, Store, StoreOptions, TapeError},
     words::ids::{Millis, Seq},
 };
 
@@ -122,6 +122,35 @@ fn a_session_that_was_given_back_is_on_the_disk() {
     assert_eq!(again.report().replayed, []);
     assert_eq!(load_entries(&again, &id("s")), entries(1..=3));
     store.close(LONG).unwrap();
+}
+
+/// Acknowledged appends may be in it alone, so it must stay until a version that reads it comes.
+#[test]
+fn the_log_of_a_later_version_is_kept_and_its_sessions_are_not_opened() {
+    let folder = own_folder();
+    let writer = Store::open(folder.path().join("store"), power()).unwrap();
+    Waiting::create(&writer, &id("other")).append(&entries(1..=1)).unwrap();
+    assert!(writer.settle(LONG));
+    let mut tape = Waiting::create(&writer, &id("s"));
+    tape.append(&entries(1..=3)).unwrap();
+    let after = folder.path().join("after");
+    copy(writer.path(), &after);
+    let log = fs::read_dir(after.join("commit")).unwrap().next().unwrap().unwrap().path();
+    let bytes = fs::read(&log).unwrap();
+    let header = br#"{"tamtam_commit_log":1,"#;
+    assert!(bytes.starts_with(header));
+    let newer = [br#"{"tamtam_commit_log":2,"#, &bytes[header.len()..]].concat();
+    fs::write(&log, &newer).unwrap();
+    let again = Store::open(&after, small()).unwrap();
+    assert!(matches!(again.report().undone[..], [TapeError::Newer { found: 2, known: 1, .. }]));
+    assert!(matches!(again.load(&id("s"), deaf()), Err(TapeError::Newer { found: 2, known: 1, .. })));
+    assert_eq!(load_entries(&again, &id("other")), entries(1..=1));
+    assert_eq!(fs::read(&log).unwrap(), newer);
+    again.close(LONG).unwrap();
+    // A version that knows it finds everything.
+    fs::write(&log, &bytes).unwrap();
+    let again = Store::open(&after, small()).unwrap();
+    assert_eq!(load_entries(&again, &id("s")), entries(1..=3));
 }
 
 /// A dead owner is found when its session is wanted, not only when a store is opened.

@@ -156,6 +156,28 @@ fn a_fork_whose_parent_is_damaged_before_its_place_is_rescued_from_the_parent() 
     }
 }
 
+/// The parent is whole, but another session under its name: nothing that it says was ever said in the fork.
+#[test]
+fn a_fork_whose_parent_was_made_anew_does_not_go_on_with_a_strangers_words() {
+    for entries_of_stranger in [9, 13, 15] {
+        let folder = own_folder();
+        let store = Store::open(folder.path(), small()).unwrap();
+        drop(session(&store, "p"));
+        fork(&store, "p", Some(Seq(13)), "f").unwrap();
+        store.settle(LONG);
+        fs::remove_dir_all(folder.path().join("sessions/p")).unwrap();
+        let mut stranger = Waiting::create(&store, &id("p"));
+        for seq in 1..=entries_of_stranger {
+            stranger.append(&[Entry { time: Millis(99), ..entry(seq) }]).unwrap();
+        }
+        drop(stranger);
+        let end = store.sound_end(&id("f")).unwrap();
+        assert_eq!(end.seq, Seq(0), "{entries_of_stranger}");
+        assert!(end.damage.is_some());
+        assert!(fork(&store, "f", None, "r").is_err());
+    }
+}
+
 #[test]
 fn a_fork_with_a_bad_line_of_its_own_is_rescued_before_it() {
     for (line, good, parent) in [(1, 13, "p"), (2, 14, "f"), (3, 14, "f"), (5, 17, "f")] {

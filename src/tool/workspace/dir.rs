@@ -1,6 +1,6 @@
 //! An open directory of a workspace: to list it, and to walk down from it without ever following a link.
 //!
-//! A [`Dir`] holds an open handle. Every operation works on that handle, so it stays in this very directory also when the directory
+//! A [`Dir`] holds an open handle. Every operation works on that handle, so it stays in this very directory even if the directory
 //! is renamed or replaced. A name must be a single component: a change must not take a path here, because the system would follow
 //! the links in it. Opening never waits for the other end of a FIFO or for a device, but it blocks the thread while the disk works,
 //! and so do the other operations.
@@ -71,7 +71,8 @@ impl Dir {
         Ok(Dir::new(handle, path))
     }
 
-    /// Opens the regular file of this name to read. A link is refused as "not a regular file". Never waits.
+    /// Opens the regular file of this name to read. A link is refused as "not a regular file". Never waits for the other end of a
+    /// FIFO.
     pub fn open_read(&self, name: &OsStr) -> Result<(File, FileInfo), WorkspaceError> {
         let (handle, path) = self.open(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         regular(handle, &path)

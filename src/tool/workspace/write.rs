@@ -1,14 +1,15 @@
 //! Writes a file in the workspace ([`Workspace::write`]): in one step where that is possible, so that a reader finds the old
 //! content or the new one, and never outside of the workspace.
 //!
-//! The new content goes to a temporary file beside the target, which is then renamed over it. Two cases cannot be done so and are
-//! written in place, which [`Written::atomic`] reports: a file with several hard links, and a file that cannot be replaced (its
-//! directory takes no new file, or it is a mount). Nothing is synced to the disk.
+//! The new content goes to a temporary file beside the target, which is then renamed over it. In two cases the file is written in
+//! place, and a reader may find it half written ([`Written::atomic`] is false): it has several hard links, which a rename would
+//! part; or it cannot be replaced, because its directory takes no new file, or because it is a mount. Nothing is synced to the
+//! disk.
 //!
 //! Each try walks the path once, to the handle of the directory that holds the file (after links). From then on only single names
 //! relative to that handle are used, so a link that is swapped in later is at most replaced, never followed. A change must keep
-//! this. It must also compare the file with the expected version right before the rename, because a change by another program
-//! would be lost otherwise.
+//! this. It must also compare the file with the expected version right before the rename: otherwise a change by another program
+//! would be lost. (The expected version is that of the caller's last read or write in this runtime.)
 
 use std::{
     ffi::{OsStr, OsString},

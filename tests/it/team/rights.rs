@@ -107,6 +107,26 @@ async fn a_request_names_what_the_child_should_know() {
     lab.end().await;
 }
 
+/// A key in a file that a request names reaches no child where the output of tools is redacted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_request_shows_of_a_file_is_redacted() {
+    let folder = taped::folder();
+    std::fs::write(folder.path().join("f"), "the key is sk-canary-8421\n").unwrap();
+    let model = Arc::new(Scripted::new([Reply::text("done")]));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).with_tasks();
+    let redact = tamtam::hook::Redact::new().values(["sk-canary-8421"]);
+    let runtime = builder.hook(redact).start().await.unwrap();
+    let parent = runtime.create(options(folder.path())).await.unwrap();
+    let mut request = TaskRequest::new("general", "read", "what does it say?");
+    request.context_refs = vec![ContextRef::new(ContextRefKind::File, "f")];
+    let child = parent.delegate(request, TaskOptions::default()).await.unwrap();
+    soon(child.result()).await.unwrap();
+    let said = tamtam::model::transcript(&model.requests()[0]);
+    assert!(said.contains("The file f:\nthe key is [redacted") && !said.contains("sk-canary"), "{said}");
+    soon(parent.wait()).await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 fn task_with_file(id: &str) -> Reply {
     task("look", json!({ "context_refs": [{ "type": "file", "id": id }] }))
 }

@@ -86,7 +86,8 @@ async fn the_same_key_twice_is_one_task() {
 async fn a_task_that_is_over_is_gone_on_with() {
     let second = child("and then?", Reply::text("the second answer").expecting("assistant: the first answer"));
     let first = child("first", Reply::text("the first answer"));
-    let lab = lab([second, first]).await;
+    let third = child("and at last?", Reply::text("the third answer").expecting("assistant: the second answer"));
+    let lab = lab([third, second, first]).await;
     let request = TaskRequest::new("general", "first", "first");
     let child = lab.parent.delegate(request, TaskOptions::default()).await.unwrap();
     let one = soon(child.result()).await.unwrap();
@@ -103,6 +104,24 @@ async fn a_task_that_is_over_is_gone_on_with() {
     // The same again is the same, and a session of somebody else is refused.
     let same = lab.parent.delegate(request.clone(), TaskOptions::default()).await.unwrap();
     assert_eq!(same.ticket(), again.ticket());
+    // It keeps its agent, tools and rules, and does no task a second time that it did before the last one.
+    let told = async |change: &dyn Fn(&mut TaskRequest)| {
+        let mut request = request.clone();
+        request.idempotency_key = Some("another".into());
+        change(&mut request);
+        lab.parent.delegate(request, TaskOptions::default()).await.unwrap_err().to_string()
+    };
+    assert!(told(&|request| request.agent = "explore".into()).await.contains("works as general"));
+    assert!(told(&|request| request.capabilities = Some(["read".to_owned()].into())).await.contains("keeps its tools"));
+    let scope = vec![Rule::new("edit", "**", Action::Deny)];
+    assert!(told(&|request| request.auth_scope.clone_from(&scope)).await.contains("keeps its tools and rules"));
+    let mut third = request.clone();
+    third.idempotency_key = Some("third".into());
+    third.input.query = "and at last?".into();
+    let last = lab.parent.delegate(third, TaskOptions::default()).await.unwrap();
+    assert_eq!(&*soon(last.result()).await.unwrap().output.answer, "the third answer");
+    let twice = told(&|request| request.idempotency_key = Some("more".into())).await;
+    assert!(twice.contains("the task with this key is over"), "{twice}");
     request.resume_token = Some(lab.parent.id().clone());
     let refused = lab.parent.delegate(request, TaskOptions::default()).await.unwrap_err();
     assert!(refused.to_string().contains("does no task of this session"), "{refused}");

@@ -1,12 +1,15 @@
-//! The commands of git that only report, each with the options that it may have. Git takes shortened names of options; only whole
-//! ones are listed, and a shortened one takes the command out.
+//! The commands of git that only report, each with the options that it may have. Any other option makes the command one that does
+//! more than report; so does the shortened name of an option, which git would take.
 //!
-//! No paths are returned as reads: git reads its repository, and an operand that leads out of the folder takes the command out.
-//! What the repository's own settings make git run is not looked at: the profiles that allow such commands ask about edits below
-//! `.git` or deny them (all but `opencode`). A change must not list an option as one with a value where git takes no separate word
-//! for it, because the word behind such an option is not looked at.
+//! No paths are returned as reads: git reads its repository. An operand that leads out of the folder, or may do so, makes the
+//! command one that does more: given two paths, `git diff` reads them from anywhere. What the repository's own settings make git
+//! run is not looked at. The profiles that allow such commands therefore ask about edits below `.git` or deny them; only
+//! `opencode` allows both.
+//!
+//! A change must not list an option as one with a value where git takes no separate word for it, because the word behind such an
+//! option is not looked at.
 
-use super::options;
+use super::{options, path};
 use crate::permission::shell::Arg;
 
 /// Options of the commands that show commits and differences.
@@ -28,6 +31,7 @@ const SHOW: &[&str] = &[
     "color",
     "color-words",
     "color=",
+    "committer",
     "committer=",
     "date-order",
     "date=",
@@ -39,6 +43,7 @@ const SHOW: &[&str] = &[
     "find-renames",
     "first-parent",
     "follow",
+    "format",
     "format=",
     "full-history",
     "full-index",
@@ -230,6 +235,12 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// Whether an operand may name a path outside of the folder. `git diff` reads such a path where it is given two.
+fn may_lead_out(operand: &Arg) -> bool {
+    path(operand)
+        .is_none_or(|_| operand.text.starts_with(['/', '~']) || operand.text.split('/').any(|piece| piece == ".."))
+}
+
 pub(super) fn reads(args: &[Arg]) -> Option<Vec<String>> {
     let (command, args) = args.split_first()?;
     let words: Vec<_> = args.iter().map(|arg| arg.text.as_str()).collect();
@@ -252,8 +263,9 @@ pub(super) fn reads(args: &[Arg]) -> Option<Vec<String>> {
                 || words.first() == Some(&"-l") && words.len() == 2 && !words[1].starts_with('-')
         }
         "remote" => {
-            matches!(words.as_slice(), [] | ["-v"] | ["--verbose"] | ["get-url", _])
-                && !words.last().is_some_and(|word| word.starts_with("--"))
+            let one = |name: &str| !name.starts_with('-');
+            matches!(words.as_slice(), [] | ["-v" | "--verbose"])
+                || matches!(words.as_slice(), ["get-url", name] if one(name))
         }
         "stash" => matches!(
             words.as_slice(),
@@ -269,12 +281,7 @@ pub(super) fn reads(args: &[Arg]) -> Option<Vec<String>> {
         name => {
             let (_, letters, valued, longs, operands) = ROWS.iter().find(|(known, ..)| *known == name)?;
             let rest = options(args, letters, valued, longs)?;
-            // Two paths outside of a repository, or `--no-index`, would be read from anywhere.
-            let outside = |arg: &&Arg| {
-                arg.text.starts_with(['/', '~'])
-                    || arg.text.split('/').any(|piece| piece == "..") && !arg.text.contains("...")
-            };
-            (rest.is_empty() || *operands) && !rest.iter().any(outside)
+            (rest.is_empty() || *operands) && !rest.into_iter().any(may_lead_out)
         }
     };
     reports.then(Vec::new)

@@ -1,10 +1,11 @@
-//! The filter of system calls (seccomp): which ones a confined program is refused, with `EPERM` (`clone3` with `ENOSYS`).
+//! The filter of system calls (seccomp): which ones a confined program is refused, with `EPERM`, or with `ENOSYS` where the C
+//! library then takes an older call that the filter can judge.
 //!
 //! Refused are the sockets that the [`Network`] forbids, because Landlock does not know most kinds; ways round the filter and round
-//! Landlock (`io_uring`, namespaces, mounts, handles of files, on old kernels `truncate`); keys of the user and limits of other
-//! processes; and what reaches the whole machine where the user is root. A program that asks in the form of another machine (32
-//! bits) is killed. The second form of x86-64 (x32) is refused what the first is refused with `EPERM`.
+//! Landlock (`io_uring`, namespaces, mounts, handles of files, and before Landlock's version 3 each way to cut a file that is not
+//! open for writing); keys of the user and limits of other processes; and what reaches the whole machine where the user is root.
 //!
+//! On x86-64 each refused call is refused under its second number (x32) too. A program that makes 32-bit system calls is killed.
 //! Not refused: `ptrace` and its kin, because Landlock keeps them inside of the sandbox, where a debugger is of use.
 //!
 //! A change must not take a call off the list that Landlock cannot hold. Whatever is not named here is allowed, so a new kind of
@@ -73,14 +74,19 @@ const NEVER: &[i64] = &[
     libc::SYS_iopl,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_ioperm,
+    // kexec_load, which has a number of its own in x32.
+    #[cfg(target_arch = "x86_64")]
+    528,
 ];
 
 /// The flags of `clone` and `unshare` that make namespaces: mount, cgroup, names, IPC, user, processes, network.
 const NAMESPACES: &[u64] = &[0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
 /// The flag of `unshare` that makes a namespace of the clock; in `clone` its bit is a signal's.
 const NAMESPACE_OF_TIME: u64 = 0x80;
-/// Its flags lie in memory, where a filter cannot look.
+/// Their flags lie in memory, where a filter cannot look.
 const CLONE3: i64 = 435;
+const OPENAT2: i64 = 437;
+const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
 const AF_NETLINK: u64 = 16;
@@ -88,12 +94,14 @@ const AF_NETLINK: u64 = 16;
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// Refuses system calls to the calling thread and all that it starts.
+/// Refuses system calls to the calling thread and all that it starts. `with_truncate`: also what cuts a file that is not open for
+/// writing, where Landlock does not.
 pub(super) fn refuse(network: Network, with_truncate: bool) -> Result<(), String> {
     let put_up = || -> Result<(), seccompiler::Error> {
         apply_filter(&filter(refused(network, with_truncate)?, libc::EPERM)?)?;
-        // With `ENOSYS` the C library takes `clone`, whose flags can be seen.
-        apply_filter(&filter(in_each_form(Refused::from([(CLONE3, Vec::new())])), libc::ENOSYS)?)
+        // With `ENOSYS` the C library takes `clone` and `openat`, whose flags can be seen.
+        let unseen = [CLONE3].into_iter().chain(with_truncate.then_some(OPENAT2));
+        apply_filter(&filter(in_each_form(unseen.map(|number| (number, Vec::new())).collect()), libc::ENOSYS)?)
     };
     put_up().map_err(|error| format!("seccomp: {error}"))
 }
@@ -109,6 +117,12 @@ fn refused(network: Network, with_truncate: bool) -> Result<Refused, seccompiler
     refused.insert(libc::SYS_prlimit64, vec![others]);
     if with_truncate {
         refused.insert(libc::SYS_truncate, Vec::new());
+        refused.insert(libc::SYS_openat, cut_while_not_writing(2)?);
+        #[cfg(target_arch = "x86_64")]
+        refused.insert(libc::SYS_open, cut_while_not_writing(1)?);
+    }
+    if network != Network::All {
+        refused.insert(libc::SYS_socketpair, unconnected()?);
     }
     match network {
         Network::Off => drop(refused.insert(libc::SYS_socket, Vec::new())),
@@ -122,6 +136,25 @@ fn refused(network: Network, with_truncate: bool) -> Result<Refused, seccompiler
         Network::All => {}
     }
     Ok(in_each_form(refused))
+}
+
+/// When an open cuts a file that it does not open for writing. The argument holds the flags.
+fn cut_while_not_writing(argument: u8) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let bits = |flags: i32| u64::from(flags.unsigned_abs());
+    let (mode, cut) = (bits(libc::O_ACCMODE), bits(libc::O_TRUNC));
+    let is = |flags: u64| SeccompRule::new(vec![word(argument, SeccompCmpOp::MaskedEq(mode | cut), flags)?]);
+    // For reading, and for neither.
+    [cut | bits(libc::O_RDONLY), cut | mode].into_iter().map(is).collect()
+}
+
+/// When a pair of sockets is more than a pipe: of another family, or of a kind that can send to others than the other end.
+fn unconnected() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    const KIND: u64 = 0xf;
+    let connected = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].map(|kind| u64::from(kind.unsigned_abs()));
+    let others = (0..=KIND).filter(|kind| !connected.contains(kind));
+    let is = |kind: u64| word(1, SeccompCmpOp::MaskedEq(KIND), kind);
+    let family = word(0, SeccompCmpOp::Ne, AF_UNIX);
+    std::iter::once(family).chain(others.map(is)).map(|is| SeccompRule::new(vec![is?])).collect()
 }
 
 /// The same, in each form in which a program may make a system call.
@@ -147,4 +180,64 @@ fn filter(refused: Refused, error: i32) -> Result<BpfProgram, seccompiler::Backe
     // An error number is small and not negative.
     let answer = SeccompAction::Errno(error.unsigned_abs());
     SeccompFilter::new(refused, SeccompAction::Allow, answer, machine)?.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::{
+        fs::{self, OpenOptions},
+        io::ErrorKind,
+        os::unix::{
+            fs::OpenOptionsExt as _,
+            net::{UnixDatagram, UnixStream},
+        },
+        thread,
+    };
+
+    use super::*;
+
+    /// What is tried on a thread that the filter holds; the filter ends with the thread.
+    fn within<T: Send>(network: Network, with_truncate: bool, tries: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let held = scope.spawn(|| {
+                refuse(network, with_truncate).unwrap();
+                tries()
+            });
+            held.join().unwrap()
+        })
+    }
+
+    /// An unconnected pair sends to any socket with a name, so it is no pair of the program's own.
+    #[test]
+    fn a_pair_of_sockets_is_a_pipe_or_refused() {
+        for (network, expected) in [(Network::Off, false), (Network::Ip, false), (Network::All, true)] {
+            let (datagrams, streams) = within(network, false, || (UnixDatagram::pair(), UnixStream::pair()));
+            assert!(streams.is_ok(), "{network:?}");
+            assert_eq!(datagrams.map_err(|error| error.kind()).is_ok(), expected, "{network:?}");
+        }
+    }
+
+    /// Where Landlock cannot refuse to cut a file, no open cuts one that it does not open for writing.
+    #[test]
+    fn a_file_that_is_not_open_for_writing_is_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        let cuts = |with_truncate: bool| {
+            fs::write(&file, "text").unwrap();
+            let opened = within(Network::All, with_truncate, || {
+                OpenOptions::new().read(true).custom_flags(libc::O_TRUNC).open(&file).map_err(|error| error.kind())
+            });
+            (opened.map(drop), fs::read_to_string(&file).unwrap())
+        };
+        assert_eq!(cuts(true), (Err(ErrorKind::PermissionDenied), "text".to_owned()));
+        assert_eq!(cuts(false), (Ok(()), String::new()), "without the filter it is cut");
+        let others = within(Network::All, true, || {
+            let written = OpenOptions::new().write(true).truncate(true).open(&file).map(drop);
+            let how = rustix::fs::ResolveFlags::empty();
+            let unseen = rustix::fs::openat2(rustix::fs::CWD, &file, rustix::fs::OFlags::RDONLY, 0.into(), how);
+            (written.is_ok(), fs::read(&file).is_ok(), unseen.map(drop))
+        });
+        assert_eq!(others, (true, true, Err(rustix::io::Errno::NOSYS)));
+    }
 }
