@@ -31,6 +31,7 @@
 //! **No input kills the actor for ever**: a command over which two incarnations (starts of the actor) died is answered
 //! [`CommandEnd::Crashed`]; a report becomes a failure of its ticket.
 
+mod batch;
 mod incarnations;
 mod smaller;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::{
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq},
 };
+use batch::next_batch;
 pub(crate) use smaller::kept;
 use smaller::{failure, smaller};
 
@@ -403,56 +405,4 @@ impl Waiting {
     fn is_alone(&self) -> bool {
         self.is_suspect() || self.input.stands_alone()
     }
-}
-
-/// The inputs of the next append, by arrival number, in the order in which they are decided.
-fn next_batch(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    for at in in_order(waiting) {
-        let next = &waiting[&at];
-        let size = next.input.bytes();
-        let fits = batch.len() < BATCH_MAX && bytes + size <= BATCH_BYTES_MAX && !next.is_alone();
-        if !batch.is_empty() && !fits {
-            break;
-        }
-        batch.push(at);
-        bytes += size;
-        if next.is_alone() {
-            break;
-        }
-    }
-    batch
-}
-
-/// The order of the waiting inputs: commands by arrival, then reports; a report that came before a stop stands before it.
-///
-/// A stream of commands cannot keep a report waiting: where reports wait, the commands of an append take at most half of its places
-/// and of its bytes; and before a command or behind a report that does not fit into a half, the reports that came first stand
-/// first.
-fn in_order(waiting: &BTreeMap<u64, Waiting>) -> Vec<u64> {
-    let (mut order, mut reports) = (Vec::with_capacity(waiting.len()), Vec::new());
-    let has_reports = waiting.values().any(|waiting| waiting.input.reported().is_some());
-    let half = |of: usize| if has_reports { of / 2 } else { usize::MAX };
-    let (mut commands, mut bytes, mut is_full) = (0, 0_usize, false);
-    let mut is_report_large = false;
-    for (at, one) in waiting {
-        let is_large = one.is_alone() || one.input.bytes() > BATCH_BYTES_MAX / 2;
-        if one.input.reported().is_some() {
-            reports.push(*at);
-            is_report_large |= is_large;
-            continue;
-        }
-        (commands, bytes) = (commands + 1, bytes.saturating_add(one.input.bytes()));
-        is_full |= commands > half(BATCH_MAX) || (bytes > half(BATCH_BYTES_MAX) && commands > 1);
-        if is_full {
-            continue;
-        }
-        if one.input.is_stop() || is_large || is_report_large {
-            order.append(&mut reports);
-            is_report_large = false;
-        }
-        order.push(*at);
-    }
-    order.append(&mut reports);
-    order
 }
