@@ -127,7 +127,7 @@ pub use env::{EnvSeen, ModelSeen, ToolsSeen};
 pub(crate) use first::first_entries;
 pub use grants::Granted;
 pub use handoff::AnchorMark;
-pub(crate) use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Seen, SeenMessages};
+pub(crate) use inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Seen, SeenMessages, says_nothing};
 pub(crate) use input::*;
 pub use judged::CallVerdict;
 pub use limits::{Limits, Resource};

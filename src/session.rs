@@ -149,7 +149,12 @@ impl Session {
     /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
     async fn passed(&self, message: Message) -> Result<Message, SendError> {
         let message = self.shared.limits.of_host(message)?;
-        if self.shared.hooks.is_empty() { Ok(message) } else { self.through_hooks(message).await }
+        match self.shared.hooks.is_empty() {
+            true => Ok(message),
+            // Before the hooks: one that adds words would make it a message.
+            false if kernel::says_nothing(&message) => Err(Refusal::Empty.into()),
+            false => self.through_hooks(message).await,
+        }
     }
 
     /// Hands over a message that the input hooks have passed.

@@ -1,7 +1,9 @@
-//! The host's models, and what is known of them: a decision needs a model's window and price, and only the host's code knows them.
+//! The host's models, and what is known of them: a decision needs the size of a model's context and its price, and only the host's
+//! code knows them.
 //!
-//! The host is asked once for each model, and its answer is kept. Its code may panic or hang: a panic is an answer that is not known,
-//! and is asked for again. A hang costs the session that asked, and a thread.
+//! The host's answer about a model is kept, so it is asked once, or once for each of several sessions that ask at the same moment.
+//! Its code may panic or hang. After a panic nothing is known of the model, and the next one who wants to know asks again. A hang
+//! costs each session that asks, and a thread for each; on a runtime with a single thread it holds up everything.
 //!
 //! A change must not ask under the lock, nor on a thread that still has tasks to run ([`apart`]).
 
@@ -72,8 +74,8 @@ fn caught<T>(ask: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(AssertUnwindSafe(ask)).ok()
 }
 
-/// Runs code that may hang, after the thread has handed over what waits for it. tokio leaves the task that a thread woke last to that
-/// thread alone: without this, a hang would take along an actor that has nothing to do with it, such as the supervisor of all
+/// Runs code that may hang, after the thread has handed over what waits for it. tokio leaves the task that a thread woke last to
+/// that thread alone: without this, a hang would take along an actor that has nothing to do with it, such as the supervisor of all
 /// sessions. A tokio runtime of one thread has no other thread to hand it to.
 fn apart<T>(ask: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|here| here.runtime_flavor()) {

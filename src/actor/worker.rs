@@ -1,20 +1,21 @@
 //! The workers of a session: each carries out one model request or one tool call, as a tracked task that reports to the slot.
 //!
-//! A worker reports once, also after a panic, as a rule when nothing of its work is left. How the work may end otherwise:
+//! A worker reports once: the answer, the result, or what became of them, also after a panic. What else may end its work:
 //!
-//! | what happens | what the worker does | report |
+//! | what happens | what the worker does | what it reports |
 //! |---|---|---|
-//! | A call is over its limit, or is told to stop | tells the call, gives it [`GRACE`] to tidy up, and then drops it | when it is down, at the latest a second after it was dropped; a call that still runs then, because it blocks its thread, is reported as running |
-//! | A request takes longer than `request_time_max` | drops it | a failure |
-//! | A request is cut ([`RequestWorker::cut`]) | drops it | the text that had arrived; without that text after a second, if the request is still not down |
-//! | The handle is dropped: the incarnation ended, or the ticket was closed | ends at its next await, with the processes of its call | none: nobody waits for it |
+//! | A call is over its limit, or is told to stop | tells the call, gives it [`GRACE`] to tidy up, and then drops it | the result of the call, or that it was dropped; and whether it still runs, because it blocks its thread |
+//! | The client takes longer than `request_time_max` | drops the request | a failure |
+//! | A request is cut ([`RequestWorker::cut`]) | drops the request | the text that had arrived; after a second nothing of it, if the request is still not down |
+//! | The handle is dropped: the incarnation ended, or the ticket was closed | ends at its next await, with the processes of its call | nothing, because nobody waits for it (a request that was cut before does report) |
 //!
-//! What blocks a thread cannot be dropped. A model's client that does so keeps its turn open until the request is cut; and a tool
+//! These limits are those of the tool and of the client. Hooks have their own (five seconds for each callback), and run before and
+//! after. What blocks a thread cannot be dropped: a client that does so keeps its turn open until the request is cut; and a tool
 //! that says that it answers at once, and blocks, is reached by neither limit nor stop, because it runs in the worker's own task
 //! until it first waits.
 //!
 //! A change must keep that a worker whose handle is not dropped reports: without a report its turn stays open until a person stops
-//! it. So whatever of a host's code may panic runs where the panic is caught. A worker never touches the state or the tape.
+//! it. So all code of a host runs, and is dropped, where its panics are caught. A worker never touches the state or the tape.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
@@ -136,34 +137,13 @@ impl RequestWorker {
             if !post.shared.hooks.see_answers() {
                 post.slot.show_arriving(&arrived);
             }
-            let made = async {
-                let made = make(&post, &model, &request, &arrived).await;
-                fault!(post.shared.store.faults(), "worker.request_made", post.slot.id.as_str());
-                let answer = through_hooks(&post, made?).await;
-                let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into()));
-                let calls = facts::ask(&post.shared.toolbox, calls.collect::<Vec<_>>()).await;
-                Ok((answer, calls))
-            };
-            let made = tokio::select! {
-                made = AssertUnwindSafe(made).catch_unwind() => Some(made),
-                () = cut.cancelled() => None,
-            };
+            // All of it is caught: what a cut drops is the client's too, and may panic in its drop.
+            let made = AssertUnwindSafe(answered(&post, &model, &request, &arrived, &cut)).catch_unwind().await;
             drop(node);
-            post.report(match made {
-                Some(Ok(Ok((answer, calls)))) => Report::Answered { answer, calls },
-                Some(Ok(Err(error))) => Report::Failed { error },
-                Some(Err(panic)) => {
-                    let text = format!("the model client crashed: {}", panic_text(&*panic));
-                    Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
-                }
-                None => {
-                    let Arrived { text, beside } = std::mem::take(&mut *arrived.lock());
-                    let thrown_away = of_text(&beside);
-                    let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
-                    let answer = through_hooks(&post, Answer::new(partial, Finish::Unknown)).await;
-                    Report::CutOff { partial: answer.parts, thrown_away }
-                }
-            });
+            post.report(made.unwrap_or_else(|panic| {
+                let text = format!("the model client crashed: {}", panic_text(&*panic));
+                Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
+            }));
         });
         Some(RequestWorker { task: Some(AbortOnDropHandle::new(task)), stop, post: for_cut })
     }
@@ -177,12 +157,49 @@ impl RequestWorker {
         let Some(mut task) = self.task.take() else { return };
         let tasks = post.slot.tasks();
         tasks.spawn(async move {
-            if tokio::time::timeout(DOWN, &mut task).await.is_err() {
+            if !matches!(tokio::time::timeout(DOWN, &mut task).await, Ok(Ok(()))) {
                 // The task is left behind. Its own report, if one comes, is the second of its ticket and does not count.
                 task.abort();
                 post.report(Report::CutOff { partial: Vec::new(), thrown_away: 0 });
             }
         });
+    }
+}
+
+/// Makes the request, and gives the report about it.
+async fn answered(
+    post: &WorkerContext,
+    model: &ModelRef,
+    request: &Request,
+    arrived: &Lock<Arrived>,
+    cut: &CancellationToken,
+) -> Report {
+    let made = async {
+        let made = make(post, model, request, arrived).await;
+        fault!(post.shared.store.faults(), "worker.request_made", post.slot.id.as_str());
+        Ok(through_hooks(post, made?).await)
+    };
+    let made = tokio::select! {
+        made = made => made,
+        () = cut.cancelled() => {
+            let Arrived { text, beside } = std::mem::take(&mut *arrived.lock());
+            let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
+            let answer = through_hooks(post, Answer::new(partial, Finish::Unknown)).await;
+            return Report::CutOff { partial: answer.parts, thrown_away: of_text(&beside) };
+        }
+    };
+    let mut answer = match made {
+        Ok(answer) => answer,
+        Err(error) => return Report::Failed { error },
+    };
+    let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into())).collect::<Vec<_>>();
+    tokio::select! {
+        calls = facts::ask(&post.shared.toolbox, calls) => Report::Answered { answer, calls },
+        () = cut.cancelled() => {
+            // The hooks have passed the answer, and its texts were shown.
+            answer.parts.retain(|part| matches!(part, AnswerPart::Text { .. }));
+            Report::CutOff { partial: answer.parts, thrown_away: of_text(&arrived.lock().beside) }
+        }
     }
 }
 

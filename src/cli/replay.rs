@@ -1,15 +1,29 @@
 //! `tamtam replay`: makes the decisions of a session again from its tape, and compares them with the tape.
 //!
-//! `--test` replays the tape in a file, `--to-test` writes such a file and then replays the session, and `--against` compares two
-//! tapes without a replay. The session's tape is not changed, no model is asked and no tool runs. A fork is made only if every
-//! replayed decision up to it came out as recorded; with `--from-anchor`, the replay begins at the newest anchor.
+//! | option | what it does |
+//! |---|---|
+//! | none | replays the session, and says whether every decision came out as recorded |
+//! | `--step` | shows each decision; at a terminal it waits for a key after each, and `f` forks the session there |
+//! | `--fork-at N` | forks the session after decision N |
+//! | `--from-anchor` | begins at the newest anchor, not at the beginning |
+//! | `--prompt FILE` | replays with another system prompt |
+//! | `--test FILE` | replays the tape in that file |
+//! | `--to-test FILE` | writes such a file, and then replays the session |
+//! | `--against ID` | compares two tapes without a replay |
+//!
+//! The session's tape is not changed, no model is asked and no tool runs. A fork is made only if every decision that was replayed
+//! came out as recorded.
 //!
 //! A change must keep this: text from a tape passes through `escape` before it is printed; a difference ends the command with
-//! exit code 1, and wrong use with 2.
+//! exit code 1, also where nobody reads stdout, and wrong use with 2.
 
 use std::{
     fmt::Write as _,
-    io::{BufRead as _, IsTerminal as _, Write as _},
+    io::{
+        BufRead as _,
+        ErrorKind::{QuotaExceeded, StorageFull},
+        IsTerminal as _, Write as _,
+    },
     path::Path,
 };
 
@@ -46,6 +60,9 @@ impl From<CheckError> for Failure {
     fn from(error: CheckError) -> Failure {
         match error {
             CheckError::Replay(error) => error.into(),
+            CheckError::Io { ref source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded) => {
+                Failure::failed(error.to_string())
+            }
             CheckError::Io { .. } | CheckError::NotATest { .. } => Failure::usage(error.to_string()),
             other => Failure::failed(other.to_string()),
         }
@@ -58,8 +75,7 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
         return match check(file) {
             Ok(checked) => as_recorded(&checked.session, checked.entries, checked.decisions),
             Err(CheckError::Differs { session, difference }) => {
-                print(&format!("{session} does not replay: {}\n", escape::text(&difference.to_string())))?;
-                Ok(Exit::Failed)
+                Ok(differs(&format!("{session} does not replay: {}\n", escape::text(&difference.to_string()))))
             }
             Err(error) => Err(error.into()),
         };
@@ -115,8 +131,7 @@ fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArgument
                 "{session} does not replay: decision {} ({}) does not match the tape\n{difference}\n",
                 step.number, step.signal
             );
-            print(&escape::text(&text))?;
-            return Ok(Exit::Failed);
+            return Ok(differs(&escape::text(&text)));
         }
         if wanted == Some(step.number) {
             return fork(&step);
@@ -137,6 +152,12 @@ fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArgument
         )));
     }
     as_recorded(session, entries, decisions)
+}
+
+/// Says where it differs. The exit says so too, also where nobody reads it.
+fn differs(words: &str) -> Exit {
+    drop(print(words));
+    Exit::Failed
 }
 
 fn as_recorded(session: &SessionId, entries: usize, decisions: usize) -> Result<Exit, Failure> {
@@ -187,9 +208,6 @@ fn typed() -> Key {
 fn compare(store: &Store, session: &SessionId, other: &SessionId) -> Result<Exit, Failure> {
     match diverge(&store.appends(session)?, &store.appends(other)?) {
         None => print(&format!("{session} and {other} are the same, except for ids and times\n")),
-        Some(divergence) => {
-            print(&format!("{}\n", escape::text(&divergence.to_string())))?;
-            Ok(Exit::Failed)
-        }
+        Some(divergence) => Ok(differs(&format!("{}\n", escape::text(&divergence.to_string())))),
     }
 }

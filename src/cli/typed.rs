@@ -2,8 +2,9 @@
 //! open question.
 //!
 //! A change must keep this: while a question is open, no line steers the turn; only the words after an `n` to a question about a
-//! call reach the model. A typing error must allow nothing: a call is allowed by the words that [`call_answers`] names and by no
-//! others, and a budget is raised by a word or an amount; every other line is [`Typed::NoAnswer`].
+//! call reach the model. A typing error must allow nothing: a call is allowed by `y`, `yes`, and the words of [`always`] and by no
+//! others; a budget is raised by `y`, `yes`, `a`, `always` or an amount. `n` and `no` refuse; every other line is
+//! [`Typed::NoAnswer`].
 
 use tamtam::{
     Seq,

@@ -2,11 +2,12 @@
 //!
 //! | point | what is added |
 //! |---|---|
-//! | a message | how large it looks (`planning/complexity.rs`); if no call came since the one before, the file for findings |
+//! | a message | how large it looks (`planning/complexity.rs`); and where a host named a file for findings ([`Planning::findings`]) and no call has come since the last message (so also at the first one), that there may be findings in it |
 //! | every second read in a row | a reminder to note what was found |
 //! | every third failure of a class | that the approach must change (`planning/strikes.rs`) |
 //!
-//! The counts are in memory, in the order in which calls return; a message begins them anew, and a restart too. Whether a plan is
+//! The counts are in memory, in the order in which calls return; a message begins them anew, also one that is then refused, and so
+//! does a restart. Whether a plan is
 //! carried out at the end of a turn is checked by [`PlanCheck`](crate::session::PlanCheck), which needs the state of the session.
 //!
 //! A change must keep this: the hook only adds text. It refuses no call, does not guard ([`Hook::guards`]), and touches no file:

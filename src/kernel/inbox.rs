@@ -110,9 +110,14 @@ impl State {
     }
 }
 
+/// Whether a message has nothing but blanks.
+pub(crate) fn says_nothing(message: &Message) -> bool {
+    message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty()))
+}
+
 /// Refuses a message that says nothing, and a pinned message for which there is no room.
 pub(super) fn may_be_said(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
-    if message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.text.trim().is_empty())) {
+    if says_nothing(message) {
         return Err(Refusal::Empty);
     }
     if message.pinned { pin::may_be_pinned(draft, message) } else { Ok(()) }

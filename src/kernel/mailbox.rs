@@ -3,7 +3,7 @@
 //!
 //! A change must keep that an input leaves only where
 //!
-//! - its decision is on the tape, or writes nothing;
+//! - it was decided, and what the decision wrote (if anything) is on the tape;
 //! - it is a command that is given up, and its sender is told why;
 //! - it is a command whose sender waits no longer, and takes it back;
 //! - the actor will never come back.
@@ -18,15 +18,16 @@
 //! ```
 //!
 //! **What one append takes**: up to 64 waiting inputs and about 1 MiB. Commands come in the order of their arrival, then reports;
-//! reports that came before a stop are taken before it. Commands that go on coming do not keep a report waiting: see `in_order`.
-//! Three kinds of input get an append of their own: a command that begins an anchor, and the *suspects*, which are an input whose
-//! append with others was refused for what was in it, and an input that an incarnation was deciding when it died. First comes a
-//! report that is a suspect, then a recovery with all waiting reports, whatever their number, and then the rest.
+//! reports that came before a stop are taken before it. Commands that go on coming do not keep a report waiting: see `in_order`. A
+//! command that begins an anchor gets an append of its own, and so does a *suspect*: an input whose append with others was refused
+//! for what was in it, or over which an incarnation died. A report that is a suspect comes first of all; then the recovery (the
+//! first input of an incarnation: what to do about the work that was open) with all waiting reports, whatever their number; then
+//! the rest.
 //!
 //! **Where the disk refuses**, a command that is not a stop is answered with the error and leaves; stops and reports stay and are
 //! tried again. The workers that a stop names are stopped at once, whatever the disk does. Where an append is refused for what is
 //! in it (it is too large, or the anchor exists), each of its inputs is tried alone. One that is then refused again is made smaller
-//! if it is a report, an abort or an end; any other command is answered with the error.
+//! if it is a report, or an abort or end with a long reason; any other command is answered with the error.
 //!
 //! **No input kills the actor for ever**: a command over which two incarnations (starts of the actor) died is answered
 //! [`CommandEnd::Crashed`]; a report becomes a failure of its ticket.

@@ -3,13 +3,13 @@
 //!
 //! Only failures that may pass (such as of the network) are retried, by default at most three times. Our own waits are 1 s, 2 s and
 //! 4 s with jitter, 30 s at most. A wait that the server asks for is honoured up to 60 s; a longer one ends the turn with an error.
-//! A retry takes no step of the turn, and a rate limit never leads to a compaction. The wait is a ticket: hosts see it, an abort
-//! ends it, and a steering message cuts it short, but not a wait of the server. A request that was too large for the model is made
-//! again at once when the context is smaller, without a wait, up to eight times in a step.
+//! A retry does not count as a step of the turn, and a rate limit never leads to a compaction. The wait is a ticket like any other
+//! open work: hosts see it, an abort ends it, and a steering message cuts it short, but not a wait of the server. A request that
+//! was too large for the model is made again at once when the context is smaller, without a wait, up to eight times in a step.
 //!
 //! A change must keep that an interrupted answer leaves only text in the history, and that each try that the provider read is
-//! charged once, whether it was answered, failed or cut off. Nothing here sleeps or draws a random number: the wait is an entry,
-//! and the jitter comes from `Env`.
+//! charged once, whether it was answered, failed or cut off. (One that fails while it is being closed counts as read.) Nothing here
+//! sleeps or draws a random number: the wait is recorded on the tape, and the jitter comes from `Env`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -79,6 +79,7 @@ fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], est
 pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     let Some(request) = open_request(draft, ticket) else { return };
     if request.closing {
+        // Its record is that of a request that was cut off, so it is charged as one, also where it was not read.
         return cut_off(draft, ticket, &[], 0);
     }
     let tries_before = request.attempt.saturating_sub(1);
@@ -111,7 +112,7 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
 fn with_bounded_wait(error: &ModelError) -> ModelError {
     let asked = error.retry_after_ms.map(Duration::from_millis).filter(|asked| *asked > RETRY_AFTER_MAX);
     let Some(asked) = asked.filter(|_| error.class() == RetryClass::Transient) else { return error.clone() };
-    let (message, seconds) = (&error.message, asked.as_secs());
+    let (message, seconds) = (&error.message, asked.as_millis().div_ceil(1_000));
     let message = format!("{message}: the server asks to wait {seconds} s, more than the 60 s that are honoured");
     ModelError { kind: ErrorKind::RetryAfterTooLong, message, ..error.clone() }
 }
@@ -134,7 +135,8 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn
             n => format!("{} (gave up after {n} retries)", error.message),
         });
     }
-    match error.retry_after_ms.map(Duration::from_millis) {
+    // A server that asks for no wait gets ours: many sessions would come back at once.
+    match error.retry_after_ms.filter(|ms| *ms > 0).map(Duration::from_millis) {
         Some(asked) => Ok(Wait { length: asked, server: true }),
         None => {
             let full = backoff(tries_before);
@@ -193,6 +195,9 @@ mod tests {
         };
         let waits = Ok(Wait { length: Duration::from_secs(60), server: true });
         assert_eq!(after(ErrorKind::RateLimited, 60_000), (waits, ErrorKind::RateLimited));
+        let none = Ok(Wait { length: Duration::from_millis(750), server: false });
+        assert_eq!(after(ErrorKind::RateLimited, 0), (none, ErrorKind::RateLimited), "no wait is no wish");
+        assert!(after(ErrorKind::RateLimited, 60_001).0.is_err_and(|why| why.contains("61 s, more than the 60 s")));
         let (failed, kind) = after(ErrorKind::RateLimited, 61_000);
         assert!(failed.is_err_and(|why| why.contains("61 s")) && kind == ErrorKind::RetryAfterTooLong);
         assert_eq!(after(ErrorKind::Auth, 61_000).1, ErrorKind::Auth, "what no wait helps keeps its kind");

@@ -1,9 +1,11 @@
-//! The usage of a session, a turn or a task: requests, tokens, money, time, calls, tasks, bytes. Sums over the tape, from which
-//! budgets and bills are computed.
+//! The arithmetic of usage: [`Spent`] adds up what a session, a turn or a task has used (requests, tokens, money, time, calls,
+//! tasks, bytes), and the functions here say what one request costs, with an estimate where the provider gives no figures.
 //!
-//! Sums saturate and never wrap. An unknown price is counted as unknown and never as zero, and an estimate is marked as one; a
-//! change must keep both. The types are stored formats: do not rename or retype a field. `apply/spending.rs` and `bill.rs` decide
-//! what is counted; this file only computes.
+//! Which entry counts is decided elsewhere: for the state, and so for budgets, in `apply.rs` and `apply/spending.rs`; for a bill,
+//! in `bill.rs`, which adds up the same requests by itself.
+//!
+//! A change must keep: sums stop at the largest number and never wrap; an unknown price is counted as unknown and never as zero; an
+//! estimate is marked as one. The types are stored formats: do not rename or retype a field.
 
 use std::ops::AddAssign;
 

@@ -1,9 +1,13 @@
 //! What the request bodies of both wires share: their beginning, the host's options, and which extras of an answer go back to which
 //! provider.
 //!
-//! An extra is a value that a provider gave with a part and wants back unread. Pure functions of values. The fields stand in a
-//! fixed order, so that equal requests have equal bytes and providers' caches hit. A change must keep this: options never replace
-//! the fields of `OWN_FIELDS`, which decide what is sent, and an extra goes only to the provider and API that it came from.
+//! An extra is a value that a provider gave with a part of an answer and wants back as it was. The functions read and change
+//! nothing but their arguments. The fields stand in a fixed order, so that equal requests have equal bytes and providers' caches
+//! hit. (The options come in the order of their map: by name, unless a crate of the host turns on `preserve_order` of
+//! `serde_json`.)
+//!
+//! A change must keep the order of the fields; that options never replace the fields of `OWN_FIELDS`, which decide what is sent,
+//! nor a `tool_choice` of the library; and that an extra goes only to the provider and API that it came from.
 
 #[cfg(feature = "openai")]
 use bytes::Bytes;
@@ -17,7 +21,7 @@ const OWN_FIELDS: &[&str] = &["model", "messages", "stream", "tools", "system"];
 
 /// The beginning of a body: the model, `stream`, and the plain fields in a fixed order. First the given fields, then the sampling
 /// parameters that both APIs name alike, then the options by name. An option replaces a field of the same name, except
-/// `OWN_FIELDS`.
+/// `OWN_FIELDS` and a `tool_choice` that is among the given fields.
 pub(crate) fn begin(model: &str, params: &Params, mut fields: Vec<(String, Value)>) -> Vec<u8> {
     let sampling = [("temperature", params.temperature), ("top_p", params.top_p)];
     fields.extend(sampling.into_iter().filter_map(|(name, value)| Some((name.to_owned(), short_float(value?)))));
@@ -52,6 +56,8 @@ fn with_options(mut fields: Vec<(String, Value)>, options: &Value) -> Vec<(Strin
     for (name, value) in options.as_object().into_iter().flatten() {
         match fields.iter_mut().find(|(field, _)| field == name) {
             _ if OWN_FIELDS.contains(&name.as_str()) => {}
+            // Where the library sets it, a call would be refused.
+            Some((field, _)) if field == "tool_choice" => {}
             Some((_, place)) => *place = value.clone(),
             None => fields.push((name.clone(), value.clone())),
         }
@@ -94,5 +100,10 @@ mod tests {
         let options = json!({"max_tokens": 2, "model": "other", "seed": 3});
         let expected = [("max_tokens".to_owned(), json!(2)), ("seed".to_owned(), json!(3))];
         assert_eq!(with_options(fields, &options), expected);
+        // A choice of tools that the library makes stands; where it makes none, the host's does.
+        let none = ("tool_choice".to_owned(), json!({"type": "none"}));
+        let auto = json!({"tool_choice": {"type": "auto"}});
+        assert_eq!(with_options(vec![none.clone()], &auto), [none]);
+        assert_eq!(with_options(vec![], &auto), [("tool_choice".to_owned(), json!({"type": "auto"}))]);
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! **Which reply.** [`By::Order`]: the next one of the list. [`By::Answers`]: the reply that follows as many answers as the
 //! request's history holds, so that a process that resumes a session finds its place. Replies that give no answer (errors, panics,
-//! hangs without text) stand before the answer that they delay, and are given one after the other; if no answer follows them, the
-//! last one is given again and again. Replies with a condition ([`Reply::when`], [`Reply::when_answers`]) are outside of the
-//! sequence and win over it, the first that fits.
+//! hangs without text) stand in the list before the answer that comes after them, and are given one after the other, whichever
+//! session of the script asks; if no answer follows them, the last one is given again and again. Replies with a condition
+//! ([`Reply::when`], [`Reply::when_answers`]) are outside of the sequence and win over it, the first that fits.
 //!
 //! A change must keep this: a request whose `key` was seen before (and is not empty, nor older than the newest 10,000 requests)
 //! gets the same reply again, because a recovered session sends the same key; and the host's function is not called under the
@@ -177,6 +177,7 @@ impl Scripted {
         state.requests.push_back(request.clone());
         if state.requests.len() > REQUESTS_MAX
             && let Some(oldest) = state.requests.pop_front()
+            && !state.requests.iter().any(|kept| kept.key == oldest.key)
         {
             state.given.remove(&oldest.key);
         }

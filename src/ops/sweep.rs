@@ -6,14 +6,15 @@
 //! or gone; the next sweep continues.
 //!
 //! What a change must not break: a session is never removed while one of these holds: a process has it open; it has an open turn or
-//! task; it is parked or protected; a remaining session is a fork of it. The plan also leaves out a session that does a task of a
-//! session at work, of which no entry can be read, or of which a later version wrote some entries. Each session is looked at once
-//! more when it has been claimed for removal: one that was used, parked, protected or forked since the plan was made stays. A
-//! session without an entry holds nothing that anybody said; any limit takes it, unless it is open or protected.
+//! task; it is parked or protected; a remaining session is a fork of it. The plan also leaves out three kinds of sessions: those
+//! that do a task for a session at work; those of which no entry can be read; and those with entries of a later version. Each
+//! session is looked at once more when it has been claimed for removal: one that was used, parked, protected or forked since the
+//! plan was made stays. A session without an entry holds nothing that anybody said; any limit takes it, unless a mark or a claim
+//! says no.
 
 mod plan;
 
-use std::{collections::BTreeSet, fmt, ops::ControlFlow, time::Duration};
+use std::{fmt, ops::ControlFlow, time::Duration};
 
 use serde::Serialize;
 
@@ -175,15 +176,15 @@ pub fn sweep_plan(
     now: Millis,
     stop: impl Fn() -> bool,
 ) -> Result<Sweep, TapeError> {
-    let candidates = look(store, policy, now, &stop)?;
-    let is_at_work = |one: &&Candidate| matches!(one.protected, Some(KeptReason::Live | KeptReason::AtWork));
-    let working: BTreeSet<SessionId> = candidates.iter().filter(is_at_work).map(|one| one.session.clone()).collect();
+    let statuses = SessionStatuses::of_all(store)?;
+    let candidates = look(store, policy, now, &stop, &statuses)?;
+    let is_at_work = |id: &SessionId| statuses.has(Mark::Open, id) || matches!(statuses.of(id), SessionStatus::Live);
     Ok(plan(policy, candidates, now, &mut |one| {
         if stop() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(match task_of(store, &one.session, one.seq) {
-            Ok(parent) => parent.filter(|parent| working.contains(parent)).map(KeptReason::ParentAtWork),
+            Ok(parent) => parent.filter(is_at_work).map(KeptReason::ParentAtWork),
             // Only this session stays. Entries of a later version are that version's to remove.
             Err(error) => Some(KeptReason::Failed(error.to_string())),
         })
@@ -199,13 +200,14 @@ pub fn sweep_plan(
 /// [`TapeError::ReadingOnly`] where a session is to go and the store is open for reading. A session that cannot be removed is named
 /// in [`Sweep::kept`].
 pub fn sweep_planned(store: &dyn TapeStore, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
-    sweep_through(planned, &stop, |session, seq| store.delete_unused(session, seq))
+    sweep_through(planned, &stop, |session| store.exists(session), |session, seq| store.delete_unused(session, seq))
 }
 
-/// [`sweep_planned`] with the caller's function that removes a session if it was not used since.
+/// [`sweep_planned`] with the caller's functions: whether a session is there, and its removal if it was not used since.
 pub(crate) fn sweep_through(
     planned: Sweep,
     stop: impl Fn() -> bool,
+    exists: impl Fn(&SessionId) -> bool,
     delete_unused: impl Fn(&SessionId, Seq) -> Result<bool, TapeError>,
 ) -> Result<Sweep, TapeError> {
     let mut done = Sweep { gone: Vec::new(), kept: planned.kept };
@@ -224,6 +226,11 @@ pub(crate) fn sweep_through(
             // Somebody else removed it.
             Err(TapeError::Missing { .. }) => continue,
             Err(error @ TapeError::ReadingOnly) => return Err(error),
+            // It failed after the session had gone; the next opening of the store finishes it.
+            Err(_) if !exists(&going.session) => {
+                done.gone.push(going);
+                continue;
+            }
             Err(error) => KeptReason::Failed(error.to_string()),
         };
         done.kept.push(KeptSession { session: going.session, why });
@@ -237,8 +244,8 @@ fn look(
     policy: SweepPolicy,
     now: Millis,
     stop: &dyn Fn() -> bool,
+    statuses: &SessionStatuses,
 ) -> Result<Vec<Candidate>, TapeError> {
-    let statuses = SessionStatuses::of_all(store)?;
     let mut candidates = Vec::new();
     for SessionSummary { id: session, last, bytes, seq, .. } in store.list()? {
         // The plan asks `stop` again before each session, so a partial list removes nothing.
@@ -292,4 +299,27 @@ fn task_of(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> Result<Optio
     let Some(state) = State::fold(lines.iter().filter_map(|line| Entry::from_tape(line).ok())) else { return Ok(None) };
     let origin = state.origin.as_ref().filter(|origin| origin.end.is_none() && origin.orphaned.is_none());
     Ok(origin.filter(|_| state.closed.is_none()).map(|origin| origin.parent.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// What failed behind a removal is finished by the next opening of the store: the session is gone, and is not named as kept.
+    #[test]
+    fn a_session_that_is_gone_is_not_named_as_kept() {
+        let swept = |name: &str| SweptSession {
+            session: name.parse().unwrap(),
+            why: SweepReason::NotAmongNewest { keep: 0 },
+            last: Millis(1),
+            seq: Seq(1),
+            bytes: 7,
+        };
+        let planned = Sweep { gone: vec![swept("gone"), swept("stays")], kept: vec![] };
+        let failed = || Err(TapeError::engine("the disk fails"));
+        let done = sweep_through(planned, || false, |session| session.as_str() == "stays", |_, _| failed()).unwrap();
+        assert_eq!(done.gone, [swept("gone")]);
+        assert_eq!(done.kept.iter().map(|kept| kept.session.as_str()).collect::<Vec<_>>(), ["stays"]);
+    }
 }

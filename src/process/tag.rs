@@ -1,12 +1,13 @@
 //! The tag that names the call of a process, and that every child process inherits.
 //!
 //! A tag stands in the variable [`CALL_VARIABLE`] of every process of a call. The tool `bash` also spells it as a soft limit of the
-//! file size (2^60 bytes or more, which no file reaches), where the host has no such limit of its own. `fork` and `exec` pass both
-//! on, so a process of `bash` with an emptied environment is still found by its limit. The limit has room for a part of the tag
-//! only, so it may match another call too.
+//! file size (2^60 bytes or more, far above the size of real files), where the host has no such limit of its own. `fork` and `exec`
+//! pass both on, so a process of `bash` with an emptied environment is still found by its limit. The limit has room for a part of
+//! the tag only, so it may match another call too.
 //!
-//! Both spellings are read by other versions of the program (a watcher, the next start of a host). A change of the layout leaves
-//! the processes of an older host unfound. The watcher's script in `watcher.rs` spells the variable out once more.
+//! Both spellings are read by other versions of the program (a watcher; the next start of a host), so a change must keep both
+//! layouts: the processes of an older host would not be found. The watcher's script in `watcher.rs` spells the variable out once
+//! more.
 
 use std::fmt;
 

@@ -1,10 +1,11 @@
 //! The agents and commands of a runtime, and how a host swaps them. An agent is a persona, tools, rules and limits as data; a
 //! command is what a person types as a line that begins with `/`.
 //!
-//! Each set is one value that is swapped whole, so a reader has the old one or the new one. A swap reaches what is looked up from
-//! then on: a choice of an agent, a task, a line. It does not reach a session's settings, which stand on its tape, a line that is
-//! carried out already, or the list of agents in the description of the tool `task`. A change must keep that, because a session
-//! must not work by other rules than its tape says.
+//! Each set is one value that is swapped whole, so a reader has the old one or the new one. A swap reaches whatever looks an agent
+//! or a command up from then on: a choice of an agent, a task, a line, a summary or title that is written. It does not reach a
+//! session's settings, which stand on its tape, a line that is carried out already, or the list of agents in the description of the
+//! tool `task`. A change must not let a swap reach the settings of a session: a session must not work by other rules than its tape
+//! says.
 
 use crate::{
     agent::{Agents, Commands},

@@ -18,7 +18,7 @@ pub struct Backoff {
     pub max: Duration,
     /// Each wait, before its jitter, is this many times the one before; below 1, and where it is not finite, it counts as 1.
     pub factor: f64,
-    /// How much of a wait is left to chance, from 0 to 1: a wait lies between `(1 - jitter) * wait` and `wait`.
+    /// How much of a wait is left to chance, from 0 to 1 (`NaN` counts as 0): a wait lies between `(1 - jitter) * wait` and `wait`.
     pub jitter: f64,
     /// A child that ran at least this long starts again from `min`.
     pub reset_after: Duration,
@@ -45,8 +45,9 @@ impl Backoff {
         let ceiling = self.max.max(self.min).as_secs_f64();
         // No wait stays none: many times nothing may come out as no number.
         let grown = if self.min.is_zero() { 0.0 } else { self.min.as_secs_f64() * factor.powi(exponent) };
-        let part = self.jitter.clamp(0.0, 1.0) * chance.clamp(0.0, 1.0);
-        Duration::try_from_secs_f64(grown.min(ceiling) * (1.0 - part)).unwrap_or(self.max)
+        let jitter = if self.jitter.is_nan() { 0.0 } else { self.jitter.clamp(0.0, 1.0) };
+        let wait = grown.min(ceiling) * (1.0 - jitter * chance.clamp(0.0, 1.0));
+        Duration::try_from_secs_f64(wait).unwrap_or(self.max.max(self.min))
     }
 }
 
@@ -92,6 +93,10 @@ mod tests {
         let odd = Backoff { factor: f64::NAN, jitter: 9.0, max: Duration::ZERO, ..Backoff::default() };
         assert_eq!(odd.delay(u32::MAX, 0.0), odd.min);
         assert_eq!(odd.delay(3, 1.0), Duration::ZERO);
+        let unsure = Backoff { jitter: f64::NAN, max: Duration::ZERO, ..Backoff::default() };
+        assert_eq!(unsure.delay(0, 1.0), unsure.min);
+        let longest = Backoff { min: Duration::MAX, ..Backoff::default() };
+        assert_eq!(longest.delay(9, 0.0), Duration::MAX);
         let none = Backoff { min: Duration::ZERO, ..Backoff::default() };
         assert_eq!([0, 1, 1_024, u32::MAX].map(|attempt| none.delay(attempt, 0.0)), [Duration::ZERO; 4]);
     }

@@ -1,12 +1,12 @@
 //! The trace of a node (an actor, supervisor or worker in the tree): its last events, which are the messages that it began to
 //! handle (for a session: the pieces of its work) and the changes of its status and phase.
 //!
-//! A ring of at most [`EVENTS_KEPT`] entries on each node. By default it holds kinds and numbers only, so that it can be shown to
-//! anybody.
+//! A node keeps its newest [`EVENTS_KEPT`] events, in a ring in `node_state.rs`. By default they are kinds and numbers only, so
+//! that they can be shown to anybody.
 //!
 //! A change must keep this: content of a conversation is in the ring only while an operator traces the node in full
-//! (`Operator::trace_in_full`), cut to [`DETAIL_CHARS_MAX`] (`node_state.rs` sees to both), and is removed when that is turned
-//! off. The content of a trace never gets into a crash report.
+//! (`Operator::trace_in_full`), cut to [`DETAIL_CHARS_MAX`], and is removed when that is turned off (`node_state.rs` sees to it).
+//! The content of a trace never gets into a crash report.
 
 use std::fmt;
 

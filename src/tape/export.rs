@@ -12,8 +12,9 @@
 //! no lock, and runs beside a live writer. It blocks.
 //!
 //! The lines of a session that is no fork come out byte for byte. The export of a fork also has the entries that the fork shares
-//! with its parents, so an import needs no other session; all its lines are sealed again (they get new ids and checksums) under the
-//! fork's name. The fork's first file begins with no state and so is no anchor (a point from which a tape can be read without the
+//! with its parents, so an import needs no other session for the tape; all its lines are sealed again (they get new ids and
+//! checksums) under the fork's name. Its large outputs are its own: those from before the fork stay with the sessions it goes on
+//! from. The fork's first file begins with no state and so is no anchor (a point from which a tape can be read without the
 //! entries before it): in the export it is joined to the anchor before it. The `forked` entry still says where the fork comes from.
 //!
 //! The file is a stored format: a new field of [`Header`] or [`Piece`] needs a new [`EXPORT_VERSION`], since a reader refuses
@@ -109,7 +110,7 @@ pub enum Spills {
     /// They stay behind. The tape still has the shortened outputs; the parts that were cut off are not in the export.
     #[default]
     Left,
-    /// They are in the export.
+    /// They are in the export: those that the session made itself. Those of the sessions that a fork goes on from are not.
     Taken,
 }
 

@@ -4,16 +4,18 @@
 //! the system gives that lock back however the process ends. A session's `claim` names its owner. A claim is stale when its
 //! owner's lock is free: a dead owner never comes back. At most one live owner has a session's claim at a time, across processes.
 //!
-//! A change must keep: a lock file is locked before it has its name, or it would be found free; a new claim appears whole, by a
-//! link that replaces nothing; a stale claim is replaced under the lock on the folder `owners/`, after the dead owner's commit
-//! log was replayed, or a later replay could write over new lines; that lock and the one on `sessions/` (`store/erase.rs`) are
-//! never held together. The words of the files are a stored format: read what a later version wrote. Taking a claim may wait ten
-//! seconds for `owners/`; a look ([`is_alive`]) must not wait.
+//! A change must keep: an owner's lock is held for as long as one of its claims is in use, also if its store was closed meanwhile
+//! ([`Claim`] holds the [`Owner`]), or another store could take the claim over; a lock file is locked before it has its name, or it
+//! would be found free; a new claim appears whole, by a link that replaces nothing; a stale claim is replaced under the lock on the
+//! folder `owners/`, after the dead owner's commit log was replayed, or a later replay could write over new lines; that lock and
+//! the one on `sessions/` (`store/erase.rs`) are never held together. The words of the files are a stored format: read what a later
+//! version wrote. Taking a claim may wait ten seconds for `owners/`; a look ([`is_alive`]) must not wait.
 
 use std::{
     fs::{File, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -173,6 +175,8 @@ pub(super) fn owner_names(layout: &Layout) -> Result<Vec<String>, TapeError> {
 #[derive(Debug)]
 pub(super) struct Claim {
     path: PathBuf,
+    /// Alive for as long as the claim is in use.
+    _owner: Arc<Owner>,
     /// The owner that wrote the session last; absent where there was none.
     pub(super) before: Option<Identity>,
 }
@@ -182,7 +186,7 @@ impl Claim {
     /// a dead owner before its claim is taken over.
     pub(super) fn take(
         layout: &Layout,
-        owner: &Owner,
+        owner: &Arc<Owner>,
         session: &SessionId,
         replay: impl FnMut(&str) -> Result<(), TapeError>,
     ) -> Result<Claim, TapeError> {
@@ -196,7 +200,7 @@ impl Claim {
                 let _ = remove_file(&path);
             })?;
         }
-        Ok(Claim { path, before })
+        Ok(Claim { path, _owner: Arc::clone(owner), before })
     }
 
     /// The owner that a session's claim names, alive or dead.
@@ -286,7 +290,7 @@ mod tests {
         };
         let session: SessionId = "s".parse().unwrap();
         [layout.owners(), layout.session(&session)].iter().for_each(|path| make_folder(path).unwrap());
-        let [one, two] = [(); 2].map(|()| Owner::new(&layout, Durability::Process).unwrap());
+        let [one, two] = [(); 2].map(|()| Arc::new(Owner::new(&layout, Durability::Process).unwrap()));
         std::fs::write(layout.claim(&session), r#"{"owner":"1-dead"}"#).unwrap();
         std::thread::scope(|scope| {
             let (tell, told) = std::sync::mpsc::channel();

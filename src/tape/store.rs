@@ -1,13 +1,19 @@
 //! A store of files: one folder with the tapes of many sessions; how it is opened and closed.
 //!
-//! Once a store is open for writing, what dead owners left (commit logs, half deletions; an owner is a store that was open for
-//! writing) is finished, or listed in [`StoreReport::undone`], or another store has been finishing it for 10 s. After
-//! [`Store::close`], every append that was taken is written or has failed, each is reported, and every session is given back,
-//! unless the limit was over first. A store that was opened with [`Access::Read`] changes nothing and keeps no lock.
+//! **Opening for writing** makes the store an *owner*, and finishes what dead owners left: commit logs and half deletions. What
+//! could not be finished is listed in [`StoreReport::undone`]. What another store is about to finish, or has claimed, is left to
+//! it; the opening waits for that at most 10 s. A store that was opened with [`Access::Read`] changes nothing and keeps no lock.
 //!
-//! A change must keep: the folder is a stored format (`layout.rs`, `docs/TAPE.md`), and a later version of it is refused, also for
-//! reading; `close` stops the queue before it lists the tapes, or a tape that is opened in between would be written after the
-//! close. Opening, closing and loading block on the disk and must not run on an async thread.
+//! **[`Store::close`]** takes a limit. If it returns in time, every append that was taken is written or has failed, each was
+//! reported, and every session is given back; one that is being opened meanwhile is given back as soon as it is open, and its
+//! opener gets [`TapeError::Closed`].
+//!
+//! A change must keep:
+//!
+//! - The layout of the folder is a stored format (`layout.rs`, `docs/TAPE.md`). The folder of a later version is refused, also for
+//!   reading.
+//! - `close` stops the queue before it lists the tapes, or a tape that is opened in between would be written after the close.
+//! - Opening, closing and loading block on the disk, and must not run on an async thread.
 
 mod beside;
 mod claims;

@@ -11,12 +11,12 @@ use std::{
 
 use serde_json::json;
 use tamtam::{
-    EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
+    EventKind, Outcome, Part, Runtime, SendError, Session, SessionOptions,
     hook::{Hook, HookCall, HookContext, Input},
     model::{AnswerPart, BoxFuture, Reply, Scripted, Usage},
     permission::Profile,
-    session::{EventStream, Message, Next},
-    tool::{Effect, Tool, ToolContext, ToolResult},
+    session::{EventStream, Message, Next, Refusal},
+    tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 
 use crate::support::taped;
@@ -89,8 +89,8 @@ fn holds_canary(folder: &Path) -> bool {
     })
 }
 
-/// Seen on the release binary: no hook saw the model's answer, and a key in it reached client and tape. What a hook takes out is in no
-/// event, no file of the store and no later request; its text is shown once, whole.
+/// Seen on the release binary: no hook saw the model's answer, and a key in it reached client and tape. What a hook takes out is in
+/// no event, no file of the store and no later request; its text is shown once, whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_hook_takes_out_of_an_answer_reaches_nobody() {
     let folder = taped::folder();
@@ -113,8 +113,8 @@ async fn what_a_hook_takes_out_of_an_answer_reaches_nobody() {
     assert!(!holds_canary(&folder.path().join("store")));
 }
 
-/// An answer at which a guarding hook fails is withheld: its words and its calls reach nobody, listeners hear of the hook, the tokens are
-/// charged, and the session takes the next message. Where the hook does not guard, the answer goes on as it was.
+/// An answer at which a guarding hook fails is withheld: its words and its calls reach nobody, listeners hear of the hook, the
+/// tokens are charged, and the session takes the next message. Where the hook does not guard, the answer goes on as it was.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn an_answer_at_which_a_hook_fails_is_withheld() {
     for guards in [true, false] {
@@ -310,4 +310,86 @@ async fn the_words_of_a_crash_pass_the_hooks_and_the_limits() {
     assert!(said.len() < 200_000, "{} bytes", said.len());
     assert!(runtime.shutdown().await.is_empty());
     assert!(!holds_canary(&folder.path().join("store/sessions")));
+}
+
+/// Says how long its calls look at what they want, which takes until a gate opens.
+struct LooksLong(Arc<AtomicBool>);
+
+impl Tool for LooksLong {
+    fn name(&self) -> &str {
+        "looks"
+    }
+
+    fn description(&self) -> &str {
+        "Looks."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        json!({ "type": "object" })
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn access(&self, _: &serde_json::Value) -> Vec<Access> {
+        self.0.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(500));
+        vec![]
+    }
+
+    fn run<'a>(&'a self, _: serde_json::Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async { ToolResult::ok("looked") })
+    }
+}
+
+/// An answer that is cut off while its calls are being looked at was shown by then, and is not shown again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_cut_off_before_its_calls_is_shown_once() {
+    let folder = taped::folder();
+    let looks = Arc::<AtomicBool>::default();
+    let model = Arc::new(Scripted::new([Reply::call("looks", json!({})).with_text("I look.")]));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model);
+    let runtime = builder.tool(LooksLong(looks.clone())).hook(Redact { guards: true }).start().await.unwrap();
+    let mut options = SessionOptions::new(folder.path()).profile(Profile::Auto);
+    options.id = Some("s".parse().unwrap());
+    let session = runtime.create(options).await.unwrap();
+    let events = session.events();
+    let turn = session.prompt("go").await.unwrap();
+    while !looks.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    session.abort("enough").await.unwrap();
+    assert!(matches!(turn.wait().await.unwrap().outcome, Outcome::Aborted { .. }));
+    session.wait().await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+    let heard = heard(events).await;
+    let shown = heard.iter().filter(|kind| matches!(kind, EventKind::TextDelta { text } if text == "I look."));
+    assert_eq!(shown.count(), 1, "{heard:?}");
+}
+
+/// Adds words to each message.
+struct Adds;
+
+impl Hook for Adds {
+    fn name(&self) -> &str {
+        "adds"
+    }
+
+    fn on_input<'a>(&'a self, _: &'a HookContext, mut message: Message) -> BoxFuture<'a, Input> {
+        message.parts.push(Part::text("[a hint]"));
+        Box::pin(async { Input::Pass(Box::new(message)) })
+    }
+}
+
+/// A message that says nothing is refused, whatever a hook would add to it.
+#[tokio::test]
+async fn a_message_that_says_nothing_is_refused_before_the_hooks() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new([Reply::text("fine")]));
+    let (runtime, session, _events) = start(folder.path(), &model, Adds).await;
+    let refused = session.prompt("  \n").await;
+    assert!(matches!(refused, Err(SendError::Refused(Refusal::Empty))), "{refused:?}");
+    assert_eq!(session.prompt("hello").await.unwrap().wait().await.unwrap().text, "fine");
+    assert!(runtime.shutdown().await.is_empty());
 }

@@ -11,7 +11,7 @@ use std::{
 use tamtam::{
     Delivery, EventKind, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions,
     hook::Hook,
-    model::{Model, ModelError, ModelLimits, Models, Price, Reply, Scripted},
+    model::{Answer, BoxFuture, Deltas, Model, ModelError, ModelLimits, Models, Price, Reply, Request, Scripted},
     permission::Profile,
     runtime::{Passivation, Pressure},
     session::{Event, Link, Refusal, SpawnError},
@@ -266,5 +266,48 @@ async fn a_host_cannot_speak_under_the_ids_of_the_runtime() {
     }
     let undone = session.undo().await.unwrap();
     assert_eq!(undone.gone, ["branch--1".into()]);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A client whose request panics when it is dropped.
+struct PanicsWhenDropped(ModelRef, Arc<Gate>);
+
+/// Panics when it is dropped.
+struct Trapped;
+
+impl Drop for Trapped {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "dropped");
+    }
+}
+
+impl Model for PanicsWhenDropped {
+    fn id(&self) -> &ModelRef {
+        &self.0
+    }
+
+    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+        Box::pin(async {
+            let _trapped = Trapped;
+            self.1.held_up.fetch_add(1, Ordering::SeqCst);
+            std::future::pending().await
+        })
+    }
+}
+
+/// A request that is cut, and panics when it is dropped, is reported all the same: its turn ends, and the session goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_panics_when_it_is_dropped_does_not_hold_its_turn_open() {
+    let (folder, gate) = (taped::folder(), Arc::<Gate>::default());
+    let model = Arc::new(PanicsWhenDropped("host/trapped".parse().unwrap(), gate.clone()));
+    let runtime = Runtime::builder().store(folder.path().join("store")).model(model).start().await.unwrap();
+    let session = create(&runtime, &folder).await;
+    let turn = session.prompt("go").await.unwrap();
+    while gate.held_up.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    session.abort("enough").await.unwrap();
+    let ended = tokio::time::timeout(SOON, turn.wait()).await.expect("the turn ends");
+    assert!(matches!(ended.unwrap().outcome, Outcome::Aborted { .. }));
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -158,6 +158,14 @@ async fn a_child_stays_while_its_parent_waits_for_it() {
     let planned = ops::sweep_plan(&store, keep(0), Millis::now(), || false).unwrap();
     assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
     store.unprotect(parent.id()).unwrap();
+    // Nor does it, while its tape cannot be read.
+    let anchors = folder.path().join("store/sessions/parent/anchors");
+    let tape = anchors.join("001_session-start/entries.jsonl");
+    let whole = std::fs::read(&tape).unwrap();
+    std::fs::write(&tape, "x".repeat(1_000)).unwrap();
+    let planned = ops::sweep_plan(&store, keep(0), Millis::now(), || false).unwrap();
+    assert_eq!(why(&planned, child), Some(&KeptReason::ParentAtWork(parent.id().clone())));
+    std::fs::write(&tape, whole).unwrap();
     // Told to stop, it removes nothing.
     store.mark_closed(parent.id()).unwrap();
     assert_eq!(

@@ -1,9 +1,9 @@
 //! A tape that answers before it has written: a fault that tests inject, to show what the rule "tape first" guards against.
 //!
-//! It stands in front of a session's tape where the feature `fault-injection` is on, and passes everything through unless a
-//! runtime was told to hold appends back. Then an append is answered at once and written later, in order; if that write fails,
-//! nobody is told. What is held back when the process is killed is lost; that is its purpose. It must never be part of a build
-//! without that feature.
+//! It stands in front of a session's tape where the feature `fault-injection` is on, and passes everything through unless a runtime
+//! was told to hold appends back. Then an append is answered at once and written later, in order (an anchor as a plain entry); if
+//! that write fails, nobody is told. What is held back when the process is killed is lost; that is its purpose. It must never be
+//! part of a build without that feature.
 
 use std::{
     sync::mpsc,

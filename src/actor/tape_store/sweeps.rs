@@ -15,7 +15,7 @@ use crate::{
     lock::Lock,
     ops::sweep::{Sweep, SweepPolicy, sweep_plan, sweep_through},
     supervisor::backoff::Chance,
-    tape::TapeError,
+    tape::{TapeError, TapeStoreExt as _},
     words::ids::{Millis, new_uuid},
 };
 
@@ -80,7 +80,12 @@ impl Sweeper {
 pub(crate) fn sweep(shared: &Shared, policy: SweepPolicy, stop: &dyn Fn() -> bool) -> Result<Sweep, TapeError> {
     let stop = || stop() || shared.orders.is_closed();
     let planned = sweep_plan(&*shared.store, policy, shared.clock.now(), stop)?;
-    let done = sweep_through(planned, stop, |session, seq| shared.store.delete_unused(session, seq));
+    let done = sweep_through(
+        planned,
+        stop,
+        |session| shared.store.exists(session),
+        |session, seq| shared.store.delete_unused(session, seq),
+    );
     shared.orders.chore(Chore::Scrub);
     done
 }

@@ -196,3 +196,17 @@ fn every_field_of_a_file_is_read_and_an_unknown_one_is_named() {
     let kind = bad(r#"{"replies": [{"error": {"kind": "no"}}]}"#);
     assert!(kind.starts_with("bad script: replies[0].error.kind: unknown variant"), "{kind}");
 }
+
+/// A key that came again is remembered from its newest request on.
+#[tokio::test]
+async fn a_key_that_is_asked_again_keeps_its_reply() {
+    let replies = (0..3).map(|n| Reply::text(n.to_string()));
+    let script = Scripted::new(replies);
+    assert_eq!(text(&script, &request("k", vec![])).await, "0");
+    assert_eq!(text(&script, &request("other", vec![])).await, "1");
+    assert_eq!(text(&script, &request("k", vec![])).await, "0");
+    for _ in 0..REQUESTS_MAX - 1 {
+        text(&script, &request("other", vec![])).await;
+    }
+    assert_eq!(text(&script, &request("k", vec![])).await, "0");
+}

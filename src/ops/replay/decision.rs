@@ -1,10 +1,11 @@
 //! One decision of a tape, read back: its entries, its inputs, and everything the core looked at.
 //!
-//! [`Recorded::again`] gives the core exactly that, and lets it decide again. Only tools that the caller gives (`Given`) take the
-//! place of what is recorded of the toolbox and of calls; given settings and a given prompt are in the state already (`replay.rs`).
+//! [`Recorded::again`] gives the core exactly that, and lets it decide again. Where the caller gives tools (`Given`), they take the
+//! place of what is recorded of the toolbox and of calls. Where it gives other settings or another prompt, these are in the state
+//! before this file is asked.
 //!
-//! A change must keep this: where the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, the jitter of 0.5, asks that
-//! are heard) stay as they are. Otherwise old tapes would replay differently.
+//! A change must keep this: where the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, a jitter of 0.5, somebody who
+//! listens and may answer asks) stay as they are. Otherwise old tapes would replay differently.
 
 use super::{Given, ReplayError};
 use crate::{

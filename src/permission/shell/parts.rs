@@ -1,10 +1,17 @@
-//! Puts the parts of a shell command in the place of the command, as accesses that rules judge one by one.
+//! Splits a shell command into its parts, and gives them as accesses that rules judge one by one: each simple command, each file
+//! that a redirect opens, and the whole text.
 //!
-//! Workers do this when they ask a tool what a call wants, and never the core: reading takes time. The accesses are on the tape, so
-//! replay needs no parser. A change must keep that the accesses of a command stay within a bound that its length gives, because a
-//! model chooses the command.
+//! Workers call this when they ask a tool what a call wants; the core never does, because parsing takes time. The accesses stand on
+//! the tape, so a replay as recorded needs no parser.
+//!
+//! A change must keep:
+//!
+//! - No part is lost. A command that cannot be read with certainty, or has too many parts, becomes one access, which no pattern
+//!   about `bash` allows.
+//! - A text without a simple command is a command too, so that what rules say of all commands holds for it.
+//! - The accesses of a command take a few times as many bytes as the command at most, because a model chooses the command.
 
-use std::collections::HashSet;
+use std::{cell::LazyCell, collections::HashSet};
 
 use crate::{
     permission::{
@@ -78,7 +85,8 @@ fn bytes(access: &Access) -> usize {
 
 /// The parts of a command, each once.
 fn parts(found: &Found, whole: &str) -> Vec<Access> {
-    let mut parts: Vec<_> = found.commands.iter().map(|simple| command(simple, whole)).collect();
+    let hash = LazyCell::new(|| blake3::hash(whole.as_bytes()).to_hex()[..16].to_owned());
+    let mut parts: Vec<_> = found.commands.iter().map(|simple| command(simple, &|| hash.clone())).collect();
     // A text that only opens files, or does nothing, is a command too: what is said about all commands holds for it.
     if found.commands.is_empty() {
         let nothing = ShellPart::Command { unknown: None, reads: Some(Vec::new()) };
@@ -101,11 +109,10 @@ fn parts(found: &Found, whole: &str) -> Vec<Access> {
     parts
 }
 
-/// The access of a simple command.
-fn command(simple: &Simple, whole: &str) -> Access {
+/// The access of a simple command. `hash` gives the hash of the text that it stands in.
+fn command(simple: &Simple, hash: &dyn Fn() -> String) -> Access {
     let text = simple.text();
     let pattern = text.replace([ANY, GLOB], "…");
-    let hash = || blake3::hash(whole.as_bytes()).to_hex()[..16].to_owned();
     let unknown = text.contains([ANY, GLOB]).then(|| UnknownWords::new(text, hash()));
     let read = |path: &String| ReadPath::new(path.clone(), leads_out(path));
     let part = match simple.role {

@@ -341,6 +341,10 @@ async fn invariant_01_a_supervisor_is_not_started_again_beside_what_it_left_behi
     assert_eq!(*stuck.starts.lock().unwrap(), 1, "no second copy");
     stuck.release.send(()).unwrap();
     lab.until("inner", 2).await;
+    // A child is up before the first line of its code has run.
+    while *stuck.starts.lock().unwrap() < 2 {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(*stuck.starts.lock().unwrap(), 2);
     assert_eq!(lab.info("inner").await.restarts, 1, "its end counts as the crash it was");
     lab.end().await;

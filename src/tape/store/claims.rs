@@ -81,7 +81,8 @@ impl Store {
         Ok(claiming)
     }
 
-    /// Makes the handle of a session that this store has claimed. From here on, the handle's drop gives the session back.
+    /// Makes the handle of a session that this store has claimed. From here on, the handle's drop gives the session back: at once,
+    /// with [`TapeError::Closed`], where the store was closed meanwhile.
     #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
     pub(super) fn hand_out(
         &self,
@@ -92,7 +93,7 @@ impl Store {
         file: LogFile,
         claim: Claim,
         damage: Option<Damage>,
-    ) -> Tape {
+    ) -> Result<Tape, TapeError> {
         let state = State { end: chain, anchors, is_on_its_way: false, mark: None, mark_failed: None };
         let log = Arc::new(Log {
             session: session.clone(),
@@ -105,7 +106,9 @@ impl Store {
             then: Lock::default(),
         });
         self.inner.writer.live.lock().insert(session.clone(), Arc::downgrade(&log));
-        Tape::new(Arc::clone(&self.inner), log, damage)
+        let tape = Tape::new(Arc::clone(&self.inner), log, damage);
+        // The close stops the queue and then looks at `live`: it has seen this tape there, or it is seen here.
+        self.inner.must_write().map(|()| tape)
     }
 }
 
@@ -161,7 +164,26 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::tape::StoreOptions;
+    use crate::tape::{StoreOptions, TapeStore as _, TapeStoreExt as _};
+
+    /// A store that is closed while it opens a session stays the owner of it until that is over: no other store writes meanwhile.
+    #[test]
+    fn a_session_that_is_being_opened_is_not_taken_over_from_a_store_that_closes() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let session: SessionId = "s".parse().unwrap();
+        let notify = || -> Notify { Arc::new(|_| {}) };
+        let (one, other) = (open(), open());
+        drop(one.create(&session, notify()).unwrap());
+        one.settle(Duration::from_secs(10));
+        let claiming = one.claim_session(&session).unwrap();
+        let (opened, file) = one.open_claimed(&session).unwrap();
+        one.close(Duration::from_secs(10)).unwrap();
+        assert!(matches!(other.load(&session, notify()), Err(TapeError::Claimed { .. })));
+        let handed = one.hand_out(&session, notify(), opened.chain, opened.anchors, file, claiming.keep(), None);
+        assert!(matches!(handed, Err(TapeError::Closed)));
+        assert!(other.load(&session, notify()).is_ok());
+    }
 
     /// Finding: of two that deleted the last forks of a hidden session at once, one failed with the system's words for a folder
     /// that is not there, because the other one had erased the session between its look and its claim.

@@ -78,7 +78,9 @@ impl TapeStore for Store {
         let is_empty = summary(layout, session.clone())?.seq == Seq::ZERO;
         let made = if is_empty { self.make_empty(session, &anchor) } else { Err(exists()) };
         match made {
-            Ok(file) => Ok(Box::new(self.hand_out(session, notify, chain, vec![anchor], file, claiming.keep(), None))),
+            Ok(file) => {
+                Ok(Box::new(self.hand_out(session, notify, chain, vec![anchor], file, claiming.keep(), None)?))
+            }
             Err(error @ TapeError::Exists { .. }) => Err(error),
             Err(error) => {
                 // The claim went with the folder. Releasing it by name could remove the claim of a later maker.
@@ -100,7 +102,7 @@ impl TapeStore for Store {
         let (opened, file) = self.open_claimed(session)?;
         let (chain, anchors, mut claim) = (opened.chain, opened.anchors, claiming.keep());
         let rebooted = self.was_rebooted(claim.before.take());
-        let tape = self.hand_out(session, notify, chain, anchors, file, claim, opened.damage.clone());
+        let tape = self.hand_out(session, notify, chain, anchors, file, claim, opened.damage.clone())?;
         let (tape, entries) = (Box::new(tape), opened.entries);
         let (repair, read_only) = (opened.repair, opened.damage);
         Ok(LoadedTape { tape, entries, repair, read_only, rebooted })

@@ -39,6 +39,8 @@ pub(in crate::tape) fn become_owner(
     options: &StoreOptions,
     report: &mut StoreReport,
 ) -> Result<Owner, TapeError> {
+    // First, so that nothing is made in the folder of a later version.
+    check_version(layout, false)?;
     let above = folders_above(&layout.root);
     for folder in [layout.sessions(), layout.open(), layout.owners(), layout.commit()] {
         make_folder(&folder)?;

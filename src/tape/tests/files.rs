@@ -282,6 +282,10 @@ fn a_newer_store_or_line_is_refused_and_left_as_it_is() {
         let options = StoreOptions { access, ..small() };
         assert!(matches!(Store::open(folder.path(), options), Err(TapeError::Newer { found: 2, known: 1, .. })));
     }
+    let only = own_folder();
+    fs::write(only.path().join("version"), "2\n").unwrap();
+    assert!(Store::open(only.path(), small()).is_err());
+    assert_eq!(fs::read_dir(only.path()).unwrap().count(), 1, "nothing is made beside the version");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The notes of a session: a file beside its tape with one line for each change that a file tool or a restore is about to make to a
-//! file. Commands of `bash` write no notes.
+//! file, and a line that takes a note back where the change was not made. Commands of `bash` write no notes.
 //!
 //! A call reports its changes with its result, and a restore with its entry on the tape. If the process dies before, the notes tell
 //! what was about to be changed. The reader (`ops/restore/history.rs`) ignores a note where the result of its call lists the path,
@@ -7,8 +7,8 @@
 //!
 //! The callers must write the note first and change the file then; a note that cannot be written does not stop the change.
 //! `notes.jsonl` is a stored format, so a change must read old lines; of a long file only the last 64 MiB are read. A note is
-//! handed to the operating system and not synced, like the files that it is about: after a power cut it may be missing. All
-//! functions block on the disk.
+//! handed to the operating system and not synced, like the files that it is about: after a power cut it may be missing. What
+//! reads and writes notes blocks on the disk.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,8 +1,11 @@
 //! The errors of paths: why a path was refused, or an operation on it failed.
 //!
-//! The model reads these texts and acts on them. So every text names the path, and the most common errors of the system have a
-//! text with the POSIX name that models know (`ENOENT`); any other is shown as the system words it ([`WorkspaceError::Io`]). A
-//! change of a text changes what models do next, and tests compare the texts.
+//! The model reads these texts and acts on them. So every text names the path, and the most common errors of the system have a text
+//! with a POSIX name that models know (`ENOENT`; `EACCES` for all that is not permitted); any other error is shown as the system
+//! words it ([`WorkspaceError::Io`]).
+//!
+//! A change must keep the path and the name in a text, and must not change the words for their own sake: models act on them, and
+//! tests compare them.
 
 use std::{io, path::PathBuf};
 

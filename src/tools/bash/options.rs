@@ -1,8 +1,11 @@
 //! What a host may say about how `bash` runs commands.
 //!
-//! By default a command is not confined ([`BashOptions::sandbox`]). Of the environment that the host hands in, it gets the
-//! variables that are not private ([`is_private`](crate::process::is_private)). A change must not let a default hand on more than
-//! that. It must also keep that `Debug` shows no value of the environment, because the values may be secrets.
+//! By default a command is not confined ([`BashOptions::sandbox`]). Of the environment that the host hands in, a command gets the
+//! variables that are not private ([`is_private`](crate::process::is_private)), and besides a few of our own: the tag of its call,
+//! a usual `PATH` and `LANG` where there is none, and such as keep programs from asking (`PAGER`, `GIT_EDITOR`).
+//!
+//! A change must not let a default hand on more of the host's environment. It must also keep that `Debug` shows no value of the
+//! environment, because the values may be secrets.
 
 use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
@@ -18,7 +21,7 @@ pub struct BashOptions {
     /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no environment
     /// by itself: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
     pub environment: Vec<(OsString, OsString)>,
-    /// If set, only the variables of these names are handed on from the environment, private or not.
+    /// If set, only the variables of these names are handed on from the environment, private or not; those of our own come on top.
     pub allow: Option<Vec<String>>,
     /// The shell. `None`: `bash` on the `PATH` of the environment, else `/bin/bash`.
     pub shell: Option<PathBuf>,

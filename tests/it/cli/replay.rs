@@ -176,3 +176,15 @@ fn a_replay_is_gone_through_by_hand_and_forked_there() {
     assert_eq!(replay.end().code, 0);
     assert_eq!(lab.run(&["sessions", "--json"]).lines().len(), 3, "who ends it makes no fork");
 }
+
+/// A difference is an exit of 1 also where nobody reads what it says.
+#[test]
+fn a_difference_that_nobody_reads_is_an_exit_all_the_same() {
+    let lab = recorded();
+    std::fs::write(lab.path("prompt.txt"), "You are a drum.").unwrap();
+    let prompt = lab.path("prompt.txt").display().to_string();
+    let mut child =
+        lab.command(&["replay", "s", "--prompt", &prompt]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
