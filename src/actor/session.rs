@@ -91,7 +91,7 @@ impl Behaviour for SessionActor {
         if self.shared.slots.unpark(&self.slot.id) {
             // The parking was noted after the session had been unparked: correct the record.
             let (shared, id) = (self.shared.clone(), self.slot.id.clone());
-            self.shared.tasks.spawn_on(async move { shared.write_parked(&id).await }, &self.shared.tokio);
+            self.shared.tasks.spawn_on(async move { drop(shared.write_parked(&id).await) }, &self.shared.tokio);
         }
         fault!(self.shared.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.shared.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);

@@ -32,7 +32,7 @@ use crate::{
     permission::{Globs, Ruleset},
     prompt::{Named, Place, Section, ask},
     supervisor::{Registry, SupervisorHandle},
-    tape::TapeStoreExt as _,
+    tape::{TapeError, TapeStoreExt as _},
     tool::{Threads, Toolbox},
     words::clock::Clock,
     words::ids::SessionId,
@@ -171,22 +171,22 @@ impl Shared {
     }
 
     /// Parks a session after incarnation `after`: it stays stopped until it is unparked. Senders are refused as parked, and the
-    /// store records `why`. Does not park it if a later incarnation has begun.
-    pub(crate) async fn park(self: &Arc<Self>, id: &SessionId, after: u32, why: String) {
+    /// store records `why`. Does not park it if a later incarnation has begun. On an error it is parked in this runtime only.
+    pub(crate) async fn park(self: &Arc<Self>, id: &SessionId, after: u32, why: String) -> Result<(), TapeError> {
         self.slots.park(id, after, why);
-        self.write_parked(id).await;
+        self.write_parked(id).await
     }
 
-    /// Unparks a session. Returns whether it was parked.
+    /// Unparks a session. Returns whether it was parked. Where the store could not note it, it is unparked in this runtime only.
     pub(crate) async fn unpark(self: &Arc<Self>, id: &SessionId) -> bool {
         let was_parked = self.slots.unpark(id);
-        self.write_parked(id).await;
+        drop(self.write_parked(id).await);
         was_parked
     }
 
     /// Records in the store whether a session is parked. Writes are serialised, and each writes the state of that moment, so the
     /// last write is correct.
-    pub(crate) async fn write_parked(self: &Arc<Self>, id: &SessionId) {
+    pub(crate) async fn write_parked(self: &Arc<Self>, id: &SessionId) -> Result<(), TapeError> {
         let (shared, id) = (self.clone(), id.clone());
         let written = self.tokio.spawn_blocking(move || {
             let _one = shared.writes_parked.lock();
@@ -195,8 +195,9 @@ impl Shared {
                 None => shared.store.unpark(&id),
             }
         });
-        if let Ok(Err(error)) = written.await {
+        // Without a result the tokio runtime is ending.
+        written.await.unwrap_or(Ok(())).inspect_err(|error| {
             tracing::error!(%error, "whether a session is parked could not be written down: it is so in this runtime only");
-        }
+        })
     }
 }

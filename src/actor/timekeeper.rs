@@ -297,5 +297,6 @@ async fn note_one_parked(shared: &Arc<Shared>, sessions: &SupervisorHandle, id: 
     let child = sessions.which_child(id).await;
     let Some(child) = child.ok().filter(|child| child.status == Status::Parked) else { return };
     let why = child.node.last_exit().map_or_else(|| "by hand".to_owned(), |exit| exit.to_string());
-    shared.park(&session, incarnation, why).await;
+    // An error is logged; the session is parked in this runtime.
+    drop(shared.park(&session, incarnation, why).await);
 }

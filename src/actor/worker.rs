@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | A call is over its limit, or is told to stop | tells the call, gives it [`GRACE`] to tidy up, and then drops it | the result of the call, or that it was dropped; and whether it still runs, because it blocks its thread |
 //! | The client takes longer than `request_time_max` | drops the request | a failure |
-//! | A request is cut ([`RequestWorker::cut`]) | drops the request | the text that had arrived; after a second nothing of it, if the request is still not down |
+//! | A request is cut ([`RequestWorker::cut`]) | drops the request | the text that had arrived; if the request is not down within a second, its text is lost |
 //! | The handle is dropped: the incarnation ended, or the ticket was closed | ends at its next await, with the processes of its call | nothing, because nobody waits for it (a request that was cut before does report) |
 //!
 //! These limits are those of the tool and of the client. Hooks have their own (five seconds for each callback), and run before and
@@ -141,7 +141,7 @@ impl RequestWorker {
             let made = AssertUnwindSafe(answered(&post, &model, &request, &arrived, &cut)).catch_unwind().await;
             drop(node);
             post.report(made.unwrap_or_else(|panic| {
-                let text = format!("the model client crashed: {}", panic_text(&*panic));
+                let text = format!("the model client crashed: {}", words_of(panic));
                 Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
             }));
         });
@@ -307,7 +307,7 @@ impl CallWorker {
                 // The incarnation ended, or the ticket is closed: nobody waits for a report.
                 () = kill.cancelled() => return,
             };
-            let mut result = made.unwrap_or_else(|panic| crashed(&*panic));
+            let mut result = made.unwrap_or_else(crashed);
             drop(node);
             // Taken here and not from the tool's result, so that no hook, limit or panic loses the changes.
             result.changes = changes.take().map(Box::new);
@@ -346,7 +346,7 @@ async fn run(
         None => {
             // What a crash says passes the pipes and the limits too.
             let ran = AssertUnwindSafe(carry_out(post, &call, tool, context, waited)).catch_unwind().await;
-            let result = ran.unwrap_or_else(|panic| crashed(&*panic));
+            let result = ran.unwrap_or_else(crashed);
             post.shared.hooks.on_result(&call, result, &failed).await
         }
     };
@@ -401,15 +401,24 @@ fn joined(content: &str, line: &str) -> String {
     if content.is_empty() { line.to_owned() } else { format!("{content}\n{line}") }
 }
 
-fn crashed(panic: &(dyn std::any::Any + Send)) -> ToolResult {
-    let text = panic_text(panic);
+/// The message of a panic. What it was thrown with is a host's, and its drop may panic too.
+fn words_of(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic_text(&*panic);
+    if let Err(another) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(another);
+    }
+    text
+}
+
+fn crashed(panic: Box<dyn std::any::Any + Send>) -> ToolResult {
+    let text = words_of(panic);
     ToolResult::error(format!("The tool crashed: {text}. The session continues; try another way."))
 }
 
 fn outcome(done: Result<ToolResult, tokio::task::JoinError>) -> ToolResult {
     match done {
         Ok(result) => result,
-        Err(error) if error.is_panic() => crashed(&*error.into_panic()),
+        Err(error) if error.is_panic() => crashed(error.into_panic()),
         Err(_) => ToolResult::failed(ErrorReason::Aborted, "Stopped while it was running."),
     }
 }

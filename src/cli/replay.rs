@@ -91,10 +91,10 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
     if let Some(file) = &given.to_test {
         let written = write_test(&store, session, file)?;
         let shown = escape::line(&file.display().to_string());
-        print(&format!(
+        drop(print(&format!(
             "{shown}: {} entries of {session}\nrun it with `tamtam replay --test {shown}`, or from cargo test as its first lines say\n",
             written.entries
-        ))?;
+        )));
     }
     let mut replay = Replay::open(&store, session)?;
     if given.from_anchor {
@@ -114,7 +114,7 @@ fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArgument
     let fork = |step: &Step| branch::make_fork(path, session, Some(&Point::At(step.last())), given.fork.clone());
     let by_hand = given.step && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let wanted = given.fork_at.map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
-    let (mut decisions, mut entries, mut last) = (0, 0, 0);
+    let (mut decisions, mut entries, mut last, mut is_read) = (0, 0, 0, true);
     let all = replay.decisions();
     if by_hand {
         note("Enter: next decision; f: fork the session here; q: quit");
@@ -123,9 +123,8 @@ fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArgument
         decisions += 1;
         entries += step.recorded.len();
         last = step.number;
-        if given.step {
-            print(&told(&step))?;
-        }
+        // Where nobody reads on, the replay still goes on to its verdict.
+        is_read = is_read && (!given.step || print(&told(&step)).is_ok());
         if let Some(difference) = &step.difference {
             let text = format!(
                 "{session} does not replay: decision {} ({}) does not match the tape\n{difference}\n",

@@ -8,6 +8,8 @@
 //! - it is a command whose sender waits no longer, and takes it back;
 //! - the actor will never come back.
 //!
+//! A report may be replaced, by a smaller one or by a failure of its ticket, and does not leave.
+//!
 //! After a crash, a panic of an engine or a slow disk, the input is still here. The slot (`actor/slot.rs`) calls every method under
 //! its lock, so no method may block.
 //!
@@ -18,13 +20,14 @@
 //! ```
 //!
 //! **What one append takes**: up to 64 waiting inputs and about 1 MiB. Commands come in the order of their arrival, then reports;
-//! reports that came before a stop are taken before it. Commands that go on coming do not keep a report waiting: see `in_order`. A
+//! reports that came before a stop are taken before it. Commands that go on coming do not keep a report waiting: see `batch.rs`. A
 //! command that begins an anchor gets an append of its own, and so does a *suspect*: an input whose append with others was refused
 //! for what was in it, or over which an incarnation died. A report that is a suspect comes first of all; then the recovery (the
 //! first input of an incarnation: what to do about the work that was open) with all waiting reports, whatever their number; then
 //! the rest.
 //!
-//! **Where the disk refuses**, a command that is not a stop is answered with the error and leaves; stops and reports stay and are
+//! **Where the disk refuses**, a command that is not a stop is answered with the error and leaves, also one that only waited behind
+//! it; stops and reports stay and are
 //! tried again. The workers that a stop names are stopped at once, whatever the disk does. Where an append is refused for what is
 //! in it (it is too large, or the anchor exists), each of its inputs is tried alone. One that is then refused again is made smaller
 //! if it is a report, or an abort or end with a long reason; any other command is answered with the error.

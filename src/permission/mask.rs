@@ -86,6 +86,7 @@ mod tests {
     }
 
     /// A text that only opens a file is a command too: what rules say of all commands holds for it.
+    #[cfg(feature = "shell-policy")]
     #[test]
     fn a_command_that_is_only_a_redirect_is_judged_as_a_command() {
         use Action::{Allow, Ask, Deny};

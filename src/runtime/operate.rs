@@ -1,14 +1,14 @@
 //! The operator's levers: commands on one node of a running tree, or on the whole tree.
 //!
-//! A lever takes the id or the path of a node (`drain` works on the whole tree). An actor that is stuck holds a lever up for a few
-//! seconds at most. A disk that is stuck may hold up those levers that write a mark in the store, wake a session or give a tape
-//! back (`passivate`, `park`, `unpark`, `restart` of what is parked), for as long as it is. Dropping a lever's future does not take
-//! the lever back. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it did nothing; the error
-//! of the second says why, and where there is one, the next step.
+//! A lever takes the id or the path of a node (`drain` works on the whole tree). An actor that is stuck holds a lever up for its
+//! own shutdown time at most (5 s for a session). A disk that is stuck may hold up the levers that write a mark in the store, wake
+//! a session or give a tape back (`passivate`, `park`, `unpark`, `restart` of what is parked) for as long as it is stuck. Dropping
+//! a lever's future does not take the lever back. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once
+//! more if it failed or is not done yet; the error says why, and names the next step where there is one.
 //!
-//! A change must keep this: every lever reports to the watchers when it begins and when it fails (by `pull`, or by `pulled` and
-//! `done`), so that none is silent. No lever asks an actor without a limit. A session that an operator parks is marked in the
-//! store, so that the parking outlives the runtime.
+//! A change must keep this: every lever tells the watchers when it begins and when it returns an error (by `pull`, or by `pulled`
+//! and `done`). No lever asks an actor without a limit. A session that an operator parks is marked in the store, so that the
+//! parking outlives the runtime; where the mark fails, the lever says so.
 
 mod error;
 
@@ -20,6 +20,7 @@ use crate::{
     runtime::Runtime,
     session::Session,
     supervisor::{AdminError, Done, ExitReason, Happening, NodeState, Status, SupervisorHandle, node_state::Role},
+    tape::TapeError,
     words::ids::SessionId,
 };
 
@@ -81,11 +82,13 @@ impl Operator {
     pub async fn restart(&self, id: &str) -> Result<(), OperateError> {
         self.pull("restart", id, |operator, id| async move {
             let Target { node, supervisor, session } = operator.target(&id)?;
-            if let Some(session) = session.filter(|_| node.status() == Status::Parked) {
-                operator.runtime.inner.shared.unpark(session.id()).await;
-            }
+            let unparked = match session.filter(|_| node.status() == Status::Parked) {
+                Some(session) => operator.unpark_session(session.id()).await,
+                None => Ok(()),
+            };
             let restarted = supervisor.recycle_child(node.id()).await;
-            carried_out(&node, &supervisor, restarted).await
+            carried_out(&node, &supervisor, restarted).await?;
+            noted(&node, unparked)
         })
         .await
     }
@@ -122,7 +125,8 @@ impl Operator {
             let Some(session) = session else { return Ok(()) };
             let incarnation = session.slot.newest_incarnation();
             if supervisor.which_child(node.id()).await.is_ok_and(|child| child.status == Status::Parked) {
-                operator.runtime.inner.shared.park(session.id(), incarnation, "by an operator".to_owned()).await;
+                let parked = operator.runtime.inner.shared.park(session.id(), incarnation, "by an operator".to_owned());
+                noted(&node, parked.await)?;
             }
             Ok(())
         })
@@ -219,6 +223,12 @@ impl Operator {
         }
     }
 
+    async fn unpark_session(&self, id: &SessionId) -> Result<(), TapeError> {
+        let shared = &self.runtime.inner.shared;
+        shared.slots.unpark(id);
+        shared.write_parked(id).await
+    }
+
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
         // A session that an earlier runtime parked has no place in this tree.
         let shared = &self.runtime.inner.shared;
@@ -232,11 +242,13 @@ impl Operator {
         if node.status() != Status::Parked {
             return Err(OperateError::NotParked { id: node.id().to_owned(), status: node.status() });
         }
-        if let Some(session) = session {
-            self.runtime.inner.shared.unpark(session.id()).await;
-        }
+        let written = match session {
+            Some(session) => self.unpark_session(session.id()).await,
+            None => Ok(()),
+        };
         let unparked = supervisor.unpark(node.id()).await;
-        carried_out(&node, &supervisor, unparked).await
+        carried_out(&node, &supervisor, unparked).await?;
+        noted(&node, written)
     }
 
     fn target(&self, id: &str) -> Result<Target, OperateError> {
@@ -321,6 +333,10 @@ async fn in_time<T>(node: &NodeState, asked: impl Future<Output = T>) -> Result<
         let (with, since) = node.in_hand().unwrap_or(("nothing", Duration::ZERO));
         OperateError::NoAnswer { id: node.id().to_owned(), with, since }
     })
+}
+
+fn noted(node: &NodeState, noted: Result<(), TapeError>) -> Result<(), OperateError> {
+    noted.map_err(|error| OperateError::NotNoted { id: node.id().to_owned(), error })
 }
 
 fn refused(node: &NodeState, error: AdminError) -> OperateError {

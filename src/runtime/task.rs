@@ -87,9 +87,9 @@ impl Session {
     ) -> Result<(Child, EventStream), SpawnError> {
         let made = order::of_request(self, request, options, may).await?;
         let events = self.shared.slot(&made.child).follow();
-        let child = match made.given_before {
-            Some(ticket) => Child::new(self, made.child, ticket),
-            None => self.give(made.child, made.order, options.link).await?,
+        let child = match made.what {
+            order::What::Before(ticket) => Child::new(self, made.child, ticket),
+            order::What::New(order) => self.give(made.child, *order, options.link).await?,
         };
         Ok((child, events))
     }

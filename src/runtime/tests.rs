@@ -65,7 +65,8 @@ fn a_passive_slot_is_small() {
     assert!(all <= 300, "a passive session takes {all} bytes: slot {slot}, id {id}, place {place}");
 }
 
-/// What a session is woken for is no part of its start: a crash over it is followed by a restart, and the input behind it is answered.
+/// What a session is woken for is no part of its start: a crash over it is followed by a restart, and the input behind it is
+/// answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_over_what_woke_a_session_is_no_failed_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,8 +166,8 @@ async fn the_timekeeper_wakes_what_went_down_with_its_supervisor() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// Design §4: when the tape store starts anew, sessions do not notice; while it is gone, those that are awake live and write, and one
-/// can fall asleep. It is woken when the store is there again.
+/// Design §4: when the tape store starts anew, sessions do not notice; while it is gone, those that are awake live and write, and
+/// one can fall asleep. It is woken when the store is there again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_live_and_go_on_without_the_tape_store() {
     let folder = tempfile::tempdir().unwrap();
@@ -236,8 +237,28 @@ async fn a_parking_that_the_timekeeper_missed_is_noted_when_it_is_back() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// A parking that is noted late, behind the unparking: the session takes what it is sent, also what came before the note, and nothing
-/// stays written down. On a busy machine a message behind a successful `unpark` was refused as parked.
+/// A parking that the store cannot note holds in this runtime, and the lever says that it ends with it; so does its unparking.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parking_that_the_store_cannot_note_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = start(folder.path(), counts()).await;
+    let session = create(&runtime, folder.path()).await;
+    let parked = runtime.inner.shared.store.folder(None).unwrap().join("parked");
+    std::fs::write(&parked, "no folder").unwrap();
+    let told = runtime.operate().park(session.id().as_str()).await.unwrap_err();
+    assert!(
+        matches!(told, OperateError::NotNoted { .. }) && told.to_string().contains("pull the lever again"),
+        "{told}"
+    );
+    assert!(matches!(session.prompt("hello").await, Err(crate::SendError::Parked)));
+    std::fs::remove_file(&parked).unwrap();
+    runtime.operate().unpark(session.id().as_str()).await.unwrap();
+    assert_eq!(ask(&session, "hello").await, "1");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A parking that is noted late, behind the unparking: the session takes what it is sent, also what came before the note, and
+/// nothing stays written down. On a busy machine a message behind a successful `unpark` was refused as parked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parking_that_is_noted_behind_its_unparking_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +270,7 @@ async fn a_parking_that_is_noted_behind_its_unparking_changes_nothing() {
     assert_eq!(written().len(), 1);
     runtime.operate().unpark(session.id().as_str()).await.unwrap();
     // What the timekeeper saw before.
-    shared.park(session.id(), incarnation, "late".to_owned()).await;
+    shared.park(session.id(), incarnation, "late".to_owned()).await.unwrap();
     assert_eq!((runtime.parked(), written()), (vec![], vec![]));
     assert_eq!(ask(&session, "one").await, "1");
 
@@ -257,7 +278,7 @@ async fn a_parking_that_is_noted_behind_its_unparking_changes_nothing() {
     runtime.operate().park(session.id().as_str()).await.unwrap();
     let incarnation = shared.slots.newest_incarnation(session.id());
     shared.unpark(session.id()).await;
-    shared.park(session.id(), incarnation, "late".to_owned()).await;
+    shared.park(session.id(), incarnation, "late".to_owned()).await.unwrap();
     assert_eq!(written().len(), 1);
     runtime.inner.sessions.unpark(session.id().as_str()).await.unwrap();
     assert_eq!(ask(&session, "two").await, "2");

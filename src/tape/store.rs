@@ -1,12 +1,14 @@
 //! A store of files: one folder with the tapes of many sessions; how it is opened and closed.
 //!
-//! **Opening for writing** makes the store an *owner*, and finishes what dead owners left: commit logs and half deletions. What
-//! could not be finished is listed in [`StoreReport::undone`]. What another store is about to finish, or has claimed, is left to
-//! it; the opening waits for that at most 10 s. A store that was opened with [`Access::Read`] changes nothing and keeps no lock.
+//! **Opening for writing** makes the store an *owner*: it may claim sessions, which is the right to write them. It also finishes
+//! what dead owners left: commit logs, and deletions that were cut off. What could not be finished is listed in
+//! [`StoreReport::undone`]. What another store is just finishing, or has claimed, is waited for (10 s at a time) and then left to
+//! it. A store that was opened with [`Access::Read`] changes nothing and keeps no lock.
 //!
-//! **[`Store::close`]** takes a limit. If it returns in time, every append that was taken is written or has failed, each was
-//! reported, and every session is given back; one that is being opened meanwhile is given back as soon as it is open, and its
-//! opener gets [`TapeError::Closed`].
+//! **[`Store::close`]** waits for its I/O thread, at most for its limit. When it returns without an error, every append that was
+//! taken is written or has failed, each was reported, and every session is given back, with two exceptions: a session that is being
+//! opened meanwhile is given back as soon as it is open, and its opener gets [`TapeError::Closed`]; and one that could not be
+//! synced keeps its claim, so that the next owner replays the commit log.
 //!
 //! A change must keep:
 //!

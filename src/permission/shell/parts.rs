@@ -1,15 +1,15 @@
 //! Splits a shell command into its parts, and gives them as accesses that rules judge one by one: each simple command, each file
-//! that a redirect opens, and the whole text.
+//! that it opens for reading or writing by a redirect or by `tee` or `find`, and the whole text.
 //!
-//! Workers call this when they ask a tool what a call wants; the core never does, because parsing takes time. The accesses stand on
-//! the tape, so a replay as recorded needs no parser.
+//! Whoever asks a tool what a call wants calls this, such as a worker; the core never does, because parsing takes time. The
+//! accesses stand on the tape, so a replay as recorded needs no parser.
 //!
 //! A change must keep:
 //!
 //! - No part is lost. A command that cannot be read with certainty, or has too many parts, becomes one access, which no pattern
-//!   about `bash` allows.
+//!   about `bash` allows: only a rule with exactly its text, or one about `unclear_bash`.
 //! - A text without a simple command is a command too, so that what rules say of all commands holds for it.
-//! - The accesses of a command take a few times as many bytes as the command at most, because a model chooses the command.
+//! - The accesses of a command take 16 KiB and 16 bytes for each byte of it at most, because a model chooses the command.
 
 use std::{cell::LazyCell, collections::HashSet};
 

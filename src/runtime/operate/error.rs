@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     error::{Kind, SendError},
     supervisor::{AdminError, ExitReason, Status},
+    tape::TapeError,
 };
 
 /// Why a lever did nothing, and what to do instead.
@@ -94,6 +95,17 @@ pub enum OperateError {
         /// The id of the node.
         id: String,
     },
+    /// It is done in this runtime, and the store could not note it: the next runtime does not know it.
+    #[error(
+        "{id}: done, but only until the runtime ends, because the store could not note it ({error}): pull the lever again once the disk works"
+    )]
+    NotNoted {
+        /// The id of the node.
+        id: String,
+        /// What the store said.
+        #[source]
+        error: TapeError,
+    },
     /// The session refused.
     #[error("{id} refused: {error}")]
     Refused {
@@ -130,7 +142,9 @@ impl OperateError {
             OperateError::NotParked { .. } => Kind::Stale,
             OperateError::Busy { .. } => Kind::Busy,
             OperateError::NoAnswer { .. } => Kind::Retry,
-            OperateError::NotStarted { .. } | OperateError::Unkillable { .. } => Kind::Failed,
+            OperateError::NotStarted { .. } | OperateError::Unkillable { .. } | OperateError::NotNoted { .. } => {
+                Kind::Failed
+            }
             OperateError::Closing => Kind::Closed,
             OperateError::Refused { error, .. } => error.kind(),
             OperateError::Supervisor { error, .. } => error.kind(),

@@ -1,13 +1,13 @@
 //! Makes the order of a child from a request: ids, agent, settings, prompt and deadline.
 //!
 //! The ids of the child and of its prompt are hashes of the parent's id and the request's key. A request may name the session of an
-//! earlier task to go on with: then the child is that session, with its agent, tools and rules as they are, and a request for
-//! others is refused.
+//! earlier task to go on with: then the child is that session, with its agent, tools and rules as they are (only the budget is that
+//! of the request), and a request for others is refused.
 //!
 //! A change must not make these ids in another way: a request that comes again after a crash, or from a newer version, would be a
 //! second task. Nor may it give a child a right that its parent lacks: the child has a tool of the agent and of the request only
-//! where the parent has that tool, and the rules of the agent and of the request are judged before the parent's. The core narrows
-//! the rights once more.
+//! where the parent has that tool, and the rules of the agent and of the request allow nothing that the parent's do not. The core
+//! narrows the rights once more (`narrow` in `kernel/tasks.rs`).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -34,12 +34,19 @@ const NEVER: [&str; 4] = ["todo_read", "todo_write", "plan_enter", "plan_exit"];
 /// What a request comes to.
 pub(super) struct Made {
     pub(super) child: SessionId,
-    pub(super) order: TaskOrder,
-    /// The ticket, where the request was taken before.
-    pub(super) given_before: Option<Seq>,
+    pub(super) what: What,
 }
 
-/// Makes the order. Looks at the disk, for the files that the request names.
+/// The task of a request.
+pub(super) enum What {
+    /// A new one.
+    New(Box<TaskOrder>),
+    /// The request was taken before, with this ticket.
+    Before(Seq),
+}
+
+/// Makes the order. Looks at the disk, for the files that the request names. A request that was taken before is that task, also
+/// where what it names is gone by now.
 pub(super) async fn of_request(
     parent: &Session,
     mut request: TaskRequest,
@@ -53,28 +60,26 @@ pub(super) async fn of_request(
     let child = request.resume_token.clone().unwrap_or_else(|| of_key("child"));
     fill_in(&mut request, &state, &task, &child);
     let before = before(parent, &state, &child, &task).await?;
-    let is_same = before.as_ref().is_some_and(|before| before.prompt == task);
+    if let Some(before) = before.as_ref().filter(|before| before.prompt == task) {
+        return Ok(Made { child, what: What::Before(before.ticket) });
+    }
     let terms = terms(parent, &request);
     let prompt = prompt(parent, &request, task, &state.settings, may).await?;
     let (settings, again) = match (&request.resume_token, &before) {
         (Some(_), None) => return Err(refused(format!("{child} does no task of this session"))),
-        (_, Some(before)) if !is_same && before.was_given => {
-            return Err(refused(format!("the task with this key is over, and {child} has gone on with another one")));
-        }
-        (Some(_), Some(before)) if !before.is_over && !is_same => {
+        (Some(_), Some(before)) if !before.was_given && !before.is_over => {
             return Err(refused(format!(
                 "{child} is still at work: send it a message, or wait until its task is over"
             )));
         }
-        (None, Some(_)) if !is_same => {
+        (None, Some(_)) | (Some(_), Some(Before { was_given: true, .. })) => {
             return Err(refused(format!("the task with this key is over, and {child} has gone on with another one")));
         }
         (Some(_), Some(before)) => (with_budget(gone_on_with(&before.settings, &request)?, &request), true),
-        (None, _) => (settings(parent, &state, &request, options, &child)?, false),
+        (None, None) => (settings(parent, &state, &request, options, &child)?, false),
     };
     let order = TaskOrder { terms, again, ..TaskOrder::new(settings, prompt) };
-    let given_before = before.filter(|_| is_same).map(|before| before.ticket);
-    Ok(Made { child, order, given_before })
+    Ok(Made { child, what: What::New(Box::new(order)) })
 }
 
 fn refused(why: String) -> SpawnError {
@@ -108,7 +113,7 @@ struct Before {
     prompt: MessageId,
     ticket: Seq,
     is_over: bool,
-    /// Whether the task that is asked about was given to the child before: the last one, or one that the child still remembers.
+    /// Whether the child remembers the task that is asked about.
     was_given: bool,
     settings: Settings,
 }

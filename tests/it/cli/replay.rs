@@ -183,8 +183,10 @@ fn a_difference_that_nobody_reads_is_an_exit_all_the_same() {
     let lab = recorded();
     std::fs::write(lab.path("prompt.txt"), "You are a drum.").unwrap();
     let prompt = lab.path("prompt.txt").display().to_string();
-    let mut child =
-        lab.command(&["replay", "s", "--prompt", &prompt]).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    for step in [&[][..], &["--step"]] {
+        let arguments = [&["replay", "s", "--prompt", &prompt], step].concat();
+        let mut child = lab.command(&arguments).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{step:?}");
+    }
 }

@@ -119,10 +119,14 @@ async fn what_a_request_shows_of_a_file_is_redacted() {
     let parent = runtime.create(options(folder.path())).await.unwrap();
     let mut request = TaskRequest::new("general", "read", "what does it say?");
     request.context_refs = vec![ContextRef::new(ContextRefKind::File, "f")];
-    let child = parent.delegate(request, TaskOptions::default()).await.unwrap();
+    request.idempotency_key = Some("k".into());
+    let child = parent.delegate(request.clone(), TaskOptions::default()).await.unwrap();
     soon(child.result()).await.unwrap();
     let said = tamtam::model::transcript(&model.requests()[0]);
     assert!(said.contains("The file f:\nthe key is [redacted") && !said.contains("sk-canary"), "{said}");
+    // The same request again is the same task, also where what it names is gone by now.
+    std::fs::remove_file(folder.path().join("f")).unwrap();
+    assert_eq!(parent.delegate(request, TaskOptions::default()).await.unwrap().ticket(), child.ticket());
     soon(parent.wait()).await.unwrap();
     assert!(runtime.shutdown().await.is_empty());
 }

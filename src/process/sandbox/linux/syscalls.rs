@@ -3,13 +3,14 @@
 //!
 //! Refused are the sockets that the [`Network`] forbids, because Landlock does not know most kinds; ways round the filter and round
 //! Landlock (`io_uring`, namespaces, mounts, handles of files, and before Landlock's version 3 each way to cut a file that is not
-//! open for writing); keys of the user and limits of other processes; and what reaches the whole machine where the user is root.
+//! open for writing); keys of the user and limits of other processes; and much of what reaches the whole machine where the user is
+//! root (whose rights `linux.rs` lays down first, so that list is the second wall).
 //!
 //! On x86-64 each refused call is refused under its second number (x32) too. A program that makes 32-bit system calls is killed.
 //! Not refused: `ptrace` and its kin, because Landlock keeps them inside of the sandbox, where a debugger is of use.
 //!
-//! A change must not take a call off the list that Landlock cannot hold. Whatever is not named here is allowed, so a new kind of
-//! system call that goes round Landlock has to be added.
+//! A change must not remove a call from the list where Landlock cannot hold it. Whatever is not named here is allowed, so a new
+//! kind of system call that goes round Landlock has to be added.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ use crate::process::Network;
 /// The conditions under which each system call is refused; without one, always.
 type Refused = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Refused whatever they ask for. Those with a plain number have it on every machine.
+/// Refused whatever they ask for. Those with a plain number have it on every machine, unless it says otherwise.
 const NEVER: &[i64] = &[
     // io_uring_setup, io_uring_enter, io_uring_register: they make sockets that no filter sees.
     425,
@@ -44,6 +45,8 @@ const NEVER: &[i64] = &[
     libc::SYS_swapon,
     libc::SYS_swapoff,
     libc::SYS_quotactl,
+    // quotactl_fd
+    443,
     libc::SYS_setns,
     // Files without a path, by which Landlock could know them.
     libc::SYS_open_by_handle_at,
