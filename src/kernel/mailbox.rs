@@ -27,10 +27,10 @@
 //! the rest.
 //!
 //! **Where the disk refuses**, a command that is not a stop is answered with the error and leaves, also one that only waited behind
-//! it; stops and reports stay and are
-//! tried again. The workers that a stop names are stopped at once, whatever the disk does. Where an append is refused for what is
-//! in it (it is too large, or the anchor exists), each of its inputs is tried alone. One that is then refused again is made smaller
-//! if it is a report, or an abort or end with a long reason; any other command is answered with the error.
+//! it; stops and reports stay and are tried again. The workers that a stop names are stopped at once, whatever the disk does. Where
+//! an append is refused for what is in it (it is too large, or the anchor exists), each of its inputs is tried alone. One that is
+//! then refused again is made smaller if it is a report, or an abort or end with a long reason; any other command is answered with
+//! the error.
 //!
 //! **No input kills the actor for ever**: a command over which two incarnations (starts of the actor) died is answered
 //! [`CommandEnd::Crashed`]; a report becomes a failure of its ticket.
