@@ -124,10 +124,14 @@ mod tests {
                     "ls; rm x > f",
                 ];
                 let facts = |text: &&str| {
-                    let input = serde_json::json!({"path": text, "command": text, "pattern": text, "content": "x"});
-                    with_parts(tools.facts(name, &input.to_string()).access)
+                    let input = serde_json::json!({
+                        "path": text, "command": text, "pattern": text, "content": "x", "old_string": "a", "new_string": "b",
+                    });
+                    let facts = tools.facts(name, &input.to_string());
+                    // A call that cannot run at all is not judged.
+                    facts.unusable.is_none().then(|| with_parts(facts.access))
                 };
-                (name, inputs.iter().map(facts).collect())
+                (name, inputs.iter().filter_map(facts).collect())
             })
             .collect();
         let patterns = ["*", "**", "a", "ls*", "src/**", "?", ""];

@@ -115,7 +115,9 @@ impl Scan {
             "cd" => self.cd(args),
             "set" => set(&args).and_then(|()| self.found(Simple::reporting(name, args))),
             "read" => read(&args).and_then(|()| self.found(Simple::reporting(name, args))),
-            "test" if args.iter().any(|arg| matches!(arg.text.as_str(), "-v" | "-R")) || !tests_as_written(&args) => {
+            "test" | "["
+                if args.iter().any(|arg| matches!(arg.text.as_str(), "-v" | "-R")) || !tests_as_written(&args) =>
+            {
                 unclear("it makes test evaluate a name")
             }
             // `-v NAME` would evaluate an index in the name.

@@ -7,6 +7,10 @@
 //! table). What a command reads by name is returned, so that it can be judged as a read of that path. A change must keep all of
 //! this, because profiles allow these commands where they allow no others.
 //!
+//! A report may also read files that it does not name: those below a folder, in a repository, or behind a wildcard. Such a read is
+//! returned as a path with a mark in it ([`ANY`], [`GLOB`]); a rule that denies any path that it may be keeps the command from
+//! counting as a report (`rules.rs`).
+//!
 //! Rejected: programs that belong to a language and are found through files in the workspace (`cargo`, `rustc`, `go`, `node`,
 //! `npm`). A `rust-toolchain.toml` or `.cargo/config.toml` makes even `cargo --version` run a program of the workspace.
 
@@ -24,13 +28,32 @@ pub(super) fn reads(name: &str, args: &[Arg]) -> Option<Vec<String>> {
     if VERSIONED.contains(&name) && matches!(args, [only] if only.text == "--version") {
         return Some(Vec::new());
     }
-    match name {
+    let mut reads = match name {
         "git" => git::reads(args),
         "find" => find::reads(args),
         "sed" => scripts::sed(args),
         "awk" | "gawk" | "mawk" => scripts::awk(args),
         "jq" if args.iter().any(scripts::brings_in_jq) => None,
         _ => ROWS.iter().find(|row| row.name == name)?.reads(args),
+    }?;
+    if descends(name, args) {
+        let below: Vec<_> = reads.iter().map(|folder| format!("{folder}/{ANY}")).collect();
+        reads.extend(if below.is_empty() { vec![ANY.to_string()] } else { below });
+    }
+    Some(reads)
+}
+
+/// Whether a report prints what is in the files below the folders that it names, or in a repository, whichever files those are.
+fn descends(name: &str, args: &[Arg]) -> bool {
+    let searches = |arg: &Arg| match arg.text.strip_prefix("--") {
+        Some(long) => long.ends_with("recursive"),
+        None => arg.text.starts_with('-') && arg.text.contains(['r', 'R']),
+    };
+    match name {
+        "rg" | "diff" => true,
+        "grep" | "egrep" | "fgrep" => args.iter().any(searches),
+        "git" => git::prints_contents(args),
+        _ => false,
     }
 }
 
@@ -40,7 +63,11 @@ impl Row {
             return None;
         }
         let operands = match self.letters {
-            "*" => args.iter().filter(|arg| !is_option(arg)).collect(),
+            "*" => {
+                let options = args.iter().position(|arg| arg.text == "--").unwrap_or(args.len());
+                let after = args.iter().skip(options + 1);
+                args[..options].iter().filter(|arg| !is_option(arg)).chain(after).collect()
+            }
             _ => self.operands_of(args)?,
         };
         // In an option of a program whose options are all harmless, a path would be a file that is read.
@@ -123,9 +150,16 @@ fn is_option(arg: &Arg) -> bool {
     arg.text.starts_with('-') && arg.text.len() > 1
 }
 
-/// The paths that operands name; `None` where one is not known. Of a glob the folder that it is in is named.
+/// The paths that operands name; `None` where one is not known. A glob names the folder that it is in, and itself.
 fn paths(operands: Vec<&Arg>) -> Option<Vec<String>> {
-    operands.into_iter().filter(|arg| arg.text != "-" && arg.text != SUBSTITUTED).map(path).collect()
+    let mut paths = Vec::new();
+    for operand in operands.into_iter().filter(|arg| arg.text != "-" && arg.text != SUBSTITUTED) {
+        paths.push(path(operand)?);
+        if operand.text.contains(GLOB) {
+            paths.push(operand.text.clone());
+        }
+    }
+    Some(paths)
 }
 
 fn path(operand: &Arg) -> Option<String> {
@@ -135,8 +169,8 @@ fn path(operand: &Arg) -> Option<String> {
     }
     let Some(glob) = text.find(GLOB) else { return Some(text.to_owned()) };
     let start = text[..glob].rfind('/').map_or(0, |slash| slash + 1);
-    // A glob does not match across a slash, and `..` only where it begins with a dot.
-    let climbs = text[start..].split('/').any(|piece| piece.starts_with('.') || piece.contains(".."));
+    // A glob does not match across a slash, and `..` only where nothing but a dot stands before it.
+    let climbs = text[start..].split('/').any(|piece| piece.starts_with(".\u{2}") || piece.contains(".."));
     if climbs {
         return None;
     }

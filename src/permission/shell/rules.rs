@@ -52,8 +52,38 @@ impl Judges<'_> {
         if !as_report || judged.action != Action::Allow {
             return judged;
         }
-        let read = reads.iter().map(|read| judge_all(self.layers, &read_accesses(read), self.globs));
-        read.filter(|read| read.action > Action::Allow).max_by_key(|read| read.action).unwrap_or(judged)
+        let (known, unknown): (Vec<_>, Vec<_>) = reads.iter().partition(|read| !read.path.contains([ANY, GLOB]));
+        let read = known.iter().map(|read| judge_all(self.layers, &read_accesses(read), self.globs));
+        if let Some(stricter) = read.filter(|read| read.action > Action::Allow).max_by_key(|read| read.action) {
+            return stricter;
+        }
+        match unknown.iter().find_map(|read| self.stricter_about(&read.path)) {
+            None => judged,
+            // It is a command like any other then, and a person is asked at least.
+            Some(rule) => Judgement { action: self.text(text, &[]).action.max(Action::Ask), ..rule },
+        }
+    }
+
+    /// The rule in force that denies reading some path that this one may be, or asks about it.
+    fn stricter_about(&self, path: &str) -> Option<Judgement> {
+        let mut asks = None;
+        for layer in self.layers {
+            for rule in layer.strongest_first().filter(|rule| simple(&rule.permission, "read")) {
+                if rule.action == Action::Allow && matches!(rule.pattern.as_str(), "*" | "**") {
+                    // No weaker rule of this layer counts, and no ask of the layers before it.
+                    asks = None;
+                    break;
+                }
+                if rule.action > Action::Allow && may_be(rule, path) {
+                    let found = Judgement { action: rule.action, rule: Some(rule.clone()), layer: layer.name.clone() };
+                    match rule.action {
+                        Action::Deny => return Some(found),
+                        _ => asks = asks.or(Some(found)),
+                    }
+                }
+            }
+        }
+        asks
     }
 
     fn unread(&self, text: &str) -> Judgement {
@@ -151,6 +181,23 @@ fn matches(rule: &Rule, text: &str, also: &[&str]) -> Match {
         false if text.len() > MEET_BYTES_MAX || meet(&rule.pattern, text) => Match::Perhaps,
         false => Match::No,
     }
+}
+
+/// Whether a path with unknown parts may be one that a rule about reading matches. What is between the brackets of a glob counts
+/// as any text. A wildcard at the beginning of a name takes no name that begins with a dot.
+fn may_be(rule: &Rule, path: &str) -> bool {
+    let pattern = rule.pattern.as_str();
+    let bracket = |c: char| matches!(c, '[' | ']' | '{' | '}' | '\\');
+    let simple = match (pattern.find(bracket), pattern.rfind(bracket)) {
+        (Some(first), Some(last)) => format!("{}*{}", &pattern[..first], &pattern[last + 1..]),
+        _ => pattern.to_owned(),
+    };
+    let is_hidden = simple == pattern && pattern.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
+    if is_hidden && path.rsplit('/').next().is_some_and(|name| name.starts_with(GLOB)) {
+        return false;
+    }
+    // `**/` stands for no folder too.
+    path.len() > MEET_BYTES_MAX || meet(&simple.replace("**/", "*"), path)
 }
 
 /// A longer text with unknown parts perhaps matches every pattern.

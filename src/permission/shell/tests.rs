@@ -177,6 +177,77 @@ fn a_report_is_a_read_of_its_paths() {
     assert_eq!(by_layers(&[&rules, &later], "ls").action, Action::Deny);
 }
 
+/// With a rule that denies a read, a report that may read what the rule names is no report: it is a command like any other, and a
+/// person is asked at least. One that cannot read it stays a report.
+#[test]
+fn a_report_that_may_read_what_is_denied_is_none() {
+    let judge = |profile: Profile, denied: &str, command: &str| {
+        let mut rules = profile.ruleset();
+        rules.rules.push(Rule::new("read", denied, Action::Deny));
+        judged(&rules, command).action
+    };
+    for (denied, command) in [
+        ("**/.env", "grep -rn KEY ."),
+        ("**/.env", "grep -r KEY"),
+        ("**/.env", "grep --recursive KEY src"),
+        ("**/.env", "egrep -iR KEY src"),
+        ("**/.env", "rg KEY"),
+        ("**/.env", "diff a b"),
+        ("**/.env", "git grep KEY"),
+        ("**/.env", "git show HEAD:.env"),
+        ("**/.env", "git log -p"),
+        ("**/.env", "git log -L1,2:.env"),
+        ("**/.env", "git blame .env"),
+        ("**/.env", "git cat-file -p HEAD:.env"),
+        ("**/.env", "git diff"),
+        ("**/.env", "git stash show -p"),
+        ("**/.env", "git status -v"),
+        ("**/.env", "cat .e*"),
+        ("**/.env", "cat .en?"),
+        ("**/.env", "cat */.env"),
+        ("**/.{env,key}", "cat */*"),
+        ("secrets/**", "cat secrets/*"),
+        ("secrets/**", "cat s*/key"),
+        ("**/*.pem", "cat key.p?m"),
+        ("**/*.pem", "cat *"),
+        ("**/secrets.txt", "head -n 5 *.txt"),
+        ("**/secrets.txt", "wc -l [r-t]*"),
+    ] {
+        assert_eq!(judge(Profile::Readonly, denied, command), Action::Deny, "{denied}: {command}");
+        for profile in [Profile::Edits, Profile::Auto, Profile::Opencode] {
+            assert_eq!(judge(profile, denied, command), Action::Ask, "{denied}: {command} under {}", profile.name());
+        }
+        assert_eq!(judged(&Profile::Readonly.ruleset(), command).action, Action::Allow, "{command} without the rule");
+    }
+    for (denied, command) in [
+        ("**/.env", "ls *.rs"),
+        ("**/.env", "cat *"),
+        ("**/.env", "git status"),
+        ("**/.env", "git log --oneline"),
+        ("**/.env", "find . -name x"),
+        ("**/.env", "grep KEY src/a.rs"),
+        ("secrets/**", "grep -r KEY src"),
+        ("**/*.pem", "wc -l src/*.rs"),
+    ] {
+        assert_eq!(judge(Profile::Readonly, denied, command), Action::Allow, "{denied}: {command}");
+    }
+    // A rule that is no longer in force, a rule about the command itself, and an operand that only looks like an option.
+    let with = |rules: &[(&str, &str, Action)]| {
+        let mut all = Profile::Readonly.ruleset();
+        all.rules.extend(ruleset(rules).rules);
+        all
+    };
+    let later = with(&[("read", "**/.env", Action::Deny), ("read", "**", Action::Allow)]);
+    assert_eq!(judged(&later, "git diff").action, Action::Allow);
+    let own = with(&[("read", "**/.env", Action::Deny), ("bash", "git diff", Action::Allow)]);
+    assert_eq!(judged(&own, "git diff").action, Action::Allow);
+    let denied = judged(&with(&[("read", "**/.env", Action::Deny)]), "rg KEY");
+    assert_eq!(denied.why, "`rg KEY`: denied by the rule `deny read **/.env`");
+    assert_eq!(judged(&with(&[("read", "-notes", Action::Deny)]), "cat -- -notes").action, Action::Deny);
+    // The twin of `test`.
+    assert_eq!(judged(&Profile::Readonly.ruleset(), r"\[ -v 'x[$(touch M)]' ]").action, Action::Deny);
+}
+
 #[test]
 fn a_long_or_deep_command_is_unclear() {
     let unclear = |command: &str| matches!(analyse(command), Analysis::Unclear { .. });

@@ -1,7 +1,7 @@
 //! The commands of git that only report, each with the options that it may have. Any other option makes the command one that does
 //! more than report; so does the shortened name of an option, which git would take.
 //!
-//! No paths are returned as reads: git reads its repository. An operand that leads out of the folder, or may do so, makes the
+//! No paths are returned as reads: git reads its repository, and [`prints_contents`] says which commands print what is in its files. An operand that leads out of the folder, or may do so, makes the
 //! command one that does more: given two paths, `git diff` reads them from anywhere. What the repository's own settings make git
 //! run is not looked at. The profiles that allow such commands therefore ask about edits below `.git` or deny them; only
 //! `opencode` allows both.
@@ -234,6 +234,20 @@ const ROWS: &[Row] = &[
         true,
     ),
 ];
+
+/// Whether a command that only reports prints what is in files. A new row of such a command needs a line here.
+pub(super) fn prints_contents(args: &[Arg]) -> bool {
+    let patch = |arg: &Arg| match arg.text.strip_prefix("--") {
+        Some(long) => ["patch", "color-words", "function-context", "verbose"].iter().any(|name| long.starts_with(name)),
+        None => arg.text.starts_with('-') && arg.text.contains(['p', 'u', 'c', 'v', 'L', 'U']),
+    };
+    match args.first().map(|command| command.text.as_str()) {
+        Some("show" | "diff" | "blame" | "annotate" | "cat-file" | "grep") => true,
+        Some("log" | "whatchanged" | "status") => args.iter().any(patch),
+        Some("stash") => args.len() > 1 && args[1].text == "show",
+        _ => false,
+    }
+}
 
 /// Whether an operand may name a path outside of the folder. `git diff` reads such a path where it is given two.
 fn may_lead_out(operand: &Arg) -> bool {
