@@ -124,13 +124,15 @@ impl Command {
 pub enum BadCommand {
     /// There is no command of that name.
     #[error(
-        "there is no command /{given}: use one of {known}; a message that begins with / is sent with a blank before it"
+        "there is no command /{given}{unused}: use one of {known}; a message that begins with / is sent with a blank before it"
     )]
     Unknown {
         /// The name that was given.
         given: String,
         /// The names that there are.
         known: String,
+        /// In brackets, the file of such a command that is not used, and why; empty where there is none.
+        unused: String,
     },
     /// A quote has no end.
     #[error("/{name}: a quote has no end: write {quote} behind the argument")]
@@ -176,7 +178,11 @@ pub struct Called {
 /// # Ok::<(), tamtam::runtime::BadCommand>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Commands(Arc<BTreeMap<String, Arc<Command>>>);
+pub struct Commands {
+    by_name: Arc<BTreeMap<String, Arc<Command>>>,
+    /// Why there is no command of these names.
+    unused: Arc<BTreeMap<String, String>>,
+}
 
 impl Default for Commands {
     fn default() -> Commands {
@@ -190,7 +196,7 @@ impl Commands {
     pub fn built_in() -> Commands {
         let act = |name, description, act| Command::new(name, description, Does::Act(act));
         let say = |name, description, text: &str| Command::new(name, description, Does::Say(text.to_owned()));
-        let none = Commands(Arc::default());
+        let none = Commands { by_name: Arc::default(), unused: Arc::default() };
         none.with([
             act("undo", "Takes the newest message back, with all that followed from it.", CommandAct::Undo),
             act("redo", "Takes the newest undo back.", CommandAct::Redo),
@@ -210,25 +216,31 @@ impl Commands {
     /// These and more; a later one takes the place of one with the same name, but not of one that acts ([`Does::Act`]).
     #[must_use]
     pub fn with(&self, commands: impl IntoIterator<Item = Command>) -> Commands {
-        let mut by_name = (*self.0).clone();
+        let mut by_name = (*self.by_name).clone();
         for command in commands {
             let is_act = by_name.get(&command.name).is_some_and(|own| matches!(own.does, Does::Act(_)));
             if !is_act {
                 by_name.insert(command.name.clone(), Arc::new(command));
             }
         }
-        Commands(Arc::new(by_name))
+        Commands { by_name: Arc::new(by_name), unused: self.unused.clone() }
+    }
+
+    /// The same commands, which know why there are no others of these names.
+    #[cfg(feature = "agent-files")]
+    pub(crate) fn without(self, unused: BTreeMap<String, String>) -> Commands {
+        Commands { unused: Arc::new(unused), ..self }
     }
 
     /// The command of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Command>> {
-        self.0.get(name)
+        self.by_name.get(name)
     }
 
     /// All commands, by name.
     pub fn list(&self) -> impl Iterator<Item = &Arc<Command>> {
-        self.0.values()
+        self.by_name.values()
     }
 
     /// The command that a line calls; `None` where the line does not begin with `/` and so is a message.
@@ -244,8 +256,9 @@ impl Commands {
 
     fn called(&self, name: &str, arguments: &str) -> Result<Called, BadCommand> {
         let Some(command) = self.get(name) else {
-            let known = self.0.keys().map(|name| format!("/{name}")).collect::<Vec<_>>().join(", ");
-            return Err(BadCommand::Unknown { given: name.chars().take(64).collect(), known });
+            let known = self.by_name.keys().map(|name| format!("/{name}")).collect::<Vec<_>>().join(", ");
+            let unused = self.unused.get(name).map(|why| format!(" (not used: {why})")).unwrap_or_default();
+            return Err(BadCommand::Unknown { given: name.chars().take(64).collect(), known, unused });
         };
         let words = words(arguments).map_err(|quote| BadCommand::Quote { name: name.to_owned(), quote });
         let words = match &command.does {

@@ -168,6 +168,8 @@ pub struct AgentFiles {
     pub commands: Vec<Command>,
     /// The files, and parts of files, that could not be used.
     pub bad: Vec<BadFile>,
+    /// The commands that are not used, by name, with the file and the reason.
+    unused: BTreeMap<String, String>,
     /// The default agent that a file of configuration names.
     default: Option<(String, PathBuf)>,
 }
@@ -197,7 +199,8 @@ impl AgentFiles {
                 {
                     let read = Reading { folder, models, path: &path };
                     if let Err(bad) = files.file(&read, &root, section) {
-                        files.bad.push(bad);
+                        let name = path.strip_prefix(&root).unwrap_or(&path).with_extension("");
+                        files.not_used(section, &Names::of_path(&name), bad);
                     }
                 }
             }
@@ -216,12 +219,19 @@ impl AgentFiles {
             let (path, field) = (source.unwrap_or_default(), bad.field().unwrap_or_default().to_owned());
             self.bad.push(BadFile { path, line: 0, field, why: bad.to_string() });
         }
-        Ok((agents, Commands::built_in().with(self.commands), self.bad))
+        Ok((agents, Commands::built_in().with(self.commands).without(self.unused), self.bad))
+    }
+
+    fn not_used(&mut self, section: Section, name: &Names, bad: BadFile) {
+        if section == Section::Commands {
+            self.unused.insert(name.as_ours(), bad.to_string());
+        }
+        self.bad.push(bad);
     }
 
     /// One agent or command as a file of its own.
     fn file(&mut self, read: &Reading<'_>, root: &Path, section: Section) -> Result<(), BadFile> {
-        let text = walk::text(read.path, &*read.folder.trusts)?;
+        let text = walk::text(read.path, read.folder.inside.as_deref(), &*read.folder.trusts)?;
         let wrong = |fault| BadFile::of(read.path, &text, fault);
         let (node, body) = match read.path.extension().and_then(|ending| ending.to_str()) {
             Some("json") => (document::json_with_comments(&text).map_err(wrong)?, None),
@@ -261,7 +271,7 @@ impl AgentFiles {
     /// The tables of a file of configuration.
     fn config_file(&mut self, folder: &AgentFolder, path: &Path, models: &BTreeMap<String, ModelRef>) {
         let read = Reading { folder, models, path };
-        let text = match walk::text_inside(path, folder.inside.as_deref(), &*folder.trusts) {
+        let text = match walk::text(path, folder.inside.as_deref(), &*folder.trusts) {
             Ok(text) => text,
             Err(bad) => return self.bad.push(bad),
         };
@@ -282,7 +292,8 @@ impl AgentFiles {
                         let taken = included
                             .and_then(|node| self.entry(&read, section, &Names::of_text(&entry.name), node, None));
                         if let Err(fault) = taken {
-                            self.bad.push(BadFile::of(path, &text, read::below(&place, fault)));
+                            let bad = BadFile::of(path, &text, read::below(&place, fault));
+                            self.not_used(section, &Names::of_text(&entry.name), bad);
                         }
                     }
                     Ok(())

@@ -9,13 +9,14 @@
 //!
 //! The files of a project are instructions of strangers. Each is shown to the host's judge as it was read (its first 32 KiB), and
 //! only text that the judge trusted is used; a file without text, and one with the text of an earlier file, is passed over before
-//! that. The files of the user need no judge. Files are opened beneath the folder's handle, so no link leads out of it, and no
-//! special file is waited for. A file that is refused, and one for which there is no room, is listed with the reason among the
+//! that. Files of a project are opened beneath the folder's handle, so no link leads out of it. The files of the user need no judge,
+//! and may be links into another folder. No special file is waited for. A file that is refused, and one for which there is no room, is listed with the reason among the
 //! sections of the prompt; the model is not told of it. A change must keep all of this, because this text speaks with the word of
 //! the user.
 
 use std::{
     collections::BTreeSet,
+    fs::File,
     io::Read as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -136,8 +137,13 @@ struct Found {
 impl Found {
     /// Takes all `*.md` of a folder, in the order of their names.
     fn take_folder(&mut self, root: &Workspace, folder: &str, trusts: Option<&Trusts>) {
-        let Some(place) = root.beneath(Path::new(folder)) else { return };
-        let Ok(entries) = root.open_dir(&place).and_then(|dir| dir.entries()) else { return };
+        let opened = match (trusts, root.beneath(Path::new(folder))) {
+            // The user's folder may be a link to another one.
+            (None, _) => Workspace::open(&root.root().join(folder)).and_then(|own| own.open_dir(&own.resolve(".")?)),
+            (Some(_), Some(place)) => root.open_dir(&place),
+            (Some(_), None) => return,
+        };
+        let Ok(entries) = opened.and_then(|dir| dir.entries()) else { return };
         let names = entries.filter_map(|entry| entry.ok()?.name.into_string().ok());
         let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
         names.sort_unstable();
@@ -156,10 +162,22 @@ impl Found {
     /// Takes a file, if it is there. `trusts` judges it; without a judge it is trusted.
     fn take(&mut self, root: &Workspace, name: &str, trusts: Option<&Trusts>) {
         let path = root.root().join(name);
-        let (text, is_cut) = match read(root, name) {
+        let opened = match (trusts, root.beneath(Path::new(name))) {
+            (None, _) => Workspace::behind_links(&path).and_then(|(folder, file)| folder.open_read(&file)),
+            (Some(_), Some(place)) => root.open_read(&place),
+            (Some(_), None) => return,
+        };
+        let read = match opened {
+            Ok((file, _)) => read(file),
+            Err(WorkspaceError::NotFound { .. }) if trusts.is_none() && path.is_symlink() => {
+                Err("it is a link to a file that is not there".to_owned())
+            }
+            Err(WorkspaceError::NotFound { .. }) => return,
+            Err(error) => Err(error.to_string()),
+        };
+        let (text, is_cut) = match read {
             Ok(read) => read,
-            Err(None) => return,
-            Err(Some(why)) => return self.left_out(name, path, why),
+            Err(why) => return self.left_out(name, path, why),
         };
         if text.trim().is_empty() && is_cut {
             return self.left_out(
@@ -198,18 +216,13 @@ impl Found {
     }
 }
 
-/// The text of a file, and whether it was cut. `None` for a file that is not there, else why it is refused.
-fn read(root: &Workspace, name: &str) -> Result<(String, bool), Option<String>> {
-    let place = root.beneath(Path::new(name)).ok_or(None)?;
-    let (file, _) = root.open_read(&place).map_err(|error| match error {
-        WorkspaceError::NotFound { .. } => None,
-        error => Some(error.to_string()),
-    })?;
+/// The text of a file, and whether it was cut; an error says why the file is refused.
+fn read(file: File) -> Result<(String, bool), String> {
     let mut bytes = Vec::new();
     let read = file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Some(error.to_string()))?;
+    read.map_err(|error| error.to_string())?;
     if bytes.starts_with(b"\xef\xbb\xbf") || bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-        return Err(Some("it begins with a byte order mark: save it as plain UTF-8".to_owned()));
+        return Err("it begins with a byte order mark: save it as plain UTF-8".to_owned());
     }
     // A character that the end of the read cuts through is no fault of the file.
     let whole = match std::str::from_utf8(&bytes) {
@@ -217,10 +230,10 @@ fn read(root: &Workspace, name: &str) -> Result<(String, bool), Option<String>> 
         Err(error) if error.error_len().is_none() && bytes.len() > FILE_BYTES_MAX => {
             std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
         }
-        Err(_) => return Err(Some("it is not UTF-8 text".to_owned())),
+        Err(_) => return Err("it is not UTF-8 text".to_owned()),
     };
     if whole.contains('\0') {
-        return Err(Some("it is not text".to_owned()));
+        return Err("it is not text".to_owned());
     }
     let (text, is_cut) = cut_at_line(whole, FILE_BYTES_MAX);
     Ok((text.to_owned(), is_cut))

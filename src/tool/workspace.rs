@@ -120,6 +120,26 @@ impl Workspace {
         Ok(Workspace { roots: vec![Arc::new(Root::open(root, false)?)], linked: Vec::new(), home: None })
     }
 
+    /// Opens the folder that holds a file of the user's own, wherever links lead, and gives the path of the file in it. Such files are
+    /// often links into another folder.
+    pub(crate) fn behind_links(path: &Path) -> Result<(Workspace, WorkspacePath), WorkspaceError> {
+        let fault = |source: std::io::Error| {
+            let path = path.display().to_string();
+            match source.kind() {
+                std::io::ErrorKind::NotFound => WorkspaceError::NotFound { path },
+                _ => WorkspaceError::Io { path, source },
+            }
+        };
+        let real = path.canonicalize().map_err(fault)?;
+        let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
+            return Err(WorkspaceError::IsDirectory { path: path.display().to_string() });
+        };
+        let folder = Workspace::open(folder)?;
+        let file = folder.beneath(Path::new(name));
+        let file = file.ok_or_else(|| WorkspaceError::NotFound { path: path.display().to_string() })?;
+        Ok((folder, file))
+    }
+
     /// Opens the workspace of a call. It has the session's spill folder as a folder that may be read, if that exists by now, and
     /// the places outside that the call was [allowed](ToolContext::external) to reach.
     pub fn for_call(context: &ToolContext) -> Result<Workspace, WorkspaceError> {

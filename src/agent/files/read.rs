@@ -64,6 +64,11 @@ impl Names {
         Names(parts.join("/"))
     }
 
+    /// The name as we write names.
+    pub(super) fn as_ours(&self) -> String {
+        foreign::name(&self.0)
+    }
+
     /// Of an entry of a table: its key.
     pub(super) fn of_text(name: &str) -> Names {
         Names(name.to_owned())
@@ -73,7 +78,8 @@ impl Names {
 /// The front matter of a Markdown text and the body behind it. A text that does not begin with `---` is all body.
 ///
 /// People write `description: Use this when: …` without quotes, and other programs take it; so for their files a value with a
-/// colon in it is read as a text where the YAML cannot be read otherwise.
+/// colon in it, and one that begins with a sign of YAML and is none of its forms (`argument-hint: [a] [b]`), is read as a text where
+/// the YAML cannot be read otherwise.
 pub(super) fn front_matter(text: &str, dialect: Dialect) -> Result<(Node, &str), Fault> {
     let nothing = Node { at: 0, value: Value::Map(Vec::new()) };
     let Some(rest) = text.strip_prefix("---").filter(|rest| rest.trim_start_matches([' ', '\t']).starts_with('\n'))
@@ -100,18 +106,30 @@ pub(super) fn front_matter(text: &str, dialect: Dialect) -> Result<(Node, &str),
     Err(Fault::new(0, "", "the front matter has no end: write --- on a line of its own behind it"))
 }
 
-/// The lines of YAML with quotes around those values that have a colon in them.
+/// The lines of YAML with quotes around those values that have a colon in them, or cannot be read by themselves.
 fn with_quotes(front: &str) -> String {
     let quoted = |line: &str| {
         let (name, value) = line.split_once(':')?;
         let value = value.trim();
         let is_key = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-        let is_plain = !value.starts_with(['"', '\'', '[', '{', '|', '>', '&', '*', '!', '#']);
-        let wants = is_key && is_plain && (value.contains(": ") || value.ends_with(':') || value.contains(" #"));
+        let has_colon = || value.contains(": ") || value.ends_with(':') || value.contains(" #");
+        let wants = is_key
+            && match value.chars().next() {
+                // A list or table without an end goes on in the next line.
+                Some('[') => value.contains(']') && !is_yaml(value),
+                Some('{') => value.contains('}') && !is_yaml(value),
+                Some('*' | '&' | '!' | '%' | '@' | '`') => !is_yaml(value),
+                Some('"' | '\'' | '|' | '>' | '#') => false,
+                _ => has_colon(),
+            };
         wants.then(|| format!("{name}: '{}'", value.replace('\'', "''")))
     };
     let lines = front.split('\n').map(|line| quoted(line).unwrap_or_else(|| line.to_owned()));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+fn is_yaml(value: &str) -> bool {
+    document::yaml(value, value).is_ok()
 }
 
 /// The agent that a text says, and its name.
@@ -284,6 +302,6 @@ fn with_file(text: &str, config: &Path, inside: Option<&Path>) -> Result<String,
         return Err(format!("{} is not below the folder of this file: it is not read", path.display()));
     }
     let path = config.parent().unwrap_or(Path::new("")).join(path);
-    let read = walk::text_inside(&path, inside, &|_, _| true).map_err(|bad| bad.to_string())?;
+    let read = walk::text(&path, inside, &|_, _| true).map_err(|bad| bad.to_string())?;
     Ok(format!("{before}{}{}", read.trim(), with_file(after, config, inside)?))
 }

@@ -204,3 +204,19 @@ fn no_text_makes_a_reader_panic() {
         let _ = document::json_with_comments(&text);
     });
 }
+
+/// Who calls a command whose file is not used is told which file, and why.
+#[test]
+fn an_unknown_command_names_its_file_that_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("commands/team")).unwrap();
+    fs::write(folder.path().join("commands/team/Pull Request.md"), "---\ndescription: {\n---\nBody.\n").unwrap();
+    fs::write(folder.path().join("commands/good.md"), "Body.\n").unwrap();
+    let files = AgentFiles::read(&[AgentFolder::new(folder.path(), Dialect::ClaudeCode)], &BTreeMap::new());
+    let (_, commands, bad) = files.build().unwrap();
+    let said = commands.read("/team/pull-request 1").unwrap().unwrap_err().to_string();
+    let begins = format!("there is no command /team/pull-request (not used: {}): use one of ", bad[0]);
+    assert!(said.starts_with(&begins), "{said}");
+    let said = commands.read("/other").unwrap().unwrap_err().to_string();
+    assert!(said.starts_with("there is no command /other: use one of "), "{said}");
+}

@@ -7,11 +7,12 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use super::{BadFile, DEPTH_MAX, FILE_BYTES_MAX, FILES_MAX, Trusts};
+use crate::tool::{Workspace, WorkspaceError};
 
 /// The files below a folder whose names end so, by name. With `inside`, a link to a folder is not followed, and a link to a file
 /// only if it stays inside; without it all links are followed, and each folder is entered once. Names that begin with a point are
@@ -101,31 +102,28 @@ impl Walk<'_> {
     }
 }
 
-/// The text of a file, as [`text`]; an error if the file is a link that leads out of `inside`.
-pub(super) fn text_inside(path: &Path, inside: Option<&Path>, trusts: &Trusts) -> Result<String, BadFile> {
-    let leads_out = |inside: &Path| {
-        let inside = inside.canonicalize()?;
-        Ok::<_, io::Error>(!path.canonicalize()?.starts_with(inside))
-    };
-    match inside.map(leads_out).transpose() {
-        Ok(Some(true)) => Err(BadFile::whole(path, "it leads out of the workspace: it is not read")),
-        Ok(_) => text(path, trusts),
-        Err(error) => Err(BadFile::whole(path, error.to_string())),
-    }
-}
-
-/// The text of a file, as far as it is trusted: without a byte order mark, with line feeds as ends of lines.
-pub(super) fn text(path: &Path, trusts: &Trusts) -> Result<String, BadFile> {
+/// The text of a file, as far as it is trusted: without a byte order mark, with line feeds as ends of lines. With `inside` an error if
+/// the file is a link that leads out of that folder. The file is opened once and beneath a handle, so what was checked is what is
+/// read, and a pipe is not waited for.
+pub(super) fn text(path: &Path, inside: Option<&Path>, trusts: &Trusts) -> Result<String, BadFile> {
     let whole = |why: String| BadFile::whole(path, why);
-    let found = fs::metadata(path).map_err(|error| whole(error.to_string()))?;
-    // To open a pipe would wait for a writer.
-    if !found.is_file() {
-        return Err(whole("it is no file".to_owned()));
-    }
-    if found.len() > FILE_BYTES_MAX {
-        return Err(whole(format!("it has {} bytes: at most {FILE_BYTES_MAX} are read", found.len())));
-    }
-    let bytes = fs::read(path).map_err(|error| whole(error.to_string()))?;
+    let opened = match inside {
+        Some(inside) => Workspace::open(inside).and_then(|root| {
+            let below = path.strip_prefix(inside).ok().and_then(|below| root.beneath(below));
+            below
+                .map(|below| (root, below))
+                .ok_or_else(|| WorkspaceError::Outside { path: path.display().to_string(), root: inside.to_owned() })
+        }),
+        None => Workspace::behind_links(path),
+    };
+    let (bytes, _) = opened.and_then(|(root, file)| root.read(&file, FILE_BYTES_MAX)).map_err(|error| match error {
+        WorkspaceError::Outside { .. } => whole("it leads out of the workspace: it is not read".to_owned()),
+        WorkspaceError::NotRegular { .. } | WorkspaceError::IsDirectory { .. } => whole("it is no file".to_owned()),
+        WorkspaceError::TooLarge { bytes, max_bytes, .. } => {
+            whole(format!("it has {bytes} bytes: at most {max_bytes} are read"))
+        }
+        error => whole(error.to_string()),
+    })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();

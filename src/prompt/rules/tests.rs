@@ -152,3 +152,27 @@ fn a_file_that_begins_with_a_line_break_and_a_huge_line_is_named() {
     scene.write("repo/AGENTS.md", format!("\n{}\nUse tabs.\n", "x".repeat(FILE_BYTES_MAX)));
     assert_eq!(scene.note_of("AGENTS.md"), "its first line of text is longer than the 32768 bytes of a file");
 }
+
+/// The user's files may be links into a folder of their own choice, and their folder of rules may be one; a project's may not lead
+/// out. What cannot be read by a link is told without a word of a workspace.
+#[test]
+fn the_users_rules_may_be_links() {
+    let scene = Scene::new();
+    std::fs::create_dir_all(scene.at("dot/rules")).unwrap();
+    scene.write("dot/AGENTS.md", "Answer in rhyme.");
+    scene.write("dot/rules/a.md", "Use tabs.");
+    std::fs::remove_dir(scene.at("home/rules")).unwrap();
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(scene.at(to), scene.at(at)).unwrap();
+    link("dot/AGENTS.md", "home/AGENTS.md");
+    link("dot/rules", "home/rules");
+    link("dot/AGENTS.md", "repo/AGENTS.md");
+    let found = scene.read();
+    assert_eq!(names(&found), ["AGENTS.md", "rules/a.md", "AGENTS.md"]);
+    assert_eq!(found[0].text, "<rules file=\"AGENTS.md\">\nAnswer in rhyme.\n</rules>");
+    assert!(found[0].note.is_none() && found[1].note.is_none());
+    assert!(found[2].note.as_deref().unwrap().contains("outside"), "the project's: {:?}", found[2]);
+    std::fs::remove_file(scene.at("dot/AGENTS.md")).unwrap();
+    assert_eq!(scene.read()[0].note.as_deref(), Some("it is a link to a file that is not there"));
+    std::process::Command::new("mkfifo").arg(scene.at("dot/AGENTS.md")).status().unwrap();
+    assert!(scene.read()[0].note.as_deref().unwrap().contains("not a regular file"), "and nobody waits");
+}
