@@ -239,6 +239,19 @@ pub trait Tool: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether a call with these arguments can succeed as things are now: it looks, and changes nothing. An error is the call's result,
+    /// in words for the model: nobody is asked for permission, and the call does not run.
+    ///
+    /// The runtime asks this of a call that a person would be asked about, if the rules allow to read each path that the call wants,
+    /// and if no call before it in the same answer may change the outcome. The tool must look at nothing else. The answer may be out of date when the call runs, so
+    /// [`run`](Tool::run) must find the same fault. It may block; it is given up after some seconds. By default nothing is foreseen.
+    ///
+    /// # Errors
+    /// What is wrong, and how it should be.
+    fn foresee(&self, _arguments: &Value, _context: &ToolContext) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The locks and contents of files that the tool shares with other tools that change files; a restore takes the same locks.
     /// `None` for a tool that changes no files, or none on this machine.
     #[cfg(all(unix, feature = "tools"))]

@@ -17,6 +17,7 @@ mod charset;
 mod edit;
 mod file_tool;
 mod find;
+mod form;
 mod grep;
 mod listing;
 mod locked;

@@ -6,17 +6,26 @@
 //! once: it is asked in the task of the caller, without a limit. Shell commands are read into their parts where the question
 //! runs.
 //!
+//! A call that a person would be asked about may be one that cannot succeed, such as an edit of a text that is not in the file.
+//! [`foresee`] has the tools look at the files before, as far as the rules allow it to read them, and nobody is asked then.
+//!
 //! Two callers ask: the worker of a model's answer, and the start of an incarnation, about the calls that are not over. A change
 //! must call no tool in the core, nor where a session's actor handles its inputs: a tool that hangs there would hold up every
 //! stop.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 
 use crate::{
-    permission::judged_by_parts,
-    tool::{CallFacts, Toolbox},
+    kernel::Settings,
+    permission::{Action, Globs, judged_by_parts, seen_from, with_parts},
+    tool::{Access, CallFacts, Effect, May, ToolContext, Toolbox, Unusable, arguments},
+    words::ids::SessionId,
 };
 
 /// How long a tool may take to say what a call wants. A tool only looks at the arguments for this.
@@ -40,6 +49,84 @@ async fn ask_one(toolbox: &Toolbox, name: String, input: Arc<str>) -> CallFacts 
         Ok(Err(_)) => CallFacts::unknown(&tool, "crashed over these arguments"),
         Err(_) => CallFacts::unknown(&tool, "did not say in time what this call wants"),
     }
+}
+
+/// The calls of one answer, in order: the name of the tool, and the arguments.
+pub(crate) type Calls = Vec<(String, Arc<str>)>;
+
+/// Has the tools look whether those calls can succeed that a person would be asked about: a call that cannot becomes one that cannot
+/// run. Takes as long as one question at most.
+///
+/// A tool looks only where the rules, as they were when the request began, allow to read all that the call wants: what a file says
+/// is not told to a model that may not read it. It does not look behind a call whose outcome may depend on one before it.
+pub(crate) async fn foresee(
+    toolbox: &Toolbox,
+    session: &SessionId,
+    settings: &Arc<Settings>,
+    calls: &Calls,
+    facts: &mut [CallFacts],
+) {
+    let globs = Globs::default();
+    let until = tokio::time::Instant::now() + LIMIT;
+    let mut changed: Vec<String> = Vec::new();
+    for ((_, input), facts) in calls.iter().zip(facts) {
+        let wants = seen_from(&settings.workspace, &settings.read_roots, facts.access.clone());
+        let action = settings.judge(&wants, &globs).action;
+        if facts.unusable.is_some() || action == Action::Deny || facts.effect == Effect::Read {
+            continue;
+        }
+        let is_path = |access: &&Access| matches!(access.permission.as_str(), "edit" | "external_directory");
+        let reads: Vec<_> = wants.iter().filter(is_path).map(as_read).collect();
+        let is_readable = reads.is_empty() || settings.judge(&reads, &globs).action == Action::Allow;
+        let is_free = !wants.iter().any(|access| changed.contains(&access.pattern));
+        if action == Action::Ask && is_readable && is_free {
+            let (Some(tool), Ok(arguments)) = (toolbox.find(&facts.tool).cloned(), arguments(input)) else { continue };
+            let folder = PathBuf::from(&settings.workspace);
+            let context = ToolContext {
+                session: session.clone(),
+                may: may(settings.clone(), reads.clone()),
+                spill: None,
+                ..ToolContext::detached(folder.clone(), folder)
+            };
+            let looked = tokio::task::spawn_blocking(move || tool.foresee(&arguments, &context));
+            match tokio::time::timeout_at(until, looked).await {
+                Ok(Ok(Err(why))) => {
+                    facts.unusable = Some(Unusable::BadArguments(why));
+                    continue;
+                }
+                // A tool that crashes over it may do so before a person as well.
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+        // Whatever else the call does, it may do to any file.
+        if reads.len() < wants.len() {
+            return;
+        }
+        changed.extend(wants.into_iter().map(|access| access.pattern));
+    }
+}
+
+/// The access to the same path that only reads it.
+fn as_read(access: &Access) -> Access {
+    match access.permission.as_str() {
+        "edit" => Access::new("read", &access.pattern),
+        _ => access.clone(),
+    }
+}
+
+/// Decides whether a call may touch something that it did not name: not if the rules are stricter about it than about what it
+/// named.
+pub(super) fn may(settings: Arc<Settings>, accesses: Vec<Access>) -> May {
+    // Globs are compiled for this call, because the worker does not share the runtime's table. Few calls come across anything, so
+    // what they named is judged once more only then.
+    let (globs, named) = (Globs::default(), OnceLock::new());
+    May::new(move |access| {
+        let named = *named.get_or_init(|| settings.judge(&accesses, &globs).action);
+        let wanted = with_parts(vec![access.clone()]);
+        let seen = seen_from(&settings.workspace, &settings.read_roots, wanted);
+        settings.judge(&seen, &globs).action <= named
+    })
 }
 
 #[cfg(test)]

@@ -37,8 +37,8 @@ use crate::{
     },
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookCall, HookContext, HookFailure, panic_text},
-    kernel::Report,
     kernel::context::of_text,
+    kernel::{Report, Settings},
     lock::Lock,
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     supervisor::WorkerNode,
@@ -125,6 +125,7 @@ impl RequestWorker {
         post: WorkerContext,
         model: ModelRef,
         request: Request,
+        settings: Arc<Settings>,
         node: WorkerNode,
     ) -> Option<RequestWorker> {
         let at_work = post.slot.begin_worker(post.incarnation, post.ticket)?;
@@ -138,7 +139,8 @@ impl RequestWorker {
                 post.slot.show_arriving(&arrived);
             }
             // All of it is caught: what a cut drops is the client's too, and may panic in its drop.
-            let made = AssertUnwindSafe(answered(&post, &model, &request, &arrived, &cut)).catch_unwind().await;
+            let made =
+                AssertUnwindSafe(answered(&post, &model, &request, &settings, &arrived, &cut)).catch_unwind().await;
             drop(node);
             post.report(made.unwrap_or_else(|panic| {
                 let text = format!("the model client crashed: {}", words_of(panic));
@@ -171,6 +173,7 @@ async fn answered(
     post: &WorkerContext,
     model: &ModelRef,
     request: &Request,
+    settings: &Arc<Settings>,
     arrived: &Lock<Arrived>,
     cut: &CancellationToken,
 ) -> Report {
@@ -192,9 +195,14 @@ async fn answered(
         Ok(answer) => answer,
         Err(error) => return Report::Failed { error },
     };
-    let calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into())).collect::<Vec<_>>();
+    let calls: facts::Calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into())).collect();
+    let asked = async {
+        let mut facts = facts::ask(&post.shared.toolbox, calls.clone()).await;
+        facts::foresee(&post.shared.toolbox, &post.slot.id, settings, &calls, &mut facts).await;
+        facts
+    };
     tokio::select! {
-        calls = facts::ask(&post.shared.toolbox, calls) => Report::Answered { answer, calls },
+        calls = asked => Report::Answered { answer, calls },
         () = cut.cancelled() => {
             // The hooks have passed the answer, and its texts were shown.
             answer.parts.retain(|part| matches!(part, AnswerPart::Text { .. }));

@@ -51,6 +51,12 @@ impl Rolling {
         self.bytes.extend_from_slice(last);
     }
 
+    /// Takes back the last `bytes` bytes, none of which is a line feed.
+    pub(crate) fn take_back(&mut self, bytes: usize) {
+        self.bytes.truncate(self.bytes.len().saturating_sub(bytes));
+        self.total = self.total.saturating_sub(bytes);
+    }
+
     /// The bytes that are kept.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

@@ -23,6 +23,7 @@ mod look;
 mod options;
 mod report;
 mod sandbox;
+mod screen;
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ use crate::{
         files::{Files, Vault},
         workspace::{Workspace, WorkspaceError},
     },
-    tools::seen::Seen,
+    tools::{file_tool::Touch, seen::Seen},
     words::message::ErrorReason,
 };
 
@@ -83,6 +83,12 @@ impl<'a> Call<'a> {
         let call = Call { context, workspace, shared, permission, gate };
         call.go_on()?;
         Ok(call)
+    }
+
+    /// A call that only looks, judged as a read.
+    pub(super) fn to_look(shared: &Shared, context: &'a ToolContext) -> Result<Call<'a>, ToolResult> {
+        let gate = Gate::new(Lock::new(Some(First::Stop)));
+        Call::new(shared.clone(), Touch::Reads.permission(), gate, context)
     }
 
     /// An error once the call must stop, so that the body ends early.

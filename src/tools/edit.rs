@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::{
     tool::{
         ToolResult,
-        workspace::{WorkspaceError, WorkspacePath, WriteOptions},
+        workspace::{FileInfo, WorkspaceError, WorkspacePath, WriteOptions},
     },
     tools::{
         arguments::or_default,
@@ -89,14 +89,25 @@ impl FileWork for Edit {
     const TOUCH: Touch = Touch::Writes;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
+    fn check(&self) -> Result<(), ToolResult> {
+        match change(self)? {
+            Change::Replace { old, new, .. } => can_be_replaced(old, new),
+            Change::Patch(diff) => patch::check(diff).map_err(|error| ToolResult::error(error.to_string())),
+        }
+    }
+
+    fn foresee(&self, call: &Call) -> Result<(), ToolResult> {
+        let place = call.resolve(&self.path)?;
+        let (before, _, charset) = read(call, &place)?;
+        apply_in(charset, &before, &change(self)?).map(drop)
+    }
+
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
         let change = change(self)?;
         let place = call.resolve(&self.path)?;
         for _ in 0..TRIES_MAX {
             let locked = LockedFile::take(call, &place)?;
-            let (before, info) = call.workspace.read(&place, FILE_BYTES_MAX).map_err(read_failure)?;
-            let charset = encoding(&before, call, &place)?;
-            locked.refuse_stale(&before, &info)?;
+            let (before, info, charset) = read(call, &place)?;
             let edited = apply_in(charset, &before, &change)?;
             let options = WriteOptions { expect: Some(info.version), create_parents: false, ..WriteOptions::default() };
             let content = edited.content.as_ref().unwrap_or(&edited.changed.content);
@@ -142,6 +153,14 @@ fn change(arguments: &Edit) -> Result<Change<'_>, ToolResult> {
             Ok(Change::Replace { old, new, all: arguments.replace_all })
         }
     }
+}
+
+/// The content of the file, and its encoding; an error where it cannot be edited, or the session has not seen it as it is.
+fn read(call: &Call, place: &WorkspacePath) -> Result<(Vec<u8>, FileInfo, Option<Charset>), ToolResult> {
+    let (before, info) = call.workspace.read(place, FILE_BYTES_MAX).map_err(read_failure)?;
+    let charset = encoding(&before, call, place)?;
+    call.refuse_stale(place, &before, &info)?;
+    Ok((before, info, charset))
 }
 
 fn read_failure(error: WorkspaceError) -> ToolResult {
@@ -219,13 +238,19 @@ fn apply(before: &[u8], change: &Change) -> Result<Changed, ToolResult> {
     }
 }
 
-fn replace(before: &[u8], old: &str, new: &str, all: bool) -> Result<Changed, ToolResult> {
+/// An error for texts that change no file, whatever is in it.
+fn can_be_replaced(old: &str, new: &str) -> Result<(), ToolResult> {
     if matching::line_feeds(old).is_empty() {
         return Err(ToolResult::error("old_string cannot be empty. To make or replace a whole file use write."));
     }
     if old == new {
         return Err(ToolResult::error("No changes made: old_string and new_string are identical."));
     }
+    Ok(())
+}
+
+fn replace(before: &[u8], old: &str, new: &str, all: bool) -> Result<Changed, ToolResult> {
+    can_be_replaced(old, new)?;
     let found = matching::find(before, old);
     match found.regions.len() {
         0 => return Err(no_match(before, old)),

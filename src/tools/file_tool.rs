@@ -34,7 +34,7 @@ pub(super) enum Touch {
 
 impl Touch {
     /// The permission that a call needs for the path that it names.
-    fn permission(self) -> &'static str {
+    pub(super) fn permission(self) -> &'static str {
         match self {
             Touch::Reads => "read",
             Touch::Writes => "edit",
@@ -50,6 +50,16 @@ pub(super) trait FileWork: DeserializeOwned + JsonSchema + 'static {
     const TOUCH: Touch;
     /// The names of the argument that holds the path: its own name and all aliases that the type accepts.
     const PATH_NAMES: &'static [&'static str];
+
+    /// What is wrong with the arguments by themselves. A pure function.
+    fn check(&self) -> Result<(), ToolResult> {
+        Ok(())
+    }
+
+    /// Why a tool that writes cannot carry the call out as the files are now. It looks at files, and changes nothing.
+    fn foresee(&self, _: &Call) -> Result<(), ToolResult> {
+        Ok(())
+    }
 
     /// Carries out one call, on a thread that may block. Both sides of the `Result` are results for the model.
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult>;
@@ -104,7 +114,15 @@ impl<W: FileWork> Tool for FileTool<W> {
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {
-        parse::<W>(arguments).map(drop).map_err(|error| error.content)
+        parse::<W>(arguments).and_then(|(work, _)| work.check()).map_err(|error| error.content)
+    }
+
+    fn foresee(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
+        if W::TOUCH == Touch::Reads {
+            return Ok(());
+        }
+        let looked = parse::<W>(arguments).and_then(|(work, _)| work.foresee(&Call::to_look(&self.shared, context)?));
+        looked.map_err(|error| error.content)
     }
 
     fn files(&self) -> Option<&Files> {

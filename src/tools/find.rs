@@ -62,6 +62,11 @@ impl FileWork for Find {
     const TOUCH: Touch = Touch::Reads;
     const PATH_NAMES: &'static [&'static str] = &["path", "directory", "dir"];
 
+    fn check(&self) -> Result<(), ToolResult> {
+        let globs = [Some(&self.pattern), self.exclude.as_ref()];
+        globs.into_iter().flatten().try_for_each(|glob| Pattern::new(glob).map(drop)).map_err(ToolResult::error)
+    }
+
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
         let pattern = Pattern::new(&self.pattern).map_err(ToolResult::error)?;
         let exclude = self.exclude.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
@@ -129,6 +134,7 @@ fn answer(mut files: Vec<String>, total: usize, limit: usize, missed: Missed, pa
         };
         parts.push(format!("[Showing {shown} of {total} files{by}. {next}]"));
     }
+    parts.extend(missed.ignored_notice().filter(|_| total == 0));
     parts.extend(missed.notice());
     ToolResult::ok(parts.join("\n"))
         .with_details(json!({ "files": files, "total": total, "truncated": truncated }))

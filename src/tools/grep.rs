@@ -95,6 +95,11 @@ impl FileWork for Grep {
     const TOUCH: Touch = Touch::Reads;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "directory", "dir"];
 
+    fn check(&self) -> Result<(), ToolResult> {
+        matcher(self)?;
+        self.glob.as_deref().map(Pattern::new).transpose().map(drop).map_err(ToolResult::error)
+    }
+
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
         let matcher = matcher(self)?;
         let glob = self.glob.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
@@ -258,6 +263,7 @@ fn answer(search: Search, missed: Missed, limit: usize, pattern: &str) -> ToolRe
     if !notices.is_empty() {
         parts.push(format!("[{}]", notices.join(". ")));
     }
+    parts.extend(missed.ignored_notice().filter(|_| output.total == 0));
     parts.extend(missed.notice());
     ToolResult::ok(parts.join("\n"))
         .with_details(json!({

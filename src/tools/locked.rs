@@ -3,7 +3,7 @@
 //!
 //! While the lock is held, no other call of these tools writes the file, by whatever path the file is named; this holds among the
 //! tools of one [`Setup`](super::Setup), which share the locks. There are two exceptions: a file that does not exist yet is
-//! locked by its path alone, and commands of `bash` take no lock. [`LockedFile::refuse_stale`] and [`LockedFile::overwritable`]
+//! locked by its path alone, and commands of `bash` take no lock. [`Call::refuse_stale`] and [`Call::overwritable`]
 //! refuse a file that differs from what the session saw last (see [`Seen`](super::seen::Seen)); a tool must ask one of them
 //! before it writes.
 //!
@@ -46,34 +46,6 @@ impl<'c> LockedFile<'c> {
         let lock = call.shared.files.locks.take(&call.workspace, file, || call.context.is_cancelled());
         let lock = lock.map_err(failure)?.ok_or_else(aborted)?;
         Ok(LockedFile { call, file, _lock: lock })
-    }
-
-    /// Refuses a file whose content (of a file seen in part or too large: whose state) is not the one that the session saw last.
-    /// A file that the session has not seen passes.
-    pub(super) fn refuse_stale(&self, content: &[u8], info: &FileInfo) -> Result<(), ToolResult> {
-        match self.recalled() {
-            Some(Glimpse::Content(hash)) if hash != blake3::hash(content) => Err(self.stale()),
-            Some(Glimpse::State(version)) if version != info.version => Err(self.stale()),
-            _ => Ok(()),
-        }
-    }
-
-    /// The state in which the file may be overwritten, for a call that has not read the file; it refuses like
-    /// [`LockedFile::refuse_stale`]. `None` where the file may be in any state: the session has not seen it, or it cannot be read
-    /// now.
-    pub(super) fn overwritable(&self) -> Result<Option<Version>, ToolResult> {
-        let version = match self.recalled() {
-            None => return Ok(None),
-            Some(Glimpse::State(_)) => self.call.workspace.info(self.file).map(|info| (Vec::new(), info)),
-            Some(Glimpse::Content(_)) => self.call.workspace.read(self.file, CONTENT_BYTES_MAX),
-        };
-        match version {
-            Ok((content, info)) => self.refuse_stale(&content, &info).map(|()| Some(info.version)),
-            // The file was smaller when the session saw it.
-            Err(WorkspaceError::TooLarge { .. }) => Err(self.stale()),
-            // A deleted file has no content to lose; the write itself reports any other error.
-            Err(_) => Ok(None),
-        }
     }
 
     /// Writes the file, and remembers that the session knows the new content. The outer error is a call that must stop, the inner
@@ -165,17 +137,46 @@ impl<'c> LockedFile<'c> {
     fn path(&self) -> String {
         names::shown(&self.call.path_from(&self.call.real(self.file)))
     }
+}
+
+impl Call<'_> {
+    /// Refuses a file whose content (of a file seen in part or too large: whose state) is not the one that the session saw last.
+    /// A file that the session has not seen passes.
+    pub(super) fn refuse_stale(&self, file: &WorkspacePath, content: &[u8], info: &FileInfo) -> Result<(), ToolResult> {
+        match self.recalled(file) {
+            Some(Glimpse::Content(hash)) if hash != blake3::hash(content) => Err(self.stale(file)),
+            Some(Glimpse::State(version)) if version != info.version => Err(self.stale(file)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The state in which a file may be overwritten, for a call that has not read the file; it refuses like [`Call::refuse_stale`].
+    /// `None` where the file may be in any state: the session has not seen it, or it cannot be read now.
+    pub(super) fn overwritable(&self, file: &WorkspacePath) -> Result<Option<Version>, ToolResult> {
+        let version = match self.recalled(file) {
+            None => return Ok(None),
+            Some(Glimpse::State(_)) => self.workspace.info(file).map(|info| (Vec::new(), info)),
+            Some(Glimpse::Content(_)) => self.workspace.read(file, CONTENT_BYTES_MAX),
+        };
+        match version {
+            Ok((content, info)) => self.refuse_stale(file, &content, &info).map(|()| Some(info.version)),
+            // The file was smaller when the session saw it.
+            Err(WorkspaceError::TooLarge { .. }) => Err(self.stale(file)),
+            // A deleted file has no content to lose; the write itself reports any other error.
+            Err(_) => Ok(None),
+        }
+    }
 
     /// The result for a file that was changed by someone else.
-    pub(super) fn stale(&self) -> ToolResult {
+    pub(super) fn stale(&self, file: &WorkspacePath) -> ToolResult {
         ToolResult::error(format!(
             "{}: the file was changed by someone else since you last read or wrote it, so nothing was changed. Read it again \
              first.",
-            self.call.shown(self.file)
+            self.shown(file)
         ))
     }
 
-    fn recalled(&self) -> Option<Glimpse> {
-        self.call.shared.seen.recall(&self.call.context.session, self.call.real(self.file))
+    fn recalled(&self, file: &WorkspacePath) -> Option<Glimpse> {
+        self.shared.seen.recall(&self.context.session, self.real(file))
     }
 }

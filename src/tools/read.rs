@@ -74,6 +74,7 @@ impl FileWork for Read {
         };
         let mut file = Watched::new(file);
         let opened = text::look(&mut file).map_err(failed)?;
+        let bom = opened.kind == Kind::Utf8 { bom: true };
         let encoded = match opened.kind {
             Kind::Image(mime) => {
                 let result = image(opened, mime, info, &shown).map_err(failed)?;
@@ -100,14 +101,21 @@ impl FileWork for Read {
         call.remember(real, file.glimpse(&info));
         // A hint at a shell command is given only where the shell would read the same text as is shown here.
         let word = encoded.is_none().then(|| shell_word(&shown)).flatten();
-        answer(page, encoded, limit, &shown, word.as_deref())
+        answer(page, Told { encoded, bom }, limit, &shown, word.as_deref())
     }
+}
+
+/// What is told of a file beside its text.
+struct Told {
+    encoded: Option<Guess>,
+    /// It begins with the byte order mark of UTF-8.
+    bom: bool,
 }
 
 /// The result for a page. `word` is the path as a shell takes it, where a hint at a command may help.
 fn answer(
     page: Page,
-    encoded: Option<Guess>,
+    Told { encoded, bom }: Told,
     limit: usize,
     shown: &str,
     word: Option<&str>,
@@ -164,6 +172,12 @@ fn answer(
         format!("[Not valid UTF-8 in {} places, shown as \u{fffd}; an edit leaves them as they are.]", page.invalid)
     });
     let nuls = (page.nuls > 0).then(|| format!("[{} NUL bytes, shown as \u{2400}.]", page.nuls));
+    let mark = bom.then(|| "[The file begins with a byte order mark (BOM), which edit and write keep.]".to_owned());
+    let ends = match page.ends {
+        (_, 0) => None,
+        (lf, crlf) if lf == crlf => Some("[Lines end in CRLF, which edit and write keep.]".to_owned()),
+        (lf, crlf) => Some(format!("[{crlf} of {lf} line ends are CRLF, the others LF; an edit keeps them.]")),
+    };
     let truncated_by = page.cut_by.map(|by| if by == CutBy::Lines { "lines" } else { "bytes" });
     let mut details = json!({
         "path": shown,
@@ -182,10 +196,16 @@ fn answer(
     if let Some(guess) = encoded {
         details["encoding"] = json!(guess.charset.name());
     }
+    if bom {
+        details["bom"] = json!(true);
+    }
+    if page.ends.1 > 0 {
+        details["crlf_lines"] = json!(page.ends.1);
+    }
     if page.long_lines > 0 {
         details["lines_cut"] = json!(page.long_lines);
     }
-    let parts: Vec<String> = [text, long, invalid, nuls, note, hint].into_iter().flatten().collect();
+    let parts: Vec<String> = [text, long, invalid, nuls, note, mark, ends, hint].into_iter().flatten().collect();
     Ok(ToolResult::ok(parts.join("\n")).with_details(details).with_title(format!("Read {shown}")))
 }
 

@@ -432,3 +432,19 @@ fn nasty_01_a_folder_that_turns_into_a_link_lets_nothing_out() {
     assert_eq!(std::fs::read_to_string(outside.join("f")).unwrap(), "outside needle");
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
 }
+
+/// A NUL in a source is shown, searched and edited round, wherever it stands; what is binary is binary for all tools.
+#[test]
+fn a_nul_in_a_text_keeps_no_tool_from_it() {
+    let lab = Lab::new();
+    let source = "fn main() { let name = \"a\0b\"; }\nfn other() {}\n";
+    lab.put("a.rs", source);
+    assert!(lab.ok("read", json!({"path": "a.rs"})).contains("a\u{2400}b"));
+    assert_eq!(lab.ok("grep", json!({"pattern": "name"})), "a.rs:1: fn main() { let name = \"a\u{2400}b\"; }");
+    lab.ok("edit", json!({"path": "a.rs", "old_string": "fn other() {}", "new_string": "fn another() {}"}));
+    assert_eq!(lab.content("a.rs"), source.replace("other", "another"));
+    lab.put("b.bin", b"\0\x01\x02abc");
+    assert!(lab.error("read", json!({"path": "b.bin"})).contains("Binary file"));
+    assert!(lab.error("edit", json!({"path": "b.bin", "old_string": "a", "new_string": "x"})).contains("Binary file"));
+    assert!(lab.ok("grep", json!({"pattern": "abc", "path": "b.bin"})).contains("1 binary files skipped"));
+}

@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Utf8 { bom: bool },
     /// Text in another encoding.
     Encoded(Guess),
-    /// Neither image nor text of a known encoding: there is a NUL in the first 8 KiB.
+    /// Neither image nor text of a known encoding: the first 8 KiB have NULs as no text has them.
     Binary,
 }
 
@@ -38,9 +38,27 @@ pub(super) fn kind(head: &[u8]) -> Kind {
     let head = &head[..head.len().min(SNIFF_BYTES)];
     match charset::guess(head) {
         Some(guess) => Kind::Encoded(guess),
-        None if memchr::memchr(0, head).is_some() => Kind::Binary,
+        None if !is_text(head) => Kind::Binary,
         None => Kind::Utf8 { bom: head.starts_with(b"\xef\xbb\xbf") },
     }
+}
+
+/// How many bytes of a text there are for each NUL in it, at least.
+const BYTES_FOR_A_NUL: usize = 16;
+
+/// Whether bytes without a known encoding are text. Bytes without a NUL are shown as text, whatever they are. A NUL or two in a text
+/// is a slip of a program or a separator, if nothing else speaks against a text: a NUL at its very beginning, bytes that are not
+/// UTF-8, or other control characters.
+fn is_text(head: &[u8]) -> bool {
+    let nuls = memchr::memchr_iter(0, head).count();
+    let is_control = |byte: &u8| matches!(byte, 1..=7 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+    // The end of the head may cut through a character.
+    let is_utf_8 = || std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
+    nuls == 0
+        || (head.first() != Some(&0)
+            && nuls * BYTES_FOR_A_NUL <= head.len()
+            && !head.iter().any(is_control)
+            && is_utf_8())
 }
 
 fn image_type(head: &[u8]) -> Option<&'static str> {
@@ -158,11 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn only_a_nul_in_the_first_8_kib_makes_a_file_binary() {
+    fn a_few_nuls_make_no_text_binary() {
+        let text = Kind::Utf8 { bom: false };
+        let with = |nul: &[u8], more: &[u8]| kind(&[b"fn main() { a(); }\n", nul, b"fn b() { c(); }\n", more].concat());
+        assert_eq!(with(b"\0", "größe\n".as_bytes()), text);
+        assert_eq!(with(b"\0\0", b"\x1b[1m\x08\x0c\n"), text);
+        for (nul, more) in [(&b"\0\0\0"[..], &b""[..]), (b"\0", b"\xff"), (b"\0", b"\x01"), (b"\0", b"\x7f")] {
+            assert_eq!(with(nul, more), Kind::Binary, "{nul:?} {more:?}");
+        }
+        assert_eq!(kind(b"a\0b"), Kind::Binary);
+        assert_eq!(kind(&[&b"\0"[..], &[b'a'; 100]].concat()), Kind::Binary);
+        // Only the beginning counts; a character that its end cuts through speaks against nothing.
         let mut bytes = vec![b'a'; SNIFF_BYTES];
-        bytes.push(0);
-        assert_eq!(kind(&bytes), Kind::Utf8 { bom: false });
-        bytes[SNIFF_BYTES - 1] = 0;
-        assert_eq!(kind(&bytes), Kind::Binary);
+        bytes[SNIFF_BYTES - 1] = 0xc3;
+        bytes[1] = 0;
+        bytes.extend([0xb6, 0, 0, 0, 0xff]);
+        assert_eq!(kind(&bytes), text);
     }
 }

@@ -61,6 +61,8 @@ pub(super) enum Step {
 /// The number of files and folders that a walk could not look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missed {
+    /// Files and folders that were left out because git ignores them, or for their name ([`LEFT_OUT`]). A `.git` does not count.
+    pub(super) ignored: usize,
     /// Folders that could not be opened or listed.
     pub(super) unreadable: usize,
     /// Folders that lie deeper than [`DEPTH_MAX`].
@@ -120,6 +122,7 @@ pub(super) fn walk(
         let is_directory = kind == FileKind::Directory;
         let ignored = rules.obey_ignore
             && (is_left_out(&entry.name, is_directory, rules) || walk.is_ignored(&path, is_directory));
+        walk.missed.ignored += usize::from(ignored && entry.name != ".git");
         if ignored || is_temporary(&entry.name) || (rules.left_out)(&path, is_directory) {
             continue;
         }
@@ -162,7 +165,7 @@ impl Walk<'_> {
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let name = OsStr::new(".gitignore");
         if self.rules.obey_ignore && entries.binary_search_by(|entry| entry.name.as_os_str().cmp(name)).is_ok() {
-            self.take_in(&dir, name, self.prefix.join(&path));
+            self.take_in(&dir, name, self.prefix.join(&path), None);
         }
         Ok(Level { dir, path, rest: entries.into_iter(), ignores: self.ignores.len() })
     }
@@ -176,11 +179,12 @@ impl Walk<'_> {
         let Ok(mut dir) = workspace.resolve(".").and_then(|top| workspace.open_dir(&top)) else { return };
         let info = dir.open_dir(OsStr::new(".git")).and_then(|git| git.open_dir(OsStr::new("info")));
         if let Ok(info) = info {
-            self.take_in(&info, OsStr::new("exclude"), PathBuf::new());
+            self.take_in(&info, OsStr::new("exclude"), PathBuf::new(), Some(start.relative()));
         }
         let mut base = PathBuf::new();
         for component in start.relative().components() {
-            self.take_in(&dir, OsStr::new(".gitignore"), base.clone());
+            let below = start.relative().strip_prefix(&base).ok();
+            self.take_in(&dir, OsStr::new(".gitignore"), base.clone(), below);
             base.push(component);
             match dir.open_dir(component.as_os_str()) {
                 Ok(below) => dir = below,
@@ -189,15 +193,16 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads an ignore file, if there is one and room for it.
-    fn take_in(&mut self, dir: &Dir, name: &OsStr, base: PathBuf) {
+    /// Reads an ignore file, if there is one and room for it. Of a file above the start of the walk, lines about `start` (its path
+    /// from there) do not count: whoever names a folder wants to look into it.
+    fn take_in(&mut self, dir: &Dir, name: &OsStr, base: PathBuf, start: Option<&Path>) {
         let Ok((file, _)) = dir.open_read(name) else { return };
         let room = IGNORE_BYTES_MAX.saturating_sub(self.ignores.iter().map(|ignore| ignore.bytes).sum());
         let mut bytes = Vec::new();
         if file.take(room as u64 + 1).read_to_end(&mut bytes).is_err() {
             return;
         }
-        match (bytes.len() <= room).then(|| ignore(&bytes, base)).flatten() {
+        match (bytes.len() <= room).then(|| ignore(&bytes, base, start)).flatten() {
             Some(ignore) => self.ignores.push(ignore),
             None => self.missed.large_ignores += 1,
         }
@@ -215,14 +220,25 @@ impl Walk<'_> {
 }
 
 /// The rules of an ignore file; `None` for rules that are too large to be compiled.
-fn ignore(bytes: &[u8], base: PathBuf) -> Option<Ignore> {
+fn ignore(bytes: &[u8], base: PathBuf, start: Option<&Path>) -> Option<Ignore> {
     let text = String::from_utf8_lossy(bytes);
     let mut builder = GitignoreBuilder::new(".");
-    for line in text.trim_start_matches('\u{feff}').lines() {
+    let start = start.filter(|start| !start.as_os_str().is_empty());
+    let about_start = |line: &str| start.is_some_and(|start| ignores(line, start));
+    for line in text.trim_start_matches('\u{feff}').lines().filter(|line| !about_start(line)) {
         // A line that is no pattern is skipped, as git does.
         let _ = builder.add_line(None, line);
     }
     Some(Ignore { base, rules: builder.build().ok()?, bytes: bytes.len() })
+}
+
+/// Whether a line of an ignore file ignores a folder, one above it, or all that is in it (`folder/*`).
+fn ignores(line: &str, folder: &Path) -> bool {
+    let line = line.trim_end();
+    let whole = line.strip_suffix("/**").or_else(|| line.strip_suffix("/*")).unwrap_or(line);
+    let mut builder = GitignoreBuilder::new(".");
+    let _ = builder.add_line(None, whole);
+    builder.build().is_ok_and(|rules| rules.matched_path_or_any_parents(folder, true).is_ignore())
 }
 
 fn is_left_out(name: &OsStr, is_directory: bool, rules: &Rules) -> bool {
@@ -236,6 +252,12 @@ fn is_temporary(name: &OsStr) -> bool {
 }
 
 impl Missed {
+    /// The notice for a search that found nothing, although something was left out that it may be in.
+    pub(super) fn ignored_notice(self) -> Option<String> {
+        let left_out = "files or folders left out by .gitignore or their name (node_modules, _build, deps, target)";
+        (self.ignored > 0).then(|| format!("[{} {left_out}; include_ignored searches them]", self.ignored))
+    }
+
     /// The notice for the model; `None` where nothing was missed.
     pub(super) fn notice(self) -> Option<String> {
         let unreadable = (self.unreadable > 0).then(|| format!("{} folders could not be read", self.unreadable));

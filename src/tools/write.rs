@@ -1,9 +1,10 @@
 //! The `write` tool: replaces the whole content of a file, or makes the file.
 //!
 //! The file is written in one step where the file system allows it; the details say whether it was (`atomic`). A file that
-//! differs from what the session saw last is not overwritten (`seen.rs`); a file that the session has not seen is. A change must
-//! write through [`LockedFile`] alone, because a write by another way would take no lock and leave no record for a restore. The
-//! doc comments of the arguments are what a model is told of them.
+//! differs from what the session saw last is not overwritten (`seen.rs`); a file that the session has not seen is. A text that was
+//! there before leaves its encoding, byte order mark and line ends to the new one (`form.rs`). A change must write through
+//! [`LockedFile`] alone, because a write by another way would take no lock and leave no record for a restore. The doc comments of
+//! the arguments are what a model is told of them.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,12 +13,14 @@ use serde_json::json;
 use crate::{
     tool::{
         ToolResult,
-        workspace::{WorkspaceError, WriteOptions},
+        workspace::{FileKind, WorkspaceError, WriteOptions},
     },
     tools::{
         call::{Call, failure},
         file_tool::{FileWork, Touch},
+        form,
         locked::LockedFile,
+        seen::CONTENT_BYTES_MAX,
     },
 };
 
@@ -37,27 +40,44 @@ impl FileWork for Write {
     const ALIASES: &'static [&'static str] = &["write_file"];
     const DESCRIPTION: &'static str = "\
         Writes a text to a file of the workspace. What was in the file before is replaced; directories that are missing are \
-        made. To change a part of a file use edit.";
+        made. A file that is there keeps its encoding and line endings. To change a part of a file use edit.";
     const TOUCH: Touch = Touch::Writes;
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
+
+    fn foresee(&self, call: &Call) -> Result<(), ToolResult> {
+        let place = call.resolve(&self.path)?;
+        call.overwritable(&place)?;
+        match call.workspace.info(&place) {
+            Ok(info) if info.kind == FileKind::Directory => {
+                Err(failure(WorkspaceError::IsDirectory { path: place.to_string() }))
+            }
+            _ => Ok(()),
+        }
+    }
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
         let place = call.resolve(&self.path)?;
         let locked = LockedFile::take(call, &place)?;
-        let options = WriteOptions { expect: locked.overwritable()?, ..WriteOptions::default() };
-        let written = locked.write(self.content.as_bytes(), &options)?.map_err(|error| match error {
-            WorkspaceError::Changed { .. } => locked.stale(),
+        let options = WriteOptions { expect: call.overwritable(&place)?, ..WriteOptions::default() };
+        let old = call.workspace.read(&place, CONTENT_BYTES_MAX).map_or_else(|_| Vec::new(), |(content, _)| content);
+        let (content, form) = form::as_before(&old, &self.content);
+        let written = locked.write(&content, &options)?.map_err(|error| match error {
+            WorkspaceError::Changed { .. } => call.stale(&place),
             error => failure(error),
         })?;
-        let (shown, bytes) = (call.shown(&place), self.content.len());
+        let (shown, bytes) = (call.shown(&place), content.len());
         let done = if written.created { "Created" } else { "Wrote" };
-        let details = json!({
+        let mut details = json!({
             "path": shown,
             "bytes_written": bytes,
             "created": written.created,
             "atomic": written.atomic,
         });
-        Ok(ToolResult::ok(format!("{done}: {shown} ({bytes} bytes)"))
+        let said = form.as_ref().map(|form| format!("; {form}")).unwrap_or_default();
+        if let Some(form) = form {
+            details["form"] = json!(form);
+        }
+        Ok(ToolResult::ok(format!("{done}: {shown} ({bytes} bytes{said})"))
             .with_details(details)
             .with_title(format!("{done} {shown}")))
     }

@@ -6,19 +6,16 @@
 //! runs as it was judged: the tool is not asked again what the call wants. Beyond the accesses that were judged, a call may reach
 //! only what the rules treat no more strictly than these.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, OnceLock},
-};
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    actor::{call_context::CallContext, shared::Shared, tapes::Tapes, worker::WorkerContext},
+    actor::{call_context::CallContext, facts::may, shared::Shared, tapes::Tapes, worker::WorkerContext},
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
     model::Request,
-    permission::{Globs, seen_from, with_parts},
+    permission::seen_from,
     tape::{TapeError, TapeStoreExt as _},
-    tool::{Access, May, Tool, ToolResult, arguments},
+    tool::{Access, Tool, ToolResult, arguments},
     words::ids::{Seq, SessionId},
     words::message::ErrorReason,
 };
@@ -79,7 +76,7 @@ pub(super) fn call(
     // The call may reach the accesses that were judged: the tool is not asked again.
     let accesses = seen_from(&settings.workspace, &settings.read_roots, open.facts.access.clone());
     let external = external(&accesses);
-    let may = may(state, accesses.clone());
+    let may = may(state.settings.clone(), accesses.clone());
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         attempt: open.attempts,
@@ -110,20 +107,6 @@ pub(super) fn call(
 fn external(accesses: &[Access]) -> Arc<[PathBuf]> {
     let outside = accesses.iter().filter(|access| access.permission == "external_directory");
     outside.map(|access| PathBuf::from(&access.pattern)).filter(|path| path.is_absolute()).collect()
-}
-
-/// Decides whether a call may touch something that it did not name: not if the rules are stricter about it than about what it
-/// named.
-fn may(state: &State, accesses: Vec<Access>) -> May {
-    // Globs are compiled for this call, because the worker does not share the runtime's table. Few calls come across anything, so
-    // what they named is judged once more only then.
-    let (settings, globs, named) = (state.settings.clone(), Globs::default(), OnceLock::new());
-    May::new(move |access| {
-        let named = *named.get_or_init(|| settings.judge(&accesses, &globs).action);
-        let wanted = with_parts(vec![access.clone()]);
-        let seen = seen_from(&settings.workspace, &settings.read_roots, wanted);
-        settings.judge(&seen, &globs).action <= named
-    })
 }
 
 /// The result of a call that was told to stop and has no worker.

@@ -105,7 +105,10 @@ impl Live {
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
         let node = self.shared.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
-        let Some(worker) = RequestWorker::start(self.post(ticket), model, request, node) else { return };
+        let Some(worker) = RequestWorker::start(self.post(ticket), model, request, self.state.settings.clone(), node)
+        else {
+            return;
+        };
         self.workers.insert(ticket, Worker::Request(worker));
         fault!(self.shared.store.faults(), "session.request_started", self.slot.id.as_str());
     }

@@ -127,6 +127,18 @@ impl Tool for TaskTool {
         parse_arguments::<Arguments>(arguments.clone()).map(drop).map_err(|error| error.to_string())
     }
 
+    /// A task with the key or the session of an earlier one may be that one, whatever became of its agent.
+    fn foresee(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        match parse_arguments::<Arguments>(arguments.clone()) {
+            Ok(Arguments { session_id: None, idempotency_key: None, subagent_type: agent, .. })
+                if !self.agents.contains(&agent) =>
+            {
+                Err(format!("The task was not given: there is no agent {agent:?}: choose {}", self.agents.join(" or ")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let Some(session) = context.session() else {

@@ -1,5 +1,7 @@
 //! Captures the output of a command: its end in memory, and the whole of it, up to a cap, in a spill file once it is long.
 //!
+//! The model and the people who watch get the output as a terminal would show it (`screen.rs`); the file has every byte.
+//!
 //! Memory is bounded, however much a command writes: the next output is read only when the writer of the file has accepted the one
 //! before. A change must keep that. It must also keep that a wait for the writer can be dropped without losing output, because a
 //! timeout and an abort interrupt such a wait. The end of a call does wait for the disk, at most [`DISK_PATIENCE`] at each of its
@@ -20,7 +22,7 @@ use crate::{
         OutputFilter, Progress, ToolContext,
         truncate::{Limits, NO_FOLDER, Spill, SpillFile, Truncation, tail},
     },
-    tools::bash::BashOptions,
+    tools::bash::{BashOptions, screen::Screen},
 };
 
 /// How much of both streams together is kept in memory at least: 100 KiB. It is more where the model is given more.
@@ -37,6 +39,8 @@ const PROGRESS: Limits = Limits::new(20, 2_000);
 /// The output of a command so far.
 pub(super) struct Capture {
     output: Output,
+    /// Both streams as a terminal would show them.
+    screen: Screen,
     /// What the bytes of each stream pass before anything of them is kept, shown or written.
     filters: Vec<(Stream, Box<dyn OutputFilter>)>,
     /// How many bytes of output begin a spill file.
@@ -68,6 +72,8 @@ struct Writer {
 pub(super) struct Captured {
     /// The part for the model, with the totals of the whole.
     pub(super) truncation: Truncation,
+    /// How many bytes a terminal would not show: progress that was written over, and escape sequences.
+    pub(super) left_out: usize,
     /// The spill file with the whole output, or why it could not be kept; `None` where none was needed.
     pub(super) spill: Option<Result<SpillFile, String>>,
     pub(super) output: Output,
@@ -75,8 +81,10 @@ pub(super) struct Captured {
 
 impl Capture {
     pub(super) fn new(options: &BashOptions, context: &ToolContext) -> Capture {
+        let keep = ROLLING_BYTES.max(options.limits.max_bytes.min(1024 * 1024));
         Capture {
-            output: Output::new(ROLLING_BYTES.max(options.limits.max_bytes.min(1024 * 1024)), APART_BYTES),
+            output: Output::new(keep, APART_BYTES),
+            screen: Screen::new(keep),
             filters: [Stream::Stdout, Stream::Stderr, Stream::Both].map(|stream| (stream, context.filter())).into(),
             spill_from: options.limits.max_bytes.min(ROLLING_BYTES / 2),
             spill_bytes_max: options.spill_bytes_max,
@@ -102,6 +110,7 @@ impl Capture {
         let reaches = self.output.merged().total_bytes() + bytes.len() + HELD_BYTES_MAX > self.spill_from;
         let beginning = (reaches && self.writer.is_none()).then(|| self.output.merged().bytes().to_vec());
         let new = self.output.push(stream, bytes);
+        self.screen.push(&new);
         if let Some(beginning) = beginning.filter(|_| self.output.merged().total_bytes() > self.spill_from) {
             self.begin_spill(beginning);
         }
@@ -129,14 +138,13 @@ impl Capture {
 
     /// Shows the end of the output to people, if more came since the last report.
     pub(super) fn show(&mut self, progress: &Progress) {
-        let merged = self.output.merged();
+        let (merged, kept) = (self.output.merged(), self.screen.kept());
         if merged.total_bytes() != self.shown {
             self.shown = merged.total_bytes();
-            let text = merged.text();
             progress.metadata(json!({
-                "tail": tail(&text, PROGRESS).content,
+                "tail": tail(&kept.text(), PROGRESS).content,
                 "total_bytes": merged.total_bytes(),
-                "total_lines": merged.total_lines(),
+                "total_lines": kept.total_lines(),
             }));
         }
     }
@@ -149,19 +157,20 @@ impl Capture {
             let _ = timeout(DISK_PATIENCE, self.keep(stream, &rest)).await;
         }
         let rest = self.output.finish();
+        self.screen.push(&rest);
         if self.writer.is_some() {
             self.unwritten.extend_from_slice(&rest);
         }
-        let merged = self.output.merged();
-        let (lines, bytes) = (merged.total_lines(), merged.total_bytes());
-        let truncation = tail(&merged.text(), self.limits).with_totals(lines, bytes);
+        let kept = self.screen.kept();
+        let mut truncation = tail(&kept.text(), self.limits).with_totals(kept.total_lines(), kept.total_bytes());
+        truncation.total_bytes = self.output.merged().total_bytes();
         if truncation.truncated && self.writer.is_none() {
             // Few bytes, but too many lines.
             self.begin_spill(self.output.merged().bytes().to_vec());
         }
         let late = || Some(Err("the disk did not answer in time".to_owned()));
         let spill = timeout(DISK_PATIENCE, self.settle()).await.unwrap_or_else(|_| late());
-        Captured { truncation, spill, output: self.output }
+        Captured { truncation, left_out: self.screen.left_out(), spill, output: self.output }
     }
 
     fn begin_spill(&mut self, beginning: Vec<u8>) {

@@ -94,18 +94,21 @@ fn text(run: &Run<'_>, captured: &Captured) -> String {
     if paragraphs.is_empty() { "(no output)".to_owned() } else { paragraphs.join("\n\n") }
 }
 
-/// The notice about a cut output: what is missing, how much there was, and where the whole is. It stands before the output, where
-/// the gap is.
+/// The notice about an output that is not shown whole: what is missing, how much there was, and where the whole is. It stands before
+/// the output, where the gap is. Progress and escape sequences that are left out of a short output need no notice.
 fn notice(captured: &Captured) -> Option<String> {
     let cut = &captured.truncation;
-    if !cut.truncated {
-        return None;
-    }
     let whole = match &captured.spill {
         Some(Ok(file)) => file.notice(),
         Some(Err(why)) => format!("The full output could not be kept: {why}"),
+        None if !cut.truncated => return None,
         None => "The full output was not kept".to_owned(),
     };
+    if !cut.truncated {
+        let left_out = captured.left_out;
+        return (left_out > 0)
+            .then(|| format!("[{left_out} bytes of overwritten lines and escape sequences are left out. {whole}]"));
+    }
     let omitted = cut.total_lines.saturating_sub(cut.output_lines);
     // Of a tail, the line that is left in part is the first one.
     let partial = if cut.last_line_partial { ", the first of them in part" } else { "" };

@@ -55,6 +55,11 @@ enum Kind {
     Added,
 }
 
+/// Whether the text is a diff of one file.
+pub(super) fn check(diff: &str) -> Result<(), PatchError> {
+    parse(diff).map(drop)
+}
+
 /// Applies a diff to the content of a file. Gives the new content, and how many lines were added and removed together.
 pub(super) fn apply(file: &[u8], diff: &str) -> Result<(Vec<u8>, usize), PatchError> {
     let hunks = parse(diff)?;

@@ -20,7 +20,8 @@ fn lab(files: &[&str]) -> Lab {
 
 fn find(lab: &Lab, pattern: &str) -> BTreeSet<String> {
     let found = lab.ok("find", json!({"pattern": pattern, "limit": 1000}));
-    found.lines().filter(|line| *line != "No files found matching pattern").map(str::to_owned).collect()
+    let is_path = |line: &&str| *line != "No files found matching pattern" && !line.starts_with('[');
+    found.lines().filter(is_path).map(str::to_owned).collect()
 }
 
 fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
@@ -116,6 +117,39 @@ fn bdd_find_008_gitignore() {
     assert!(all.contains("debug.log") && all.contains("build/output.js"));
     let below = lab.ok("find", json!({"pattern": "*", "path": "build"}));
     assert_eq!(below, "build/output.js", "a folder that is asked for is searched");
+}
+
+/// A folder that is named is looked into, however the ignore files above it say that what is in it is ignored; their other lines
+/// hold there.
+#[test]
+fn a_named_folder_is_searched_although_it_is_ignored() {
+    for line in ["scripts/*", "scripts/**", "/scripts/", "scripts", "scr*/*", "*"] {
+        let lab = lab(&["scripts/x.sh", "scripts/a.log", "scripts/sub/y.sh"]);
+        lab.put(".gitignore", &format!("{line}\n*.log\n"));
+        let below = lab.ok("find", json!({"pattern": "*.*", "path": "scripts"}));
+        let below: BTreeSet<_> = below.lines().collect();
+        assert_eq!(below, BTreeSet::from(["scripts/x.sh", "scripts/sub/y.sh"]), "{line}");
+        assert_eq!(
+            lab.ok("grep", json!({"pattern": "^", "path": "scripts"})),
+            "No matches found\n[1 files or folders left out by \
+            .gitignore or their name (node_modules, _build, deps, target); include_ignored searches them]",
+            "{line}"
+        );
+    }
+}
+
+/// Who finds nothing is told that something was not looked at; who finds something is not.
+#[test]
+fn a_search_without_a_result_says_what_was_left_out() {
+    let lab = lab(&[".git/HEAD", "scripts/x.sh", "target/a", "keep.txt"]);
+    lab.put(".gitignore", "scripts/*\n");
+    let notice = "[2 files or folders left out by .gitignore or their name (node_modules, _build, deps, target); \
+                  include_ignored searches them]";
+    let nothing = lab.ok("find", json!({"pattern": "*.sh"}));
+    assert_eq!(nothing, format!("No files found matching pattern\n{notice}"));
+    assert_eq!(lab.ok("grep", json!({"pattern": "x"})), format!("No matches found\n{notice}"));
+    assert_eq!(lab.ok("find", json!({"pattern": "*.txt"})), "keep.txt");
+    assert_eq!(lab.ok("grep", json!({"pattern": "x", "include_ignored": true})), "No matches found");
 }
 
 /// Section 1.6: a nested ignore file holds for what is beneath it, and the deepest decides.

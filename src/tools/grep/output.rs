@@ -145,7 +145,8 @@ impl FileSink<'_> {
 
     fn line(&self, separator: char, number: u64, bytes: &[u8]) -> Shown {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        let text = String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes));
+        // A NUL is shown as `read` shows it.
+        let text = String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes)).replace('\0', "\u{2400}");
         let line = truncate::line(&text, LINE_CHARS_MAX);
         let name = self.numbered.get_or_init(|| names::shown_before_number(self.path));
         let text = format!("{name}{separator}{number}{separator} {}", line.content);

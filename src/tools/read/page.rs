@@ -53,6 +53,8 @@ pub(super) struct Page {
     pub(super) invalid: usize,
     /// How many NUL characters were shown as U+2400.
     pub(super) nuls: usize,
+    /// How many of the lines that are shown end in LF, and how many of these in CRLF.
+    pub(super) ends: (usize, usize),
     /// How many lines were cut because they are too long.
     pub(super) long_lines: usize,
     /// The first line that was cut: its number, and how many of its bytes are shown.
@@ -111,6 +113,7 @@ impl Maker {
             cut_by: None,
             invalid: 0,
             nuls: 0,
+            ends: (0, 0),
             long_lines: 0,
             first_long: None,
         };
@@ -168,6 +171,8 @@ impl Maker {
         }
         self.page.text.push_str(&numbered);
         self.page.shown += 1;
+        self.page.ends.0 += usize::from(has_ended);
+        self.page.ends.1 += usize::from(has_ended && line.last == b'\r');
         self.page.invalid += shown.invalid;
         self.page.nuls += shown.nuls;
         if let Some(bytes) = shown.cut_after {

@@ -186,16 +186,20 @@ fn bdd_read_020_a_directory() {
 /// BDD-READ-021: the mark at the beginning is no part of the first line that is shown.
 #[test]
 fn bdd_read_021_a_bom_is_not_shown() {
-    assert_eq!(lab("\u{feff}BOM content").ok("read", json!({"path": "f.txt"})), "     1\tBOM content");
+    let shown = lab("\u{feff}BOM content").ok("read", json!({"path": "f.txt"}));
+    assert_eq!(
+        shown,
+        "     1\tBOM content\n[The file begins with a byte order mark (BOM), which edit and write keep.]"
+    );
 }
 
-/// F-04, BDD-READ-022: a file is binary where one of its first 8 KiB is a zero byte, and only there.
+/// F-04, BDD-READ-022: a file is binary where its first 8 KiB have a zero byte that no text has, and only there.
 #[test]
 fn bdd_read_022_a_binary_file() {
     let error = lab([&[0][..], &[b'x'; 99]].concat()).error("read", json!({"path": "f.txt"}));
     assert_eq!(error, "f.txt: Binary file detected, cannot display as text (100 bytes)");
     let zero_at = |place: usize| {
-        let lab = lab([vec![b'\n'; place], vec![0, b'b', b'\n']].concat());
+        let lab = lab([vec![b'\n'; place - 1], vec![1, 0, b'b', b'\n']].concat());
         lab.call("read", json!({"path": "f.txt", "offset": place})).is_error()
     };
     assert!(zero_at(8_191) && !zero_at(8_192));
@@ -244,7 +248,10 @@ fn nasty_06_other_encodings_are_named() {
 
 #[test]
 fn a_carriage_return_alone_ends_no_line() {
-    assert_eq!(lab("a\rb\r\nc").ok("read", json!({"path": "f.txt"})), "     1\ta\rb\n     2\tc");
+    let shown = lab("a\rb\r\nc").ok("read", json!({"path": "f.txt"}));
+    assert_eq!(shown, "     1\ta\rb\n     2\tc\n[Lines end in CRLF, which edit and write keep.]");
+    let shown = lab("a\r\nb\nc").ok("read", json!({"path": "f.txt"}));
+    assert!(shown.ends_with("\n[1 of 2 line ends are CRLF, the others LF; an edit keeps them.]"), "{shown}");
 }
 
 /// F06 and nasty case 5: a file of 10 GB is read as far as it must be, and not kept.

@@ -25,6 +25,29 @@ fn bdd_write_002_what_was_there_is_replaced() {
     assert_eq!(lab.content("old.txt"), "new");
 }
 
+/// What `read` does not show of a file is not lost when the file is written anew, and both say so.
+#[test]
+fn what_read_does_not_show_of_a_file_stays() {
+    let lab = Lab::new();
+    lab.put("crlf.txt", "\u{feff}one\r\ntwo\r\n");
+    let shown = lab.ok("read", json!({"path": "crlf.txt"}));
+    assert!(shown.contains("byte order mark") && shown.contains("CRLF"), "{shown}");
+    assert_eq!(write(&lab, "crlf.txt", "1\n2\n"), "Wrote: crlf.txt (9 bytes; kept: BOM, CRLF)");
+    assert_eq!(lab.content("crlf.txt"), "\u{feff}1\r\n2\r\n");
+    let utf_16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    lab.put("wide.txt", utf_16("\u{feff}gr\u{f6}\u{df}e\n"));
+    assert!(lab.ok("read", json!({"path": "wide.txt"})).contains("[The file is encoded in UTF-16LE.]"));
+    assert_eq!(write(&lab, "wide.txt", "好\n"), "Wrote: wide.txt (6 bytes; kept: UTF-16LE)");
+    assert_eq!(lab.bytes("wide.txt"), utf_16("\u{feff}好\n"));
+    assert_eq!(lab.ok("read", json!({"path": "wide.txt"})).lines().next(), Some("     1\t好"));
+    lab.put("latin.txt", b"caf\xe9\r\n");
+    let wrote = write(&lab, "latin.txt", "好\n");
+    assert_eq!(wrote, "Wrote: latin.txt (5 bytes; now UTF-8: the text cannot be had in windows-1252, as the file was)");
+    assert_eq!(lab.content("latin.txt"), "好\r\n");
+    // A file that is made anew has no form to keep.
+    assert_eq!(write(&lab, "new.txt", "a\n"), "Created: new.txt (2 bytes)");
+}
+
 /// F-13, BDD-WRITE-003
 #[test]
 fn bdd_write_003_parents_are_made() {

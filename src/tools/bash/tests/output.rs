@@ -112,13 +112,34 @@ async fn f_22_a_command_runs_in_bash_within_its_limits() {
 #[tokio::test]
 async fn bash_err_001_binary_output_does_no_harm() {
     let scene = scene();
-    let result = scene.bash("head -c 100 /bin/ls").await;
+    let result = scene.bash("head -c 40 /bin/ls").await;
     assert!(!result.is_error() && result.content.contains("ELF"));
     let result = scene.bash("head -c 300000 /dev/urandom; echo; echo end").await;
     assert!(result.content.ends_with("\nend") && result.content.len() < 52_000);
     assert_eq!(number(&result.details["truncation"]["total_bytes"]), 300_005);
     let result = scene.bash(r"printf '\033[31mred\033[0m normal\n'").await;
     assert!(result.content.contains("red") && result.content.contains("normal"));
+}
+
+/// Of a progress bar the model gets its last state, and no colours; the file has every byte.
+#[tokio::test]
+async fn a_progress_bar_is_one_line_and_the_file_has_it_whole() {
+    let scene = scene();
+    let bar = r#"echo begun; for i in $(seq 1 9000); do printf '\r\033[K\033[32m%5d/9000 done\033[0m' $i; done; echo; echo end"#;
+    let result = scene.bash(bar).await;
+    let (notice, shown) = result.content.split_once('\n').unwrap();
+    assert_eq!(shown, "begun\n 9000/9000 done\nend");
+    let begins = "bytes of overwritten lines and escape sequences are left out. Full output: ";
+    assert!(notice.contains(begins), "{notice}");
+    assert_eq!(result.details["truncated"], false);
+    let file = fs::read(result.details["temp_file"].as_str().unwrap()).unwrap();
+    assert_eq!(file.len() as u64, number(&result.details["truncation"]["total_bytes"]));
+    assert!(file.starts_with(b"begun\n\r\x1b[K\x1b[32m    1/9000 done"));
+    // What stands before a flood of progress is not pushed out by it, and a short output needs no notice.
+    let result = scene.bash(r"echo first; head -c 3000000 /dev/zero | tr '\0' '\r'; echo last").await;
+    assert!(result.content.ends_with("]\nfirst\nlast"), "{}", result.content);
+    let result = scene.bash(r"printf '\033[31mred\033[0m normal\n'").await;
+    assert_eq!(result.content, "red normal");
 }
 
 /// H04, nasty case 8: a flood costs no memory and no time beyond the limit; the file stops at its cap; the end is kept.
@@ -157,9 +178,16 @@ async fn a_running_command_shows_the_end_of_its_output() {
     let reports = Arc::new(Mutex::new(Vec::new()));
     let sink = reports.clone();
     context.progress = Progress::new(move |_, metadata| sink.lock().unwrap().push(metadata));
-    scene.bash.run(json!({ "command": "for i in 1 2 3 4; do echo line $i; sleep 0.12; done" }), &context).await;
+    scene
+        .bash
+        .run(
+            json!({ "command": "for i in 1 2 3 4; do printf 'at %s\\r\\033[1m' $i; echo line $i; sleep 0.12; done" }),
+            &context,
+        )
+        .await;
     let reports = reports.lock().unwrap();
     assert!(reports.len() >= 2, "{reports:?}");
     let last = reports.last().unwrap()["tail"].as_str().unwrap();
     assert!(last.contains("line 1\nline 2"), "{last}");
+    assert!(!last.contains(['\r', '\x1b']), "{last}");
 }
