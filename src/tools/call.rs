@@ -19,7 +19,7 @@ use crate::{
         files::{Files, Vault},
         workspace::{Workspace, WorkspaceError},
     },
-    tools::{file_tool::Touch, seen::Seen},
+    tools::seen::Seen,
     words::message::ErrorReason,
 };
 
@@ -85,10 +85,13 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// A call that only looks, judged as a read.
-    pub(super) fn to_look(shared: &Shared, context: &'a ToolContext) -> Result<Call<'a>, ToolResult> {
-        let gate = Gate::new(Lock::new(Some(First::Stop)));
-        Call::new(shared.clone(), Touch::Reads.permission(), gate, context)
+    /// A call that only looks: it can change nothing.
+    pub(super) fn to_look(
+        shared: &Shared,
+        permission: &'static str,
+        context: &'a ToolContext,
+    ) -> Result<Call<'a>, ToolResult> {
+        Call::new(shared.clone(), permission, Gate::new(Lock::new(Some(First::Stop))), context)
     }
 
     /// An error once the call must stop, so that the body ends early.

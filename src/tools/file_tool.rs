@@ -34,7 +34,7 @@ pub(super) enum Touch {
 
 impl Touch {
     /// The permission that a call needs for the path that it names.
-    pub(super) fn permission(self) -> &'static str {
+    fn permission(self) -> &'static str {
         match self {
             Touch::Reads => "read",
             Touch::Writes => "edit",
@@ -121,8 +121,8 @@ impl<W: FileWork> Tool for FileTool<W> {
         if W::TOUCH == Touch::Reads {
             return Ok(());
         }
-        let looked = parse::<W>(arguments).and_then(|(work, _)| work.foresee(&Call::to_look(&self.shared, context)?));
-        looked.map_err(|error| error.content)
+        let call = || Call::to_look(&self.shared, Touch::Reads.permission(), context);
+        parse::<W>(arguments).and_then(|(work, _)| work.foresee(&call()?)).map_err(|error| error.content)
     }
 
     fn files(&self) -> Option<&Files> {
