@@ -60,24 +60,26 @@ pub(crate) type Calls = Vec<(String, Arc<str>)>;
 /// A tool looks only where the rules, as they were when the request began, allow to read all that the call wants: what a file says
 /// is not told to a model that may not read it. It does not look behind a call whose outcome may depend on one before it.
 pub(crate) async fn foresee(
-    toolbox: &Toolbox,
+    (toolbox, globs): (&Toolbox, &Globs),
     session: &SessionId,
     settings: &Arc<Settings>,
     calls: &Calls,
     facts: &mut [CallFacts],
 ) {
-    let globs = Globs::default();
     let until = tokio::time::Instant::now() + LIMIT;
     let mut changed: Vec<String> = Vec::new();
     for ((_, input), facts) in calls.iter().zip(facts) {
+        if facts.unusable.is_some() || facts.effect == Effect::Read {
+            continue;
+        }
         let wants = seen_from(&settings.workspace, &settings.read_roots, facts.access.clone());
-        let action = settings.judge(&wants, &globs).action;
-        if facts.unusable.is_some() || action == Action::Deny || facts.effect == Effect::Read {
+        let action = settings.judge(&wants, globs).action;
+        if action == Action::Deny {
             continue;
         }
         let is_path = |access: &&Access| matches!(access.permission.as_str(), "edit" | "external_directory");
         let reads: Vec<_> = wants.iter().filter(is_path).map(as_read).collect();
-        let is_readable = reads.is_empty() || settings.judge(&reads, &globs).action == Action::Allow;
+        let is_readable = reads.is_empty() || settings.judge(&reads, globs).action == Action::Allow;
         let is_free = !wants.iter().any(|access| changed.contains(&access.pattern));
         if action == Action::Ask && is_readable && is_free {
             let (Some(tool), Ok(arguments)) = (toolbox.find(&facts.tool).cloned(), arguments(input)) else { continue };

@@ -198,7 +198,8 @@ async fn answered(
     let calls: facts::Calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into())).collect();
     let asked = async {
         let mut facts = facts::ask(&post.shared.toolbox, calls.clone()).await;
-        facts::foresee(&post.shared.toolbox, &post.slot.id, settings, &calls, &mut facts).await;
+        let with = (&post.shared.toolbox, &post.shared.globs);
+        facts::foresee(with, &post.slot.id, settings, &calls, &mut facts).await;
         facts
     };
     tokio::select! {
