@@ -102,7 +102,7 @@ pub(crate) async fn foresee(
             }
         }
         // Whatever else the call does, it may do to any file.
-        if reads.len() < wants.len() {
+        if reads.is_empty() || reads.len() < wants.len() {
             return;
         }
         changed.extend(wants.into_iter().map(|access| access.pattern));
