@@ -113,8 +113,12 @@ impl Behaviour for SessionActor {
         Ok(())
     }
 
-    async fn terminate(&mut self, _: &ExitReason, _: &mut Context<Wake>) {
-        self.live = None;
+    async fn terminate(&mut self, reason: &ExitReason, _: &mut Context<Wake>) {
+        if let Some(mut live) = self.live.take()
+            && !reason.is_abnormal()
+        {
+            live.note_stop();
+        }
     }
 
     fn describe(_: &Wake) -> &'static str {
@@ -302,6 +306,18 @@ impl Live {
         match writing.entries.iter().map(Entry::to_tape).collect::<Result<Vec<_>, _>>() {
             Ok(lines) => self.tape.append(&lines),
             Err(error) => unwritable(error),
+        }
+    }
+
+    /// Notes on the tape that this incarnation ends in order, if a turn is open. The tape's answer is not waited for. While an append
+    /// is in flight there is no note, and the next recovery counts as one from a crash.
+    fn note_stop(&mut self) {
+        if self.writing.is_some() {
+            return;
+        }
+        let Decision { entries, after, .. } = self.decide(&[Input::Stop]).0;
+        if !entries.is_empty() {
+            drop(self.write(&Writing { entries, after, events: Vec::new() }));
         }
     }
 

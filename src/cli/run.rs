@@ -318,6 +318,9 @@ fn finished(end: Option<&TurnEnd>, failed_with: Option<ErrorKind>, hints: &Hints
         Outcome::Failed { error } => format!("{}{}", escape::short(error, 500), hint(failed_with, hints)),
         Outcome::Aborted { reason } => format!("aborted: {}", escape::short(reason, 200)),
         Outcome::Rejected { tool } => format!("stopped: {} was rejected", escape::line(tool)),
+        Outcome::RecoveryLimit { recoveries } => {
+            format!("stopped: {recoveries} crashes cut it off. Send a message to continue it")
+        }
         Outcome::StepLimit { steps } => format!("stopped after {steps} steps: give it more with --max-steps"),
         Outcome::Budget { breach } => format!("stopped: {breach}: raise it with --budget-usd or --budget-tokens"),
         Outcome::DoomLoop { tool } => format!(

@@ -89,7 +89,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         Record::State(_) | Record::Settings(_) | Record::Call(_) | Record::CallFacts { .. } => return None,
         Record::Closing { .. } | Record::Ending { .. } | Record::Released {} | Record::Pruned { .. } => return None,
         Record::Narrowed { .. } | Record::HostRules { .. } | Record::AgentChosen { .. } => return None,
-        Record::LoopsReset {} => return None,
+        Record::LoopsReset {} | Record::Stopped {} => return None,
         // Nobody listens to a session before its tape is there.
         Record::Forked(_) | Record::Imported(_) => return None,
         // The host that asked for the summary gets an answer of its own; the cost shows in `left`.

@@ -181,11 +181,14 @@ impl State {
                 // From the last entry on no process ran the turn, so its clock stops there.
                 self.stop_clock(before);
                 self.recoveries = *n;
+                let crashes = u32::from(!std::mem::take(&mut self.stopped));
+                self.in_turn(|turn| turn.recoveries = turn.recoveries.saturating_add(crashes));
                 self.waits = !resumed;
                 if self.waits {
                     self.task_turn_waits();
                 }
             }
+            Record::Stopped {} => self.stopped = true,
             Record::TurnFinished { outcome, .. } => self.finish_turn(outcome),
             Record::Forked(forked) => {
                 // The time between the point of the fork and the making of the fork belongs to the parent.
@@ -264,7 +267,10 @@ impl State {
     fn release(&mut self) {
         self.on_hold = false;
         self.waits = false;
-        self.in_turn(|turn| turn.released = turn.ending.is_some());
+        self.in_turn(|turn| {
+            turn.released = turn.ending.is_some();
+            turn.recoveries = 0;
+        });
     }
 
     fn accept(&mut self, waiting: Waiting) {

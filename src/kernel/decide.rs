@@ -73,7 +73,7 @@ pub(crate) struct Decision {
 /// Decides about the inputs, in their order. Pure: the same values always give the same decision.
 ///
 /// After each input the core also decides what follows from the state (the next request, the next call). Exceptions are a command
-/// that stands alone, `Input::Hold`, and a report that comes before a recovery, a hold or the end of the turn: the later input
+/// that stands alone, `Input::Hold`, `Input::Stop`, and a report that comes before a recovery, a hold or the end of the turn: the later input
 /// decides about all that is open.
 #[must_use]
 pub(crate) fn decide(state: &State, inputs: &[Input], env: &Env<'_>, now: Millis) -> Decision {
@@ -102,7 +102,7 @@ pub(crate) fn decide_and_watch<'a>(
         };
         let is_recorded_only = matches!(input, Input::Report { .. }) && inputs.iter().enumerate().any(settles);
         let stands_alone = matches!(input, Input::Command { command, .. } if command.stands_alone());
-        let goes_on = !is_recorded_only && !stands_alone && *input != Input::Hold;
+        let goes_on = !is_recorded_only && !stands_alone && !matches!(input, Input::Hold | Input::Stop);
         draft.cause = None;
         let from = draft.entries.len();
         if goes_on {
@@ -149,6 +149,7 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
             retry::end_wait_when_due(draft);
         }
         Input::Recover { calls } => recover::recover(draft, calls),
+        Input::Stop => recover::stopped(draft),
         Input::Look | Input::Hold => {}
     }
     None

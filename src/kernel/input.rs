@@ -70,6 +70,8 @@ pub(crate) enum Input {
         /// tools tell them, by position in the answer. A call that is left out keeps its former facts.
         calls: BTreeMap<u32, CallFacts>,
     },
+    /// The session's actor is being stopped in order: the next recovery follows no crash. Nothing follows from it.
+    Stop,
     /// Nothing happened: only what follows from the state is decided, because the host may have changed meanwhile.
     Look,
     /// A recovery follows in an append of its own: the reports before this input are recorded, and nothing follows from them yet.
@@ -118,6 +120,7 @@ impl Input {
             Input::Report { report, .. } => report.name(),
             Input::Timer => "timer",
             Input::Recover { .. } => "recover",
+            Input::Stop => "stop",
             Input::Look => "look",
             Input::Hold => "hold",
         }
@@ -127,7 +130,8 @@ impl Input {
     pub(crate) fn in_words(&self) -> String {
         match self {
             Input::Command { command, .. } => command.in_words(),
-            Input::Recover { .. } => "recovery after a crash".to_owned(),
+            Input::Recover { .. } => "recovery".to_owned(),
+            Input::Stop => "the actor was stopped in order".to_owned(),
             Input::Timer => "time passed".to_owned(),
             Input::Look => "the host had changed".to_owned(),
             Input::Hold => "a recovery was to come".to_owned(),
@@ -141,7 +145,7 @@ impl Input {
         match self {
             Input::Command { command, .. } => command.about(),
             Input::Report { ticket, .. } => Some(*ticket),
-            Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => None,
+            Input::Timer | Input::Recover { .. } | Input::Stop | Input::Look | Input::Hold => None,
         }
     }
 
@@ -192,7 +196,7 @@ impl Input {
         let own = match self {
             Input::Command { command, .. } => command.bytes(),
             Input::Report { report, .. } => report.bytes(),
-            Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => 0,
+            Input::Timer | Input::Recover { .. } | Input::Stop | Input::Look | Input::Hold => 0,
         };
         HEAD + own
     }
@@ -203,7 +207,7 @@ impl Input {
         match self {
             Input::Command { command, .. } => command.ends_the_turn(),
             Input::Recover { .. } | Input::Hold => true,
-            Input::Report { .. } | Input::Timer | Input::Look => false,
+            Input::Report { .. } | Input::Timer | Input::Stop | Input::Look => false,
         }
     }
 }

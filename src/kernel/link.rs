@@ -128,6 +128,7 @@ impl DownReason {
             Outcome::Failed { error } => failed(error),
             Outcome::Aborted { reason } => DownReason::Aborted { why: reason.clone() },
             Outcome::Rejected { tool } => failed(&format!("the user rejected the call of {tool}")),
+            Outcome::RecoveryLimit { recoveries } => failed(&format!("cut off by {recoveries} crashes")),
             Outcome::StepLimit { steps } => failed(&format!("stopped after {steps} steps")),
             Outcome::DoomLoop { tool } => failed(&format!("called {tool} again and again")),
             Outcome::Budget { breach } => failed(&breach.to_string()),

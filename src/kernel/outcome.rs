@@ -35,6 +35,11 @@ pub enum Outcome {
         /// How many.
         steps: u32,
     },
+    /// It was cut off by one crash too many, although it got on in between.
+    RecoveryLimit {
+        /// How many.
+        recoveries: u32,
+    },
     /// A budget did not allow the next piece of work.
     Budget {
         /// Which limit.

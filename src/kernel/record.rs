@@ -200,11 +200,15 @@ pub enum Record {
     },
     /// The session was rebuilt from its tape while a turn was running, or while a summary was being written.
     Recovered {
-        /// How many times in a row the turn was recovered, with no new answer or result in between; 0 where no turn was running.
+        /// How many times in a row the turn was recovered from a crash, with no new answer or result in between; 0 where no turn
+        /// was running.
         n: u32,
         /// Whether the turn goes on by itself.
         resumed: bool,
     },
+    /// The session's actor was stopped in order while a turn was running: by a shutdown, an operator or a drain. The recovery that
+    /// follows is none from a crash, and does not count as one.
+    Stopped {},
     /// The turn is over.
     TurnFinished {
         /// How it ended.

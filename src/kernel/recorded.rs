@@ -152,7 +152,7 @@ impl Recorded {
             Input::Command { .. } | Input::Report { .. } | Input::Look | Input::Hold => {
                 Recorded::new(Input::Look.name())
             }
-            Input::Timer | Input::Recover { .. } => Recorded::new(input.name()),
+            Input::Timer | Input::Recover { .. } | Input::Stop => Recorded::new(input.name()),
         }
     }
 
@@ -177,6 +177,7 @@ pub(crate) fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Input> {
     match recorded.is.as_str() {
         "look" => Some(Input::Look),
         "timer" => Some(Input::Timer),
+        "stop" => Some(Input::Stop),
         "recover" => Some(Input::Recover { calls: facts(wrote) }),
         _ => match command(recorded, wrote) {
             Some(command) => Some(Input::Command { reply: ReplyTo::NOBODY, command, id: recorded.id.clone() }),

@@ -24,19 +24,32 @@
 //! A torn write may have left only the first entries of a decision. The content of the missing entries follows from the state, so
 //! it is decided anew; an answer whose calls have no tickets yet gets them.
 //!
-//! A turn goes on by itself once, if the settings allow it. If it is cut off again with no new answer or result in between, it
-//! waits for a go-on or a message, so that a turn that kills its process does not do so for ever. While it waits, its open work is
-//! not begun.
+//! A turn goes on by itself once, if the settings allow it. If it crashes again with no new answer or result in between, it waits
+//! for a go-on or a message, so that a turn that kills its process does not do so for ever. While it waits, its open work is not
+//! begun. A turn that gets on between its crashes ends after [`TURN_RECOVERIES_MAX`] of them. An incarnation that was stopped in
+//! order ([`Input::Stop`](crate::kernel::Input::Stop)) has not crashed: its recovery goes on and counts for neither bound.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    kernel::{CallState, Open, Record, Steering, advance, batch, compact, decide::Draft, retry, spending, tasks},
+    kernel::{
+        CallState, Open, Outcome, Record, Steering, advance, batch, compact, decide::Draft, retry, spending, tasks,
+    },
     tool::{CallFacts, Effect},
 };
 
 /// The most recoveries in a row, with no progress in between, after which a turn still goes on by itself.
 const RECOVERIES_MAX: u32 = 1;
+
+/// The most recoveries of a turn from crashes, whatever it gets done in between, until a person lets it go on.
+const TURN_RECOVERIES_MAX: u32 = 10;
+
+/// Notes that the incarnation ends in order. A turn that waits has nothing that a crash could have cut off.
+pub(super) fn stopped(draft: &mut Draft<'_>) {
+    if draft.state.turn.is_some() && !draft.state.waits && !draft.state.stopped {
+        draft.write(None, Record::Stopped {});
+    }
+}
 
 /// Decides about all that is open: the session was rebuilt, and none of its workers is alive.
 pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
@@ -49,9 +62,13 @@ pub(super) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
         }
         return compact::close_unaffordable(draft);
     }
-    let n = draft.state.recoveries.saturating_add(1);
+    let n = draft.state.recoveries.saturating_add(u32::from(!draft.state.stopped));
     let resumed = draft.state.settings.auto_resume && n <= RECOVERIES_MAX && !draft.state.waits;
     draft.write(None, Record::Recovered { n, resumed });
+    let recoveries = draft.state.turn.as_ref().map_or(0, |turn| turn.recoveries);
+    if recoveries > TURN_RECOVERIES_MAX && !draft.state.is_ending() {
+        draft.write(None, Record::Ending { outcome: Outcome::RecoveryLimit { recoveries } });
+    }
     learn(draft, calls);
     batch::open(draft, |index| calls.get(&index).cloned());
     match resumed {

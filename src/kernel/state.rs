@@ -74,8 +74,11 @@ pub struct State {
     pub on_hold: bool,
     /// Whether the session is paused: nothing new starts until it is resumed.
     pub paused: bool,
-    /// How many times in a row the running turn was recovered, with no new answer or result in between.
+    /// How many times in a row the running turn was recovered from a crash, with no new answer or result in between.
     pub recoveries: u32,
+    /// Whether the last incarnation was stopped in order in mid-turn, so that the next recovery follows no crash.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stopped: bool,
     /// Whether an interrupted turn waits until a send or a go-on lets it continue.
     pub waits: bool,
     /// The newest accepted messages by id, at most 4,096, so that none is accepted twice. A message that still waits is not
@@ -204,6 +207,7 @@ impl State {
             on_hold: false,
             paused: false,
             recoveries: 0,
+            stopped: false,
             waits: false,
             seen: SeenMessages::default(),
             grants: Arc::default(),
@@ -400,6 +404,9 @@ pub struct Turn {
     /// The most that the turn may use of each resource.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
+    /// How many times the turn was recovered from a crash since a person last let it go on.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub recoveries: u32,
     /// How the newest answer ended, and what its request used.
     pub answered: Option<(Finish, Charge)>,
 }

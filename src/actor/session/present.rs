@@ -135,6 +135,6 @@ pub(super) fn in_full(work: &Work) -> Option<String> {
         Input::Report { report: Report::Returned { result }, .. } => Some(result.content.clone()),
         Input::Report { report: Report::Failed { error }, .. } => Some(error.to_string()),
         Input::Report { report: Report::Answered { answer, .. }, .. } => Some(answer.text()),
-        Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => None,
+        Input::Report { .. } | Input::Timer | Input::Recover { .. } | Input::Stop | Input::Look | Input::Hold => None,
     }
 }

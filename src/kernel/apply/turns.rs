@@ -156,9 +156,11 @@ impl State {
         while let Some(waiting) = self.steering.pop_back() {
             self.queue.push_front(waiting);
         }
-        use Outcome::{Aborted, Budget, DoomLoop, Failed, Rejected};
-        let holds =
-            matches!(outcome, Aborted { .. } | Budget { .. } | DoomLoop { .. } | Failed { .. } | Rejected { .. });
+        use Outcome::{Aborted, Budget, DoomLoop, Failed, RecoveryLimit, Rejected};
+        let holds = matches!(
+            outcome,
+            Aborted { .. } | Budget { .. } | DoomLoop { .. } | Failed { .. } | RecoveryLimit { .. } | Rejected { .. }
+        );
         self.on_hold = holds && !turn.released && !self.queue.is_empty();
         Arc::make_mut(&mut self.grants).retain(|granted| granted.turn.is_none());
         self.turns = self.turns.saturating_add(1);

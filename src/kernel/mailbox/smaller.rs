@@ -30,7 +30,9 @@ pub(super) fn smaller(input: &Input, error: &TapeError) -> Option<Input> {
         Input::Command { reply, command: Command::End(End { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
             Input::Command { reply: *reply, command: End { reason: kept(reason.clone()) }.into(), id: id.clone() }
         }
-        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Look | Input::Hold => return None,
+        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Stop | Input::Look | Input::Hold => {
+            return None;
+        }
     })
 }
 

@@ -417,6 +417,12 @@ impl Play {
         self.signal(Input::recover())
     }
 
+    /// The session is stopped in order and rebuilt: a shutdown, an operator's restart.
+    pub(crate) fn stop_in_order(&mut self) -> &mut Play {
+        self.signal(Input::Stop);
+        self.crash()
+    }
+
     /// The process dies when only so many entries of the last decision were written.
     pub(crate) fn crash_after(&mut self, entries: usize) -> &mut Play {
         self.cut(self.before + entries);

@@ -242,6 +242,82 @@ fn progress_lets_a_turn_recover_again() {
     assert!(play.state.waits && play.is_quiet());
 }
 
+/// A stop in order is no crash: however often it comes without progress in between, the turn goes on by itself.
+#[test]
+fn a_stop_in_order_is_not_taken_for_a_crash() {
+    let mut play = Play::new();
+    play.send("go");
+    let request = play.request();
+    for _ in 0..20 {
+        play.stop_in_order();
+        assert_eq!(play.started(), [request]);
+    }
+    assert_eq!((play.state.recoveries, play.state.turn.as_ref().unwrap().recoveries), (0, 0));
+    // Nor does one hide the crashes beside it.
+    play.crash();
+    play.stop_in_order();
+    assert_eq!((play.started(), play.state.recoveries), (vec![request], 1));
+    play.crash();
+    assert!(play.state.waits && play.is_quiet());
+}
+
+/// A stop in order starts nothing, is noted once, and only where a turn is open.
+#[test]
+fn a_stop_in_order_is_noted_only_where_a_crash_could_cut_something_off() {
+    let mut play = Play::new();
+    let written = play.written();
+    play.signal(Input::Stop);
+    assert_eq!(play.written(), written, "no turn runs");
+    play.send("go");
+    let written = play.written();
+    play.signal(Input::Stop).signal(Input::Stop);
+    assert_eq!((play.written(), play.started()), (written + 1, vec![]));
+    play.crash();
+    play.crash();
+    play.crash();
+    assert!(play.state.waits);
+    let written = play.written();
+    play.signal(Input::Stop);
+    assert_eq!(play.written(), written, "the turn waits already");
+}
+
+/// A turn that gets on between its crashes does not do so for ever: after the tenth it ends, and says why.
+#[test]
+fn a_turn_that_crashes_again_and_again_ends_although_it_gets_on() {
+    let mut play = Play::new();
+    play.send("go");
+    play.send_as("and then", Delivery::Queue).unwrap();
+    for crash in 1..=10 {
+        play.answer_calls(&["bash"]);
+        play.crash();
+        assert!(!play.state.waits && play.state.turn.is_some(), "crash {crash}");
+    }
+    play.answer_calls(&["bash"]);
+    play.crash();
+    assert_eq!(play.outcome(), Some(Outcome::RecoveryLimit { recoveries: 11 }));
+    assert!(play.is_quiet() && play.state.open.is_empty(), "every call has its result");
+    assert!(play.state.on_hold, "what is queued waits for a person");
+    play.go_on();
+    assert_eq!(play.newest(1, 99), ["user: and then"]);
+}
+
+/// A message or a go-on is a person's word that the turn may go on: the count begins again.
+#[test]
+fn a_go_on_begins_the_count_of_crashes_again() {
+    let mut play = Play::new();
+    play.send("go");
+    for _ in 0..10 {
+        play.answer_calls(&["bash"]);
+        play.crash();
+    }
+    play.send_as("go on", Delivery::Steer(Steering::FinishBatch)).unwrap();
+    for _ in 0..10 {
+        play.answer_calls(&["bash"]);
+        play.crash();
+    }
+    assert!(play.state.turn.is_some());
+}
+
 /// What recovery itself writes is no progress: else a call that kills the process would do so for ever.
 #[test]
 fn an_unknown_outcome_is_no_progress() {

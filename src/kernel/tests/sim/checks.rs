@@ -222,7 +222,7 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
     let mut effects = BTreeMap::new();
     let mut results: BTreeMap<Seq, u32> = BTreeMap::new();
     let mut keys: BTreeMap<Seq, String> = BTreeMap::new();
-    let mut resumed = false;
+    let (mut resumed, mut stopped) = (false, false);
     let mut downs: BTreeMap<Seq, u32> = BTreeMap::new();
     let mut row = Row::default();
     for entry in entries {
@@ -257,6 +257,9 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
                 downs.clear();
                 resumed = false;
             }
+            Record::Stopped {} => stopped = true,
+            // Behind a stop in order it is no recovery from a crash.
+            Record::Recovered { .. } if std::mem::take(&mut stopped) => {}
             Record::Recovered { n: 1.., resumed: true } => {
                 hold!(!resumed, "entry {}: the turn went on by itself twice without progress", entry.seq);
                 resumed = true;

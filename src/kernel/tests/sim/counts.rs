@@ -12,6 +12,7 @@ pub(super) struct Counts {
     pub(super) crashes: u64,
     pub(super) torn: u64,
     pub(super) recoveries: u64,
+    pub(super) stops_in_order: u64,
     pub(super) turns: u64,
     pub(super) calls: u64,
     pub(super) stops: u64,
@@ -47,6 +48,7 @@ impl Counts {
             self.crashes,
             self.torn,
             self.recoveries,
+            self.stops_in_order,
             self.turns,
             self.calls,
             self.stops,
@@ -100,6 +102,7 @@ impl AddAssign for Counts {
         self.crashes += other.crashes;
         self.torn += other.torn;
         self.recoveries += other.recoveries;
+        self.stops_in_order += other.stops_in_order;
         self.turns += other.turns;
         self.calls += other.calls;
         self.stops += other.stops;

@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use tamtam::{
     Seq,
-    kernel::{Input, Mailbox, Record, Report},
+    kernel::{Decision, Input, Mailbox, Record, Report},
     tape::TapeError,
 };
 
@@ -13,7 +13,7 @@ use super::{
     again::Made,
     chance, hold,
     rng::Rng,
-    world::{Worker, World},
+    world::{Flight, Worker, World, through_bytes},
 };
 use crate::kernel::tests::core::tools;
 
@@ -65,8 +65,18 @@ pub(super) fn too_large(rng: &mut Rng, inputs: &[Input]) -> Option<TapeError> {
 }
 
 impl World {
-    /// The session dies, at any point: the whole process, or its actor alone, whose mailbox stays.
+    /// The session dies, at any point: the whole process, or its actor alone, whose mailbox stays. Where it is stopped in order it
+    /// notes that first, and does not wait for the disk.
     pub(super) fn crash(&mut self) -> Result<(), Broken> {
+        if self.flight.is_none() && self.rng.percent(30) {
+            let decision = self.decision(&[Input::Stop]);
+            self.judge(&[Input::Stop], &decision)?;
+            let Decision { entries, stops, after, .. } = decision;
+            hold!(stops.is_empty() && entries.len() <= 1, "a stop in order does more than note itself");
+            self.counts.stops_in_order += entries.len() as u64;
+            let lines = entries.iter().map(through_bytes).collect();
+            self.flight = Some(Flight { lines, after });
+        }
         let whole_process = self.rng.percent(40);
         self.die(whole_process)?;
         self.drive()

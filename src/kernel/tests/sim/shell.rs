@@ -141,7 +141,7 @@ impl World {
         self.is_rough && self.rng.percent(percent)
     }
 
-    fn decision(&mut self, inputs: &[Input]) -> Decision {
+    pub(super) fn decision(&mut self, inputs: &[Input]) -> Decision {
         let jitter = self.rng.below(1_000) as f64 / 1_000.0;
         let known = Known { window: self.window, prices: &self.prices };
         let env = Env {
@@ -158,7 +158,7 @@ impl World {
     }
 
     /// What holds for each decision, recorded or not.
-    fn judge(&mut self, inputs: &[Input], decision: &Decision) -> Result<(), Broken> {
+    pub(super) fn judge(&mut self, inputs: &[Input], decision: &Decision) -> Result<(), Broken> {
         let Decision { entries, stops, replies, after } = decision;
         self.counts.signals += 1;
         for entry in entries {
