@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Answer, ModelRef, Receipt, Runtime, Seq, Session, SessionId, SessionOptions,
+    Answer, EventStream, ModelRef, Receipt, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{ErrorKind, ModelError, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
     runtime::Agent,
@@ -24,7 +24,7 @@ use tamtam::{
 use tempfile::TempDir;
 use tokio::{sync::watch, task::AbortHandle};
 
-use crate::{held::Holds, hooks::HostHook, tape};
+use crate::{copied, held::Holds, hooks::HostHook, tape};
 
 /// How long anything may take that a scenario waits for. Nothing ever waits so long unless it is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,6 +45,8 @@ pub(crate) struct Lab {
     /// Where it is set, the session has this id and the tools of plan mode, and begins as this agent.
     pub(crate) plans: Option<(SessionId, Agent)>,
     protected: Vec<PathBuf>,
+    /// How often the process was killed: each life has a store of its own, the copy of the one before.
+    kills: usize,
     runtime: Option<Runtime>,
     session: Option<Session>,
     listener: Option<AbortHandle>,
@@ -86,6 +88,7 @@ impl Default for Lab {
             model_name: None,
             plans: None,
             protected: Vec::new(),
+            kills: 0,
             runtime: None,
             session: None,
             listener: None,
@@ -179,7 +182,8 @@ impl Lab {
         };
         options.rules = Some(self.rules.clone());
         let session = runtime.create(options).await.unwrap();
-        self.listen(session).await
+        let (events, from) = (session.events(), session.state().await.unwrap().seq);
+        self.listen(session, events, from)
     }
 
     /// Ends the runtime in order and starts another one on the same store.
@@ -187,7 +191,38 @@ impl Lab {
         let id = self.session().await.id().clone();
         self.shutdown().await;
         let session = self.start().await.open(&id).await.unwrap();
-        self.listen(session).await;
+        let (events, from) = (session.events(), session.state().await.unwrap().seq);
+        self.listen(session, events, from);
+    }
+
+    /// The same, but no session is opened: the host has its handle, and nothing more.
+    pub(crate) async fn restart_unopened(&mut self) {
+        let id = self.session().await.id().clone();
+        self.stop_listening();
+        self.shutdown().await;
+        self.session = Some(self.start().await.session(&id));
+    }
+
+    /// Starts another runtime over the store as a `kill -9` at this moment leaves it. The host listens again from the last event
+    /// that it was shown.
+    pub(crate) async fn kill(&mut self) {
+        let session = self.session().await;
+        let (id, seen) = (session.id().clone(), session.state().await.unwrap().seq);
+        let before = self.store();
+        self.kills += 1;
+        copied::copy(&before, &self.store());
+        self.stop_listening();
+        self.shutdown().await;
+        let session = self.start().await.open(&id).await.unwrap();
+        let events = session.events_after(seen).await.unwrap();
+        self.listen(session, events, seen);
+    }
+
+    fn store(&self) -> PathBuf {
+        match self.kills {
+            0 => self.folder.path().join("store"),
+            kills => self.folder.path().join(format!("store-{kills}")),
+        }
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -198,8 +233,7 @@ impl Lab {
         let tools = tamtam::tools::full();
         let tools = if self.plans.is_some() { tamtam::tools::with_plan_mode(&tools) } else { tools };
         let tools = self.holds.over(&tools);
-        let store = self.folder.path().join("store");
-        let builder = Runtime::builder().store(store).model(Arc::new(self.model.clone())).tools(tools);
+        let builder = Runtime::builder().store(self.store()).model(Arc::new(self.model.clone())).tools(tools);
         let builder = match &self.model_name {
             Some(name) => builder.models(Arc::new(self.model.clone()), name.clone()),
             None => builder,
@@ -212,9 +246,8 @@ impl Lab {
         runtime
     }
 
-    async fn listen(&mut self, session: Session) -> Session {
-        let mut events = session.events();
-        self.listens_from = session.state().await.unwrap().seq;
+    fn listen(&mut self, session: Session, mut events: EventStream, from: Seq) -> Session {
+        self.listens_from = from;
         let (shown, watched) = watch::channel(Vec::new());
         self.shown = watched;
         let listener = tokio::spawn(async move {
@@ -295,7 +328,7 @@ impl Lab {
     /// The lines of the session's tape, as they lie on the disk.
     pub(crate) fn tape(&self) -> Vec<Value> {
         let id: &SessionId = self.session.as_ref().expect("nothing was said yet").id();
-        tape::lines(&self.folder.path().join("store"), id.as_str())
+        tape::lines(&self.store(), id.as_str())
     }
 
     /// How the turn of the newest answer ended.

@@ -10,6 +10,8 @@
 //! must be found at the first request. The line before the last says how many tapes that were; none is left out.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "../tests/it/support/copied.rs"]
+mod copied;
 mod held;
 mod hooks;
 mod lab;

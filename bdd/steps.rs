@@ -4,6 +4,7 @@
 
 mod given;
 mod operator;
+mod restarts;
 mod team;
 mod then;
 mod when;

@@ -144,6 +144,7 @@ fn records() -> Vec<Record> {
         Record::Result { result, judged: CallVerdict::Allowed },
         Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() } },
         Record::Recovered { n: 1, resumed: true },
+        Record::Stopped {},
         Record::TurnFinished { outcome: Outcome::Done },
         Record::Released {},
         Record::Pruned { results: vec![2] },

@@ -61,6 +61,7 @@ mod recorded;
 mod records;
 #[cfg(feature = "tools")]
 mod replay;
+mod restarts;
 mod rights;
 mod runtime;
 mod sending;
