@@ -325,12 +325,16 @@ pub enum AnswerPart {
 
 /// Takes out the data of providers that is too deep in these parts, and says whether there was any.
 pub(crate) fn bound_parts(parts: &mut [AnswerPart]) -> Result<(), TooDeep> {
-    let extras = parts.iter_mut().filter_map(|part| match part {
-        AnswerPart::Text { extra, .. } | AnswerPart::Reasoning { extra, .. } | AnswerPart::Call { extra, .. } => {
-            extra.as_mut()
+    let mut all = Ok(());
+    for part in parts {
+        let (AnswerPart::Text { extra, .. } | AnswerPart::Reasoning { extra, .. } | AnswerPart::Call { extra, .. }) =
+            part;
+        if let Err(error) = extra.as_mut().map_or(Ok(()), |extra| depth::bound(&mut extra.value)) {
+            *extra = None;
+            all = Err(error);
         }
-    });
-    extras.fold(Ok(()), |all, extra| all.and(depth::bound(&mut extra.value)))
+    }
+    all
 }
 
 /// The result of one call, as it is told to the model.

@@ -77,21 +77,33 @@ fn facts(input: &str) -> String {
 type Row = (&'static str, fn() -> String, &'static str);
 
 const ROWS: &[Row] = &[
-    ("rules: lists in TOML", || said(Ruleset::from_toml("r", &within("a = ", &lists(FAR), ""))), "recursion limit"),
+    (
+        "rules: lists in TOML",
+        || said(Ruleset::from_toml("r", &within("a = ", &lists(FAR), ""))),
+        "max recursion depth met",
+    ),
     (
         "rules: tables in TOML",
         || said(Ruleset::from_toml("r", &within("a = ", &"{a=".repeat(FAR), ""))),
+        "max recursion depth met",
+    ),
+    (
+        "rules: a dotted key in TOML",
+        || said(Ruleset::from_toml("r", &within(&"a.".repeat(FAR), "a", " = 1"))),
         "recursion limit",
     ),
-    ("rules: a dotted key in TOML", || said(Ruleset::from_toml("r", &within(&"a.".repeat(FAR), "a", " = 1"))), ""),
     (
         "rules: a dotted header in TOML",
         || said(Ruleset::from_toml("r", &within("[", &("a.".repeat(FAR) + "a"), "]"))),
-        "",
+        "recursion limit",
     ),
-    ("rules: lists in JSON", || said(Ruleset::from_json("r", &lists(FAR))), ""),
-    ("rules: objects in JSON", || said(Ruleset::from_json("r", &objects(FAR))), ""),
-    ("an agent of a host as JSON", || said(Agent::from_json(&objects(FAR))), "recursion limit exceeded"),
+    ("rules: lists in JSON", || said(Ruleset::from_json("r", &lists(FAR))), "a rule is a table"),
+    ("rules: objects in JSON", || said(Ruleset::from_json("r", &objects(FAR))), "write allow, ask or deny"),
+    (
+        "an agent of a host as JSON",
+        || said(Agent::from_json(&within(r#"{"name":"a","options":"#, &objects(FAR), "}"))),
+        "recursion limit exceeded",
+    ),
     (
         "an agent's options as JSON",
         || said(Agent::from_json(&within(r#"{"name":"a","description":"d","options":{"a":"#, &lists(READ - 4), "}}"))),
@@ -100,12 +112,12 @@ const ROWS: &[Row] = &[
     (
         "an agent in YAML, in one line",
         || agent_file("agents/a.md", Dialect::Tamtam, &within("---\noptions: ", &lists(FAR), "\n---\nx")),
-        "",
+        "recursion limit exceeded",
     ),
     (
         "an agent in YAML, line below line",
         || {
-            let lines: String = (0..2_000).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
+            let lines: String = (0..600).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
             agent_file("agents/a.md", Dialect::Tamtam, &within("---\n", &lines, "---\nx"))
         },
         "nested too deep",
@@ -113,16 +125,20 @@ const ROWS: &[Row] = &[
     (
         "an agent in YAML, lists in lists",
         || agent_file("agents/a.md", Dialect::Tamtam, &within("---\noptions:\n  ", &"- ".repeat(FAR), "x\n---\nx")),
-        "",
+        "nested too deep",
     ),
     (
         "agents as JSON with comments",
-        || agent_file("opencode.json", Dialect::OpenCode, &within(r#"{"agent":"#, &objects(FAR), "}")),
-        "",
+        || agent_file("opencode.json", Dialect::OpenCode, &within(r#"{"agent":"#, &objects(30_000), "}")),
+        "opencode.json",
     ),
     ("a script of a model", || said(Scripted::from_json(&objects(FAR))), "recursion limit exceeded"),
-    ("labels", || said(serde_json::from_str::<Labels>(&within(r#"{"a":"#, &lists(FAR), "}"))), ""),
-    ("a task", || said(serde_json::from_str::<TaskRequest>(&within(r#"{"x":"#, &lists(FAR), "}"))), ""),
+    ("labels", || said(serde_json::from_str::<Labels>(&within(r#"{"a":"#, &lists(FAR), "}"))), "expected a string"),
+    (
+        "a task",
+        || said(serde_json::from_str::<TaskRequest>(&within(r#"{"x":"#, &lists(FAR), "}"))),
+        "missing field `agent`",
+    ),
     (
         "a message, as deep as it is read",
         || {
@@ -135,7 +151,7 @@ const ROWS: &[Row] = &[
         },
         "read",
     ),
-    ("arguments, far too deep", || facts(&within(r#"{"path":"#, &lists(FAR), "}")), "not a JSON object"),
+    ("arguments, far too deep", || facts(&within(r#"{"path":"#, &lists(FAR), "}")), "None false"),
     ("arguments, as deep as they are read", || facts(&within(r#"{"path":"#, &objects(READ - 1), "}")), "true"),
     ("arguments as a type", || said(parse_arguments::<Value>(nested(READ))), "read"),
     (
@@ -145,7 +161,7 @@ const ROWS: &[Row] = &[
             json.push(&within(r#"{"path":"#, &lists(FAR), ""));
             said(json.parsed().map_err(|error| error.to_string()))
         },
-        "",
+        "not the beginning of a json object",
     ),
     (
         "redaction of an answer",
@@ -182,12 +198,16 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn no_walk_over_hostile_data_leaves_its_stack() {
+    let mut wrong = Vec::new();
     for (walk, answer, says) in ROWS {
         let row = thread::Builder::new().name((*walk).to_owned()).stack_size(STACK).spawn(answer).unwrap();
         let answered = row.join().unwrap();
-        let shown: String = answered.chars().take(300).collect();
-        assert!(answered.contains(says) && !answered.is_empty(), "{walk}: {shown}");
+        let shown: String = answered.chars().take(200).collect();
+        if !answered.contains(says) || answered.is_empty() || says.is_empty() {
+            wrong.push(format!("{walk}: {shown}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// A call of a tool, and a part of what the model is told.
@@ -196,20 +216,24 @@ type Call = (&'static str, fn() -> Value, &'static str);
 const CALLS: &[Call] = &[
     ("find", || json!({"pattern": within(&"{a,".repeat(1_000), "b", &"}".repeat(1_000))}), "more than 16 deep"),
     ("find", || json!({"pattern": "*.txt"}), "a.txt"),
-    ("grep", || json!({"pattern": "(".repeat(FAR)}), ""),
-    ("grep", || json!({"pattern": within(&"(".repeat(2_000), "a", &")".repeat(2_000))}), ""),
-    ("grep", || json!({"pattern": within(&"[".repeat(2_000), "a", &"]".repeat(2_000))}), ""),
+    ("grep", || json!({"pattern": "(".repeat(FAR)}), "Invalid regular expression"),
+    ("grep", || json!({"pattern": within(&"(".repeat(2_000), "a", &")".repeat(2_000))}), "Invalid regular expression"),
+    ("grep", || json!({"pattern": within(&"[".repeat(2_000), "a", &"]".repeat(2_000))}), "Invalid regular expression"),
     (
         "grep",
         || json!({"pattern": "x", "glob": within(&"{a,".repeat(1_000), "b", &"}".repeat(1_000))}),
         "more than 16 deep",
     ),
-    ("read", || json!({"path": nested(90)}), ""),
-    ("edit", || json!({"path": "a.txt", "old_string": "x\n".repeat(8_000), "new_string": "y\nx\n".repeat(4_000)}), ""),
+    ("read", || json!({"path": nested(90)}), "expected a string"),
+    (
+        "edit",
+        || json!({"path": "a.txt", "old_string": "x\n".repeat(8_000), "new_string": "y\nx\n".repeat(4_000)}),
+        "Edited",
+    ),
     (
         "write",
         || json!({"path": "a.txt", "content": (0..20_000).map(|n| format!("{}\n", n % 7)).collect::<String>()}),
-        "",
+        "Wrote",
     ),
 ];
 
@@ -225,16 +249,21 @@ fn no_tool_leaves_its_stack_over_what_a_model_or_a_workspace_says() {
     let folder = tempfile::tempdir().unwrap();
     hostile(folder.path());
     let answers = small.block_on(small.spawn(called(folder.path().to_path_buf()))).unwrap();
-    for ((tool, _, says), answered) in CALLS.iter().zip(answers) {
-        assert!(answered.contains(says), "{tool}: {answered}");
-    }
+    let wrong = CALLS.iter().zip(answers).filter(|((_, _, says), said)| !said.contains(says) || says.is_empty());
+    let wrong: Vec<_> = wrong.map(|((tool, ..), said)| format!("{tool}: {said}")).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 fn hostile(workspace: &Path) {
     std::fs::write(workspace.join("a.txt"), "x\n".repeat(8_000)).unwrap();
     let braces = within(&"{a,".repeat(FAR), "b", &"}".repeat(FAR));
     let classes = "[".repeat(FAR);
-    std::fs::write(workspace.join(".gitignore"), format!("{braces}\n{classes}\n{}\n", "{".repeat(FAR))).unwrap();
+    std::fs::create_dir(workspace.join(".git")).unwrap();
+    let fewer = within(&"{a,".repeat(2_000), "b", &"}".repeat(2_000));
+    for name in [".gitignore", ".ignore"] {
+        let lines = [&braces, &fewer, &classes, &"{".repeat(FAR), &"**/".repeat(FAR)].map(|line| format!("{line}\n"));
+        std::fs::write(workspace.join(name), lines.concat()).unwrap();
+    }
 }
 
 async fn called(workspace: std::path::PathBuf) -> Vec<String> {
