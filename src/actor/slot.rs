@@ -202,8 +202,7 @@ impl Slot {
         self: &Arc<Self>,
         command: impl Into<Command>,
     ) -> Result<(ReplyTo, oneshot::Receiver<Result<CarriedOut, SendError>>), SendError> {
-        let mut command = command.into();
-        command.bound()?;
+        let command = Command::bounded(command.into())?;
         let mut inner = self.inner();
         if let Some(refusal) = inner.refusal() {
             return Err(refusal);

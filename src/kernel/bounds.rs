@@ -5,7 +5,7 @@
 //! small, and nothing is cut off from it, because two names could become one. A reason belongs to a stop as a rule, and a stop is
 //! never refused.
 //!
-//! [`Command::bound`] runs once for each command, on its way into the mailbox (`actor/slot.rs`), and in front of that where a value
+//! [`Command::bounded`] runs once for each command, on its way into the mailbox (`actor/slot.rs`), and in front of that where a value
 //! is copied or compared earlier. The core does not ask again: what stands on a tape was taken.
 
 use std::sync::Arc;
@@ -98,8 +98,8 @@ fn choice(choice: &mut AgentChoice) -> Result<(), Refusal> {
 
 impl Command {
     /// Cuts the reasons of the command, and refuses it where a name is too long or a value too deep.
-    pub(crate) fn bound(&mut self) -> Result<(), Refusal> {
-        match self {
+    pub(crate) fn bounded(mut self) -> Result<Command, Refusal> {
+        let bound = match &mut self {
             Command::SendMessage(SendMessage { message: sent, agent, .. }) => {
                 let sent = message(sent);
                 agent.as_mut().map_or(Ok(()), choice).and(sent)
@@ -113,8 +113,8 @@ impl Command {
             Command::SwitchAgent(SwitchAgent { choice: agent }) => choice(agent),
             Command::Spawn(Spawn { order, .. }) => {
                 let TaskOrder { settings: of_child, prompt, terms, .. } = &mut **order;
-                message(prompt).and(settings(of_child))?;
-                terms.trace.as_deref().map_or(Ok(()), |trace| name("the trace_id of a task", trace))
+                let both = message(prompt).and(settings(of_child));
+                both.and(terms.trace.as_deref().map_or(Ok(()), |trace| name("the trace_id of a task", trace)))
             }
             Command::Abort(abort) => {
                 abort.reason = kept(std::mem::take(&mut abort.reason));
@@ -125,6 +125,7 @@ impl Command {
                 Ok(())
             }
             _ => Ok(()),
-        }
+        };
+        bound.map(|()| self)
     }
 }
