@@ -26,6 +26,7 @@ use serde_json::Value;
 use crate::{
     kernel::{AgentChoice, AgentParts},
     permission::{Rule, Ruleset},
+    words::depth,
     words::ids::SessionId,
     words::message::ModelRef,
 };
@@ -238,6 +239,8 @@ impl Agent {
             ("top_p", "is not a number from 0 to 1".to_owned())
         } else if !self.options.is_null() && !self.options.is_object() {
             ("options", "is no table".to_owned())
+        } else if !depth::is_within(&self.options, depth::VALUE_DEPTH_MAX) {
+            ("options", format!("is {}", depth::TooDeep))
         } else {
             return Ok(());
         };

@@ -193,6 +193,9 @@ pub enum OpenError {
         /// The names of the tools that there are.
         known: String,
     },
+    /// A name, a title or the options of requests are out of their bounds.
+    #[error(transparent)]
+    Options(#[from] Refusal),
     /// A child has too many labels, together with those of its parent.
     #[error(transparent)]
     Labels(#[from] BadLabel),

@@ -33,7 +33,7 @@ use serde_json::Value;
 
 use crate::{
     event::Event,
-    model::{Answer, AnswerPart, BoxFuture},
+    model::{Answer, AnswerPart, BoxFuture, bound_parts},
     tool::{Access, Effect, Filters, OutputFilter, SessionRef, ToolResult},
     words::ids::{CallId, SessionId},
     words::message::{Finish, Message},
@@ -323,7 +323,13 @@ impl Hooks {
         answer.fragment = Default::default();
         for Placed { hook, name, guards, .. } in self.0.iter().filter(|placed| placed.sees_answers) {
             match isolated(name, "on_answer", || hook.on_answer(context, answer.parts.clone())).await {
-                Ok(parts) => answer.parts = parts,
+                Ok(mut parts) => {
+                    if let Err(error) = bound_parts(&mut parts) {
+                        let error = format!("it gave data that is {error}, which was left out");
+                        failed(HookFailure { hook: name.to_string(), callback: "on_answer", error });
+                    }
+                    answer.parts = parts;
+                }
                 Err(failure) => {
                     let text = format!("[The answer was withheld: the hook {} failed.]", failure.hook);
                     failed(failure);
@@ -367,7 +373,7 @@ impl Hooks {
         let mut result = result;
         for Placed { hook, name, guards, .. } in self.0.iter() {
             match isolated(name, "on_result", || hook.on_result(call, result.clone())).await {
-                Ok(next) => result = next,
+                Ok(next) => result = next.bounded(),
                 Err(failure) => {
                     let text = format!("[The call ran. Its result was withheld: the hook {} failed.]", failure.hook);
                     failed(failure);

@@ -63,6 +63,7 @@ use serde::Deserialize;
 pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
+pub(crate) use request::bound_parts;
 pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};
 pub use scripted::{BadScript, Barrier, By, REQUESTS_MAX, Reply, Scripted, transcript};
 pub use secret::Secret;

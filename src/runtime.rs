@@ -61,7 +61,7 @@ use crate::{
     },
     error::{OpenError, PassivateError},
     event::EventStream,
-    kernel::{State, first_entries},
+    kernel::{State, bounds, first_entries},
     ops::{SessionPage, SessionQuery, Sweep, SweepPolicy, listing, sweep},
     runtime::{
         ending::Ending,
@@ -148,11 +148,12 @@ impl Runtime {
     ///
     /// # Errors
     /// [`OpenError::Tape`] where the id is taken or the tape cannot be made; [`OpenError::Workspace`] where the workspace is not a
-    /// folder; [`OpenError::UnknownTools`] where the options name tools that there are not; [`OpenError::Closed`] where the runtime
-    /// drains or ends.
-    pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
+    /// folder; [`OpenError::UnknownTools`] where the options name tools that there are not; [`OpenError::Options`] where a title or a
+    /// name is too long, or the parameters are too deep; [`OpenError::Closed`] where the runtime drains or ends.
+    pub async fn create(&self, mut options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
         known_tools(&self.inner.shared.toolbox, &options)?;
+        options.bound()?;
         let workspace = canonical(&options.workspace).await?;
         let said = self
             .inner
@@ -162,6 +163,7 @@ impl Runtime {
         let id = options.id.clone().unwrap_or_else(SessionId::new);
         let options = options.id(id.clone());
         let mut settings = self.inner.settings.of(options, &workspace, said.as_deref());
+        bounds::settings(&mut settings)?;
         settings.read_roots.extend(self.inner.shared.store.spill_path(&id).map(|folder| folder.display().to_string()));
         let slot = self.inner.shared.slot(&id);
         // From here on, a message to this id waits until the session is made.

@@ -39,8 +39,8 @@ pub use crate::kernel::{
     NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask,
     OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal, RefusedFile,
     RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent,
-    State, Steering, Switched, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd,
-    Undone, Waiting, Way, WentBack,
+    State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript,
+    Turn, TurnEnd, Undone, Waiting, Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
@@ -63,6 +63,7 @@ pub use crate::{
     error::{OpenError, PassivateError, SendError, SpawnError},
     event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
     words::{
+        depth::VALUE_DEPTH_MAX,
         ids::*,
         labels::{BadLabel, Labels},
         message::*,
@@ -79,7 +80,7 @@ use crate::{
     hook::HookFailure,
     kernel::{
         self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, EditMessage, GoOn, HandOff, Pause, ResetLoops, Resume,
-        SendMessage, WithdrawMessage, kept,
+        SendMessage, WithdrawMessage,
     },
     tape::TapeStoreExt as _,
 };
@@ -225,7 +226,7 @@ impl Session {
     /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand inputs wait for the disk;
     /// [`SendError::Unsettled`] where the tokio runtime of the tree ended first.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
-        let reason = kept(reason.into());
+        let reason = reason.into();
         let (_, mut answer) = self.slot.command(Abort { reason })?;
         self.slot.stopped_workers_down().await;
         loop {

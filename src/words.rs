@@ -5,6 +5,7 @@
 //! formats and parts of the public API, so a change must keep their serialised form.
 
 pub(crate) mod clock;
+pub(crate) mod depth;
 pub(crate) mod ids;
 pub(crate) mod labels;
 pub(crate) mod message;

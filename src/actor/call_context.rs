@@ -26,6 +26,7 @@ use crate::{
     hook::HookCall,
     supervisor::WorkerNode,
     tool::{ChangeLog, May, Progress, ToolContext},
+    words::depth,
 };
 
 /// The parts of a call's [`ToolContext`] that come from its session: from the state, and the paths of its folders.
@@ -86,7 +87,10 @@ fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
     let WorkerContext { incarnation, ticket, turn, step, .. } = *post;
     let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
     let filters = post.shared.hooks.filters();
-    Progress::new(move |title: Option<String>, metadata: Value| {
+    Progress::new(move |title: Option<String>, mut metadata: Value| {
+        if depth::bound(&mut metadata).is_err() {
+            metadata = depth::left_out();
+        }
         // The node goes with the end of the call.
         let (Some(node), Some(shared)) = (node.upgrade(), slot.shared()) else { return };
         let (title, metadata) = (title.map(|title| filters.text(title)), filters.json(metadata));

@@ -161,7 +161,11 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
     loop {
         tries.0.fetch_add(1, Ordering::Relaxed);
         let error = match model.stream(&request, &mut |_: Delta| {}).await {
-            Ok(answer) => return Ok((answer.text(), answer.usage)),
+            Ok(mut answer) => {
+                // Only the text is used; what is beside it must not be dropped where it is too deep.
+                let _ = answer.bound();
+                return Ok((answer.text(), answer.usage));
+            }
             Err(error) => error,
         };
         if !error.was_read() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{
     error::{SendError, StartError},
-    kernel::Refusal,
+    kernel::{Refusal, bounds},
     model::CALLS_MAX,
     words::message::Message,
 };
@@ -72,9 +72,10 @@ impl RuntimeLimits {
         Ok(())
     }
 
-    /// Refuses a host's message that is too large, or whose id is reserved for the runtime. The kernel does not check this: tapes
-    /// on which a host used such an id must still replay as they were.
-    pub(crate) fn of_host(&self, message: Message) -> Result<Message, SendError> {
+    /// Refuses a host's message that is too large or too deep, or whose id has no length that an id may have or is reserved for the
+    /// runtime. The kernel does not check this: tapes on which a host used such an id must still replay as they were.
+    pub(crate) fn of_host(&self, mut message: Message) -> Result<Message, SendError> {
+        bounds::message(&mut message)?;
         let (bytes, max) = (message.bytes(), self.message_bytes_max);
         match message.id.is_reserved() {
             true => Err(Refusal::ReservedId { id: message.id }.into()),

@@ -35,7 +35,7 @@ use crate::{
     actor::{
         observers::Tell,
         shared::Shared,
-        slot::{Question, Slept, Slot, Wake, Work},
+        slot::{Slot, Wake, Work},
         tape_store::Chore,
     },
     error::PassivateError,
@@ -217,12 +217,12 @@ impl Live {
                         self.settled(writing, result.map(drop))?;
                     }
                 }
-                Work::Question(Question::Sleep(slept)) => {
-                    if self.fall_asleep(slept) {
+                Work::Question(question) => self.answer(question),
+                Work::Sleep => {
+                    if self.fall_asleep() {
                         return Ok(Then::Sleep);
                     }
                 }
-                Work::Question(question) => self.answer(question),
             }
         }
         self.after_work();
@@ -399,16 +399,16 @@ impl Live {
     }
 
     /// Marks the session as asleep if nothing keeps it awake. Returns whether it did.
-    fn fall_asleep(&mut self, slept: Slept) -> bool {
+    fn fall_asleep(&mut self) -> bool {
         // First sets the timer and answers the questions that the state can answer now.
         self.after_work();
         let why = match () {
             () if !self.may_sleep() => "a turn, an ask, a message or a task is open",
             // The timer's task ends with this incarnation, so it does not count.
             () if self.slot.tasks().len() > usize::from(self.timer.is_some()) => PassivateError::PASSING,
-            () => return self.slot.fall_asleep(slept),
+            () => return self.slot.fall_asleep(),
         };
-        slept.tell(Err(PassivateError::Busy { why }));
+        self.slot.stays_awake(why);
         false
     }
 

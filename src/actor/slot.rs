@@ -53,7 +53,7 @@ use crate::{
 use inbox::{Ends, Inbox, Unsettled};
 
 pub(crate) use inbox::{QUESTIONS_MAX, Question, Reply, Wake, Work};
-pub(crate) use sleep::{Resting, Slept, ask_to_sleep, put_to_sleep, tape_given_back};
+pub(crate) use sleep::{Resting, Slept, ask_to_sleep, put_to_sleep};
 pub(crate) use workers::Arrived;
 
 /// How long a command that is not a stop waits for its answer, at most: the disk may be slow, or the session may not wake up.
@@ -202,7 +202,7 @@ impl Slot {
         self: &Arc<Self>,
         command: impl Into<Command>,
     ) -> Result<(ReplyTo, oneshot::Receiver<Result<CarriedOut, SendError>>), SendError> {
-        let command = command.into();
+        let command = Command::bounded(command.into())?;
         let mut inner = self.inner();
         if let Some(refusal) = inner.refusal() {
             return Err(refusal);

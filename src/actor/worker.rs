@@ -264,13 +264,17 @@ async fn make(
     };
     // A model of a host's own is held to limits as our wires are.
     let RuntimeLimits { answer_calls_max, request_time_max, .. } = post.shared.limits;
-    let answer = match tokio::time::timeout(request_time_max, model.stream(request, &mut deltas)).await {
+    let mut answer = match tokio::time::timeout(request_time_max, model.stream(request, &mut deltas)).await {
         Ok(answer) => answer?,
         Err(_) => {
             let text = format!("{} did not finish within {} s", model.id(), request_time_max.as_secs());
             return Err(ModelError::new(ErrorKind::Timeout, text));
         }
     };
+    if let Err(error) = answer.bound() {
+        let text = format!("{} sent data with its answer that is {error}", model.id());
+        return Err(ModelError::new(ErrorKind::Protocol, text));
+    }
     let calls = answer.calls().count();
     if calls > answer_calls_max {
         let text = format!("{} asked for {calls} calls in one answer: the limit is {answer_calls_max}", model.id());
@@ -374,7 +378,8 @@ async fn carry_out(
     let arguments = call.arguments.clone();
     let cancel = context.cancel.clone();
     let at_once = tool.answers_at_once();
-    let mut run = Box::pin(async move { tool.run(arguments, &context).await });
+    // Bounded in the task itself: a result that nobody takes is dropped there, and a deep one must not be.
+    let mut run = Box::pin(async move { tool.run(arguments, &context).await.bounded() });
     if at_once && let Poll::Ready(result) = futures_util::poll!(&mut run) {
         return result;
     }

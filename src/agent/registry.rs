@@ -19,6 +19,7 @@ use crate::{
     agent::{Agent, AgentMode, AgentSpec, BadAgent, ToolChoice},
     kernel::toolset,
     permission::Rule,
+    words::depth,
 };
 
 /// The agents of a runtime. A clone is the same snapshot, and costs a counter.
@@ -104,6 +105,13 @@ impl Agents {
         for (name, spec, source) in &config.agents {
             let base = by_name.get(name).cloned().unwrap_or_else(|| config.for_all(Agent::new(name, "")));
             let mut agent = Agent { source: source.clone().or(base.source.clone()), ..base };
+            // What is too deep must not be copied either.
+            let too_deep = !depth::is_within(&spec.options, depth::VALUE_DEPTH_MAX);
+            if too_deep {
+                let problem = format!("is {}", depth::TooDeep);
+                wrong.push((source.clone(), BadAgent::Field { name: name.clone(), field: "options", problem }));
+                continue;
+            }
             agent.change(spec);
             match spec.disable {
                 Some(true) => disabled.insert(name.clone()),
@@ -131,8 +139,11 @@ impl Agents {
     ///
     /// # Errors
     /// [`BadAgent`] where the agent cannot be used.
-    pub fn with(&self, agent: Agent) -> Result<Agents, BadAgent> {
-        agent.check()?;
+    pub fn with(&self, mut agent: Agent) -> Result<Agents, BadAgent> {
+        let checked = agent.check();
+        // Options that are too deep must not be dropped with the agent.
+        let _ = depth::bound(&mut agent.options);
+        checked?;
         let mut by_name = (*self.by_name).clone();
         by_name.insert(agent.name.clone(), Arc::new(agent));
         let default = default_of(&by_name, Some(&self.default.name))?;

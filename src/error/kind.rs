@@ -105,6 +105,8 @@ impl Refusal {
             | Refusal::TooManyTasks { .. } => Kind::Limit,
             Refusal::Empty
             | Refusal::ReservedId { .. }
+            | Refusal::Length { .. }
+            | Refusal::Nested { .. }
             | Refusal::Withdrawn { .. }
             | Refusal::TooLarge { .. }
             | Refusal::NothingToCompact
@@ -123,7 +125,10 @@ impl OpenError {
         match self {
             OpenError::Tape(error) => error.kind(),
             OpenError::Damaged { .. } => Kind::Damaged,
-            OpenError::Workspace { .. } | OpenError::UnknownTools { .. } | OpenError::Labels(_) => Kind::Invalid,
+            OpenError::Workspace { .. }
+            | OpenError::UnknownTools { .. }
+            | OpenError::Options(_)
+            | OpenError::Labels(_) => Kind::Invalid,
             OpenError::Closed => Kind::Closed,
             OpenError::Parked { .. } => Kind::Parked,
             OpenError::Stopped { .. } | OpenError::Unavailable | OpenError::NoAnswer { .. } => Kind::Retry,

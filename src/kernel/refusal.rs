@@ -52,6 +52,26 @@ pub enum Refusal {
         /// The message.
         id: MessageId,
     },
+    /// A name is empty or too long, or a title is too long. A name stands on the tape each time that something is said about it.
+    #[error("{what} has {bytes} bytes, and may have {least} to {max}")]
+    Length {
+        /// Whose name it is, such as `the id of a message`.
+        what: &'static str,
+        /// How many bytes it has.
+        bytes: usize,
+        /// The least that it may have.
+        least: usize,
+        /// The most that it may have.
+        max: usize,
+    },
+    /// A JSON value is nested too deep ([`VALUE_DEPTH_MAX`](crate::session::VALUE_DEPTH_MAX)).
+    #[error("{what} are nested deeper than {max} levels: flatten them, or put them into a text")]
+    Nested {
+        /// What the value is, such as `the options of an agent`.
+        what: &'static str,
+        /// The most levels that it may have.
+        max: usize,
+    },
     /// No such message waits: it was delivered, withdrawn, or never accepted.
     #[error("message {id} is no longer waiting")]
     NotWaiting {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    words::depth::{self, TooDeep},
     words::ids::{CallId, Millis, Seq},
     words::message::{Extra, FilePart, Finish, ModelRef, Part, Span},
     words::usage::Usage,
@@ -260,6 +261,11 @@ impl Answer {
         Answer { parts, finish, usage: Usage::default(), model: String::new(), by: None, fragment: Fragment::default() }
     }
 
+    /// Takes out the data of providers that is too deep, and says whether there was any.
+    pub(crate) fn bound(&mut self) -> Result<(), TooDeep> {
+        bound_parts(&mut self.parts)
+    }
+
     /// Its calls, in order: the name as the model wrote it, and the arguments as they were received.
     pub fn calls(&self) -> impl Iterator<Item = (&str, &str)> {
         self.parts.iter().filter_map(|part| match part {
@@ -315,6 +321,20 @@ pub enum AnswerPart {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         extra: Option<Extra>,
     },
+}
+
+/// Takes out the data of providers that is too deep in these parts, and says whether there was any.
+pub(crate) fn bound_parts(parts: &mut [AnswerPart]) -> Result<(), TooDeep> {
+    let mut all = Ok(());
+    for part in parts {
+        let (AnswerPart::Text { extra, .. } | AnswerPart::Reasoning { extra, .. } | AnswerPart::Call { extra, .. }) =
+            part;
+        if let Err(error) = extra.as_mut().map_or(Ok(()), |extra| depth::bound(&mut extra.value)) {
+            *extra = None;
+            all = Err(error);
+        }
+    }
+    all
 }
 
 /// The result of one call, as it is told to the model.

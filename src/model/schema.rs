@@ -101,6 +101,7 @@ impl Gemini<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -145,5 +146,18 @@ mod tests {
         let wide = json!({"type": "object", "properties": fields});
         let rendered = in_dialect(&wide, SchemaDialect::Gemini).to_string();
         assert!(rendered.len() < 2 * REFERRED_MAX, "{} bytes", rendered.len());
+    }
+
+    /// A toolbox takes schemas of so many levels, and no more. A worker of tokio has four times this stack.
+    #[test]
+    fn a_schema_as_deep_as_it_may_be_is_rendered_on_a_small_stack() {
+        let level = |inner, _| json!({"items": inner});
+        let deep = (0..crate::words::depth::VALUE_DEPTH_MAX).fold(json!(true), level);
+        let rendered = move || {
+            let all = [SchemaDialect::Plain, SchemaDialect::Gemini].map(|dialect| in_dialect(&deep, dialect));
+            all.map(|schema| schema.to_string().matches("items").count())
+        };
+        let small = std::thread::Builder::new().stack_size(512 * 1024).spawn(rendered).unwrap();
+        assert_eq!(small.join().unwrap(), [crate::words::depth::VALUE_DEPTH_MAX, DEPTH_MAX + 1]);
     }
 }

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use globset::{GlobBuilder, GlobSet};
 
-use crate::lock::Lock;
+use crate::{
+    lock::Lock,
+    words::depth::{BRACES_MAX, braces_are_within},
+};
 
 /// How many compiled globs are kept. With one more, all are dropped and compiled again as they are needed.
 const GLOBS_MAX: usize = 1_024;
@@ -102,6 +105,9 @@ fn may_match(pattern: &str, path: &str) -> bool {
 }
 
 fn compile(pattern: &str) -> Option<GlobSet> {
+    if !braces_are_within(pattern, BRACES_MAX) {
+        return None;
+    }
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     // A set of one glob gives an error where the glob is too complex to be compiled; a glob alone would panic.
     glob.and_then(|glob| GlobSet::builder().add(glob).build()).ok()

@@ -147,10 +147,10 @@ impl Builder {
         self
     }
 
-    /// One more tool.
+    /// One more tool. It is asked for its schema and description here, once.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool) -> Builder {
-        self.tools = self.tools.with(tool);
+        self.tools.add(Arc::new(tool));
         self
     }
 

@@ -146,10 +146,11 @@ impl Session {
     /// See [`SpawnError`].
     pub async fn spawn_child(
         &self,
-        options: SessionOptions,
+        mut options: SessionOptions,
         prompt: impl Into<Message>,
         link: Link,
     ) -> Result<Child, SpawnError> {
+        options.bound()?;
         let prompt = self.shared.limits.of_host(prompt.into())?;
         known_tools(&self.shared.toolbox, &options)?;
         let state = self.state().await?;
@@ -225,7 +226,7 @@ impl Session {
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Parked`], [`SendError::Storage`].
     pub async fn end(&self, reason: impl Into<String>) -> Result<(), SendError> {
-        let reason = kept(reason.into());
+        let reason = reason.into();
         self.ask(End { reason }).await.map(drop)
     }
 

@@ -10,7 +10,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::{
     actor::{
@@ -137,7 +137,8 @@ async fn come_to_rest(
             }
             return Ok(flight);
         }
-        match ask_to_sleep(shared, &slot.id).await {
+        let stuck = Err(PassivateError::Busy { why: "its actor does not answer" });
+        match timeout_at(until, ask_to_sleep(shared, &slot.id)).await.unwrap_or(stuck) {
             // No wait before the slot is taken: somebody else would wake the session first, again and again.
             Ok(()) if Instant::now() < until => continue,
             Ok(()) => {}

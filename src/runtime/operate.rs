@@ -15,7 +15,7 @@ mod error;
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actor::slot::{Question, ask_to_sleep, tape_given_back},
+    actor::slot::{Question, put_to_sleep},
     error::{OpenError, PassivateError, SendError},
     runtime::Runtime,
     session::Session,
@@ -96,18 +96,16 @@ impl Operator {
     /// Puts a session to sleep now, and returns when it sleeps; the next message wakes it. See [`Runtime::passivate`].
     ///
     /// # Errors
-    /// [`OperateError::Busy`] where the session has something to do; [`OperateError::NoAnswer`] after two seconds: the session then
-    /// sleeps when it has answered; others of [`OperateError`].
+    /// [`OperateError::Busy`] where the session has something to do; [`OperateError::NoAnswer`] after two seconds, because the session
+    /// or its disk does not answer: it then sleeps when it has answered; others of [`OperateError`].
     pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
         self.pull("passivate", id, |operator, id| async move {
             let (node, session) = operator.session(&id)?;
             let (shared, id) = (&operator.runtime.inner.shared, session.id());
-            in_time(&node, ask_to_sleep(shared, id)).await?.map_err(|error| match error {
+            in_time(&node, put_to_sleep(shared, id)).await?.map_err(|error| match error {
                 PassivateError::Parked => OperateError::Parked { id: id.to_string() },
                 PassivateError::Busy { why } => OperateError::Busy { id: id.to_string(), why },
-            })?;
-            tape_given_back(shared, id).await;
-            Ok(())
+            })
         })
         .await
     }

@@ -11,11 +11,12 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 use crate::{
     agent::{Agent, BadAgent},
     error::OpenError,
-    kernel::{Budget, Mode, RestartPolicy, Settings},
+    kernel::{Budget, Mode, Refusal, RestartPolicy, Settings},
     model::Params,
     permission::{Profile, Rule, Ruleset},
     prompt::{Section, assemble, system},
     tool::Toolbox,
+    words::depth,
     words::ids::SessionId,
     words::labels::Labels,
     words::message::ModelRef,
@@ -212,6 +213,12 @@ impl SessionOptions {
             settings.set_persona(&agent, &system.into());
         }
         choice.map_or(settings.clone(), |choice| settings.with_agent(&choice))
+    }
+
+    /// Refuses options of requests that are too deep to be copied, and leaves none of them.
+    pub(super) fn bound(&mut self) -> Result<(), OpenError> {
+        let (what, max) = ("the options of requests", depth::VALUE_DEPTH_MAX);
+        depth::bound(&mut self.params.options).map_err(|_| Refusal::Nested { what, max }.into())
     }
 
     /// Sets the session's id.

@@ -33,6 +33,7 @@ use uuid::Uuid;
 
 use crate::{
     tape::{Cause, Entry, TapeError},
+    words::depth,
     words::ids::{Millis, Seq, SessionId},
 };
 pub(super) use glance::{Glance, Link, glance, head_seq};
@@ -397,6 +398,9 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
     }
     if let Some(found) = version_of(line).filter(|v| *v > VERSION) {
         return Err(Flaw::Newer(found));
+    }
+    if !depth::text_is_within(line, depth::LINE_DEPTH_MAX) {
+        return bad(format!("nested deeper than {} levels", depth::LINE_DEPTH_MAX));
     }
     let parsed: Line<'_> = match serde_json::from_slice(line) {
         Ok(parsed) => parsed,

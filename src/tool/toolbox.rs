@@ -1,25 +1,30 @@
 //! [`Toolbox`]: a set of tools by name. A runtime has one; which of its tools a session may call, the session's settings and rules
 //! say.
 //!
-//! A toolbox asks each tool when it is made for its description, schema, aliases, effect, parallelism and permissions, so that no
-//! session runs a tool's code for these. A toolbox never changes afterwards; [`Toolbox::with`] makes another one.
+//! A toolbox asks each tool when it is put in, once, for its description, schema, aliases, effect, parallelism and permissions, so
+//! that no session runs a tool's code for these. A toolbox never changes afterwards; [`Toolbox::with`] makes another one, which
+//! asks only the tool that it adds.
 //!
 //! The tools stand in the order of their names, and the same tools give the same [`Toolbox::hash`]. A change must keep the order,
 //! and the text that a model is told: otherwise the providers' prompt caches are lost.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     model::ToolSpec,
     tool::{Effect, Tool},
+    words::depth,
 };
 
 /// A set of tools, which never changes. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Toolbox {
-    tools: Arc<BTreeMap<String, Known>>,
-    specs: Arc<[ToolSpec]>,
-    permissions: Arc<BTreeMap<String, Vec<String>>>,
+    tools: Arc<BTreeMap<String, Arc<Known>>>,
+    /// What is told of all tools, made when it is asked for first.
+    said: OnceLock<Said>,
     /// A name that two of the tools had.
     twice: Option<Arc<str>>,
 }
@@ -27,9 +32,20 @@ pub struct Toolbox {
 /// Characters of a tool's name, at most: what providers take.
 const NAME_MAX: usize = 64;
 
-/// A tool, and what it said of itself when the toolbox was made.
+/// What is told of the tools of a toolbox, in order of their names.
+#[derive(Clone)]
+struct Said {
+    specs: Arc<[ToolSpec]>,
+    permissions: Arc<BTreeMap<String, Vec<String>>>,
+}
+
+/// A tool, and what it said of itself when it was put in.
 pub(super) struct Known {
     pub(super) tool: Arc<dyn Tool>,
+    spec: ToolSpec,
+    /// Whether the schema was too deep: the spec has `null` then.
+    too_deep: bool,
+    permissions: Vec<String>,
     aliases: Box<[String]>,
     pub(super) effect: Effect,
     pub(super) parallel: bool,
@@ -39,7 +55,34 @@ pub(super) struct Known {
 impl Known {
     fn new(tool: Arc<dyn Tool>) -> Known {
         let aliases = tool.aliases().iter().map(|alias| (*alias).to_owned()).collect();
-        Known { aliases, effect: tool.effect(), parallel: tool.parallel(), at_once: tool.answers_at_once(), tool }
+        let mut schema = tool.schema();
+        let too_deep = depth::bound(&mut schema).is_err();
+        let spec = ToolSpec { name: tool.name().to_owned(), description: tool.description().to_owned(), schema };
+        let (effect, parallel, at_once) = (tool.effect(), tool.parallel(), tool.answers_at_once());
+        Known { permissions: tool.permissions(), spec, too_deep, aliases, effect, parallel, at_once, tool }
+    }
+
+    /// Why no model can be told of the arguments; `None` where one can.
+    fn odd(&self) -> Option<String> {
+        let schema = &self.spec.schema;
+        // A schema without a type is made one of an object for the provider, and so is `true`, which allows all.
+        let is_object =
+            schema.get("type").is_none_or(|kind| kind == "object") && (schema.is_object() || schema.is_boolean());
+        let why = match (self.too_deep, is_object) {
+            (true, _) => format!("the schema of the tool {:?} is {}: make it flatter", self.spec.name, depth::TooDeep),
+            (false, true) => return None,
+            (false, false) if schema.is_object() => {
+                let name = &self.spec.name;
+                format!("the arguments of the tool {name:?} are no JSON object: a struct with named fields is one")
+            }
+            (false, false) => {
+                let (name, found) = (&self.spec.name, kind_of(schema));
+                format!(
+                    "the schema of the tool {name:?} is {found}: a JSON schema is an object, such as {{\"type\":\"object\"}}"
+                )
+            }
+        };
+        Some(why)
     }
 }
 
@@ -47,25 +90,26 @@ impl Toolbox {
     /// A set of these tools. A runtime does not start with a set in which two tools have the same name.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Toolbox {
-        Toolbox::of(tools, None)
+        Toolbox::default().with_all(tools)
     }
 
-    fn of(all: impl IntoIterator<Item = Arc<dyn Tool>>, mut twice: Option<Arc<str>>) -> Toolbox {
-        let mut tools = BTreeMap::new();
-        for tool in all {
-            let name = tool.name().to_owned();
-            if let Some(other) = tools.insert(name, Known::new(tool)) {
-                twice = Some(other.tool.name().into());
-            }
+    /// Puts in one more tool, and asks it alone.
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) {
+        let known = Known::new(tool);
+        let name = known.spec.name.clone();
+        if let Some(other) = Arc::make_mut(&mut self.tools).insert(name, Arc::new(known)) {
+            self.twice = Some(other.spec.name.as_str().into());
         }
-        let specs = tools.values().map(|Known { tool, .. }| ToolSpec {
-            name: tool.name().to_owned(),
-            description: tool.description().to_owned(),
-            schema: tool.schema(),
-        });
-        let specs = specs.collect();
-        let permissions = tools.iter().map(|(name, known)| (name.clone(), known.tool.permissions())).collect();
-        Toolbox { tools: Arc::new(tools), specs, permissions: Arc::new(permissions), twice }
+        self.said = OnceLock::new();
+    }
+
+    fn said(&self) -> &Said {
+        self.said.get_or_init(|| Said {
+            specs: self.tools.values().map(|known| known.spec.clone()).collect(),
+            permissions: Arc::new(
+                self.tools.iter().map(|(name, known)| (name.clone(), known.permissions.clone())).collect(),
+            ),
+        })
     }
 
     /// Why no model can be told of these tools, where that is so.
@@ -79,13 +123,7 @@ impl Toolbox {
             .map(|name| format!("a tool is called {name:?}: a name is 1 to {NAME_MAX} letters of a-z A-Z 0-9 _ -"));
         let twice =
             || Some(format!("two tools are called {:?}: give one of them another name", self.twice.as_deref()?));
-        // A schema without a type is made one of an object for the provider.
-        let is_odd = |spec: &&ToolSpec| spec.schema.get("type").is_some_and(|kind| kind != "object");
-        let odd = || {
-            let ToolSpec { name, .. } = self.specs.iter().find(is_odd)?;
-            Some(format!("the arguments of the tool {name:?} are no JSON object: a struct with named fields is one"))
-        };
-        bad.or_else(twice).or_else(odd)
+        bad.or_else(twice).or_else(|| self.tools.values().find_map(|known| known.odd()))
     }
 
     /// The same set with one more tool.
@@ -96,13 +134,15 @@ impl Toolbox {
 
     /// The same set with more tools.
     pub(crate) fn with_all(&self, more: impl IntoIterator<Item = Arc<dyn Tool>>) -> Toolbox {
-        Toolbox::of(self.tools.values().map(|known| known.tool.clone()).chain(more), self.twice.clone())
+        let mut all = self.clone();
+        more.into_iter().for_each(|tool| all.add(tool));
+        all
     }
 
     /// The tools as a model is told of them, in order of their names.
     #[must_use]
     pub fn specs(&self) -> Arc<[ToolSpec]> {
-        self.specs.clone()
+        self.said().specs.clone()
     }
 
     /// A hash of the tools as a model is told of them: the same for the same tools.
@@ -114,12 +154,12 @@ impl Toolbox {
     /// The tools as a model is told of them, as JSON text.
     pub(crate) fn told(&self) -> Vec<u8> {
         // Names, descriptions and schemas can always be written.
-        serde_json::to_vec(&*self.specs).unwrap_or_default()
+        serde_json::to_vec(&*self.said().specs).unwrap_or_default()
     }
 
     /// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]).
     pub(crate) fn permissions(&self) -> &BTreeMap<String, Vec<String>> {
-        &self.permissions
+        &self.said().permissions
     }
 
     /// The names, in order.
@@ -140,11 +180,11 @@ impl Toolbox {
 
     pub(super) fn known(&self, name: &str) -> Option<&Known> {
         if let Some(known) = self.tools.get(name) {
-            return Some(known);
+            return Some(known.as_ref());
         }
         let lower = name.to_lowercase();
-        let alias = |known: &&Known| known.aliases.contains(&lower);
-        self.tools.get(&lower).or_else(|| self.tools.values().find(alias))
+        let alias = |known: &&Arc<Known>| known.aliases.contains(&lower);
+        self.tools.get(&lower).or_else(|| self.tools.values().find(alias)).map(Arc::as_ref)
     }
 
     /// The locks and contents that those tools share which change files on this machine; `None` where no tool does.
@@ -171,8 +211,74 @@ impl Toolbox {
     }
 }
 
+/// The kind of a JSON value, for a message.
+fn kind_of(value: &serde_json::Value) -> &'static str {
+    match value {
+        serde_json::Value::Null => "null",
+        serde_json::Value::Bool(_) => "a boolean",
+        serde_json::Value::Number(_) => "a number",
+        serde_json::Value::String(_) => "a text",
+        serde_json::Value::Array(_) => "a list",
+        serde_json::Value::Object(_) => "an object",
+    }
+}
+
 impl std::fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::tool::{BoxFuture, ToolContext, ToolResult};
+
+    struct Counts(String, Arc<AtomicUsize>);
+
+    impl Tool for Counts {
+        fn name(&self) -> &str {
+            &self.0
+        }
+
+        fn description(&self) -> &str {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            "Counts."
+        }
+
+        fn schema(&self) -> Value {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            json!({})
+        }
+
+        fn permissions(&self) -> Vec<String> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            vec!["counts".to_owned()]
+        }
+
+        fn run<'a>(&'a self, _: Value, _: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
+            Box::pin(async { ToolResult::ok("") })
+        }
+    }
+
+    /// A service with a thousand tools waited five seconds: each one that was added asked all those before it again.
+    #[test]
+    fn each_tool_is_asked_once_however_many_are_added() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let tool = |n: usize| Counts(format!("t{n:04}"), asked.clone());
+        let mut toolbox = Toolbox::default();
+        (0..1_000).for_each(|n| toolbox.add(Arc::new(tool(n))));
+        assert_eq!(asked.load(Ordering::Relaxed), 3_000, "its description, schema and permissions");
+        let more = toolbox.with(tool(1_000)).with(tool(1_001));
+        assert_eq!((toolbox.specs().len(), more.specs().len(), more.permissions().len()), (1_000, 1_002, 1_002));
+        assert_eq!((more.hash() == more.clone().hash(), more.hash() == toolbox.hash()), (true, false));
+        assert_eq!(asked.load(Ordering::Relaxed), 3_006);
+        assert_eq!(more.flaw(), None);
+        assert!(more.with(tool(3)).flaw().unwrap().contains("two tools are called"));
     }
 }

@@ -12,6 +12,8 @@ use std::{ffi::OsStr, path::Path};
 
 use globset::{GlobBuilder, GlobSet};
 
+use crate::words::depth::{BRACES_MAX, braces_are_within};
+
 /// Longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 4_096;
 
@@ -44,6 +46,9 @@ impl Pattern {
         }
         if text.split('/').any(|component| component == "..") {
             return Err("a glob pattern cannot lead out of the searched folder with `..`; use `path`".to_owned());
+        }
+        if !braces_are_within(text, BRACES_MAX) {
+            return Err(format!("the braces of the glob pattern stand more than {BRACES_MAX} deep in each other"));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
         let shown: String = given.chars().take(SHOWN_CHARS_MAX).collect();

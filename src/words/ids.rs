@@ -42,6 +42,10 @@ impl fmt::Display for Seq {
 /// The longest session id, in bytes. It becomes the name of a folder.
 pub const SESSION_ID_BYTES_MAX: usize = 64;
 
+/// The longest id or name, in bytes, that a host may choose for something that has no bound of its own: a message, the key of a
+/// task, an agent, a model.
+pub const NAME_BYTES_MAX: usize = 256;
+
 /// The id of a session.
 ///
 /// Made by [`SessionId::new`], or given by the host: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot or a dash,
@@ -151,8 +155,8 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// The id of a message. The sender may choose it. The same id sent again is the same message, and gets the same receipt; a
-    /// session remembers the newest 4,096 ids. A [reserved](MessageId::is_reserved) id is refused.
+    /// The id of a message. The sender may choose it: 1 to 256 bytes. The same id sent again is the same message, and gets the same
+    /// receipt; a session remembers the newest 4,096 ids. A [reserved](MessageId::is_reserved) id is refused.
     MessageId
 }
 

@@ -82,9 +82,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// The size of the words and files in bytes, about. Parts that a runtime adds around an answer count as 0.
+    /// The size of the words, files and switches in bytes, about.
     pub(crate) fn bytes(&self) -> usize {
-        self.parts.iter().map(Part::bytes).sum()
+        let switches = self.tools.keys().map(String::len).sum::<usize>();
+        self.parts.iter().map(Part::bytes).sum::<usize>() + switches
     }
 
     /// A user's message of one text part, with a new id.

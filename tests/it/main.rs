@@ -19,6 +19,8 @@ mod compaction;
 mod crash_points;
 #[cfg(feature = "sqlite")]
 mod deleted;
+#[cfg(feature = "cli")]
+mod depth;
 mod engines;
 #[cfg(feature = "tools")]
 mod examples;

@@ -5,6 +5,7 @@ mod app;
 mod ending;
 mod heard;
 mod keeper;
+mod levers;
 mod parking;
 mod race;
 mod sleep;

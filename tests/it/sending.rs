@@ -5,9 +5,11 @@ use std::{sync::Arc, time::Duration};
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, EventKind, Outcome, Runtime, SendError, Session, SessionOptions,
+    Delivery, EventKind, Message, OpenError, Outcome, Runtime, SendError, Session, SessionOptions,
     model::{BoxFuture, Reply, Scripted},
-    session::{EventStream, Grant, Next, Refusal, TurnStream},
+    session::{
+        EventStream, Grant, Link, NAME_BYTES_MAX, Next, Refusal, SpawnError, TITLE_BYTES_MAX, TaskRequest, TurnStream,
+    },
     tool::{Tool, ToolContext, ToolResult},
 };
 
@@ -242,5 +244,64 @@ async fn an_ask_may_wait_for_a_listener_who_comes_later() {
     let answer = receipt.wait().await.unwrap();
     assert_eq!((answer.outcome, answer.text.as_str()), (Outcome::Done, "done"));
     assert_eq!(model.requests().len(), 2);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Ids of 1 MB made a tape of 755 MB of 150 messages of one byte, and the empty one swallowed every message but the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_a_host_chooses_have_a_length() {
+    let folder = taped::folder();
+    let replies = (0..9).map(|n| Reply::text(n.to_string()));
+    let (runtime, session, _) = session(&folder, replies, |_| {}).await;
+    let (most, long) = ("x".repeat(NAME_BYTES_MAX), "x".repeat(NAME_BYTES_MAX + 1));
+    let bounded = |refusal: &Refusal, is: &str| {
+        assert!(matches!(refusal, Refusal::Length { least: 1, max: NAME_BYTES_MAX, .. }), "{refusal}");
+        assert_eq!(
+            refusal.to_string().contains(&format!(" has {} bytes, and may have 1 to 256", is.len())),
+            true,
+            "{refusal}"
+        );
+    };
+    for id in ["", long.as_str()] {
+        let named = || Message::user("hello").with_id(id.into());
+        for refused in [
+            session.send(named(), Delivery::Queue).await.map(drop),
+            session.send_when_room(named(), Delivery::Queue).await.map(drop),
+            session.prompt_streaming(named()).await.map(drop),
+            session.edit(named()).await,
+        ] {
+            let Err(SendError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+            bounded(&refusal, id);
+        }
+        let spawned = session.spawn_child(SessionOptions::new(folder.path()), named(), Link::default()).await;
+        let Err(SpawnError::Parent(SendError::Refused(refusal))) = spawned else { panic!("it was taken") };
+        bounded(&refusal, id);
+        let mut task = TaskRequest::new("explore", "look", "Look.");
+        task.idempotency_key = Some(id.to_owned());
+        let given = session.delegate(task, Default::default()).await;
+        let Err(SpawnError::Parent(SendError::Refused(refusal))) = given else { panic!("it was taken") };
+        bounded(&refusal, id);
+    }
+    let mut task = TaskRequest::new("explore", "look", "Look.");
+    task.trace_id.clone_from(&long);
+    let Err(SpawnError::Parent(SendError::Refused(refusal))) = session.delegate(task, Default::default()).await else {
+        panic!("it was taken")
+    };
+    bounded(&refusal, &long);
+    let mut message = Message::user("hello").with_id(most.as_str().into());
+    message.agent = Some(long.clone());
+    let Err(SendError::Refused(refusal)) = session.send(message.clone(), Delivery::Queue).await else { panic!() };
+    bounded(&refusal, &long);
+    message.agent = None;
+    session.send(message, Delivery::Queue).await.unwrap().wait().await.unwrap();
+
+    let title = "t".repeat(TITLE_BYTES_MAX);
+    session.set_title(Some(title.clone())).await.unwrap();
+    let error = session.set_title(Some(title.clone() + "t")).await.unwrap_err();
+    assert_eq!(error.to_string(), "the title has 1025 bytes, and may have 0 to 1024");
+    let mut options = SessionOptions::new(folder.path());
+    options.title = Some(title + "t");
+    let error = runtime.create(options).await.err().unwrap();
+    assert!(matches!(error, OpenError::Options(Refusal::Length { max: TITLE_BYTES_MAX, .. })), "{error}");
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -10,14 +10,15 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    error::{OpenError, SendError},
+    actor::slot::{Admission, Phase, Question, Slept},
+    error::{OpenError, PassivateError, SendError},
     kernel::{Abort, CarriedOut, Delivery, Outcome, Pause, Report, SendMessage, Steering},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
     tape::{LINE_BYTES_MAX, TapeStore as _},
     tool::ToolResult,
     words::message::{Finish, Message},
 };
-use bench::{ALL, abort, bench, bench_ahead, message};
+use bench::{ALL, Bench, abort, bench, bench_ahead, message};
 
 /// While the disk refuses, what stays is tried again in its own time, and not at every wake.
 #[tokio::test(start_paused = true)]
@@ -464,4 +465,47 @@ async fn a_clock_that_was_set_back_makes_no_wait_longer() {
     assert!(timer <= Duration::from_secs(2), "{timer:?}");
     bench.later(timer).await;
     assert!(bench.live.state.request().is_some(), "it is made again");
+}
+
+/// Found when levers raced: a session that was parked on its way to sleep left those waiting for ever who had asked it to sleep.
+#[tokio::test]
+async fn who_asks_for_sleep_is_answered_by_whoever_settles_it() {
+    let ask = |bench: &Bench| {
+        let (reply, told) = oneshot::channel();
+        bench.live.slot.passivate(Slept::told(reply));
+        told
+    };
+    let busy = |told: Result<(), PassivateError>| matches!(told, Err(PassivateError::Busy { .. }));
+
+    // Parked while it falls asleep, and while it is awake.
+    let mut falls = bench::bench();
+    let (first, second) = (ask(&falls), ask(&falls));
+    assert!(falls.live.work().unwrap() == Then::Sleep);
+    let late = ask(&falls);
+    assert_eq!(falls.live.slot.phase(), Phase::Passivating);
+    falls.live.slot.park(falls.live.slot.newest_incarnation(), || ());
+    assert_eq!(falls.live.slot.phase(), Phase::Active, "it keeps its place");
+    for told in [first, second, late, ask(&falls)] {
+        assert_eq!(told.await.unwrap(), Err(PassivateError::Parked));
+    }
+    let awake = bench::bench();
+    let told = ask(&awake);
+    awake.live.slot.park(awake.live.slot.newest_incarnation(), || ());
+    assert_eq!(told.await.unwrap(), Err(PassivateError::Parked));
+
+    // Busy; unreadable; with an actor that does not end; at the end of the runtime.
+    let mut working = bench::bench();
+    drop(working.send("m"));
+    let told = ask(&working);
+    working.work();
+    assert!(busy(told.await.unwrap()));
+    let told = ask(&working);
+    working.live.slot.cannot_be_read(OpenError::Unavailable);
+    assert!(busy(told.await.unwrap()));
+    let told = ask(&working);
+    working.live.slot.give_up();
+    assert!(busy(told.await.unwrap()));
+    let told = ask(&working);
+    working.live.slot.set_admission(Admission::Closed);
+    assert_eq!(told.await.unwrap(), Ok(()));
 }

@@ -2,12 +2,11 @@
 //! answer. Answering writes no entry and changes no state.
 //!
 //! A question that has no answer yet is kept in the slot, or refused where the slot is full (`QUESTIONS_MAX`). A kept question
-//! outlives a crash of the actor, and is looked at again after each round of work and at the end of each turn. A change must
-//! leave [`Question::Sleep`] to the actor's loop, because only the loop can end the actor.
+//! outlives a crash of the actor, and is looked at again after each round of work and at the end of each turn.
 
 use crate::{
     actor::{session::Live, slot::Question},
-    error::{PassivateError, SendError},
+    error::SendError,
     kernel::{Open, Refusal},
     words::ids::MessageId,
 };
@@ -22,8 +21,6 @@ impl Live {
             Question::Up(reply) => drop(reply.send(Ok(()))),
             // A drill (`operate().crash`): panics as a bug in the actor would.
             Question::Crash(words) => std::panic::resume_unwind(Box::new(words)),
-            // The actor's loop handles `Sleep`. A `Sleep` that gets here is refused as busy.
-            Question::Sleep(slept) => slept.tell(Err(PassivateError::Busy { why: PassivateError::PASSING })),
             Question::Room(delivery, reply) => match self.state.full_for(delivery) {
                 None => drop(reply.send(Ok(()))),
                 // A queue on hold stays as full as it is.

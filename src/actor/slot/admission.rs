@@ -6,11 +6,8 @@
 //! Callers are answered after the unlock, never under the slot's lock.
 
 use crate::{
-    actor::slot::{
-        Admission, Slot,
-        inbox::{Inbox, Waiters},
-    },
-    error::{OpenError, SendError},
+    actor::slot::{Admission, Phase, Slot, sleep::tell_sleepers},
+    error::{OpenError, PassivateError, SendError},
 };
 
 impl Slot {
@@ -19,15 +16,17 @@ impl Slot {
     pub(crate) fn set_admission(&self, admission: Admission) {
         let mut inner = self.inner();
         inner.admission = inner.admission.max(admission);
-        let waiters = match (admission, &mut inner.inbox) {
+        let (waiters, sleepers) = match (admission, &mut inner.inbox) {
             (Admission::Closed, Some(inbox)) => {
                 inbox.actor = None;
-                inbox.take_waiters(true)
+                (inbox.take_waiters(true), std::mem::take(&mut inbox.sleepers))
             }
-            _ => Waiters::default(),
+            _ => Default::default(),
         };
         drop(inner);
         waiters.refuse(&SendError::Closed);
+        // The end of the runtime gives the tape back.
+        tell_sleepers(sleepers, Ok(()));
     }
 
     /// The number of the actor's newest incarnation; 0 before the first.
@@ -45,16 +44,21 @@ impl Slot {
         }
         inner.parked = true;
         note();
-        let (waiters, unsettled) = match &mut inner.inbox {
+        if inner.phase == Phase::Passivating {
+            // The actor was parked before its place was given up, or crashed on its way to sleep: it keeps the place.
+            inner.phase = Phase::Active;
+        }
+        let (waiters, unsettled, sleepers) = match &mut inner.inbox {
             Some(inbox) => {
                 inbox.at_work.clear();
-                (inbox.take_waiters(true), inbox.take_hand())
+                (inbox.take_waiters(true), inbox.take_hand(), std::mem::take(&mut inbox.sleepers))
             }
             None => Default::default(),
         };
         drop(inner);
         self.moved.notify_waiters();
         waiters.refuse(&SendError::Parked);
+        tell_sleepers(sleepers, Err(PassivateError::Parked));
         self.settle(unsettled, SendError::Parked);
     }
 
@@ -72,16 +76,21 @@ impl Slot {
     /// Refuses all waiting callers because the tape cannot be read just now, while the actor goes on trying. Inputs in hand,
     /// reports and stops stay for the incarnation that can read the tape.
     pub(crate) fn cannot_be_read(&self, error: OpenError) {
-        let left = self.in_inbox(|inbox| (inbox.take_waiters(false), inbox.take_unsettled()));
-        let Some((waiters, unsettled)) = left else { return };
+        let left = self
+            .in_inbox(|inbox| (inbox.take_waiters(false), inbox.take_unsettled(), std::mem::take(&mut inbox.sleepers)));
+        let Some((waiters, unsettled, sleepers)) = left else { return };
         let refusal = SendError::from(error);
-        waiters.refuse_awake(&refusal, "its tape cannot be read just now");
+        waiters.refuse(&refusal);
+        tell_sleepers(sleepers, Err(PassivateError::Busy { why: "its tape cannot be read just now" }));
         unsettled.into_iter().for_each(|left| left.tell(None, &refusal));
     }
 
-    /// Answers the senders of commands in hand with "unsettled": the actor does not end, or the runtime ends.
+    /// Answers the senders of commands in hand with "unsettled", and those who ask for sleep: the actor does not end, or the runtime
+    /// ends.
     pub(crate) fn give_up(&self) {
-        let unsettled = self.in_inbox(Inbox::take_hand).unwrap_or_default();
+        let left = self.in_inbox(|inbox| (inbox.take_hand(), std::mem::take(&mut inbox.sleepers)));
+        let (unsettled, sleepers) = left.unwrap_or_default();
+        tell_sleepers(sleepers, Err(PassivateError::Busy { why: "its actor does not end" }));
         unsettled.into_iter().for_each(|left| left.tell(None, &SendError::Closed));
     }
 

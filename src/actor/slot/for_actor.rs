@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::slot::{Phase, QUESTIONS_MAX, Question, Resting, Slot, Wake, tell},
+    actor::slot::{Phase, QUESTIONS_MAX, Question, Resting, Slot, Wake, sleep::tell_sleepers, tell},
     error::{PassivateError, SendError},
     kernel::{Input, Refusal, RestartPolicy, State},
     supervisor::{NodeState, shell::Mailbox},
@@ -163,7 +163,7 @@ impl Slot {
             sleepers = std::mem::take(&mut inner.inbox().sleepers);
         }
         drop(inner);
-        sleepers.into_iter().for_each(|slept| slept.tell(Err(PassivateError::Busy { why: "it has just restarted" })));
+        tell_sleepers(sleepers, Err(PassivateError::Busy { why: "it has just restarted" }));
         tell(ends);
         self.moved.notify_waiters();
         incarnation

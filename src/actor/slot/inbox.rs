@@ -19,7 +19,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     actor::slot::{Arrived, Slept},
-    error::{PassivateError, SendError},
+    error::SendError,
     kernel::{
         Act, CarriedOut, Command, CommandEnd, Delivery, Down, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State,
         TaskAsk, TurnEnd,
@@ -54,6 +54,8 @@ pub(crate) enum Work {
     Stop(Box<Input>),
     /// Answer a question from the state.
     Question(Question),
+    /// Go to sleep, or tell those who ask for it why not.
+    Sleep,
 }
 
 impl Work {
@@ -70,8 +72,8 @@ impl Work {
             Work::Question(Question::Answer(call, ..)) => return ("question: answer", Some(call.0)),
             Work::Question(Question::Begun(ticket, _)) => return ("question: task begun", Some(ticket.0)),
             Work::Question(Question::Up(_)) => return ("question: up", None),
-            Work::Question(Question::Sleep(_)) => return ("question: sleep", None),
             Work::Question(Question::Crash(_)) => return ("drill", None),
+            Work::Sleep => return ("question: sleep", None),
             Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
             Work::Settled(Err(_)) => return ("not settled", None),
             Work::Stop(input) => input,
@@ -107,8 +109,6 @@ pub(crate) enum Question {
     Answer(Seq, Seq, Reply<QuestionAnswer>),
     /// Whether the session is up: any answer says that it is.
     Up(Reply<()>),
-    /// Asks the session to go to sleep, if it may.
-    Sleep(Slept),
     /// A drill: the actor crashes with these words.
     Crash(String),
 }
@@ -126,8 +126,6 @@ impl Question {
             Question::Asks(_, reply) => drop(reply.send(Err(error))),
             Question::Answer(_, _, reply) => drop(reply.send(Err(error))),
             Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
-            // A session without an actor is asleep.
-            Question::Sleep(slept) => slept.tell(Ok(())),
             Question::Crash(_) => {}
         }
     }
@@ -143,7 +141,7 @@ impl Question {
             Question::Asks(_, reply) => !reply.is_closed(),
             Question::Answer(_, _, reply) => !reply.is_closed(),
             Question::Down(_, _, reply) | Question::Task(_, reply) => !reply.is_closed(),
-            Question::Sleep(_) | Question::Crash(_) => true,
+            Question::Crash(_) => true,
         }
     }
 }
@@ -177,7 +175,8 @@ pub(super) struct Inbox {
     pub(super) arrived: Weak<Lock<Arrived>>,
     /// An opened tape with its state, for the next incarnation.
     pub(super) prepared: Option<(OpenTape, State)>,
-    /// The callers who hear when the session sleeps.
+    /// All who ask the session to sleep and have no answer yet. Whoever settles the matter takes them out and tells them: the
+    /// actor that stays awake, the end of its place, the next incarnation, a parking, an unreadable tape, the end of the runtime.
     pub(super) sleepers: Vec<Slept>,
     /// Whether the actor says that nothing keeps the session awake.
     pub(super) idle: bool,
@@ -231,7 +230,7 @@ impl Inbox {
     }
 
     pub(super) fn question(&mut self, question: Question) -> Result<(), SendError> {
-        if self.is_full() {
+        if self.questions.len() >= QUESTIONS_MAX {
             // Questions of callers who stopped waiting make room, also while the actor is stuck and takes none.
             self.questions.retain(Question::is_waited_for);
         }
@@ -243,7 +242,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Takes the next piece of work: a settled append first, then inputs, then questions. `state` is the state that the tape has.
+    /// Takes the next piece of work: a settled append first, then inputs, then questions, then sleep. `state` is the state that the tape has.
     pub(super) fn take(&mut self, state: &State, now: Millis) -> Option<Work> {
         if let Some(settled) = self.settled.take() {
             return Some(Work::Settled(settled));
@@ -253,9 +252,10 @@ impl Inbox {
             Act::Stop(input) => return Some(Work::Stop(input)),
             Act::Rest => {}
         }
-        let question = self.questions.pop_front().map(Work::Question);
-        self.woken &= question.is_some();
-        question
+        let asked_to_sleep = || (!self.sleepers.is_empty()).then_some(Work::Sleep);
+        let rest = self.questions.pop_front().map(Work::Question).or_else(asked_to_sleep);
+        self.woken &= rest.is_some();
+        rest
     }
 
     /// Removes the commands that are over, and returns the answers for their senders.
@@ -284,11 +284,6 @@ impl Inbox {
         }
     }
 
-    /// Whether no further question fits.
-    pub(super) fn is_full(&self) -> bool {
-        self.questions.len() >= QUESTIONS_MAX
-    }
-
     pub(super) fn show_depth(&self) {
         if let Some(node) = &self.node {
             node.inbox(self.mailbox.depth());
@@ -301,7 +296,8 @@ impl Inbox {
         self.questions.len()
     }
 
-    /// Whether nothing in the inbox needs an actor: no input, no question, and no kept question that somebody waits for.
+    /// Whether nothing in the inbox needs an actor: no input, no question, and no kept question that somebody waits for. Who asks
+    /// the session to sleep needs none.
     pub(super) fn is_empty(&self) -> bool {
         self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && !self.is_waited_for()
     }
@@ -407,16 +403,6 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    /// Refuses the callers of a session that stays awake: a `Sleep` question is told `why` it stays awake.
-    pub(super) fn refuse_awake(mut self, error: &SendError, why: &'static str) {
-        for question in self.questions.extract_if(.., |question| matches!(question, Question::Sleep(_))) {
-            if let Question::Sleep(slept) = question {
-                slept.tell(Err(PassivateError::Busy { why }));
-            }
-        }
-        self.refuse(error);
-    }
-
     pub(super) fn refuse(self, error: &SendError) {
         // A caller may have dropped its receiver.
         self.commands.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));

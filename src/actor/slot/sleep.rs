@@ -21,7 +21,7 @@ use crate::{
     actor::{
         activation::Activation,
         shared::Shared,
-        slot::{Inner, Phase, Question, Slot, Unsettled},
+        slot::{Inner, Phase, QUESTIONS_MAX, Slot, Unsettled},
     },
     error::{OpenError, PassivateError, SendError},
     words::ids::{Seq, SessionId},
@@ -39,16 +39,25 @@ const PASSING_LOOK: Duration = Duration::from_millis(5);
 pub(crate) struct Slept(Option<oneshot::Sender<Result<(), PassivateError>>>);
 
 impl Slept {
+    pub(crate) fn told(reply: oneshot::Sender<Result<(), PassivateError>>) -> Slept {
+        Slept(Some(reply))
+    }
+
     fn is_waited_for(&self) -> bool {
         self.0.as_ref().is_some_and(|reply| !reply.is_closed())
     }
 
-    pub(crate) fn tell(self, how: Result<(), PassivateError>) {
+    fn tell(self, how: Result<(), PassivateError>) {
         if let Some(reply) = self.0 {
             // The caller may have dropped the receiver.
             drop(reply.send(how));
         }
     }
+}
+
+/// Answers all who asked a session to sleep. Never under a lock.
+pub(super) fn tell_sleepers(sleepers: Vec<Slept>, how: Result<(), PassivateError>) {
+    sleepers.into_iter().for_each(|slept| slept.tell(how.clone()));
 }
 
 /// The two times that decide when an idle session may be put to sleep.
@@ -149,7 +158,7 @@ impl Slot {
         {
             let sleepers = std::mem::take(&mut inner.inbox().sleepers);
             drop(inner);
-            sleepers.into_iter().for_each(|slept| slept.tell(Ok(())));
+            tell_sleepers(sleepers, Ok(()));
             activation.launch();
             return;
         }
@@ -173,7 +182,7 @@ impl Slot {
         self.moved.notify_waiters();
         drop(shared);
         if let Some(mut inbox) = inbox {
-            std::mem::take(&mut inbox.sleepers).into_iter().for_each(|slept| slept.tell(Ok(())));
+            tell_sleepers(std::mem::take(&mut inbox.sleepers), Ok(()));
             inbox.take_waiters(true).refuse(refusal);
             let unsettled = inbox.take_hand();
             // Gives a prepared tape back as well, which may wait for a disk, so it happens after the unlock. `settle` reads the
@@ -217,29 +226,31 @@ impl Slot {
         let now = match phase {
             _ if inner.parked => Err(PassivateError::Parked),
             Phase::Passive => Ok(()),
-            Phase::Passivating => {
-                let sleepers = &mut inner.inbox().sleepers;
-                // As many as still wait: a caller that was dropped leaves nothing.
-                sleepers.retain(Slept::is_waited_for);
-                return sleepers.push(slept);
-            }
-            // A session with a full queue of questions stays awake.
-            Phase::Activating | Phase::Active if inner.inbox().is_full() => {
-                Err(PassivateError::Busy { why: "too many wait for its answers" })
-            }
-            Phase::Activating | Phase::Active => {
+            Phase::Activating | Phase::Active | Phase::Passivating => {
                 let inbox = inner.inbox();
-                // The question comes last in the queue, so all earlier work is done first. It fits: `is_full` was asked above.
-                drop(inbox.question(Question::Sleep(slept)));
-                return inbox.wake();
+                // As many as still wait: a caller that was dropped leaves nothing.
+                inbox.sleepers.retain(Slept::is_waited_for);
+                if inbox.sleepers.len() >= QUESTIONS_MAX {
+                    Err(PassivateError::Busy { why: "too many ask it to sleep" })
+                } else {
+                    inbox.sleepers.push(slept);
+                    return inbox.wake();
+                }
             }
         };
         drop(inner);
         slept.tell(now);
     }
 
-    /// Called by an actor with nothing to do: marks the session asleep, unless an input arrived. Returns whether it did.
-    pub(crate) fn fall_asleep(&self, slept: Slept) -> bool {
+    /// Called by an actor that has something to do: tells those who ask it to sleep why it stays awake.
+    pub(crate) fn stays_awake(&self, why: &'static str) {
+        let sleepers = self.in_inbox(|inbox| std::mem::take(&mut inbox.sleepers));
+        tell_sleepers(sleepers.unwrap_or_default(), Err(PassivateError::Busy { why }));
+    }
+
+    /// Called by an actor with nothing to do: marks the session asleep, unless an input arrived. Returns whether it did. Those who
+    /// asked hear of it when the actor is gone.
+    pub(crate) fn fall_asleep(&self) -> bool {
         let mut inner = self.inner();
         let phase = inner.phase;
         let why = match phase {
@@ -250,13 +261,11 @@ impl Slot {
         };
         if let Some(why) = why {
             drop(inner);
-            slept.tell(Err(PassivateError::Busy { why }));
+            self.stays_awake(why);
             return false;
         }
         inner.phase = Phase::Passivating;
-        let inbox = inner.inbox();
-        inbox.actor = None;
-        inbox.sleepers.push(slept);
+        inner.inbox().actor = None;
         true
     }
 
@@ -278,21 +287,23 @@ pub(crate) async fn put_to_sleep(shared: &Arc<Shared>, id: &SessionId) -> Result
 }
 
 /// Returns when the engine has the tape of a sleeping session back: without a bound, because it waits for the disk.
-pub(crate) async fn tape_given_back(shared: &Arc<Shared>, id: &SessionId) {
+async fn tape_given_back(shared: &Arc<Shared>, id: &SessionId) {
     if let Some(given_back) = shared.slot(id).given_back() {
         given_back.cancelled().await;
     }
 }
 
-/// Asks a session to sleep, and returns when its actor is gone. The engine may still be taking its tape back. An actor that is
-/// stuck does not answer, so the caller sets the bound; the session sleeps later then.
+/// Asks a session to sleep, and returns when its actor is gone. The engine may still be taking its tape back. Every way out of the
+/// three phases with an actor answers ([`Inbox::sleepers`](super::inbox)), so this ends when the actor takes its next piece of work
+/// or ends. One that is stuck in code of an engine does neither until it is stopped; a caller who cannot wait sets a bound, and the
+/// session sleeps later then.
 pub(crate) async fn ask_to_sleep(shared: &Shared, id: &SessionId) -> Result<(), PassivateError> {
     let until = tokio::time::Instant::now() + PASSING_WAIT;
     loop {
         let Some(slot) = shared.slots.awake_one(id) else { return Ok(()) };
         let (reply, answer) = oneshot::channel();
-        slot.passivate(Slept(Some(reply)));
-        // The reply is dropped only if the actor ended.
+        slot.passivate(Slept::told(reply));
+        // The reply is dropped only with the runtime.
         let answer = answer.await.unwrap_or(Err(PassivateError::Busy { why: PassivateError::PASSING }));
         let passing = answer == Err(PassivateError::Busy { why: PassivateError::PASSING });
         if !passing || tokio::time::Instant::now() >= until {

@@ -1,14 +1,14 @@
 //! Shortens an input that the tape refused as too large, so that it can be recorded.
 //!
-//! Only reports, and the reasons of aborts and ends, are made smaller. A host's message never is, because its words must not be
-//! lost in silence; its sender is told instead. A report has no sender, so it gets smaller in rounds: first without its large
+//! Only reports are made smaller. A host's message never is, because its words must not be lost in silence; its sender is told
+//! instead. (The reasons of aborts and ends are cut before they get here: `kernel/bounds.rs`.) A report has no sender, so it gets smaller in rounds: first without its large
 //! parts, then as a failure of its ticket in a few words.
 //!
 //! A change must keep that each round gives a smaller input or `None`, so that the rounds end. An input that is still refused then
 //! stays in the mailbox if it is a report; a command is answered.
 
 use crate::{
-    kernel::{Abort, Command, Down, DownReason, End, Input, NoSummary, Report},
+    kernel::{Down, DownReason, Input, NoSummary, Report},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
     tape::TapeError,
     tool::{Changes, ToolResult},
@@ -24,15 +24,7 @@ pub(super) fn smaller(input: &Input, error: &TapeError) -> Option<Input> {
     let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
     Some(match input {
         Input::Report { ticket, report } => smaller_report(report, too_large)?.of(*ticket),
-        Input::Command { reply, command: Command::Abort(Abort { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
-            Input::Command { reply: *reply, command: Abort { reason: kept(reason.clone()) }.into(), id: id.clone() }
-        }
-        Input::Command { reply, command: Command::End(End { reason }), id } if reason.len() > WORDS_BYTES_MAX => {
-            Input::Command { reply: *reply, command: End { reason: kept(reason.clone()) }.into(), id: id.clone() }
-        }
-        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Stop | Input::Look | Input::Hold => {
-            return None;
-        }
+        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Stop | Input::Look | Input::Hold => return None,
     })
 }
 

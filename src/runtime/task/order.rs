@@ -16,7 +16,7 @@ use crate::{
     actor::{bring_up::is_not_made, shared::Shared},
     agent::Agent,
     error::{OpenError, SendError, SpawnError},
-    kernel::{Budget, Limits, Settings, State, TaskOrder, Terms, toolset},
+    kernel::{Budget, Limits, Settings, State, TaskOrder, Terms, bounds, toolset},
     permission::Ruleset,
     runtime::{SessionOptions, children::of_child},
     session::Session,
@@ -55,6 +55,7 @@ pub(super) async fn of_request(
 ) -> Result<Made, SpawnError> {
     let state = parent.state().await?;
     let key = request.idempotency_key.get_or_insert_with(|| new_uuid().to_string()).clone();
+    bounds::name("the idempotency_key of a task", &key).map_err(SendError::from)?;
     let of_key = |what: &str| id(&format!("{}\n{what}\n{key}", parent.id()));
     let task = MessageId::from(of_key("task").as_str());
     let child = request.resume_token.clone().unwrap_or_else(|| of_key("child"));

@@ -45,14 +45,14 @@ pub enum Part {
 }
 
 impl Part {
-    /// The size in bytes of what a host can send, about: text, a thought, a file. Other parts count as 0.
+    /// Its size in bytes, about. The part is no deeper than a value may be that comes in.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Part::Text(text) => text.text.len(),
-            Part::Reasoning(thought) => thought.text.len(),
-            Part::File(file) => file.url.len(),
-            // The runtime makes the others.
-            _ => 0,
+            Part::Text(TextPart { text, extra: None }) => text.len(),
+            Part::Reasoning(ReasoningPart { text, extra: None, .. }) => text.len(),
+            Part::File(file) => file.url.len() + file.mime.len() + file.filename.as_ref().map_or(0, String::len),
+            // Hosts seldom send another one.
+            part => serde_json::to_vec(part).map_or(0, |written| written.len()),
         }
     }
 

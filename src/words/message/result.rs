@@ -7,7 +7,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::words::message::{Changes, ErrorReason, FilePart};
+use crate::words::{
+    depth,
+    message::{Changes, ErrorReason, FilePart},
+};
 
 /// The result of a call.
 ///
@@ -16,7 +19,8 @@ use crate::words::message::{Changes, ErrorReason, FilePart};
 pub struct ToolResult {
     /// The text for the model. A tool should keep it short; the worker bounds it again (`tool::truncate`).
     pub content: String,
-    /// Facts for hosts and operators.
+    /// Facts for hosts and operators. Details of more than 96 levels are left out, and a note takes their place
+    /// ([`VALUE_DEPTH_MAX`](crate::session::VALUE_DEPTH_MAX)).
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
     /// Why there is no good result; `None` for a good one.
@@ -58,6 +62,15 @@ impl ToolResult {
     pub fn bytes(&self) -> u64 {
         let attached = self.attachments.iter().map(|file| file.url.len() as u64).sum::<u64>();
         attached.saturating_add(self.content.len() as u64)
+    }
+
+    /// The same result, with a note in place of details that are too deep.
+    #[must_use]
+    pub(crate) fn bounded(mut self) -> ToolResult {
+        if depth::bound(&mut self.details).is_err() {
+            self.details = depth::left_out();
+        }
+        self
     }
 
     /// The same result with details.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tamtam::{
     kernel::{Delivery, Report, Steering},
     model::AnswerPart,
-    session::{Extra, Finish, Part},
+    session::{Extra, Finish, Part, VALUE_DEPTH_MAX},
     tool::ToolResult,
 };
 
@@ -53,14 +53,14 @@ fn nested(depth: usize) -> Value {
     (0..depth).fold(Value::Null, |inner, _| json!([inner]))
 }
 
-/// Reading JSON stops at 128 levels by default, and an entry puts some more around what a provider or a tool sent.
+/// Reading JSON stops at 128 levels, and an entry puts some more around what a provider or a tool sent: 96 at most, as it comes in.
 #[test]
-fn what_could_be_read_once_can_be_read_from_the_tape() {
+fn what_may_come_in_can_be_read_from_the_tape() {
     let mut play = Play::new();
     play.send("go");
-    play.answer(vec![reasoning(nested(127)), call("c", "bash", "{}")], Finish::ToolCalls);
+    play.answer(vec![reasoning(nested(VALUE_DEPTH_MAX)), call("c", "bash", "{}")], Finish::ToolCalls);
     let ticket = play.started()[0];
-    let result = ToolResult::ok("ok").with_details(nested(127));
+    let result = ToolResult::ok("ok").with_details(nested(VALUE_DEPTH_MAX));
     play.signal(Report::Returned { result }.of(ticket));
     assert_eq!(play.newest(1, 9), ["c ok"]);
 }
