@@ -37,8 +37,9 @@ use crate::{
     words::usage::Usage,
 };
 
-/// How long a summary may take once its actor has started, waits included: a turn may be waiting for it.
-pub(crate) const LIMIT: Duration = Duration::from_secs(300);
+/// How long a summary may take once its actor has started, waits included: a turn may be waiting for it. A server on this machine
+/// may read the conversation for ten minutes.
+pub(crate) const LIMIT: Duration = Duration::from_secs(900);
 
 /// The waits before further tries. If a server asks for a wait longer than the last of them, there is no further try.
 const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(30)];
@@ -161,7 +162,7 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
     loop {
         tries.0.fetch_add(1, Ordering::Relaxed);
         let error = match model.stream(&request, &mut |_: Delta| {}).await {
-            Ok(answer) => return Ok((answer.text(), answer.usage)),
+            Ok(answer) => return Ok((answer.text(), answer.usage.if_read())),
             Err(error) => error,
         };
         if !error.was_read() {

@@ -127,7 +127,8 @@ impl Toolbox {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Finds a tool: by its exact name, then by the name in lower case, then by an alias in lower case.
+    /// Finds a tool: by its exact name, then by the name in lower case, then by an alias in lower case; a name with something of a
+    /// model's own format around it by what is left without that ([`bare`]).
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.known(name).map(|known| &known.tool)
@@ -142,7 +143,7 @@ impl Toolbox {
         if let Some(known) = self.tools.get(name) {
             return Some(known);
         }
-        let lower = name.to_lowercase();
+        let lower = bare(name).to_lowercase();
         let alias = |known: &&Known| known.aliases.contains(&lower);
         self.tools.get(&lower).or_else(|| self.tools.values().find(alias))
     }
@@ -169,6 +170,16 @@ impl Toolbox {
         let names: Vec<_> = self.names().collect();
         format!("tool not found: {name}. Available tools: {}", names.join(", "))
     }
+}
+
+/// A tool's name without what some servers leave on it of the model's own format: `functions.read`, `default_api:read`,
+/// `read<|channel|>commentary`.
+fn bare(name: &str) -> &str {
+    let name = ["functions.", "default_api.", "default_api:"]
+        .iter()
+        .find_map(|start| name.strip_prefix(start))
+        .unwrap_or(name);
+    name.split_once("<|").map_or(name, |(name, _)| name)
 }
 
 impl std::fmt::Debug for Toolbox {
