@@ -124,7 +124,12 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
         // The next step is held up until the request is smaller, and is then made again. One without files is smaller already.
         return;
     }
-    match plan(error, tries_before, draft.state.settings.retries_max, &|| draft.env.jitter()) {
+    let retries_max = match error.kind {
+        // What crashes a client twice is the request.
+        ErrorKind::Crashed => draft.state.settings.retries_max.min(1),
+        _ => draft.state.settings.retries_max,
+    };
+    match plan(error, tries_before, retries_max, &|| draft.env.jitter()) {
         Ok(wait) => {
             let until = draft.now.plus(wait.length);
             let record = Record::RetryWait { attempt: tries_before.saturating_add(1), until, server: wait.server };

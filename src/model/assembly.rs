@@ -228,6 +228,6 @@ mod tests {
         for _ in 0..CALLS_MAX {
             assembly.start_call("", "t").unwrap();
         }
-        assert_eq!(assembly.start_call("", "t").unwrap_err().kind, ErrorKind::Protocol);
+        assert_eq!(assembly.start_call("", "t").unwrap_err().kind, ErrorKind::AnswerTooLarge);
     }
 }

@@ -141,8 +141,8 @@ pub const PROVIDERS: &[KnownProvider] = &[
 #[cfg(feature = "openai")]
 const SLOW_FIRST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins. The figures have
-/// neither date nor source.
+/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins. Where a row does not say
+/// it, the figures have neither date nor source.
 const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("gpt-4o", 128_000, 16_384, true),
     ("gpt-4.1", 1_047_576, 32_768, true),
@@ -153,7 +153,7 @@ const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("o3", 200_000, 100_000, true),
     ("o3-mini", 200_000, 100_000, false),
     ("o4-mini", 200_000, 100_000, true),
-    // The newest models have no row of their own: they write no less than the ones before them.
+    // A model without a row of its own writes no less than the ones before it.
     ("claude", 200_000, 32_000, true),
     ("claude-3-5", 200_000, 8_192, true),
     ("claude-3-opus", 200_000, 4_096, true),
@@ -166,8 +166,11 @@ const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("claude-opus-4-6", 200_000, 64_000, true),
     ("claude-opus-4-7", 200_000, 64_000, true),
     ("claude-opus-4-8", 200_000, 64_000, true),
-    ("claude-opus-5", 200_000, 64_000, true),
+    // Read in November 2026 at https://platform.claude.com/docs/about-claude/models/whats-new-opus-5. The window of Haiku is as large,
+    // but a prompt of more than 100,000 tokens costs five times as much there.
+    ("claude-opus-5", 1_000_000, 128_000, true),
     ("claude-sonnet-5", 200_000, 64_000, true),
+    ("claude-sonnet-5-5", 1_000_000, 128_000, true),
     ("claude-haiku-5", 200_000, 64_000, true),
     ("deepseek", 128_000, 8_192, false),
     ("deepseek-reasoner", 128_000, 64_000, false),

@@ -113,7 +113,7 @@ pub enum ErrorKind {
     Protocol,
     /// The answer is larger than its bound, or has too many calls. Another one would be as large.
     AnswerTooLarge,
-    /// The model client itself crashed. The same request would crash it again.
+    /// The model client itself crashed. A session tries once more, because the same request mostly crashes it again.
     Crashed,
 }
 
@@ -140,7 +140,8 @@ impl ErrorKind {
             | ErrorKind::Network
             | ErrorKind::Timeout
             | ErrorKind::Truncated
-            | ErrorKind::Protocol => RetryClass::Transient,
+            | ErrorKind::Protocol
+            | ErrorKind::Crashed => RetryClass::Transient,
             ErrorKind::ContextOverflow | ErrorKind::RequestTooLarge => RetryClass::ContextOverflow,
             ErrorKind::Auth
             | ErrorKind::NotFound
@@ -149,8 +150,7 @@ impl ErrorKind {
             | ErrorKind::FileRefused
             | ErrorKind::RetryAfterTooLong
             | ErrorKind::Silent
-            | ErrorKind::AnswerTooLarge
-            | ErrorKind::Crashed => RetryClass::Permanent,
+            | ErrorKind::AnswerTooLarge => RetryClass::Permanent,
         }
     }
 }

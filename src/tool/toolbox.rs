@@ -187,3 +187,17 @@ impl std::fmt::Debug for Toolbox {
         f.debug_set().entries(self.names()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::bare;
+
+    /// Names as servers leave them that do not take the model's own format away.
+    #[test]
+    fn a_name_in_a_models_own_format_is_the_tools_name() {
+        for name in ["read", "functions.read", "default_api:read", "default_api.read", "read<|channel|>commentary"] {
+            assert_eq!(bare(name), "read");
+        }
+        assert_eq!(bare("mcp_functions.read"), "mcp_functions.read");
+    }
+}

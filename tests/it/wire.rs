@@ -243,7 +243,7 @@ async fn v02_v03_statuses_are_typed_and_say_whether_to_try_again() {
         ("409 x", ErrorKind::Server, RetryClass::Transient),
         ("403 x", ErrorKind::Auth, RetryClass::Permanent),
         ("404 x", ErrorKind::NotFound, RetryClass::Permanent),
-        ("413 x", ErrorKind::InvalidRequest, RetryClass::Permanent),
+        ("413 x", ErrorKind::RequestTooLarge, RetryClass::ContextOverflow),
         ("422 x", ErrorKind::InvalidRequest, RetryClass::Permanent),
     ];
     for api in APIS {
@@ -278,7 +278,7 @@ async fn v05_v09_a_stream_cut_at_any_byte_is_whole_or_truncated() {
         let text = good(api);
         let whole_from = match api {
             Api::OpenAiChat => text.find("\"finish_reason\":\"tool_calls\"").unwrap(),
-            _ => text.rfind("message_stop").unwrap(),
+            _ => text.find("\"stop_reason\":\"tool_use\"").unwrap(),
         };
         let cuts: Vec<usize> = (0..=text.len()).collect();
         let scripts = cuts.iter().map(|&cut| vec![events_head(), Act::Send(text.as_bytes()[..cut].to_vec())]);
