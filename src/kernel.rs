@@ -36,7 +36,7 @@
 //! | `task_ask.rs` | the questions of children, on the tape of their parent |
 //! | `end.rs` | what follows from the end of a session for its turn, messages and children |
 //! | `retry.rs` | whether and when a failed request is made again |
-//! | `compact.rs`, `context.rs` | when the conversation is made smaller, and what replaces the older part; how large it is |
+//! | `compact.rs`, `bytes.rs`, `context.rs` | when the conversation is made smaller, and what replaces the older part; how large it is |
 //! | `spent.rs`, `bill.rs` | what was used, and what that cost |
 //! | `digest.rs`, `transcript.rs` | what a list shows of a session; what a page shows of its conversation |
 //! | `limits.rs`, `budget.rs` | the values of a budget: limits, and what happens at a breach |
@@ -61,6 +61,7 @@ mod bill;
 pub(crate) mod bounds;
 mod branch;
 mod budget;
+mod bytes;
 mod child;
 mod compact;
 pub(crate) mod context;
@@ -151,6 +152,7 @@ pub use reply::Disposition;
 pub(crate) use reply::{CarriedOut, Receipt, Reply, Stop};
 pub(crate) use report::{NoSummary, Report};
 pub use restored::{RefusedFile, RestoredFiles};
+pub use retry::Learned;
 pub use sections::{Layer, PromptSection};
 pub use settings::{CompactionSettings, Mode, RestartPolicy, Settings};
 pub use spent::{Charge, Reserve, Spent};

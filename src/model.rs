@@ -16,8 +16,10 @@
 //! A change must keep this: no type of the HTTP crate stands in a public signature, and nothing in this room knows an actor or
 //! reads the environment.
 
+mod arguments;
 mod assembly;
 mod error;
+mod halves;
 pub(crate) mod price;
 mod request;
 pub(crate) mod scripted;
@@ -37,6 +39,8 @@ mod endpoint;
 mod failure;
 #[cfg(feature = "_wire")]
 mod http;
+#[cfg(feature = "_wire")]
+mod image;
 #[cfg(feature = "openai")]
 mod openai;
 #[cfg(feature = "_wire")]
@@ -60,6 +64,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use serde::Deserialize;
 
+pub(crate) use arguments::object;
 pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};

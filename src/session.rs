@@ -35,12 +35,12 @@ pub use crate::kernel::{
     Account, AgentChoice, AgentParts, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind,
     BillLine, Branch, BranchRequest, BranchSummary, Breach, Budget, CallAnswer, CallOpened, CallState, CallVerdict,
     Charge, Compacted, CompactionReason, CompactionSettings, ContextState, Delivery, Disposition, Down, DownReason,
-    Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Limits, Link, Merged, MergedLast, Mode, ModelSeen, NextTask,
-    NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask,
-    OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal, RefusedFile,
-    RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent,
-    State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript,
-    Turn, TurnEnd, Undone, Waiting, Way, WentBack,
+    Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Learned, Limits, Link, Merged, MergedLast, Mode, ModelSeen,
+    NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest,
+    OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal,
+    RefusedFile, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope,
+    Settings, Spent, State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, ToolsSeen,
+    Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;

@@ -37,8 +37,9 @@ use crate::{
     words::usage::Usage,
 };
 
-/// How long a summary may take once its actor has started, waits included: a turn may be waiting for it.
-pub(crate) const LIMIT: Duration = Duration::from_secs(300);
+/// How long a summary may take once its actor has started, waits included: a turn may be waiting for it. A server on this machine
+/// may read the conversation for ten minutes.
+pub(crate) const LIMIT: Duration = Duration::from_secs(900);
 
 /// The waits before further tries. If a server asks for a wait longer than the last of them, there is no further try.
 const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(30)];
@@ -164,7 +165,7 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
             Ok(mut answer) => {
                 // Only the text is used; what is beside it must not be dropped where it is too deep.
                 let _ = answer.bound();
-                return Ok((answer.text(), answer.usage));
+                return Ok((answer.text(), answer.usage.if_read()));
             }
             Err(error) => error,
         };

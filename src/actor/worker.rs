@@ -142,10 +142,16 @@ impl RequestWorker {
             let made =
                 AssertUnwindSafe(answered(&post, &model, &request, &settings, &arrived, &cut)).catch_unwind().await;
             drop(node);
-            post.report(made.unwrap_or_else(|panic| {
+            let mut report = made.unwrap_or_else(|panic| {
                 let text = format!("the model client crashed: {}", words_of(panic));
                 Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
-            }));
+            });
+            if let Report::Failed { error } = &mut report {
+                // Of an answer that breaks off nobody gives figures: what had arrived was written.
+                let Arrived { text, beside } = &*arrived.lock();
+                error.arrived = of_text(text).saturating_add(of_text(beside));
+            }
+            post.report(report);
         });
         Some(RequestWorker { task: Some(AbortOnDropHandle::new(task)), stop, post: for_cut })
     }
@@ -275,10 +281,12 @@ async fn make(
         let text = format!("{} sent data with its answer that is {error}", model.id());
         return Err(ModelError::new(ErrorKind::Protocol, text));
     }
+    // Otherwise a budget would count a long prompt as nothing, and a session would never be compacted.
+    answer.usage = answer.usage.if_read();
     let calls = answer.calls().count();
     if calls > answer_calls_max {
         let text = format!("{} asked for {calls} calls in one answer: the limit is {answer_calls_max}", model.id());
-        return Err(ModelError::new(ErrorKind::Protocol, text));
+        return Err(ModelError::new(ErrorKind::AnswerTooLarge, text));
     }
     Ok(answer)
 }

@@ -137,6 +137,15 @@ pub(super) struct ModelArguments {
     /// URL of the model's provider
     #[arg(long, value_name = "URL")]
     pub(super) base_url: Option<String>,
+    /// Seconds of silence after which a request is given up whose answer has not begun [default: 600 for local, else 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) first_timeout: Option<u64>,
+    /// Whether the model takes images [default: false for local, else by its name]
+    #[arg(long, value_name = "BOOL")]
+    pub(super) images: Option<bool>,
+    /// Which of the model's thoughts are sent back: never, with_calls or details [default: that of the provider]
+    #[arg(long, value_name = "WHICH", value_parser = super::models::reasoning_back)]
+    pub(super) reasoning_back: Option<tamtam::model::ReasoningBack>,
 }
 
 /// Whose session it is, and where it works.

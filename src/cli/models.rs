@@ -7,11 +7,11 @@
 //! A change must keep this: variables are read through [`Environment`] only, and no message contains a key. So addresses are
 //! printed through [`shown`] only.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     ModelRef,
-    model::{Api, HttpOptions, Models, PROVIDERS, Provider, Router, Scripted, Secret},
+    model::{Api, HttpOptions, Models, PROVIDERS, Provider, ReasoningBack, Router, Scripted, Secret},
 };
 
 use super::{arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file};
@@ -58,7 +58,9 @@ impl Takes {
             "text/plain" => None,
             "application/pdf" if self.pdf => None,
             mime if mime.starts_with("image/") && self.images => None,
-            mime if mime.starts_with("image/") => Some(format!("{model} takes no images")),
+            mime if mime.starts_with("image/") => {
+                Some(format!("{model} takes no images; if it does, say so with --images true"))
+            }
             "application/pdf" => Some(format!("{model} takes no PDF files")),
             _ => Some("it is neither text nor an image nor a PDF file".to_owned()),
         }
@@ -88,7 +90,7 @@ pub(super) async fn choose(
         (None, Some(model)) => model.clone(),
         (None, None) => find(base_url, environment).await?,
     };
-    let router = router(&model.provider, base_url, environment);
+    let router = router(&model.provider, given, environment);
     // Fails here, before a session is opened, if the provider is unknown or its key is missing.
     let endpoint = router.endpoint(&model).map_err(|error| Failure::usage(error.message))?;
     let provider = router.providers().find(|provider| provider.name == model.provider);
@@ -107,8 +109,33 @@ fn scripted(file: &str) -> Result<Choice, Failure> {
     Ok(Choice { models: Arc::new(script), model, key_from: String::new(), base_url: String::new(), takes })
 }
 
-/// Builds a router with the keys and addresses of the environment. `base_url` is the address of the chosen provider.
-fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Router {
+/// The words for which of a model's thoughts are sent back.
+const REASONING_BACK: &[(&str, ReasoningBack)] =
+    &[("never", ReasoningBack::Never), ("with_calls", ReasoningBack::WithCalls), ("details", ReasoningBack::Details)];
+
+/// Which of a model's thoughts are sent back, from its word.
+pub(super) fn reasoning_back(text: &str) -> Result<ReasoningBack, String> {
+    let found = REASONING_BACK.iter().find(|(word, _)| *word == text);
+    found.map(|(_, back)| *back).ok_or_else(|| format!("{text:?} is none of never, with_calls and details"))
+}
+
+/// The word for it.
+pub(super) fn reasoning_back_in_words(back: ReasoningBack) -> &'static str {
+    REASONING_BACK.iter().find(|(_, of)| *of == back).map_or("never", |(word, _)| word)
+}
+
+/// The provider with what the arguments say of its server.
+fn as_given(mut provider: Provider, given: &ModelArguments) -> Provider {
+    let quirks = &mut provider.quirks;
+    quirks.first_timeout = given.first_timeout.map(Duration::from_secs).or(quirks.first_timeout);
+    quirks.images = given.images.or(quirks.images);
+    quirks.reasoning = given.reasoning_back.unwrap_or(quirks.reasoning);
+    provider
+}
+
+/// Builds a router with the keys and addresses of the environment. What `given` says is said of the chosen provider.
+fn router(chosen: &str, given: &ModelArguments, environment: &Environment) -> Router {
+    let base_url = given.base_url.as_deref();
     let mut router = Router::new(HttpOptions::default());
     for known in PROVIDERS {
         let Some(mut provider) = Provider::known(known.name) else { continue };
@@ -120,7 +147,7 @@ fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Ro
         if let Some(url) = url {
             provider = provider.with_base_url(url);
         }
-        router = router.with(provider);
+        router = router.with(if known.name == chosen { as_given(provider, given) } else { provider });
     }
     if let (None, Some(url)) = (Provider::known(chosen), base_url) {
         // An unknown provider with an address: the user's own server. Its key variable is made from its name.
@@ -130,7 +157,7 @@ fn router(chosen: &str, base_url: Option<&str>, environment: &Environment) -> Ro
             provider = provider.with_key(Secret::new(key));
         }
         provider.key_from = variable;
-        router = router.with(provider);
+        router = router.with(as_given(provider, given));
     }
     router
 }
@@ -210,7 +237,8 @@ mod tests {
     const NOBODY: (&str, &str) = ("LOCAL_BASE_URL", "http://127.0.0.1:9/v1");
 
     fn given(model: Option<&str>, base_url: Option<&str>) -> ModelArguments {
-        ModelArguments { model: model.map(str::to_owned), base_url: base_url.map(str::to_owned) }
+        let (model, base_url) = (model.map(str::to_owned), base_url.map(str::to_owned));
+        ModelArguments { model, base_url, ..ModelArguments::default() }
     }
 
     async fn chosen(named: Option<&str>, variables: &[(&str, &str)]) -> Result<String, Failure> {
@@ -254,6 +282,25 @@ mod tests {
         let mine = choose(&given(Some("mine/x"), Some("http://127.0.0.1:9/v1")), None, &environment).await.unwrap();
         assert_eq!((mine.base_url.as_str(), mine.key_from.as_str()), ("http://127.0.0.1:9/v1", "MINE_API_KEY"));
         assert!(choose(&given(Some("mine/x"), None), None, &environment).await.is_err());
+    }
+
+    /// A server of one's own can be told of: how long it may read a prompt, whether its model sees, which thoughts it wants back.
+    #[test]
+    fn what_is_said_of_a_server_is_said_of_the_chosen_one_alone() {
+        let given = ModelArguments {
+            first_timeout: Some(900),
+            images: Some(true),
+            reasoning_back: reasoning_back("with_calls").ok(),
+            ..given(Some("local/x"), None)
+        };
+        let router = router("local", &given, &Environment::of(&[]));
+        let of = |name: &str| router.endpoint(&name.parse().unwrap()).unwrap();
+        let local = of("local/x");
+        assert_eq!((local.quirks.first_timeout, local.limits.images), (Some(Duration::from_secs(900)), true));
+        assert_eq!(local.quirks.reasoning, ReasoningBack::WithCalls);
+        let other = Provider::known("openai").unwrap().quirks;
+        assert_eq!((other.first_timeout, other.reasoning), (None, ReasoningBack::Never));
+        assert!(reasoning_back("always").is_err());
     }
 
     #[test]

@@ -344,6 +344,15 @@ fn hint(kind: Option<ErrorKind>, hints: &Hints) -> String {
         Some(ErrorKind::RateLimited | ErrorKind::RetryAfterTooLong | ErrorKind::Overloaded) => {
             ": try again later, or choose another --model".to_owned()
         }
+        Some(ErrorKind::Silent) => ": give it longer with --first-timeout SECONDS".to_owned(),
+        // The same conversation would be refused again.
+        Some(
+            ErrorKind::InvalidRequest
+            | ErrorKind::ContentPolicy
+            | ErrorKind::FileRefused
+            | ErrorKind::ContextOverflow
+            | ErrorKind::RequestTooLarge,
+        ) => ": /undo takes the message back, /compact sums the conversation up".to_owned(),
         Some(ErrorKind::Network | ErrorKind::Timeout) if !at.is_empty() => {
             format!(": is the server at {at} up? Check --base-url and the network")
         }

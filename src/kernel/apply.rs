@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    kernel::context::of_item,
+    kernel::context::{bytes_of, of_item},
     kernel::{
         AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Mode, Open,
         OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn,
@@ -91,18 +91,18 @@ impl State {
             Record::Answer { answer, interrupted, estimated, price } => {
                 self.take_answer(entry.seq, ticket, (answer, *price), *interrupted, estimated.as_ref());
             }
-            Record::RequestFailed { estimated, window, .. } => {
+            Record::RequestFailed { estimated, learned, .. } => {
                 if let Some(Open::Request(request)) = self.open.remove(&ticket) {
                     self.charge(Charge::of(request.price.as_ref(), &Usage::default(), estimated.as_ref()));
-                    if let Some(window) = window {
-                        self.take_overflow(request, *window);
+                    if let Some(learned) = learned {
+                        self.take_refusal(request, *learned);
                     }
                 }
                 self.put_compacted_in_place();
             }
             Record::AgentChosen { choice, for_turn } => self.choose_agent(choice, *for_turn),
             Record::AgentSwitched { .. } => self.switch_agent(),
-            Record::Pruned { results } => self.prune_results(results),
+            Record::Pruned { results, files } => self.prune(results, files),
             Record::Compaction(open) => self.put_open(entry.seq, Open::Compaction(open.clone())),
             Record::Compacted(compacted) => {
                 self.settle_summary(ticket, compacted.lost, &compacted.usage, compacted.estimated.as_ref());
@@ -261,6 +261,7 @@ impl State {
         }
         let context = Arc::make_mut(&mut self.context);
         context.estimated = context.estimated.saturating_add(of_item(&item));
+        context.bytes = context.bytes.saturating_add(bytes_of(&item));
         self.history.push_shared(item);
     }
 

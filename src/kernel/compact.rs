@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::{
-        BadSummary, Carried, Cut, Fullness, Level, Meter, PruneRule, Replaced, Summarise, Window, carry_max, check,
-        cut, of_item, of_text, prune, summary_max,
+        BadSummary, Carried, Cut, Fullness, Level, Meter, PruneRule, Replaced, Summarise, Window, bytes_of, carry_max,
+        check, cut, of_item, of_text, prune, summary_max,
     },
     kernel::{
-        CarriedOut, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, decide::Draft,
+        CarriedOut, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering, advance, bytes, decide::Draft,
         input::Decide, pin, spending,
     },
     model::{Item, Price, UserItem},
@@ -63,6 +63,8 @@ const FAILURES_MAX: u32 = 3;
 pub struct ContextState {
     /// Our estimate of the history's tokens.
     pub estimated: u64,
+    /// Our estimate of the history's bytes in a request.
+    pub bytes: u64,
     /// The provider's last figure for the context, and the factor learned from it.
     pub meter: Meter,
     /// The newest summary, as the model wrote it.
@@ -77,6 +79,9 @@ pub struct ContextState {
     /// Models whose provider refused a request as too large, and the size that their windows count as since, in tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<(ModelRef, u64)>,
+    /// Models whose provider refused a request because of its bytes, and how many a request may have since, by our estimate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned_bytes: Vec<(ModelRef, u64)>,
     /// How full the context was at the newest request; zero after the history was replaced.
     pub fullness: Fullness,
     /// The number of compactions that failed in a row.
@@ -157,10 +162,14 @@ pub struct Compacted {
 
 /// The window of the running turn's model (between turns, of the session's), and the tokens that the next request would take.
 pub(super) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
-    let state = &draft.state;
-    let turn_model = state.turn.as_ref().and_then(|turn| turn.model.as_ref());
-    let window = window_of(draft, turn_model.unwrap_or(&state.settings.model));
-    (window, state.context.meter.used(estimated(draft)))
+    let window = window_of(draft, model_of(draft));
+    (window, draft.state.context.meter.used(estimated(draft)))
+}
+
+/// The model of the running turn; between turns, of the session.
+pub(super) fn model_of<'d>(draft: &'d Draft<'_>) -> &'d ModelRef {
+    let turn_model = draft.state.turn.as_ref().and_then(|turn| turn.model.as_ref());
+    turn_model.unwrap_or(&draft.state.settings.model)
 }
 
 /// The window of a model: as the host knows it, or smaller if the provider refused a request that should have fitted.
@@ -180,9 +189,16 @@ fn window_of(draft: &Draft<'_>, model: &ModelRef) -> Window {
 fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
     let (window, _) = fullness(draft);
     let (history, context) = (&draft.state.history, &draft.state.context);
-    let found = |keep| cut(history, context.front, keep, |item| context.meter.corrected(of_item(item)));
+    let bytes_max = bytes::limit_of(draft, model_of(draft));
+    // Where bytes are what runs out, an item is as large as its share of them.
+    let size = |item: &Item| {
+        let share = |max: u64| u128::from(bytes_of(item)) * u128::from(window.usable()) / u128::from(max.max(1));
+        let by_bytes = bytes_max.map_or(0, |max| u64::try_from(share(max)).unwrap_or(u64::MAX));
+        context.meter.corrected(of_item(item)).max(by_bytes)
+    };
+    let found = |keep| cut(history, context.front, keep, size);
     let keep = draft.state.settings.compaction.keep.unwrap_or_else(|| window.keep());
-    match overflowed(draft) || !context.learned.is_empty() {
+    match overflowed(draft) || bytes_max.is_some() || !context.learned.is_empty() {
         true => found(keep.min(window.usable() / 2)).or_else(|| overflowed(draft).then(|| found(0))?),
         false => found(keep),
     }
@@ -224,15 +240,20 @@ pub(super) fn make_room(draft: &mut Draft<'_>) -> Room {
     if pin::leave_no_room(draft) {
         return Room::Never;
     }
-    let (window, used) = with_steering(draft);
-    let mut level = window.level(used);
+    let is_smaller = bytes::leave_out_files(draft);
+    let (window, _) = fullness(draft);
+    let mut level = level_of(draft);
     if level >= Level::Compact && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
         level = pruned(draft, PruneRule::default()).unwrap_or(level);
     }
-    let mut must = level == Level::Full || overflowed(draft);
-    if overflowed(draft) && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
+    // A request that was refused, and has become small enough without files, is made again as it is.
+    let overflowed_still = overflowed(draft) && !is_smaller;
+    let mut must = level == Level::Full || overflowed_still;
+    if must && overflowed(draft) && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
         // The provider refused the request, so outputs of this turn are pruned too. Half of the usable window stays.
-        let rule = PruneRule { turns: 0, protect: window.usable() / 2, minimum: 0, tools: &[] };
+        let by_bytes = bytes::limit_of(draft, model_of(draft)).map_or(u64::MAX, |max| max / 8);
+        let protect = by_bytes.min(window.usable() / 2);
+        let rule = PruneRule { turns: 0, protect, minimum: 0, tools: &[] };
         if let Some(now) = pruned(draft, rule) {
             (level, must) = (now, now == Level::Full);
         }
@@ -261,9 +282,14 @@ fn pruned(draft: &mut Draft<'_>, rule: PruneRule<'_>) -> Option<Level> {
     if results.is_empty() {
         return None;
     }
-    draft.write(None, Record::Pruned { results });
+    draft.write(None, Record::Pruned { results, files: Vec::new() });
+    Some(level_of(draft))
+}
+
+/// How full the context of the next request is, in tokens or in bytes.
+fn level_of(draft: &Draft<'_>) -> Level {
     let (window, used) = with_steering(draft);
-    Some(window.level(used))
+    if bytes::fit(draft) { window.level(used) } else { Level::Full }
 }
 
 fn overflowed(draft: &Draft<'_>) -> bool {
@@ -279,6 +305,8 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal>
     let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
     // The summariser may have another window, and its provider may count more tokens than we estimate.
     let shown = window_of(draft, &model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
+    // Four bytes make a token, and a fifth of the limit is left for what stands around the text.
+    let shown = bytes::limit_of(draft, &model).map_or(shown, |max| shown.min(max / 5));
     // An earlier try may have failed because it was too large.
     let shown = shown >> draft.state.context.failures.min(63);
     let going = draft.state.history.iter().take(found.first_kept).map(|item| of_item(item)).sum();

@@ -8,6 +8,7 @@
 mod branch;
 mod carried;
 mod cut;
+mod files;
 mod prune;
 mod summary;
 mod tokens;
@@ -17,6 +18,7 @@ pub(crate) use branch::{BRANCH_SUMMARY_MAX, branch_digest, branch_prompt, render
 pub(crate) use carried::Speaker;
 pub use carried::{Carried, FileOperations, Replaced};
 pub(crate) use cut::{Cut, cut};
+pub(crate) use files::{bytes_of, with_files, without_files};
 pub(crate) use prune::{PRUNED_TEXT, PruneRule, prune};
 pub use summary::SUMMARY_SYSTEM;
 pub(crate) use summary::{BadSummary, Summarise, check, render, words as said};

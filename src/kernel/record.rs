@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Limits, Link,
-        Merged, NextTask, OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles, RolledBack, Settings,
-        State, TaskAsk, TaskOrder, Tie, Undone,
+        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Learned,
+        Limits, Link, Merged, NextTask, OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles,
+        RolledBack, Settings, State, TaskAsk, TaskOrder, Tie, Undone,
     },
     model::{Answer, ModelError, Params, Price},
     permission::{Chain, Rule, Ruleset},
@@ -105,9 +105,9 @@ pub enum Record {
         /// Our estimate of the tokens that the request used all the same.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
-        /// If the request was too large: the size that the model's window counts as from then on, in tokens.
+        /// What the refusal taught; left out where it taught nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        window: Option<u64>,
+        learned: Option<Learned>,
     },
     /// The request will be made again. Opens a ticket.
     RetryWait {
@@ -228,10 +228,14 @@ pub enum Record {
         /// Its name.
         agent: String,
     },
-    /// Old outputs of tools were left out of the context, to make room.
+    /// Old outputs of tools were left out of the context, to make room; or files, also because a provider refused one.
     Pruned {
         /// The positions of the results in the history, from 0.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         results: Vec<usize>,
+        /// The positions of the items whose files go.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<usize>,
     },
     /// A compaction was opened: the summary of the older part of the conversation is being written. Opens a ticket.
     Compaction(OpenCompaction),

@@ -5,7 +5,8 @@
 //! 4 s with jitter, 30 s at most. A wait that the server asks for is honoured up to 60 s; a longer one ends the turn with an error.
 //! A retry does not count as a step of the turn, and a rate limit never leads to a compaction. The wait is a ticket like any other
 //! open work: hosts see it, an abort ends it, and a steering message cuts it short, but not a wait of the server. A request that
-//! was too large for the model is made again at once when the context is smaller, without a wait, up to eight times in a step.
+//! was too large for the model, in tokens or in bytes, is made again at once when the context is smaller, without a wait, up to
+//! eight times in a step. One of which a file was refused is made again at once without files.
 //!
 //! A change must keep that an interrupted answer leaves only text in the history, and that each try that the provider read is
 //! charged once, whether it was answered, failed or cut off. (One that fails while it is being closed counts as read.) Nothing here
@@ -13,14 +14,30 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
-    kernel::{OpenRequest, Outcome, Record, advance, batch, context::learned, decide::Draft, spent},
+    kernel::context::{learned, with_files},
+    kernel::{OpenRequest, Outcome, Record, advance, batch, bytes, decide::Draft, spent},
     model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
     tool::CallFacts,
     words::ids::Seq,
     words::message::Finish,
     words::usage::Usage,
 };
+
+/// What the refusal of a request taught about its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Learned {
+    /// The request was too large: the size that the model's window counts as from then on, in tokens.
+    Window(u64),
+    /// The request had too many bytes: how many it may have from then on, by our estimate.
+    Bytes(u64),
+    /// A file was refused: the request is made once more without the files of the conversation so far.
+    Files,
+}
 
 /// The first wait; each further one is twice as long.
 const BACKOFF_BASE: Duration = Duration::from_secs(1);
@@ -85,18 +102,34 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     let tries_before = request.attempt.saturating_sub(1);
     let error = &with_bounded_wait(error);
     let turn = draft.state.turn.as_ref();
-    let is_too_large = error.kind == ErrorKind::ContextOverflow;
-    let smaller_helps =
-        is_too_large && draft.state.settings.compaction.auto && turn.is_some_and(|turn| turn.overflows < OVERFLOWS_MAX);
-    let window = is_too_large.then(|| learned(draft.state.context.fullness.used, &error.message));
+    let files = match error.kind {
+        ErrorKind::FileRefused => with_files(&draft.state.history, u64::MAX),
+        _ => Vec::new(),
+    };
+    let learned = match error.kind {
+        ErrorKind::ContextOverflow => Some(Learned::Window(learned(draft.state.context.fullness.used, &error.message))),
+        ErrorKind::RequestTooLarge => Some(Learned::Bytes(bytes::learned(draft))),
+        _ => (!files.is_empty()).then_some(Learned::Files),
+    };
+    let smaller_helps = learned.is_some()
+        && (!files.is_empty() || draft.state.settings.compaction.auto)
+        && turn.is_some_and(|turn| turn.overflows < OVERFLOWS_MAX);
     let read = draft.state.context.meter.used(request.estimated);
     let estimated = spent::estimate_of_failure(read, error);
-    draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated, window });
+    draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated, learned });
+    if !files.is_empty() {
+        draft.write(None, Record::Pruned { results: Vec::new(), files });
+    }
     if smaller_helps {
-        // The next step is held up until the request is smaller, and is then made again.
+        // The next step is held up until the request is smaller, and is then made again. One without files is smaller already.
         return;
     }
-    match plan(error, tries_before, draft.state.settings.retries_max, &|| draft.env.jitter()) {
+    let retries_max = match error.kind {
+        // What crashes a client twice is the request.
+        ErrorKind::Crashed => draft.state.settings.retries_max.min(1),
+        _ => draft.state.settings.retries_max,
+    };
+    match plan(error, tries_before, retries_max, &|| draft.env.jitter()) {
         Ok(wait) => {
             let until = draft.now.plus(wait.length);
             let record = Record::RetryWait { attempt: tries_before.saturating_add(1), until, server: wait.server };

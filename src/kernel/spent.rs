@@ -154,7 +154,7 @@ pub(super) fn written(answer: &Answer) -> u64 {
     of_item(&Item::Assistant(answer.clone()))
 }
 
-/// Our estimate of what a failed request used. A request that broke off was read; nobody says how much was written.
+/// Our estimate of what a failed request used. A request that broke off was read, and what had arrived of its answer was written.
 pub(super) fn estimate_of_failure(read: u64, error: &ModelError) -> Option<Usage> {
-    error.was_read().then(|| Usage { input: read, ..Usage::default() })
+    error.was_read().then(|| Usage { input: read, output: error.arrived, ..Usage::default() })
 }

@@ -6,9 +6,9 @@
 //! A change must keep this: the ids that are made up depend on the history and on the answer so far alone, so that a repeated
 //! request gets the same ids; and a thought that is not complete is always the last part, because more of it goes there.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
-use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, ModelError};
+use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, ModelError, halves::Halves};
 use crate::{
     words::ids::{CallId, Millis},
     words::message::Span,
@@ -26,13 +26,15 @@ pub(crate) struct Assembly<'a> {
     calls: u32,
     /// Whether a thought is not complete yet. It is always the last part.
     thinking: bool,
+    /// Joins the halves of characters, in an answer that has some: with the place of the part that the newest piece went to.
+    halves: Option<(usize, Halves)>,
 }
 
 #[cfg_attr(not(feature = "_wire"), allow(dead_code, reason = "the scripted model needs less than the wires"))]
 impl<'a> Assembly<'a> {
     /// An empty answer. `history` is that of the request; call ids are made unique within it.
     pub(crate) fn new(history: &History, deltas: &'a mut dyn Deltas) -> Assembly<'a> {
-        Assembly { parts: Vec::new(), deltas, ids: CallIds::new(history), calls: 0, thinking: false }
+        Assembly { parts: Vec::new(), deltas, ids: CallIds::new(history), calls: 0, thinking: false, halves: None }
     }
 
     /// More text. Text that follows text continues it.
@@ -41,21 +43,60 @@ impl<'a> Assembly<'a> {
             return;
         }
         self.end_reasoning();
-        self.deltas.delta(Delta::Text(text.to_owned()));
-        match self.parts.last_mut() {
-            Some(AnswerPart::Text { text: before, .. }) => before.push_str(text),
-            _ => self.parts.push(AnswerPart::Text { text: text.to_owned(), extra: None }),
+        if !matches!(self.parts.last(), Some(AnswerPart::Text { .. })) {
+            self.parts.push(AnswerPart::Text { text: String::new(), extra: None });
         }
+        self.add(self.parts.len() - 1, text);
     }
 
-    /// Begins a thought, unless one has begun.
-    pub(crate) fn start_reasoning(&mut self) {
+    /// The answer has halves of characters, marked by their stand-ins.
+    pub(crate) fn has_halves(&mut self) {
+        self.halves.get_or_insert_default();
+    }
+
+    /// Adds a piece to the text, thought or call at that place, and shows it.
+    fn add(&mut self, place: usize, piece: &str) {
+        let piece = match &mut self.halves {
+            None => Cow::Borrowed(piece),
+            Some((newest, halves)) if *newest == place => halves.join(piece),
+            Some((newest, halves)) => {
+                let (before, lost) = (std::mem::replace(newest, place), halves.end());
+                let piece = halves.join(piece);
+                lost.iter().for_each(|lost| self.show(before, lost.encode_utf8(&mut [0; 4])));
+                piece
+            }
+        };
+        self.show(place, &piece);
+    }
+
+    fn show(&mut self, place: usize, piece: &str) {
+        if piece.is_empty() {
+            return;
+        }
+        let before = &self.parts[..place.min(self.parts.len())];
+        let index = before.iter().filter(|part| matches!(part, AnswerPart::Call { .. })).count();
+        let Some(part) = self.parts.get_mut(place) else { return };
+        let (text, delta) = match part {
+            AnswerPart::Text { text, .. } => (text, Delta::Text(piece.to_owned())),
+            AnswerPart::Reasoning { text, .. } => (text, Delta::Reasoning(piece.to_owned())),
+            AnswerPart::Call { input, .. } => {
+                let index = u32::try_from(index).unwrap_or(u32::MAX);
+                (input, Delta::CallInput { index, text: piece.to_owned() })
+            }
+        };
+        self.deltas.delta(delta);
+        text.push_str(piece);
+    }
+
+    /// Begins a thought, unless one has begun, and returns its place among the parts.
+    pub(crate) fn start_reasoning(&mut self) -> usize {
         if !self.thinking {
             self.thinking = true;
             let time = Span { start: Millis::now(), end: None };
             self.parts.push(AnswerPart::Reasoning { text: String::new(), time, extra: None });
             self.deltas.delta(Delta::ReasoningStarted);
         }
+        self.parts.len() - 1
     }
 
     /// More of a thought; begins one where none has begun.
@@ -63,11 +104,8 @@ impl<'a> Assembly<'a> {
         if more.is_empty() {
             return;
         }
-        self.start_reasoning();
-        self.deltas.delta(Delta::Reasoning(more.to_owned()));
-        if let Some(AnswerPart::Reasoning { text, .. }) = self.parts.last_mut() {
-            text.push_str(more);
-        }
+        let place = self.start_reasoning();
+        self.add(place, more);
     }
 
     /// The thought is complete.
@@ -92,7 +130,10 @@ impl<'a> Assembly<'a> {
     /// Begins a call and returns its place among the parts.
     pub(crate) fn start_call(&mut self, given_id: &str, name: &str) -> Result<usize, ModelError> {
         if self.calls as usize >= CALLS_MAX {
-            return Err(ModelError::new(ErrorKind::Protocol, format!("one answer has more than {CALLS_MAX} calls")));
+            return Err(ModelError::new(
+                ErrorKind::AnswerTooLarge,
+                format!("one answer has more than {CALLS_MAX} calls"),
+            ));
         }
         self.end_reasoning();
         let id = self.ids.unique(given_id);
@@ -104,19 +145,16 @@ impl<'a> Assembly<'a> {
 
     /// More of the arguments of the call at that place.
     pub(crate) fn call_input(&mut self, place: usize, more: &str) {
-        if more.is_empty() {
-            return;
-        }
-        let before = &self.parts[..place.min(self.parts.len())];
-        let index = before.iter().filter(|part| matches!(part, AnswerPart::Call { .. })).count();
-        self.deltas.delta(Delta::CallInput { index: u32::try_from(index).unwrap_or(u32::MAX), text: more.to_owned() });
-        if let Some(AnswerPart::Call { input, .. }) = self.parts.get_mut(place) {
-            input.push_str(more);
+        if !more.is_empty() {
+            self.add(place, more);
         }
     }
 
     /// All parts; the answer is complete.
     pub(crate) fn finish(mut self) -> Vec<AnswerPart> {
+        if let Some((place, mut halves)) = self.halves.take() {
+            halves.end().iter().for_each(|lost| self.show(place, lost.encode_utf8(&mut [0; 4])));
+        }
         self.end_reasoning();
         self.parts
     }
@@ -190,6 +228,6 @@ mod tests {
         for _ in 0..CALLS_MAX {
             assembly.start_call("", "t").unwrap();
         }
-        assert_eq!(assembly.start_call("", "t").unwrap_err().kind, ErrorKind::Protocol);
+        assert_eq!(assembly.start_call("", "t").unwrap_err().kind, ErrorKind::AnswerTooLarge);
     }
 }

@@ -7,9 +7,13 @@
 //! The names of environment variables stand here for the binary and for the error about a missing key; only the binary reads these
 //! variables. A change must not make the library read them, because a key in the environment need not be meant for this host's use.
 
+#[cfg(feature = "openai")]
+use std::time::Duration;
+
+use super::ReasoningBack;
 use super::{Api, ModelLimits, Price, Quirks, known_price};
 #[cfg(feature = "openai")]
-use super::{MaxTokensField, ReasoningBack, SchemaDialect};
+use super::{MaxTokensField, SchemaDialect};
 
 /// A provider that is known by name.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +33,8 @@ pub struct KnownProvider {
     pub needs_key: bool,
     /// The peculiarities of its server.
     pub quirks: Quirks,
+    /// Those of a server at another address that speaks its format.
+    pub quirks_elsewhere: Quirks,
 }
 
 const fn known(
@@ -38,7 +44,8 @@ const fn known(
     key_variables: &'static [&'static str],
     base_url_variable: &'static str,
 ) -> KnownProvider {
-    KnownProvider { name, api, base_url, key_variables, base_url_variable, needs_key: true, quirks: Quirks::NONE }
+    let (quirks, quirks_elsewhere) = (Quirks::NONE, Quirks::NONE);
+    KnownProvider { name, api, base_url, key_variables, base_url_variable, needs_key: true, quirks, quirks_elsewhere }
 }
 
 #[cfg(feature = "openai")]
@@ -53,7 +60,12 @@ const fn openai_compatible(
 
 impl KnownProvider {
     const fn with(self, quirks: Quirks) -> KnownProvider {
-        KnownProvider { quirks, ..self }
+        KnownProvider { quirks, quirks_elsewhere: quirks, ..self }
+    }
+
+    #[cfg(feature = "anthropic")]
+    const fn elsewhere(self, quirks_elsewhere: Quirks) -> KnownProvider {
+        KnownProvider { quirks_elsewhere, ..self }
     }
 }
 
@@ -62,6 +74,10 @@ impl KnownProvider {
 const fn reasoning(reasoning: ReasoningBack) -> Quirks {
     Quirks { reasoning, ..Quirks::NONE }
 }
+
+/// The quirks of Anthropic's own server.
+#[cfg(feature = "anthropic")]
+const ANTHROPIC: Quirks = Quirks { auto_cache: true, image_bytes_max: 5 << 20, ..Quirks::NONE };
 
 /// The providers that are known by name, and `local` for a server on this machine: those whose wire is in the build.
 pub const PROVIDERS: &[KnownProvider] = &[
@@ -76,7 +92,8 @@ pub const PROVIDERS: &[KnownProvider] = &[
         &["ANTHROPIC_API_KEY"],
         "ANTHROPIC_BASE_URL",
     )
-    .with(Quirks { auto_cache: true, ..Quirks::NONE }),
+    .with(ANTHROPIC)
+    .elsewhere(Quirks { reasoning: ReasoningBack::WithCalls, ..ANTHROPIC }),
     #[cfg(feature = "openai")]
     openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
         .with(reasoning(ReasoningBack::WithCalls)),
@@ -115,11 +132,17 @@ pub const PROVIDERS: &[KnownProvider] = &[
     KnownProvider {
         needs_key: false,
         ..openai_compatible("local", "http://127.0.0.1:11434/v1", &["LOCAL_API_KEY"], "LOCAL_BASE_URL")
-    },
+    }
+    // Most models that run on such a server see nothing, and their names do not say so.
+    .with(Quirks { first_timeout: Some(SLOW_FIRST_TIMEOUT), images: Some(false), ..Quirks::NONE }),
 ];
 
-/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins. The figures have
-/// neither date nor source.
+/// How long a server on this machine may read a prompt: 40,000 tokens at 300 a second take more than two minutes.
+#[cfg(feature = "openai")]
+const SLOW_FIRST_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins. Where a row does not say
+/// it, the figures have neither date nor source.
 const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("gpt-4o", 128_000, 16_384, true),
     ("gpt-4.1", 1_047_576, 32_768, true),
@@ -130,7 +153,9 @@ const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("o3", 200_000, 100_000, true),
     ("o3-mini", 200_000, 100_000, false),
     ("o4-mini", 200_000, 100_000, true),
-    ("claude", 200_000, 8_192, true),
+    // A model without a row of its own writes no less than the ones before it.
+    ("claude", 200_000, 32_000, true),
+    ("claude-3-5", 200_000, 8_192, true),
     ("claude-3-opus", 200_000, 4_096, true),
     ("claude-3-haiku", 200_000, 4_096, true),
     ("claude-3-7-sonnet", 200_000, 64_000, true),
@@ -138,6 +163,15 @@ const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("claude-haiku-4", 200_000, 64_000, true),
     ("claude-opus-4", 200_000, 32_000, true),
     ("claude-opus-4-5", 200_000, 64_000, true),
+    ("claude-opus-4-6", 200_000, 64_000, true),
+    ("claude-opus-4-7", 200_000, 64_000, true),
+    ("claude-opus-4-8", 200_000, 64_000, true),
+    // Read in November 2026 at https://platform.claude.com/docs/about-claude/models/whats-new-opus-5. The window of Haiku is as large,
+    // but a prompt of more than 100,000 tokens costs five times as much there.
+    ("claude-opus-5", 1_000_000, 128_000, true),
+    ("claude-sonnet-5", 200_000, 64_000, true),
+    ("claude-sonnet-5-5", 1_000_000, 128_000, true),
+    ("claude-haiku-5", 200_000, 64_000, true),
     ("deepseek", 128_000, 8_192, false),
     ("deepseek-reasoner", 128_000, 64_000, false),
     ("llama-3.3", 128_000, 32_768, false),
@@ -206,6 +240,19 @@ mod tests {
         assert_eq!(known_limits("gpt-4o-mini").context, 128_000);
         assert_eq!(known_limits("gpt-4").context, 8_192);
         assert_eq!(known_limits("anthropic/claude-sonnet-4-20250514").output, 64_000);
+    }
+
+    /// A model whose price is known is a model that is used: its answers are not cut at the limit of a smaller one.
+    #[test]
+    fn every_model_of_the_price_table_has_limits_of_its_own() {
+        for known in super::super::PRICES {
+            let limits = known_limits(known.model);
+            assert_ne!(limits.context, UNKNOWN_CONTEXT, "{}", known.model);
+            let is_new_claude = known.provider == "anthropic" && !known.model.starts_with("claude-3");
+            assert!(!is_new_claude || limits.output >= 32_000, "{}: {}", known.model, limits.output);
+        }
+        assert_eq!(known_limits("claude-never-heard-of").output, 32_000);
+        assert_eq!(known_limits("claude-3-5-haiku-20241022").output, 8_192, "it refuses more");
     }
 
     /// MODEL-010: whether a model sees images is known by its name.

@@ -43,12 +43,22 @@ pub struct Quirks {
     pub max_tokens: MaxTokensField,
     /// Whether usage must be asked for with `stream_options` (Chat Completions). A few servers refuse that field.
     pub stream_options: bool,
-    /// Whether, and how, earlier reasoning is sent back (Chat Completions).
+    /// Whether, and how, earlier reasoning is sent back. On the Messages API a thought with a signature always is; there
+    /// [`ReasoningBack::WithCalls`] is for a server that signs nothing and wants its thoughts back all the same.
     pub reasoning: ReasoningBack,
     /// The dialect of JSON schema for the arguments of tools.
     pub schema: SchemaDialect,
     /// Whether to mark the prefix that the provider should cache for the next request (Messages).
     pub auto_cache: bool,
+    /// Whether its models take images; `None` where their names decide. A host's own limits win
+    /// ([`Router::with_limits`](super::Router::with_limits)).
+    pub images: Option<bool>,
+    /// The most bytes of one image as base64. A line stands for a larger one.
+    pub image_bytes_max: usize,
+    /// For a server that reads its prompts slowly, such as one on this machine: the limit in the place of
+    /// [`HttpOptions::first_timeout`]. At its end the request fails as [`ErrorKind::Silent`](super::ErrorKind::Silent), which a
+    /// session does not try again, because the server would begin anew.
+    pub first_timeout: Option<Duration>,
 }
 
 impl Quirks {
@@ -59,6 +69,9 @@ impl Quirks {
         reasoning: ReasoningBack::Never,
         schema: SchemaDialect::Plain,
         auto_cache: false,
+        images: None,
+        image_bytes_max: 20 << 20,
+        first_timeout: None,
     };
 }
 
@@ -86,7 +99,7 @@ pub enum ReasoningBack {
     /// Reasoning is not sent back.
     Never,
     /// Every answer with calls carries `reasoning_content`, empty where there was no reasoning. DeepSeek refuses a conversation in
-    /// which an answer with calls lacks the field.
+    /// which an answer with calls lacks the field. On the Messages API it carries its thoughts, also unsigned ones.
     WithCalls,
     /// An answer carries the `reasoning_details` that came with it, unchanged (OpenRouter).
     Details,
@@ -179,8 +192,10 @@ pub(crate) fn without_secrets(url: &str) -> String {
 pub struct HttpOptions {
     /// The longest time to make a connection; 10 s by default.
     pub connect_timeout: Duration,
-    /// The longest time between two events of the answer, and before the first; 120 s by default. Comments and pings do not count
-    /// as events.
+    /// The longest silence before the first piece of the answer: a text, a thought or a call; 5 min by default. Whatever the server
+    /// sends ends the silence, also a comment or a ping. A server may have a limit of its own ([`Quirks::first_timeout`]).
+    pub first_timeout: Duration,
+    /// The longest time between two events of the answer; 120 s by default. Comments and pings do not count as events.
     pub idle_timeout: Duration,
     /// The longest time of the whole request; 30 min by default. A runtime gives no request more than an hour.
     pub total_timeout: Duration,
@@ -201,6 +216,7 @@ impl Default for HttpOptions {
     fn default() -> HttpOptions {
         HttpOptions {
             connect_timeout: Duration::from_secs(10),
+            first_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(120),
             total_timeout: Duration::from_secs(30 * 60),
             end_timeout: Duration::from_secs(10),

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::is_default;
+
 /// A model request that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
@@ -22,13 +24,16 @@ pub struct ModelError {
     /// How long the server asked us to wait, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// How many tokens of the answer had arrived before the failure, by our estimate; 0 where none had. The runtime sets it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub arrived: u64,
 }
 
 impl ModelError {
     /// A failure of that kind.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> ModelError {
-        ModelError { kind, message: message.into(), status: None, retry_after_ms: None }
+        ModelError { kind, message: message.into(), status: None, retry_after_ms: None, arrived: 0 }
     }
 
     /// The same failure with the HTTP status that carried it.
@@ -52,13 +57,14 @@ impl ModelError {
     }
 
     /// Whether the request counts as read by the provider, so that its input is estimated and charged, though the provider gave no
-    /// count: a stream that was cut off, and a timeout without a status. A request that was answered with a status of failure, such
-    /// as 408, was not read.
+    /// count: part of the answer had arrived, the stream was cut off or broke the protocol, or nothing came in time. A request that
+    /// was answered with a status of failure, such as 408, was not read.
     #[must_use]
     pub fn was_read(&self) -> bool {
         match self.kind {
-            ErrorKind::Truncated => true,
-            ErrorKind::Timeout => self.status.is_none(),
+            _ if self.arrived > 0 => true,
+            ErrorKind::Truncated | ErrorKind::Silent | ErrorKind::AnswerTooLarge => true,
+            ErrorKind::Timeout | ErrorKind::Protocol => self.status.is_none(),
             _ => false,
         }
     }
@@ -77,6 +83,12 @@ pub enum ErrorKind {
     InvalidRequest,
     /// The request does not fit the model's context. The session compacts and never retries it as it is.
     ContextOverflow,
+    /// The request has more bytes than the provider, or a gateway before it, takes (413). The session leaves out files, then makes
+    /// the conversation smaller, and never retries the request as it is.
+    RequestTooLarge,
+    /// The provider refuses an image or a PDF file: it is damaged, too large or one too many, or the model takes none. The session
+    /// makes the request once more without files.
+    FileRefused,
     /// The provider refuses the content.
     ContentPolicy,
     /// Too many requests (429). The session waits and retries; never a reason to compact.
@@ -92,11 +104,16 @@ pub enum ErrorKind {
     Network,
     /// Nothing came within the limit.
     Timeout,
+    /// Nothing of the answer came within the longer limit of a server that is known to read its prompts slowly. Another try would
+    /// make it begin anew.
+    Silent,
     /// The stream ended before the provider said that it was complete, also where its connection broke.
     Truncated,
     /// The provider's answer does not follow the protocol.
     Protocol,
-    /// The model client itself crashed.
+    /// The answer is larger than its bound, or has too many calls. Another one would be as large.
+    AnswerTooLarge,
+    /// The model client itself crashed. A session tries once more, because the same request mostly crashes it again.
     Crashed,
 }
 
@@ -125,12 +142,15 @@ impl ErrorKind {
             | ErrorKind::Truncated
             | ErrorKind::Protocol
             | ErrorKind::Crashed => RetryClass::Transient,
-            ErrorKind::ContextOverflow => RetryClass::ContextOverflow,
+            ErrorKind::ContextOverflow | ErrorKind::RequestTooLarge => RetryClass::ContextOverflow,
             ErrorKind::Auth
             | ErrorKind::NotFound
             | ErrorKind::InvalidRequest
             | ErrorKind::ContentPolicy
-            | ErrorKind::RetryAfterTooLong => RetryClass::Permanent,
+            | ErrorKind::FileRefused
+            | ErrorKind::RetryAfterTooLong
+            | ErrorKind::Silent
+            | ErrorKind::AnswerTooLarge => RetryClass::Permanent,
         }
     }
 }

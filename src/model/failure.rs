@@ -14,7 +14,8 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Endpoint, ErrorKind, ModelError, redact::redact};
+use super::{Endpoint, ErrorKind, ModelError, Request, redact::redact};
+use crate::words::message::FilePart;
 
 /// The most characters of the server's words that an error repeats.
 const DETAIL_CHARS_MAX: usize = 500;
@@ -104,6 +105,9 @@ fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
     if matches!(status, None | Some(400 | 413 | 422 | 500)) && is_overflow_text(&said.message) {
         return ErrorKind::ContextOverflow;
     }
+    if status == Some(413) || matches!(status, None | Some(400 | 500)) && is_too_large_text(&said.message) {
+        return ErrorKind::RequestTooLarge;
+    }
     let refused_as_invalid = said.names.iter().any(|name| INVALID_NAMES.contains(&name.as_str()));
     match status {
         // A name that says "invalid" is believed before a status that says "later"; among 4xx the status is more precise.
@@ -121,6 +125,7 @@ const NAMES: &[(ErrorKind, &[&str])] = &[
     (ErrorKind::ContextOverflow, &["context_length_exceeded", "context_overflow", "token_limit_exceeded", "1261"]),
     (ErrorKind::ContextOverflow, &["max_tokens_exceeded", "exceed_context_size_error", "context_window_exceeded"]),
     (ErrorKind::ContextOverflow, &["model_context_window_exceeded"]),
+    (ErrorKind::RequestTooLarge, &["request_too_large", "payload_too_large", "content_too_large"]),
     (ErrorKind::RateLimited, &["rate_limit_error", "rate_limit_exceeded", "rate_limited", "too_many_requests"]),
     (ErrorKind::RateLimited, &["resource_exhausted", "1302", "1303", "1305"]),
     (ErrorKind::Overloaded, &["overloaded_error", "overloaded", "engine_overloaded_error"]),
@@ -175,6 +180,27 @@ fn is_overflow_text(text: &str) -> bool {
         || has(&["maximum prompt length"])
         || has(&["reduce the length of"])
         || has(&["range of input length"])
+}
+
+/// Whether a text says that the body of the request has too many bytes.
+fn is_too_large_text(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["entity too large", "payload too large", "content too large", "body too large", "body is too large"]
+        .iter()
+        .any(|words| text.contains(words))
+}
+
+/// The failure; of its own kind if it is the refusal of an image or a PDF file that the request has. No server has a code for it,
+/// and a text that speaks of images is no sign without one in the request.
+pub(crate) fn of_files(error: ModelError, request: &Request) -> ModelError {
+    let text = error.message.to_ascii_lowercase();
+    let speaks_of_files = ["image", "vision", "multimodal", "pdf", "media type"].iter().any(|word| text.contains(word))
+        || (text.contains("content") && text.contains("string"));
+    let may_be = matches!(error.kind, ErrorKind::InvalidRequest | ErrorKind::NotFound | ErrorKind::Server);
+    match may_be && speaks_of_files && request.history.iter().any(|item| item.files().any(FilePart::is_shown)) {
+        true => ModelError { kind: ErrorKind::FileRefused, ..error },
+        false => error,
+    }
 }
 
 /// Words in the text of an error that has neither a known name nor a status. The first row that fits counts.

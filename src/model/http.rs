@@ -22,7 +22,7 @@ use super::{
     Secret,
     catalogue::price_at,
     endpoint::without_secrets,
-    failure::retry_after,
+    failure::{of_files, retry_after},
     sse::Decoder,
     wire::{self, Reading, Step},
 };
@@ -90,7 +90,7 @@ impl HttpModel {
 
     async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
         let options = self.client.options();
-        let mut clock = Clock::start(options);
+        let mut clock = Clock::start(options, self.endpoint.quirks.first_timeout);
         let body = wire::body(&self.endpoint, &self.rendering, request);
         let client = self.client.for_scheme(self.url.scheme()).await?;
         let sent = timeout_at(clock.until(), self.post(&client, body).send()).await;
@@ -101,7 +101,8 @@ impl HttpModel {
         if let Some(coding) = response.headers().get(reqwest::header::CONTENT_ENCODING)
             && coding != "identity"
         {
-            return Err(self.endpoint.error(ErrorKind::Protocol, "answered in a compression that was not asked for"));
+            let error = self.endpoint.error(ErrorKind::Protocol, "answered in a compression that was not asked for");
+            return Err(error.with_status(200));
         }
         self.read(request, response, &mut clock, deltas).await
     }
@@ -138,7 +139,7 @@ impl HttpModel {
         let options = self.client.options();
         let mut reading = Reading::new(&self.endpoint, request, deltas);
         let mut decoder = Decoder::new(options.event_bytes_max);
-        let mut bytes_read = 0_usize;
+        let (mut bytes_read, mut lines) = (0_usize, 0);
         // The bytes so far, until it is clear whether they begin a stream of events.
         let mut start = Some(Vec::new());
         loop {
@@ -153,7 +154,7 @@ impl HttpModel {
             bytes_read = bytes_read.saturating_add(chunk.len());
             if bytes_read > options.answer_bytes_max {
                 let what = format!("sent an answer of more than {} bytes", options.answer_bytes_max);
-                return Err(self.endpoint.error(ErrorKind::Protocol, what));
+                return Err(self.endpoint.error(ErrorKind::AnswerTooLarge, what));
             }
             if let Some(seen) = &mut start {
                 seen.extend_from_slice(&chunk);
@@ -163,11 +164,15 @@ impl HttpModel {
                     None => {}
                 }
             }
-            let events = decoder.push(&chunk).map_err(|error| self.endpoint.error(ErrorKind::Protocol, error))?;
+            let events = decoder.push(&chunk).map_err(|error| self.endpoint.error(ErrorKind::AnswerTooLarge, error))?;
+            if std::mem::replace(&mut lines, decoder.lines) != decoder.lines {
+                clock.line();
+            }
             for event in events {
                 match reading.event(&event)? {
                     Step::Nothing => {}
                     Step::Something if reading.draft.is_complete => clock.answer_is_whole(options),
+                    Step::Something if reading.draft.assembly.parts.is_empty() => {}
                     Step::Something => clock.event(options),
                     Step::End => {
                         let _ = timeout(DRAIN_TIMEOUT, response.chunk()).await;
@@ -196,7 +201,9 @@ impl HttpModel {
         }
         let shown = self.endpoint.quote(&body);
         let what = format!("answered with something other than a stream of events: {shown}");
-        self.endpoint.error(ErrorKind::Protocol, what)
+        // A page may pass, as one of a gateway that is busy. A server that answers as JSON does not stream the next time either.
+        let kind = if value.is_object() { ErrorKind::InvalidRequest } else { ErrorKind::Protocol };
+        self.endpoint.error(kind, what).with_status(200)
     }
 
     async fn refused(&self, response: reqwest::Response) -> ModelError {
@@ -208,12 +215,17 @@ impl HttpModel {
 
     fn timed_out(&self, clock: &Clock) -> ModelError {
         let options = self.client.options();
-        let what = if clock.total <= clock.idle {
-            format!("did not finish within {:?}", options.total_timeout)
+        let (kind, what) = if clock.total <= clock.idle {
+            (ErrorKind::Timeout, format!("did not finish within {:?}", options.total_timeout))
+        } else if clock.has_begun {
+            (ErrorKind::Timeout, format!("sent nothing new within {:?}", options.idle_timeout))
         } else {
-            format!("sent nothing new within {:?}", options.idle_timeout)
+            // Where the limit is made for a slow server, another try would only make it begin anew.
+            let is_slow = self.endpoint.quirks.first_timeout.is_some();
+            let kind = if is_slow { ErrorKind::Silent } else { ErrorKind::Timeout };
+            (kind, format!("sent nothing of its answer within {:?} (the limit first_timeout)", clock.first))
         };
-        self.endpoint.error(ErrorKind::Timeout, what)
+        self.endpoint.error(kind, what)
     }
 
     fn not_sent(&self, error: &reqwest::Error) -> ModelError {
@@ -259,7 +271,7 @@ impl Model for HttpModel {
         deltas: &'a mut dyn Deltas,
     ) -> BoxFuture<'a, Result<Answer, ModelError>> {
         Box::pin(async {
-            let answer = self.run(request, deltas).await?;
+            let answer = self.run(request, deltas).await.map_err(|error| of_files(error, request))?;
             Ok(Answer { by: Some(self.id.clone()), ..answer })
         })
     }
@@ -280,27 +292,46 @@ async fn rest_of(mut body: Vec<u8>, mut response: reqwest::Response) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// When to give up: at the idle limit or at the total limit, whichever is nearer.
+/// When to give up: at the limit of silence or at the total limit, whichever is nearer.
+///
+/// Before the first piece of the answer (a text, a thought, a call) the server may read the prompt for long. It has a longer limit
+/// then, and all that it sends shows that it works: a comment, a ping, an event without a piece. Afterwards only events of the
+/// answer count, because a server that has lost its model may send pings for ever.
 struct Clock {
     total: Instant,
     idle: Instant,
+    /// The limit of silence before the first piece.
+    first: Duration,
+    has_begun: bool,
 }
 
 impl Clock {
-    fn start(options: &HttpOptions) -> Clock {
-        Clock { total: after(options.total_timeout), idle: after(options.idle_timeout) }
+    /// `first` is the limit before the first piece that this server has of its own.
+    fn start(options: &HttpOptions, first: Option<Duration>) -> Clock {
+        let first = first.unwrap_or(options.first_timeout);
+        Clock { total: after(options.total_timeout), idle: after(first), first, has_begun: false }
     }
 
     fn until(&self) -> Instant {
         self.idle.min(self.total)
     }
 
+    /// The server has sent a whole line, of an event or a comment. A byte now and then is none.
+    fn line(&mut self) {
+        if !self.has_begun {
+            self.idle = after(self.first);
+        }
+    }
+
+    /// The server has sent an event of its answer.
     fn event(&mut self, options: &HttpOptions) {
+        self.has_begun = true;
         self.idle = after(options.idle_timeout);
     }
 
     /// From here on only the end mark is awaited. A server that keeps sending does not move the limit.
     fn answer_is_whole(&mut self, options: &HttpOptions) {
+        self.has_begun = true;
         self.idle = self.idle.min(after(options.end_timeout));
     }
 }
@@ -327,4 +358,31 @@ fn is_events(start: &[u8]) -> Option<bool> {
 fn innermost(error: &reqwest::Error) -> String {
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()
+}
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A server that reads a long prompt for minutes is not given up while it shows that it works; once it answers, silence is.
+    #[tokio::test(start_paused = true)]
+    async fn whatever_comes_before_the_first_piece_shows_that_the_server_works() {
+        let options = HttpOptions::default();
+        let mut clock = Clock::start(&options, Some(600 * SECOND));
+        let left = |clock: &Clock| clock.until() - Instant::now();
+        for _ in 0..2 {
+            tokio::time::advance(599 * SECOND).await;
+            assert_eq!(left(&clock), SECOND);
+            clock.line();
+            assert_eq!(left(&clock), 600 * SECOND);
+        }
+        let mut clock = Clock::start(&options, None);
+        assert_eq!(left(&clock), 300 * SECOND, "of a server that is not known to be slow");
+        clock.event(&options);
+        tokio::time::advance(119 * SECOND).await;
+        clock.line();
+        assert_eq!(left(&clock), SECOND, "a ping behind the first piece moves nothing");
+    }
 }

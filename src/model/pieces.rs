@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 
 use crate::{
-    model::UserItem,
+    model::{Endpoint, UserItem, image, object},
     words::ids::CallId,
     words::message::{FilePart, Part},
 };
@@ -22,7 +22,8 @@ use crate::{
 #[derive(Debug, PartialEq)]
 pub(crate) enum Piece<'a> {
     Text(Cow<'a, str>),
-    Image(&'a FilePart),
+    /// An image, with its media type by its bytes.
+    Image(&'a FilePart, &'a str),
     Pdf(&'a FilePart),
 }
 
@@ -31,7 +32,7 @@ impl Piece<'_> {
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Piece::Text(text) => Some(text),
-            Piece::Image(_) | Piece::Pdf(_) => None,
+            Piece::Image(..) | Piece::Pdf(_) => None,
         }
     }
 }
@@ -41,6 +42,16 @@ impl Piece<'_> {
 pub(crate) struct Takes {
     pub(crate) images: bool,
     pub(crate) pdf: bool,
+    /// The most bytes of one image as base64.
+    pub(crate) image_bytes_max: usize,
+}
+
+impl Takes {
+    /// What the model behind an endpoint takes; PDF files only on a wire that has a place for them.
+    pub(crate) fn of(endpoint: &Endpoint, pdf: bool) -> Takes {
+        let images = endpoint.limits.images;
+        Takes { images, pdf: images && pdf, image_bytes_max: endpoint.quirks.image_bytes_max }
+    }
 }
 
 /// The images that every provider with images takes.
@@ -84,10 +95,10 @@ pub(crate) fn file_piece(file: &FilePart, takes: Takes) -> Piece<'_> {
     let is_remote = file.url.starts_with("https://") || file.url.starts_with("http://");
     let can_go = file.base64().is_some() || is_remote;
     if file.mime.starts_with("image/") {
-        if takes.images && can_go && IMAGE_TYPES.contains(&file.mime.as_str()) {
-            return Piece::Image(file);
-        }
-        let why = if takes.images { "this kind of image cannot be sent" } else { "this model takes no images" };
+        let why = match image_kind(file, takes) {
+            Ok(kind) => return Piece::Image(file, kind),
+            Err(why) => why,
+        };
         return Piece::Text(format!("[image {name:?} ({}) left out: {why}]", file.mime).into());
     }
     if file.mime == "application/pdf" && takes.pdf && can_go {
@@ -96,6 +107,25 @@ pub(crate) fn file_piece(file: &FilePart, takes: Takes) -> Piece<'_> {
     match text_of(file) {
         Some(text) => Piece::Text(format!("[file {name:?}]\n{text}").into()),
         None => Piece::Text(format!("[file {name:?} ({}) left out: this model cannot be sent it]", file.mime).into()),
+    }
+}
+
+/// The media type of an image that can be sent, or why it cannot. One that travels by its address is fetched by the provider.
+fn image_kind<'f>(file: &'f FilePart, takes: Takes) -> Result<&'f str, Cow<'static, str>> {
+    if !takes.images {
+        return Err("this model takes no images".into());
+    }
+    if !IMAGE_TYPES.contains(&file.mime.as_str()) {
+        return Err("this kind of image cannot be sent".into());
+    }
+    match file.base64() {
+        None if file.url.starts_with("https://") || file.url.starts_with("http://") => Ok(&file.mime),
+        None => Err("this kind of image cannot be sent".into()),
+        Some(data) if data.len() > takes.image_bytes_max => {
+            let bytes_max = takes.image_bytes_max / 4 * 3;
+            Err(format!("it has more than {bytes_max} bytes, which this provider does not take").into())
+        }
+        Some(data) => Ok(image::kind(data)?),
     }
 }
 
@@ -112,16 +142,17 @@ pub(crate) const NO_OUTPUT: &str = "(no output)";
 
 /// The arguments of a call as every server takes them: a JSON object.
 ///
-/// A JSON object goes back as it was written, without white space around it. Empty arguments and `null` become `{}`. Any other
-/// text, such as arguments that were cut off, becomes a string in an object, so that the model still sees what it wrote.
+/// A JSON object goes back as it was written, without white space around it. Arguments that mean an object (`model/arguments.rs`)
+/// go back as that object. Any other text, such as arguments that were cut off, becomes a string in an object, so that the model
+/// still sees what it wrote.
 pub(crate) fn arguments(input: &str) -> Cow<'_, str> {
     let text = input.trim();
-    if text.is_empty() || text == "null" {
-        return "{}".into();
-    }
     // A full parse, and not a look at the braces: servers refuse lone surrogates and numbers out of range too.
-    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text) {
-        Ok(_) => text.into(),
+    if text.starts_with('{') && serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok() {
+        return text.into();
+    }
+    match object(text) {
+        Ok(fields) => serde_json::Value::Object(fields).to_string().into(),
         Err(_) => serde_json::json!({ "invalid_arguments": text }).to_string().into(),
     }
 }
@@ -179,17 +210,36 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
+    use crate::model::samples::PNG;
 
-    const ALL: Takes = Takes { images: true, pdf: true };
-    const NONE: Takes = Takes { images: false, pdf: false };
+    const ALL: Takes = Takes { images: true, pdf: true, image_bytes_max: 200 };
+    const NONE: Takes = Takes { images: false, ..ALL };
 
     #[test]
     fn an_image_for_a_model_without_images_is_a_line_that_names_it() {
-        let image = Part::file("image/png", Some("shot.png".into()), b"x");
+        let image = Part::file("image/png", Some("shot.png".into()), PNG);
         let parts = [image];
-        assert!(matches!(pieces(&parts, ALL)[..], [Piece::Image(_)]));
+        assert!(matches!(pieces(&parts, ALL)[..], [Piece::Image(_, "image/png")]));
         let expected = "[image \"shot.png\" (image/png) left out: this model takes no images]";
         assert_eq!(pieces(&parts, NONE), [Piece::Text(expected.into())]);
+    }
+
+    /// An image that a provider would refuse is a line that says why, and one under another name is sent as what it is.
+    #[test]
+    fn an_image_that_would_be_refused_is_not_sent() {
+        let large = [PNG, &[0; 99]].concat();
+        for (mime, bytes, why) in [
+            ("image/png", &PNG[..40], "it is not whole"),
+            ("image/png", b"<html>", "its bytes are no image of a known kind"),
+            ("image/png", &large, "it has more than 150 bytes, which this provider does not take"),
+            ("image/tiff", PNG, "this kind of image cannot be sent"),
+        ] {
+            let parts = [Part::file(mime, Some("a".into()), bytes)];
+            let expected = format!("[image \"a\" ({mime}) left out: {why}]");
+            assert_eq!(pieces(&parts, ALL), [Piece::Text(expected.into())]);
+        }
+        let renamed = [Part::file("image/jpeg", None, PNG)];
+        assert!(matches!(pieces(&renamed, ALL)[..], [Piece::Image(_, "image/png")]));
     }
 
     #[test]
@@ -210,6 +260,8 @@ mod tests {
         assert_eq!(arguments("{\"b\": 1, \"a\":2}"), "{\"b\": 1, \"a\":2}");
         assert_eq!(arguments(""), "{}");
         assert_eq!(arguments("null"), "{}");
+        assert_eq!(arguments("{}{\"b\": 1}"), "{\"b\":1}", "what was run is what goes back");
+        assert_eq!(arguments("\"{\\\"b\\\": 1}\""), "{\"b\":1}");
         assert_eq!(arguments("[1]"), "{\"invalid_arguments\":\"[1]\"}");
         assert_eq!(arguments("{\"path\": \"a"), "{\"invalid_arguments\":\"{\\\"path\\\": \\\"a\"}");
         assert!(arguments("{\"a\":\"\\ud800\"}").contains("invalid_arguments"));

@@ -1,7 +1,7 @@
 //! Masks keys in what a provider's server says, such as an error that repeats the key of the request. The messages of model errors
 //! are made of such texts, and go to people, logs and tapes.
 //!
-//! The key of the request is masked wherever it stands letter for letter. Any other key is found only by its look: a word that
+//! The key of the request is masked wherever it stands letter for letter, unless it is too short to be one. Any other key is found only by its look: a word that
 //! begins like the keys of known providers and goes on for six characters, or a long word with a digit behind a word such as
 //! `api_key`. A key of another look stays. A change may mask more, and must not mask less.
 
@@ -37,10 +37,14 @@ const KEY_NAMES: &[&str] =
 /// The fewest characters of a key after its prefix. Fewer make a word, not a key.
 const KEY_REST_MIN: usize = 6;
 
+/// The fewest bytes of a key that is searched for. Servers of one's own want a key but do not care which, and people give them a
+/// letter or a word: masked wherever it stands, that would make an error unreadable, and it opens nothing.
+const KEY_BYTES_MIN: usize = 8;
+
 /// Masks the keys in a text: the given key, words that begin like a key, and values that follow the name of a key.
 #[must_use]
 pub(crate) fn redact(text: &str, key: Option<&Secret>) -> String {
-    let text = match key.filter(|key| !key.is_empty()) {
+    let text = match key.filter(|key| key.reveal().len() >= KEY_BYTES_MIN) {
         Some(key) => text.replace(key.reveal(), MASK),
         None => text.to_owned(),
     };
@@ -105,6 +109,14 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(redact(text, Some(&own)), expected, "{text}");
+        }
+    }
+
+    /// A server of one's own is often given a key of one letter, which stands in many words.
+    #[test]
+    fn a_key_that_is_too_short_to_be_one_is_not_searched_for() {
+        for (key, expected) in [("k", "thinking is kept"), ("thinking", "[redacted] is kept")] {
+            assert_eq!(redact("thinking is kept", Some(&Secret::new(key))), expected);
         }
     }
 }

@@ -194,6 +194,17 @@ pub enum Item {
 }
 
 impl Item {
+    /// The files that go with it: in a message, or with a result.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &FilePart> {
+        let (parts, attachments): (&[Part], &[FilePart]) = match self {
+            Item::User(user) => (&user.parts, &[]),
+            Item::Result(result) => (&[], &result.attachments),
+            Item::Assistant(_) => (&[], &[]),
+        };
+        let of_parts = parts.iter().filter_map(|part| if let Part::File(file) = part { Some(file) } else { None });
+        of_parts.chain(attachments)
+    }
+
     /// The fragment of request body that a wire makes of this item. `render` makes it the first time; then it is kept.
     ///
     /// `wire` names the format and everything that its rendering depends on. Only the first wire's fragment is kept; another wire

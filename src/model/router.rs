@@ -7,8 +7,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Api, Endpoint, ErrorKind, HttpClient, HttpModel, HttpOptions, Model, ModelError, ModelLimits, Models, PROVIDERS,
-    Price, Prices, Quirks, Secret, catalogue::price_at, endpoint::without_secrets, known_limits,
+    Api, Endpoint, ErrorKind, HttpClient, HttpModel, HttpOptions, KnownProvider, Model, ModelError, ModelLimits,
+    Models, PROVIDERS, Price, Prices, Quirks, Secret, catalogue::price_at, endpoint::without_secrets, known_limits,
 };
 use crate::words::message::ModelRef;
 
@@ -66,10 +66,17 @@ impl Provider {
         self
     }
 
-    /// The same provider at another address. A proxy or a local server may answer there, so no key is needed.
+    /// The same provider at another address. A proxy or a local server may answer there, so no key is needed, and a known provider
+    /// has the quirks of a server elsewhere.
     #[must_use]
     pub fn with_base_url(mut self, base_url: impl Into<String>) -> Provider {
-        self.base_url = base_url.into();
+        let base_url = base_url.into();
+        let is_known = |known: &&KnownProvider| known.name == self.name && known.quirks == self.quirks;
+        let known = PROVIDERS.iter().find(is_known);
+        if let Some(known) = known.filter(|known| known.base_url != base_url.trim().trim_end_matches('/')) {
+            self.quirks = known.quirks_elsewhere;
+        }
+        self.base_url = base_url;
         self.needs_key = false;
         self
     }
@@ -167,8 +174,14 @@ impl Models for Router {
     }
 
     fn limits_of(&self, name: &ModelRef) -> ModelLimits {
-        let own = || self.providers.get(&name.provider).and_then(|provider| provider.limits);
-        self.limits.get(name).copied().or_else(own).unwrap_or_else(|| known_limits(&name.model))
+        let provider = self.providers.get(&name.provider);
+        let by_name = || {
+            let known = known_limits(&name.model);
+            let images = provider.and_then(|provider| provider.quirks.images);
+            ModelLimits { images: images.unwrap_or(known.images), ..known }
+        };
+        let own = || provider.and_then(|provider| provider.limits);
+        self.limits.get(name).copied().or_else(own).unwrap_or_else(by_name)
     }
 
     fn price_of(&self, name: &ModelRef) -> Option<Price> {
@@ -185,6 +198,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
+    use crate::model::ReasoningBack;
 
     fn name(text: &str) -> ModelRef {
         text.parse().unwrap()
@@ -235,6 +249,30 @@ mod tests {
         let model = router.find(&name("mine/org/m:7b")).unwrap();
         assert_eq!((model.id().to_string().as_str(), model.limits()), ("mine/org/m:7b", limits));
         assert!(router.find(&name("local/llama")).is_ok());
+    }
+
+    /// A model on a server of one's own sees no images unless somebody says so, whatever it is called.
+    #[test]
+    fn a_local_model_has_no_eyes_unless_it_is_said() {
+        let sees = |router: &Router| router.limits_of(&name("local/gemma-vision")).images;
+        let router = Router::new(HttpOptions::default());
+        assert!(!sees(&router) && router.limits_of(&name("openai/gpt-4o")).images);
+        let mut local = Provider::known("local").unwrap();
+        local.quirks.images = Some(true);
+        assert!(sees(&router.clone().with(local)));
+        assert!(sees(&router.with_limits(name("local/gemma-vision"), ModelLimits::default())));
+    }
+
+    /// A server in Anthropic's place may think and sign nothing; Anthropic's own refuses what is not signed.
+    #[test]
+    fn unsigned_thoughts_go_back_to_a_server_elsewhere_alone() {
+        let back = |url: Option<&str>| {
+            let known = Provider::known("anthropic").unwrap();
+            url.map_or(known.clone(), |url| known.with_base_url(url)).quirks.reasoning
+        };
+        assert_eq!(back(None), ReasoningBack::Never);
+        assert_eq!(back(Some("https://api.anthropic.com/")), ReasoningBack::Never);
+        assert_eq!(back(Some("https://api.moonshot.cn/anthropic")), ReasoningBack::WithCalls);
     }
 
     /// the host's price wins over the table, and a model that neither knows has none.

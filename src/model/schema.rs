@@ -1,6 +1,7 @@
 //! Renders the schema of a tool's arguments in a provider's dialect.
 //!
-//! The result always is an object schema with `type` and `properties`. A keyword that the dialect lacks is dropped or replaced by
+//! The result always is an object schema with `type` and `properties`; there is none for a tool without arguments in a dialect that
+//! knows no object without properties. A keyword that the dialect lacks is dropped or replaced by
 //! one that it has. So the provider's schema is only near to the tool's own: it may allow more, and it allows less where the tool
 //! has several types for one value, because the first of them is kept. The tool must check its arguments itself. A change must keep
 //! the bounds on depth and on what references bring in: a schema may contain itself, and in several places.
@@ -16,8 +17,8 @@ const DEPTH_MAX: usize = 32;
 /// them becomes "anything".
 const REFERRED_MAX: usize = 256 * 1_024;
 
-/// The schema in the provider's dialect.
-pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Value {
+/// The schema in the provider's dialect; `None` where the dialect has none for a tool without arguments.
+pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Option<Value> {
     let mut schema = match dialect {
         SchemaDialect::Plain => schema.clone(),
         SchemaDialect::Gemini => Gemini { root: schema, left: REFERRED_MAX }.render(schema, 0),
@@ -25,13 +26,14 @@ pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Value {
     if !schema.is_object() {
         schema = json!({});
     }
-    if let Some(object) = schema.as_object_mut() {
-        object.remove("$schema");
-        // OpenAI refuses an object without properties; a tool without arguments has none to give.
-        object.insert("type".into(), "object".into());
-        object.entry("properties").or_insert_with(|| json!({}));
-    }
-    schema
+    let object = schema.as_object_mut()?;
+    object.remove("$schema");
+    // OpenAI refuses an object without properties; a tool without arguments has none to give.
+    object.insert("type".into(), "object".into());
+    let properties = object.entry("properties").or_insert_with(|| json!({}));
+    // Gemini refuses an object whose properties are empty.
+    let is_left_out = dialect == SchemaDialect::Gemini && properties.as_object().is_none_or(Map::is_empty);
+    (!is_left_out).then_some(schema)
 }
 
 /// The formats that Gemini knows.
@@ -65,6 +67,7 @@ impl Gemini<'_> {
         let mut out = Map::new();
         for (key, value) in object {
             match (key.as_str(), value) {
+                ("properties", Value::Object(properties)) if properties.is_empty() => {}
                 ("properties", Value::Object(properties)) => {
                     let properties = properties.iter().map(|(name, of)| (name.clone(), self.render(of, depth + 1)));
                     out.insert(key.clone(), Value::Object(properties.collect()));
@@ -108,8 +111,9 @@ mod tests {
     fn plain_schemas_keep_everything_but_their_dialect() {
         let schema = json!({"$schema": "x", "type": "object", "additionalProperties": false});
         let expected = json!({"type": "object", "additionalProperties": false, "properties": {}});
-        assert_eq!(in_dialect(&schema, SchemaDialect::Plain), expected);
-        assert_eq!(in_dialect(&json!(true), SchemaDialect::Plain), json!({"type": "object", "properties": {}}));
+        assert_eq!(in_dialect(&schema, SchemaDialect::Plain), Some(expected));
+        let empty = json!({"type": "object", "properties": {}});
+        assert_eq!(in_dialect(&json!(true), SchemaDialect::Plain), Some(empty));
     }
 
     /// E-03
@@ -135,16 +139,27 @@ mod tests {
             },
             "required": ["a"],
         });
-        assert_eq!(in_dialect(&schema, SchemaDialect::Gemini), expected);
+        assert_eq!(in_dialect(&schema, SchemaDialect::Gemini), Some(expected));
+    }
+
+    /// Gemini refuses the schema of an object without properties, at any depth.
+    #[test]
+    fn gemini_gets_no_schema_for_a_tool_without_arguments() {
+        for schema in [json!({"type": "object"}), json!({"type": "object", "properties": {}}), json!(true)] {
+            assert_eq!(in_dialect(&schema, SchemaDialect::Gemini), None, "{schema}");
+        }
+        let free = json!({"type": "object", "properties": {"any": {"type": "object", "properties": {}}}});
+        let expected = json!({"type": "object", "properties": {"any": {"type": "object"}}});
+        assert_eq!(in_dialect(&free, SchemaDialect::Gemini), Some(expected));
     }
 
     #[test]
     fn a_schema_that_contains_itself_ends() {
         let schema = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
-        assert!(in_dialect(&schema, SchemaDialect::Gemini).is_object());
+        assert!(in_dialect(&schema, SchemaDialect::Gemini).is_some());
         let fields: Map<_, _> = (0..16).map(|n| (n.to_string(), json!({"$ref": "#"}))).collect();
         let wide = json!({"type": "object", "properties": fields});
-        let rendered = in_dialect(&wide, SchemaDialect::Gemini).to_string();
+        let rendered = in_dialect(&wide, SchemaDialect::Gemini).map_or(String::new(), |schema| schema.to_string());
         assert!(rendered.len() < 2 * REFERRED_MAX, "{} bytes", rendered.len());
     }
 

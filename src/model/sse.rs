@@ -38,6 +38,8 @@ pub(crate) struct Decoder {
     has_data: bool,
     /// Whether the last byte was a CR. An LF that follows belongs to the same line end, even in the next chunk.
     after_cr: bool,
+    /// How many lines have ended, comments and empty lines among them: each shows that the server is at work.
+    pub(crate) lines: u64,
     /// Whether the first line is complete. Only the first line may begin with a byte order mark.
     has_begun: bool,
 }
@@ -92,6 +94,7 @@ impl Decoder {
     }
 
     fn end_line(&mut self) -> Option<Event> {
+        self.lines = self.lines.saturating_add(1);
         let mut line = self.line.as_slice();
         if !std::mem::replace(&mut self.has_begun, true) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);

@@ -1,8 +1,8 @@
 //! What the two wires (the code for one provider's format each) share: the choice between them, the draft of an answer, and the
 //! meaning of an event of the stream.
 //!
-//! An answer is complete only where the provider said so; a stream that just ends before that is [`ErrorKind::Truncated`]. A change
-//! must keep that, or half an answer would be acted upon. It must also name in `rendering` everything that the rendering of an item
+//! An answer is complete only where the provider said why it ended; a stream that just ends before that is [`ErrorKind::Truncated`].
+//! An end mark that is missing behind that is not waited for long. A change must keep that, or half an answer would be acted upon. It must also name in `rendering` everything that the rendering of an item
 //! depends on, or a fragment that was kept for another endpoint is sent.
 
 use bytes::Bytes;
@@ -13,14 +13,15 @@ use super::anthropic;
 #[cfg(feature = "openai")]
 use super::openai;
 use super::{
-    Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, assembly::Assembly, sse::Event,
+    Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, assembly::Assembly, halves::marked,
+    sse::Event,
 };
 use crate::words::{message::Finish, usage::Usage};
 
 /// The meaning of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The event only shows that the connection lives. It does not restart the idle limit.
+    /// The event only shows that the connection lives. Behind the first piece of the answer it does not restart the idle limit.
     Nothing,
     /// The event is part of the answer.
     Something,
@@ -31,7 +32,8 @@ pub(crate) enum Step {
 /// The name of an endpoint's rendering: everything that the fragment of an item depends on.
 pub(crate) fn rendering(endpoint: &Endpoint) -> String {
     let images = if endpoint.limits.images { "images" } else { "text" };
-    format!("{} {} {images} {:?}", endpoint.api.name(), endpoint.provider, endpoint.quirks.reasoning)
+    let (quirks, api) = (&endpoint.quirks, endpoint.api.name());
+    format!("{api} {} {images} {} {:?}", endpoint.provider, quirks.image_bytes_max, quirks.reasoning)
 }
 
 /// The body of a request.
@@ -58,11 +60,17 @@ pub(crate) struct Draft<'a> {
 
 impl Draft<'_> {
     /// The data of an event as JSON.
-    pub(crate) fn parse(&self, event: &Event) -> Result<Value, ModelError> {
-        serde_json::from_str(event.data.trim()).map_err(|_| {
-            let start = self.endpoint.quote(&event.data);
-            self.endpoint.error(ErrorKind::Protocol, format!("sent an event that is not JSON: {start}"))
-        })
+    pub(crate) fn parse(&mut self, event: &Event) -> Result<Value, ModelError> {
+        let text = event.data.trim();
+        if let Ok(value) = serde_json::from_str(text) {
+            return Ok(value);
+        }
+        if let Ok(value) = serde_json::from_str(&marked(text)) {
+            self.assembly.has_halves();
+            return Ok(value);
+        }
+        let start = self.endpoint.quote(&event.data);
+        Err(self.endpoint.error(ErrorKind::Protocol, format!("sent an event that is not JSON: {start}")))
     }
 }
 
@@ -131,8 +139,17 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// Takes a later figure of a running total over an earlier one. One that is missing or 0 replaces none: some relays end a stream
+/// with figures of 0, although the beginning said how much was read.
+pub(crate) fn take_figure(place: &mut u64, value: Option<&Value>) {
+    match tokens(value) {
+        0 => {}
+        count => *place = count,
+    }
+}
+
 /// A count of tokens from a provider. A negative count, and a value that is no number, become 0.
-pub(crate) fn tokens(value: Option<&Value>) -> u64 {
+fn tokens(value: Option<&Value>) -> u64 {
     let Some(value) = value else { return 0 };
     match (value.as_u64(), value.as_f64()) {
         (Some(count), _) => count,

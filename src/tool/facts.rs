@@ -16,7 +16,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tool::{Access, Effect, Tool, Toolbox, toolbox::Known};
+use crate::{
+    model::object,
+    tool::{Access, Effect, Tool, Toolbox, toolbox::Known},
+};
 
 /// The facts that the core must know about a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,14 +140,8 @@ pub(super) fn canonical(value: &Value) -> String {
     }
 }
 
-/// The arguments of a call as an object. An empty text counts as an empty object.
+/// The arguments of a call as an object, or what the model is told about them.
 pub(crate) fn arguments(input: &str) -> Result<Value, String> {
-    if input.trim().is_empty() {
-        return Ok(Value::Object(Default::default()));
-    }
-    // `null` counts as an empty object too.
-    match serde_json::from_str::<Option<serde_json::Map<String, Value>>>(input) {
-        Ok(fields) => Ok(Value::Object(fields.unwrap_or_default())),
-        Err(error) => Err(format!("The arguments are not a JSON object ({error}); the call was not run.")),
-    }
+    let told = |error| format!("The arguments are not a JSON object ({error}); the call was not run.");
+    object(input).map(Value::Object).map_err(told)
 }

@@ -167,7 +167,8 @@ impl Toolbox {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Finds a tool: by its exact name, then by the name in lower case, then by an alias in lower case.
+    /// Finds a tool: by its exact name, then by the name in lower case, then by an alias in lower case; a name with something of a
+    /// model's own format around it by what is left without that ([`bare`]).
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.known(name).map(|known| &known.tool)
@@ -182,7 +183,7 @@ impl Toolbox {
         if let Some(known) = self.tools.get(name) {
             return Some(known.as_ref());
         }
-        let lower = name.to_lowercase();
+        let lower = bare(name).to_lowercase();
         let alias = |known: &&Arc<Known>| known.aliases.contains(&lower);
         self.tools.get(&lower).or_else(|| self.tools.values().find(alias)).map(Arc::as_ref)
     }
@@ -221,6 +222,16 @@ fn kind_of(value: &serde_json::Value) -> &'static str {
         serde_json::Value::Array(_) => "a list",
         serde_json::Value::Object(_) => "an object",
     }
+}
+
+/// A tool's name without what some servers leave on it of the model's own format: `functions.read`, `default_api:read`,
+/// `read<|channel|>commentary`.
+fn bare(name: &str) -> &str {
+    let name = ["functions.", "default_api.", "default_api:"]
+        .iter()
+        .find_map(|start| name.strip_prefix(start))
+        .unwrap_or(name);
+    name.split_once("<|").map_or(name, |(name, _)| name)
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -280,5 +291,14 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 3_006);
         assert_eq!(more.flaw(), None);
         assert!(more.with(tool(3)).flaw().unwrap().contains("two tools are called"));
+    }
+
+    /// Names as servers leave them that do not take the model's own format away.
+    #[test]
+    fn a_name_in_a_models_own_format_is_the_tools_name() {
+        for name in ["read", "functions.read", "default_api:read", "default_api.read", "read<|channel|>commentary"] {
+            assert_eq!(bare(name), "read");
+        }
+        assert_eq!(bare("mcp_functions.read"), "mcp_functions.read");
     }
 }

@@ -45,7 +45,6 @@ use crate::{
         truncate::Limits,
         workspace::{Workspace, WorkspaceError},
     },
-    tools::arguments::meant,
     words::message::ErrorReason,
 };
 
@@ -356,7 +355,6 @@ impl Tool for Bash {
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {
-        let arguments = meant(arguments);
         let command = arguments.get("command").and_then(Value::as_str);
         vec![Access::new("bash", command.unwrap_or("*"))]
     }

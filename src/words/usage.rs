@@ -39,6 +39,13 @@ impl Usage {
             .fold(0, |sum, n| sum.saturating_add(*n))
     }
 
+    /// The same figures, or none where they cannot be figures: nothing is written by a model that has read nothing. Some servers
+    /// count only what was written.
+    pub(crate) fn if_read(self) -> Usage {
+        let read = self.input.saturating_add(self.cache_read).saturating_add(self.cache_write);
+        if read == 0 { Usage::default() } else { self }
+    }
+
     /// Combines two values, figure by figure.
     pub(crate) fn with(&self, other: &Usage, f: fn(u64, u64) -> u64) -> Usage {
         Usage {

@@ -41,6 +41,7 @@ mod listing;
 mod loops;
 mod misuse;
 mod modes;
+mod odd_servers;
 mod operate;
 mod otp;
 #[cfg(feature = "tools")]

@@ -28,6 +28,7 @@ fn options() -> HttpOptions {
 fn short() -> HttpOptions {
     let mut options = options();
     options.idle_timeout = Duration::from_millis(200);
+    options.first_timeout = Duration::from_millis(200);
     options.end_timeout = Duration::from_millis(50);
     // So that a limit that does not work fails its test instead of hanging it.
     options.total_timeout = Duration::from_secs(10);
@@ -242,7 +243,7 @@ async fn v02_v03_statuses_are_typed_and_say_whether_to_try_again() {
         ("409 x", ErrorKind::Server, RetryClass::Transient),
         ("403 x", ErrorKind::Auth, RetryClass::Permanent),
         ("404 x", ErrorKind::NotFound, RetryClass::Permanent),
-        ("413 x", ErrorKind::InvalidRequest, RetryClass::Permanent),
+        ("413 x", ErrorKind::RequestTooLarge, RetryClass::ContextOverflow),
         ("422 x", ErrorKind::InvalidRequest, RetryClass::Permanent),
     ];
     for api in APIS {
@@ -277,7 +278,7 @@ async fn v05_v09_a_stream_cut_at_any_byte_is_whole_or_truncated() {
         let text = good(api);
         let whole_from = match api {
             Api::OpenAiChat => text.find("\"finish_reason\":\"tool_calls\"").unwrap(),
-            _ => text.rfind("message_stop").unwrap(),
+            _ => text.find("\"stop_reason\":\"tool_use\"").unwrap(),
         };
         let cuts: Vec<usize> = (0..=text.len()).collect();
         let scripts = cuts.iter().map(|&cut| vec![events_head(), Act::Send(text.as_bytes()[..cut].to_vec())]);
@@ -359,7 +360,14 @@ async fn v06_a_reset_is_a_network_error_before_the_head_and_a_cut_stream_after_i
     assert!(!refused.message.contains("CANARY"), "{refused}");
 }
 
-/// V07: silence, comments and pings are not life. One byte now and then is not either.
+/// The start of a good stream, up to the end of the event with its first word.
+fn first_piece(api: Api) -> String {
+    let text = good(api);
+    let word = text.find("Gr").unwrap();
+    text[..word + text[word..].find("\n\n").unwrap() + 2].to_owned()
+}
+
+/// V07: once the answer has begun, silence, comments and pings are not life. One byte now and then is none at any time.
 ///
 /// STREAM-007: a server that is silent for longer than the host allows (two minutes, where it says nothing) is a timeout.
 #[tokio::test]
@@ -367,19 +375,64 @@ async fn v07_a_stall_ends_whatever_keeps_the_connection_busy() {
     let quick = Duration::from_millis(5);
     assert_eq!(HttpOptions::default().idle_timeout, Duration::from_secs(120));
     for api in APIS {
-        let begun = send(&good(api)[..60]);
+        let half = send(&good(api)[..60]);
+        let begun = || send(&first_piece(api));
+        let before = "p sent nothing of its answer within 200ms (the limit first_timeout)";
+        let behind = "p sent nothing new within 200ms";
         let stalls = [
-            vec![Act::Stall],
-            vec![events_head(), Act::Stall],
-            vec![events_head(), Act::Repeat(b": keep-alive\n\n".to_vec(), quick)],
-            vec![events_head(), Act::Repeat(b"event: ping\ndata: {\"type\": \"ping\"}\n\n".to_vec(), quick)],
-            vec![events_head(), begun, Act::Repeat(b"x".to_vec(), quick)],
+            (vec![Act::Stall], before),
+            (vec![events_head(), Act::Stall], before),
+            (vec![events_head(), half, Act::Repeat(b"x".to_vec(), quick)], before),
+            (vec![events_head(), begun(), Act::Stall], behind),
+            (vec![events_head(), begun(), Act::Repeat(b": keep-alive\n\n".to_vec(), quick)], behind),
+            (
+                vec![
+                    events_head(),
+                    begun(),
+                    Act::Repeat(b"event: ping\ndata: {\"type\": \"ping\"}\n\n".to_vec(), quick),
+                ],
+                behind,
+            ),
         ];
-        for script in stalls {
+        for (script, message) in stalls {
             let error = play_with(api, script.clone(), short()).await.unwrap_err();
-            let expected = (ErrorKind::Timeout, "p sent nothing new within 200ms");
-            assert_eq!((error.kind, error.message.as_str()), expected, "{script:?}");
+            assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Timeout, message), "{script:?}");
         }
+    }
+}
+
+/// A server that reads its prompts slowly has a limit of its own, at which the request is given up for good: it would begin anew.
+#[tokio::test]
+async fn a_slow_server_has_a_limit_of_its_own_and_is_not_asked_again() {
+    for api in APIS {
+        let server = FaultServer::start([vec![events_head(), Act::Stall]]).await;
+        let mut endpoint = Endpoint::new(api, "p", server.url(), "m");
+        endpoint.quirks.first_timeout = Some(Duration::from_millis(100));
+        let error = ask(&HttpModel::new(endpoint, options()).unwrap()).await.0.unwrap_err();
+        assert_eq!((error.kind, error.class()), (ErrorKind::Silent, RetryClass::Permanent));
+        assert!(error.message.contains("within 100ms (the limit first_timeout)"), "{error}");
+        assert!(error.was_read(), "the server had the prompt");
+    }
+    let local = tamtam::model::Provider::known("local").unwrap().quirks;
+    assert_eq!(local.first_timeout, Some(Duration::from_secs(600)));
+}
+
+/// llama.cpp tells how far it has read a prompt, in events without a choice; others send comments. Both last longer here than the
+/// limit of silence.
+#[tokio::test]
+async fn a_server_that_shows_that_it_reads_is_waited_for() {
+    let progress =
+        |n: u64| format!("data: {{\"choices\":[],\"prompt_progress\":{{\"total\":9,\"processed\":{n}}}}}\n\n");
+    for api in APIS {
+        let mut options = options();
+        options.first_timeout = Duration::from_millis(1_500);
+        let mut script = vec![events_head()];
+        for n in 0..9 {
+            let sign = if n % 2 == 0 { progress(n) } else { ": processing\n\n".to_owned() };
+            script.extend([send(&sign), Act::Wait(Duration::from_millis(250))]);
+        }
+        script.push(send(&good(api)));
+        assert_good(&play_with(api, script, options).await.unwrap());
     }
 }
 
@@ -497,13 +550,16 @@ async fn v14_an_endless_event_and_an_endless_answer_meet_their_bounds() {
     let now = Duration::ZERO;
     let one_event = vec![events_head(), send("data: "), Act::Repeat(vec![b'x'; 4096], now)];
     let error = play_with(Api::OpenAiChat, one_event, options.clone()).await.unwrap_err();
-    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Protocol, "p sent an event of more than 65536 bytes"));
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (ErrorKind::AnswerTooLarge, "p sent an event of more than 65536 bytes")
+    );
     let more = event(&json!({"choices": [{"delta": {"content": "x".repeat(1000)}}]}));
     let endless = vec![events_head(), Act::Repeat(more.into_bytes(), now)];
     let error = play_with(Api::OpenAiChat, endless, options.clone()).await.unwrap_err();
     assert_eq!(
         (error.kind, error.message.as_str()),
-        (ErrorKind::Protocol, "p sent an answer of more than 262144 bytes")
+        (ErrorKind::AnswerTooLarge, "p sent an answer of more than 262144 bytes")
     );
     let body = vec![Act::Send(head("500 x", &[])), Act::Repeat(vec![b'x'; 4096], now)];
     let error = play_with(Api::OpenAiChat, body, options).await.unwrap_err();

@@ -40,11 +40,20 @@ const fn process(setting: Setting) -> Setting {
 }
 
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 12] = [
+pub(super) const ALL: [Setting; 15] = [
     setting("model", "PROVIDER/MODEL", "that of the one provider whose key or local server is found"),
     Setting {
         of_model: true,
         ..process(setting("base_url", "the URL of the model's provider", "that of the provider"))
+    },
+    Setting { of_model: true, ..process(setting("first_timeout", "a number of seconds", "600 for local, else 300")) },
+    Setting {
+        of_model: true,
+        ..process(setting("images", "true or false", "false for local, else by the model's name"))
+    },
+    Setting {
+        of_model: true,
+        ..process(setting("reasoning_back", "never, with_calls or details", "that of the provider"))
     },
     setting("agent", "the name of an agent", "build"),
     setting(
@@ -83,6 +92,12 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
     match name {
         "model" => fill(&mut turn.model.model, model(text)?),
         "base_url" => fill(&mut turn.model.base_url, url(text)?),
+        "first_timeout" => {
+            let seconds = text.parse().ok().filter(|seconds: &u64| *seconds > 0);
+            fill(&mut turn.model.first_timeout, seconds.ok_or_else(|| format!("{text} is no such number"))?)
+        }
+        "images" => fill(&mut turn.model.images, text.parse().map_err(|_| format!("{text:?} is neither"))?),
+        "reasoning_back" => fill(&mut turn.model.reasoning_back, models::reasoning_back(text)?),
         "agent" => fill(&mut turn.setup.agent, named(text)?),
         "permission" => {
             fill(&mut turn.setup.permission.permission, text.parse().map_err(|_| format!("unknown profile {text:?}"))?)
@@ -148,6 +163,9 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
     match name {
         "model" => turn.model.model.clone(),
         "base_url" => turn.model.base_url.as_deref().map(models::shown),
+        "first_timeout" => turn.model.first_timeout.map(|seconds| seconds.to_string()),
+        "images" => turn.model.images.map(|images| images.to_string()),
+        "reasoning_back" => turn.model.reasoning_back.map(|back| models::reasoning_back_in_words(back).to_owned()),
         "agent" => turn.setup.agent.clone(),
         "permission" => turn.setup.permission.permission.map(|profile| profile.name().to_owned()),
         "max_steps" => turn.max_steps.map(|steps| steps.to_string()),

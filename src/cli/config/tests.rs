@@ -29,7 +29,8 @@ fn given(model: Option<&str>) -> TurnArguments {
 /// Each setting takes what its argument takes, and is read back as it was written.
 #[test]
 fn every_setting_is_read_and_shown() {
-    let text = "model = 'anthropic/x'\nbase_url = 'http://127.0.0.1:9/v1'\nagent = 'build'\npermission = 'edits'\n\
+    let text = "model = 'anthropic/x'\nbase_url = 'http://127.0.0.1:9/v1'\nfirst_timeout = 900\n\
+                images = true\nreasoning_back = 'with_calls'\nagent = 'build'\npermission = 'edits'\n\
                 max_steps = 7\nbudget_usd = 0.5\nbudget_tokens = 1000\non_budget = 'stop'\nprice = '3/15'\n\
                 store = 'tapes'\nredact = false\ndurability = 'power'\n";
     let config = Config::of(vec![said(Layer::User, text)]);
@@ -38,6 +39,9 @@ fn every_setting_is_read_and_shown() {
     let expected = [
         "anthropic/x",
         "http://127.0.0.1:9/v1",
+        "900",
+        "true",
+        "with_calls",
         "build",
         "edits",
         "7",
@@ -107,7 +111,7 @@ fn what_is_wrong_is_named_by_file_line_and_field() {
     for (text, expected) in [
         (
             "\nmodle = 'a/b'",
-            "line 2: modle: unknown setting: there are model, base_url, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, durability, rules; did you mean \"model\"?",
+            "line 2: modle: unknown setting: there are model, base_url, first_timeout, images, reasoning_back, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, durability, rules; did you mean \"model\"?",
         ),
         ("max-steps = 3", "did you mean \"max_steps\"?"),
         ("max_steps = 0", "line 1: max_steps: 0 is no such number: write a number of model requests, 1 or more"),

@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::context::{Carried, Fullness},
-    kernel::{Compacted, OpenRequest, State},
+    kernel::context::{Carried, Fullness, without_files},
+    kernel::{Compacted, Learned, OpenRequest, State},
     model::{Item, ToolResultItem},
     tool::todo,
     words::ids::Seq,
@@ -66,21 +66,27 @@ impl State {
         self.replace_history(std::iter::once(Arc::new(first)).chain(items.into_iter().skip(compacted.first_kept)));
     }
 
-    /// Notes that a provider refused a request as too large. From now on the window of the model counts as
-    /// `window` tokens, unless the host knows a smaller one.
-    pub(in crate::kernel) fn take_overflow(&mut self, request: OpenRequest, window: u64) {
+    /// Notes that a provider refused a request, and what that taught.
+    pub(in crate::kernel) fn take_refusal(&mut self, request: OpenRequest, learned: Learned) {
+        let OpenRequest { model, hash, .. } = request;
         self.in_turn(|turn| {
-            turn.overflowed = true;
+            turn.overflowed = learned != Learned::Files;
             turn.overflows = turn.overflows.saturating_add(1);
-            turn.refused = request.hash;
+            turn.refused = hash;
         });
-        let learned = &mut Arc::make_mut(&mut self.context).learned;
-        learned.retain(|(model, _)| *model != request.model);
-        learned.push((request.model, window));
+        let context = Arc::make_mut(&mut self.context);
+        let (places, size) = match learned {
+            Learned::Window(tokens) => (&mut context.learned, tokens),
+            Learned::Bytes(bytes) => (&mut context.learned_bytes, bytes),
+            Learned::Files => return,
+        };
+        places.retain(|(of, _)| *of != model);
+        places.push((model, size));
     }
 
-    /// Replaces the content of the results at these positions in the history by a placeholder.
-    pub(in crate::kernel) fn prune_results(&mut self, results: &[usize]) {
+    /// Replaces the content of the results at these positions in the history by a placeholder, and the files of the items at those
+    /// positions by lines that name them.
+    pub(in crate::kernel) fn prune(&mut self, results: &[usize], files: &[usize]) {
         let items: Vec<_> = std::mem::take(&mut self.history).iter().cloned().collect();
         let pruned = items.into_iter().enumerate().map(|(at, item)| match &*item {
             Item::Result(result) if results.contains(&at) => Arc::new(Item::Result(ToolResultItem {
@@ -89,6 +95,7 @@ impl State {
                 fragment: Default::default(),
                 ..result.clone()
             })),
+            item if files.contains(&at) => Arc::new(without_files(item)),
             _ => item,
         });
         self.replace_history(pruned);
@@ -98,7 +105,7 @@ impl State {
         let context = Arc::make_mut(&mut self.context);
         context.meter.forget();
         context.fullness = Fullness::default();
-        context.estimated = 0;
+        (context.estimated, context.bytes) = (0, 0);
         self.history_hash = String::new();
         items.for_each(|item| self.push_shared(item));
     }

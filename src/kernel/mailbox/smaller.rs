@@ -24,7 +24,9 @@ pub(super) fn smaller(input: &Input, error: &TapeError) -> Option<Input> {
     let too_large = |what: &str| format!("{what} is too large to be recorded: {bytes} bytes, and {max} are the most");
     Some(match input {
         Input::Report { ticket, report } => smaller_report(report, too_large)?.of(*ticket),
-        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Stop | Input::Look | Input::Hold => return None,
+        Input::Command { .. } | Input::Timer | Input::Recover { .. } | Input::Stop | Input::Look | Input::Hold => {
+            return None;
+        }
     })
 }
 

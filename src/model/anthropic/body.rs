@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Answer, AnswerPart, Endpoint, Request, ToolResultItem,
+        Answer, AnswerPart, Endpoint, ReasoningBack, Request, ToolResultItem,
         assembly::calls,
         body::begin,
         pairs::{NO_RESULT, Said, paired, stray_text},
@@ -84,7 +84,8 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
 /// the tools that were called are named, and `tool_choice` forbids calling them.
 fn tools(endpoint: &Endpoint, request: &Request) -> Vec<Value> {
     let tool = |name: &str, description: &str, schema: &Value| {
-        let schema = in_dialect(schema, endpoint.quirks.schema);
+        // The API demands a schema, also of a tool without arguments.
+        let schema = in_dialect(schema, endpoint.quirks.schema).unwrap_or_else(|| json!({"type": "object"}));
         json!({"name": name, "description": description, "input_schema": schema})
     };
     if request.tools.is_empty() {
@@ -99,7 +100,7 @@ fn tools(endpoint: &Endpoint, request: &Request) -> Vec<Value> {
 type Messages = Vec<(&'static str, Vec<Bytes>)>;
 
 fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
-    let takes = Takes { images: endpoint.limits.images, pdf: endpoint.limits.images };
+    let takes = Takes::of(endpoint, true);
     let text = |text: &str| blocks([text_block(text)]);
     let mut messages = Messages::new();
     for said in paired(&request.history) {
@@ -142,9 +143,9 @@ fn add(messages: &mut Messages, role: &'static str, blocks: Bytes) {
     }
 }
 
-fn source(file: &FilePart) -> Value {
+fn source(file: &FilePart, kind: &str) -> Value {
     match file.base64() {
-        Some(data) => json!({"type": "base64", "media_type": file.mime, "data": data}),
+        Some(data) => json!({"type": "base64", "media_type": kind, "data": data}),
         None => json!({"type": "url", "url": file.url}),
     }
 }
@@ -156,8 +157,8 @@ fn text_block(text: &str) -> Value {
 fn block(piece: &Piece<'_>) -> Value {
     match piece {
         Piece::Text(text) => text_block(text),
-        Piece::Image(file) => json!({"type": "image", "source": source(file)}),
-        Piece::Pdf(file) => json!({"type": "document", "source": source(file)}),
+        Piece::Image(file, kind) => json!({"type": "image", "source": source(file, kind)}),
+        Piece::Pdf(file) => json!({"type": "document", "source": source(file, &file.mime)}),
     }
 }
 
@@ -194,10 +195,12 @@ fn tool_result(call: &CallId, content: Value, is_error: bool) -> Bytes {
 
 /// The blocks of an answer; empty where nothing of it can be sent.
 ///
-/// A thought goes back only to the provider that signed it, and only with its signature: the API refuses an unsigned thought, as an
-/// answer that was cut short has it. The API also refuses text of white space alone.
+/// A thought goes back only to the provider that it came from, and with its signature: the API refuses an unsigned thought, as an
+/// answer that was cut short has it. Servers that sign nothing may want it back beside its calls all the same, which the quirk
+/// [`ReasoningBack::WithCalls`] says. The API also refuses text of white space alone.
 fn answer_blocks(endpoint: &Endpoint, answer: &Answer) -> Bytes {
     let mut out: Vec<Bytes> = Vec::new();
+    let unsigned_too = endpoint.quirks.reasoning == ReasoningBack::WithCalls && calls(answer).next().is_some();
     for part in &answer.parts {
         match part {
             AnswerPart::Text { text, .. } => out.extend((!text.trim().is_empty()).then(|| blocks([text_block(text)]))),
@@ -207,6 +210,8 @@ fn answer_blocks(endpoint: &Endpoint, answer: &Answer) -> Bytes {
                     out.push(blocks([json!({"type": "thinking", "thinking": text, "signature": signature})]));
                 } else if let Some(data) = value["redacted"].as_str() {
                     out.push(blocks([json!({"type": "redacted_thinking", "data": data})]));
+                } else if unsigned_too && !text.trim().is_empty() {
+                    out.push(blocks([json!({"type": "thinking", "thinking": text, "signature": ""})]));
                 }
             }
             AnswerPart::Call { id, name, input, .. } => {

@@ -1,7 +1,8 @@
 //! Reads the events of a stream of Anthropic's Messages API into an answer.
 //!
-//! An answer is complete at `message_stop` and not before; an `error` event ends the stream with a typed error. A tool call whose
-//! block was left open makes the answer a cut-off one, unless the model had reached its output limit.
+//! An answer is complete once the server has said why the model stopped: after that, only figures and the end mark may follow. An
+//! `error` event ends the stream with a typed error. A tool call whose block was left open makes the answer a cut-off one, unless
+//! the model had reached its output limit.
 //!
 //! A change must keep that unknown events and blocks are passed over and an unknown stop reason is [`Finish::Unknown`], because the
 //! API adds such values without a new version.
@@ -12,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        AnswerPart, ModelError,
+        AnswerPart, ModelError, ReasoningBack,
         sse::Event,
-        wire::{Draft, Step, Wire, tokens},
+        wire::{Draft, Step, Wire, take_figure},
     },
     words::message::Finish,
 };
@@ -22,14 +23,16 @@ use crate::{
 /// The state of reading one stream.
 #[derive(Default)]
 pub(crate) struct Reading {
-    /// Blocks that have begun and not ended, by their index.
-    open: BTreeMap<u64, Block>,
+    /// The newest block of each index, ended or not: a piece of it may come late.
+    blocks: BTreeMap<u64, Block>,
 }
 
-/// A block that may still grow.
+/// A block of the answer.
 enum Block {
     Text,
+    /// A thought: its place among the parts.
     Thinking {
+        place: usize,
         signature: String,
     },
     /// A call: its place among the parts, and the input that came with its beginning.
@@ -37,6 +40,7 @@ enum Block {
         place: usize,
         given: String,
         has_pieces: bool,
+        has_ended: bool,
     },
     /// A block of an unknown type.
     Other,
@@ -58,6 +62,8 @@ impl Wire for Reading {
             "content_block_stop" => self.end(index, draft),
             "message_delta" => {
                 draft.finish = value["delta"]["stop_reason"].as_str().map(finish_of).or(draft.finish);
+                // No block follows the reason; the end mark may.
+                draft.is_complete |= draft.finish.is_some();
                 read_usage(&value["usage"], draft);
             }
             "message_stop" => {
@@ -72,7 +78,9 @@ impl Wire for Reading {
 
     /// At the output limit the API may leave the last block open; otherwise an open call is a cut one.
     fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError> {
-        let has_open_call = self.open.values().any(|block| matches!(block, Block::Call { .. }));
+        let is_open = |block: &Block| matches!(block, Block::Call { has_ended: false, .. });
+        let has_open_call = self.blocks.values().any(is_open);
+        std::mem::take(&mut self.blocks).into_values().for_each(|block| sign(block, draft));
         Ok(!has_open_call || draft.finish == Some(Finish::Length))
     }
 }
@@ -88,9 +96,9 @@ impl Reading {
                 Block::Text
             }
             "thinking" => {
-                draft.assembly.start_reasoning();
+                let place = draft.assembly.start_reasoning();
                 draft.assembly.reasoning(text("thinking"));
-                Block::Thinking { signature: text("signature").to_owned() }
+                Block::Thinking { place, signature: text("signature").to_owned() }
             }
             "redacted_thinking" => {
                 let extra = draft.endpoint.extra(json!({ "redacted": text("data") }));
@@ -101,20 +109,29 @@ impl Reading {
                 let place = draft.assembly.start_call(text("id"), text("name"))?;
                 // Usually `{}`, and the input follows in pieces; some servers give it whole.
                 let given = Some(&block["input"]).filter(|input| input.is_object()).map(Value::to_string);
-                Block::Call { place, given: given.unwrap_or_default(), has_pieces: false }
+                Block::Call { place, given: given.unwrap_or_default(), has_pieces: false, has_ended: false }
             }
             _ => Block::Other,
         };
-        self.open.insert(index, begun);
+        self.blocks.insert(index, begun).into_iter().for_each(|before| sign(before, draft));
         Ok(())
     }
 
+    /// Takes a piece of a block. Some servers begin no block for a text or a thought, or send it in a block of another kind; none of
+    /// it is lost.
     fn grow(&mut self, index: u64, delta: &Value, draft: &mut Draft<'_>) {
         let text = |name: &str| delta[name].as_str().unwrap_or_default();
-        match (text("type"), self.open.get_mut(&index)) {
-            ("text_delta", Some(Block::Text)) => draft.assembly.text(text("text")),
+        match (text("type"), self.blocks.get_mut(&index)) {
+            ("text_delta", _) => draft.assembly.text(text("text")),
             ("thinking_delta", Some(Block::Thinking { .. })) => draft.assembly.reasoning(text("thinking")),
-            ("signature_delta", Some(Block::Thinking { signature })) => signature.push_str(text("signature")),
+            ("thinking_delta", block) => {
+                let place = draft.assembly.start_reasoning();
+                draft.assembly.reasoning(text("thinking"));
+                if block.is_none() {
+                    self.blocks.insert(index, Block::Thinking { place, signature: String::new() });
+                }
+            }
+            ("signature_delta", Some(Block::Thinking { signature, .. })) => signature.push_str(text("signature")),
             ("input_json_delta", Some(Block::Call { place, has_pieces, .. })) => {
                 let more = text("partial_json");
                 *has_pieces |= !more.is_empty();
@@ -125,22 +142,32 @@ impl Reading {
     }
 
     fn end(&mut self, index: u64, draft: &mut Draft<'_>) {
-        match self.open.remove(&index) {
-            Some(Block::Thinking { signature }) => {
-                draft.assembly.end_reasoning();
-                if let Some(AnswerPart::Reasoning { extra, .. }) = draft.assembly.parts.last_mut()
-                    && !signature.is_empty()
-                {
-                    *extra = Some(draft.endpoint.extra(json!({ "signature": signature })));
+        match self.blocks.get_mut(&index) {
+            Some(Block::Thinking { .. }) => draft.assembly.end_reasoning(),
+            Some(Block::Call { place, given, has_pieces, has_ended }) => {
+                if !std::mem::replace(has_ended, true) && !*has_pieces {
+                    draft.assembly.call_input(*place, given);
                 }
             }
-            Some(Block::Call { place, given, has_pieces: false }) => draft.assembly.call_input(place, &given),
             _ => {}
         }
     }
 }
 
-/// Figures of a later event replace those of an earlier one, because they are running totals. Missing figures keep their value.
+/// Puts the signature of a thought beside it. Where the server wants thoughts back without one, the mark says whose thought it is.
+fn sign(block: Block, draft: &mut Draft<'_>) {
+    let Block::Thinking { place, signature } = block else { return };
+    let value = match signature.as_str() {
+        "" if draft.endpoint.quirks.reasoning == ReasoningBack::Never => return,
+        "" => Value::Null,
+        signature => json!({ "signature": signature }),
+    };
+    if let Some(AnswerPart::Reasoning { extra, .. }) = draft.assembly.parts.get_mut(place) {
+        *extra = Some(draft.endpoint.extra(value));
+    }
+}
+
+/// Figures of a later event replace those of an earlier one, because they are running totals.
 fn read_usage(usage: &Value, draft: &mut Draft<'_>) {
     let places = [
         ("input_tokens", &mut draft.usage.input),
@@ -149,9 +176,7 @@ fn read_usage(usage: &Value, draft: &mut Draft<'_>) {
         ("cache_creation_input_tokens", &mut draft.usage.cache_write),
     ];
     for (name, place) in places {
-        if usage[name].is_number() {
-            *place = tokens(Some(&usage[name]));
-        }
+        take_figure(place, usage.get(name));
     }
 }
 

@@ -31,7 +31,7 @@ fn statuses_have_their_kinds_and_classes() {
         (404, NotFound),
         (408, Timeout),
         (409, Server),
-        (413, InvalidRequest),
+        (413, RequestTooLarge),
         (418, InvalidRequest),
         (422, InvalidRequest),
         (429, RateLimited),

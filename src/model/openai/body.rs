@@ -26,8 +26,10 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
     let mut out = begin(&endpoint.model, &request.params, fields(endpoint, request));
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
-            let parameters = in_dialect(&tool.schema, endpoint.quirks.schema);
-            let function = json!({"name": tool.name, "description": tool.description, "parameters": parameters});
+            let mut function = json!({"name": tool.name, "description": tool.description});
+            if let Some(parameters) = in_dialect(&tool.schema, endpoint.quirks.schema) {
+                function["parameters"] = parameters;
+            }
             json!({"type": "function", "function": function})
         });
         out.extend_from_slice(b",\"tools\":");
@@ -56,7 +58,7 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
 }
 
 fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
-    let takes = Takes { images: endpoint.limits.images, pdf: false };
+    let takes = Takes::of(endpoint, false);
     let mut messages = Vec::new();
     // Images of the results of this batch, already rendered. A tool message takes text only, and nothing may stand between the
     // tool messages of a batch, so they follow as one user's message.
@@ -100,7 +102,11 @@ fn message(role: &str, content: impl Into<Value>) -> Bytes {
 fn content(piece: &Piece<'_>) -> Value {
     match piece {
         Piece::Text(text) => json!({"type": "text", "text": text}),
-        Piece::Image(file) | Piece::Pdf(file) => json!({"type": "image_url", "image_url": {"url": file.url}}),
+        Piece::Image(file, kind) => {
+            let inline = file.base64().map(|data| format!("data:{kind};base64,{data}"));
+            json!({"type": "image_url", "image_url": {"url": inline.as_ref().unwrap_or(&file.url)}})
+        }
+        Piece::Pdf(file) => json!({"type": "image_url", "image_url": {"url": file.url}}),
     }
 }
 

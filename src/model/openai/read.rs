@@ -15,7 +15,7 @@ use crate::{
         AnswerPart, ErrorKind, ModelError, ReasoningBack,
         assembly::CALLS_MAX,
         sse::Event,
-        wire::{Draft, Step, Wire, tokens},
+        wire::{Draft, Step, Wire, take_figure},
     },
     words::message::{Finish, Span},
     words::usage::Usage,
@@ -28,6 +28,7 @@ pub(crate) struct Reading {
     /// The `reasoning_details` so far, with the pieces of one entry joined.
     details: Vec<Value>,
     refused: bool,
+    counted: Counted,
 }
 
 /// A call that may still grow.
@@ -72,7 +73,7 @@ impl Wire for Reading {
         let usages = [&chunk["usage"], &chunk["x_groq"]["usage"], &choice["usage"]];
         let usage = usages.into_iter().find(|usage| usage.is_object());
         if let Some(usage) = usage {
-            draft.usage = read_usage(usage);
+            draft.usage = self.counted.read(usage);
         }
         if choice.is_null() {
             return Ok(if usage.is_some() { Step::Something } else { Step::Nothing });
@@ -183,7 +184,7 @@ impl Reading {
         let continued = known.filter(|&at| !self.calls[at].is_followed_by(index, id, name));
         let at = continued.unwrap_or(self.calls.len());
         if at >= CALLS_MAX {
-            return Err(draft.endpoint.error(ErrorKind::Protocol, "sent an answer with too many calls"));
+            return Err(draft.endpoint.error(ErrorKind::AnswerTooLarge, "sent an answer with too many calls"));
         }
         if continued.is_none() {
             self.calls.push(OpenCall { index, id: id.to_owned(), place: None, early: String::new(), extra: None });
@@ -262,23 +263,45 @@ fn join_detail(details: &mut Vec<Value>, piece: &Value) {
     }
 }
 
-/// Figures that are missing, negative or absurd become 0 or the largest number, never a panic.
-fn read_usage(usage: &Value) -> Usage {
-    let of = |paths: &[&str]| tokens(paths.iter().find_map(|path| usage.pointer(path).filter(|n| n.is_number())));
-    let prompt = of(&["/prompt_tokens"]);
-    let completion = of(&["/completion_tokens"]);
-    let cache_read = of(&["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"]);
-    let cache_write = of(&["/prompt_tokens_details/cache_write_tokens"]);
-    let reasoning = of(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
-    // Most servers count reasoning within the completion; a few beside it, which their total gives away.
-    let is_beside = reasoning > 0
-        && tokens(usage.get("total_tokens")) == prompt.saturating_add(completion).saturating_add(reasoning);
-    Usage {
-        input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
-        output: if is_beside { completion } else { completion.saturating_sub(reasoning) },
-        reasoning: if is_beside { reasoning } else { reasoning.min(completion) },
-        cache_read,
-        cache_write,
+/// The newest figures of the server, as it counts them.
+#[derive(Default)]
+struct Counted {
+    prompt: u64,
+    completion: u64,
+    cache_read: u64,
+    cache_write: u64,
+    reasoning: u64,
+    total: u64,
+}
+
+impl Counted {
+    /// Takes the figures of one event over those before, and gives the usage by all of them. Figures that are missing, negative or
+    /// absurd become 0 or the largest number, never a panic.
+    fn read(&mut self, usage: &Value) -> Usage {
+        let places: [(&mut u64, &[&str]); 6] = [
+            (&mut self.prompt, &["/prompt_tokens"]),
+            (&mut self.completion, &["/completion_tokens"]),
+            (
+                &mut self.cache_read,
+                &["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"],
+            ),
+            (&mut self.cache_write, &["/prompt_tokens_details/cache_write_tokens"]),
+            (&mut self.reasoning, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]),
+            (&mut self.total, &["/total_tokens"]),
+        ];
+        for (place, paths) in places {
+            take_figure(place, paths.iter().find_map(|path| usage.pointer(path).filter(|n| n.is_number())));
+        }
+        let Counted { prompt, completion, cache_read, cache_write, reasoning, total } = *self;
+        // Most servers count reasoning within the completion; a few beside it, which their total gives away.
+        let is_beside = reasoning > 0 && total == prompt.saturating_add(completion).saturating_add(reasoning);
+        Usage {
+            input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
+            output: if is_beside { completion } else { completion.saturating_sub(reasoning) },
+            reasoning: if is_beside { reasoning } else { reasoning.min(completion) },
+            cache_read,
+            cache_write,
+        }
     }
 }
 

@@ -184,7 +184,7 @@ impl ReplyFile {
             (Some(error), _) => {
                 let message = error.message.unwrap_or_else(|| "the script fails here".to_owned());
                 let ErrorFile { kind, status, retry_after_ms, .. } = error;
-                End::Error(ModelError { kind, message, status, retry_after_ms })
+                End::Error(ModelError { status, retry_after_ms, ..ModelError::new(kind, message) })
             }
             (None, Some(message)) => End::Panic(message),
             (None, None) if self.hang => End::Hang,

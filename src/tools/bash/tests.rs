@@ -189,7 +189,6 @@ async fn bdd_bash_007_bad_arguments_are_errors_that_name_the_field() {
         (json!({ "command": "" }), "cannot be empty"),
         (json!({ "command": null }), "command is required"),
         (json!({}), "command is required"),
-        (Value::Null, "command is required"),
         (json!({ "command": 42 }), "`command`"),
         (json!({ "command": ["ls"] }), "`command`"),
         (json!({ "command": "a\0b" }), "NUL"),

@@ -28,6 +28,12 @@ impl FilePart {
         FilePart { url: format!("data:{mime};base64,{data}"), filename, mime }
     }
 
+    /// Whether a model is shown the file itself, if it can be, and not its text or a line that names it.
+    #[must_use]
+    pub(crate) fn is_shown(&self) -> bool {
+        self.mime.starts_with("image/") || self.mime == "application/pdf"
+    }
+
     /// The base64 text of the bytes, if they are in the message itself.
     #[must_use]
     pub fn base64(&self) -> Option<&str> {

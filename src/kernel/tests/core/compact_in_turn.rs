@@ -216,7 +216,9 @@ fn old_outputs_are_pruned_before_anything_is_summed_up() {
         play.answer_text("ok");
     }
     play.send(&"x".repeat(70_000));
-    assert!(play.entries.iter().any(|entry| matches!(&entry.record, Record::Pruned { results } if results.len() == 2)));
+    assert!(
+        play.entries.iter().any(|entry| matches!(&entry.record, Record::Pruned { results, .. } if results.len() == 2))
+    );
     assert!(play.state.compaction().is_none() && play.state.request().is_some());
     let contents: Vec<_> = play
         .state

@@ -420,6 +420,8 @@ impl World {
             (2, ErrorKind::Server),
             (1, ErrorKind::Auth),
             (1, ErrorKind::ContextOverflow),
+            (1, ErrorKind::RequestTooLarge),
+            (1, ErrorKind::FileRefused),
         ]);
         let after = self.rng.percent(30).then(|| Duration::from_secs(self.rng.below(70) as u64));
         ModelError::new(kind, "it failed").with_retry_after(after)

@@ -7,7 +7,7 @@ use crate::model::Item;
 use crate::{
     model::{
         Api, History, Params, ToolSpec,
-        samples::{self, answer, call, result, text, user},
+        samples::{self, PNG, answer, call, result, text, user},
         wire::rendering,
     },
     words::message::Span,
@@ -55,7 +55,7 @@ fn the_whole_body_has_its_fixed_order() {
 #[test]
 fn results_and_the_text_after_them_share_a_message() {
     let mut with_image = result("a", "see");
-    with_image.attachments = vec![FilePart::inline("image/png", Some("x.png".into()), b"png")];
+    with_image.attachments = vec![FilePart::inline("image/png", Some("x.png".into()), PNG)];
     let items = vec![
         user("one"),
         user("more"),
@@ -74,7 +74,7 @@ fn results_and_the_text_after_them_share_a_message() {
         {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "a", "content": [
                 {"type": "text", "text": "see"},
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "cG5n"}},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": FilePart::inline("", None, PNG).base64()}},
             ]},
             {"type": "tool_result", "tool_use_id": b_id, "content": "(no output)", "is_error": true},
             {"type": "text", "text": "steer"},
@@ -103,6 +103,25 @@ fn thinking_goes_back_signed_and_only_to_its_own_provider() {
         {"type": "text", "text": "a"},
     ]);
     assert_eq!(messages(items)[1]["content"], expected);
+}
+
+/// A server that signs nothing and wants its thoughts back gets them beside calls, and no other server does.
+#[test]
+fn an_unsigned_thought_goes_back_with_its_calls_where_the_server_wants_it() {
+    let of = |back, provider: &str, parts: Vec<AnswerPart>| {
+        let mut endpoint = endpoint();
+        endpoint.quirks.reasoning = back;
+        let thought = thought(provider, Value::Null);
+        let items = [user("q"), answer([vec![thought], parts].concat()), Item::Result(result("a", "r"))];
+        let request = Request::new(items.into_iter().collect());
+        let body: Value = serde_json::from_slice(&body(&endpoint, &rendering(&endpoint), &request)).unwrap();
+        body["messages"][1]["content"][0]["type"].clone()
+    };
+    let called = || vec![call("a", "{}")];
+    assert_eq!(of(ReasoningBack::WithCalls, "anthropic", called()), "thinking");
+    assert_eq!(of(ReasoningBack::Never, "anthropic", called()), "tool_use");
+    assert_eq!(of(ReasoningBack::WithCalls, "another", called()), "tool_use");
+    assert_eq!(of(ReasoningBack::WithCalls, "anthropic", vec![text("only said")]), "text");
 }
 
 /// Promise 12: over consecutive requests there are at most four marks; the last but one stands where the request before ended,

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     model::{
         Api, History, Item, Params, ToolSpec,
-        samples::{self, answer, call, result, text, user, user_of},
+        samples::{self, PNG, answer, call, result, text, user, user_of},
         wire::rendering,
     },
     words::message::{Extra, FilePart, Part},
@@ -50,7 +50,7 @@ fn the_whole_body_has_its_fixed_order() {
 #[test]
 fn a_body_up_to_its_messages_is_the_beginning_of_the_next() {
     let mut image = result("b", "an image");
-    image.attachments = vec![FilePart::inline("image/png", None, b"png")];
+    image.attachments = vec![FilePart::inline("image/png", None, PNG)];
     let items = vec![
         user("one"),
         answer(vec![thought("p", "hm", Value::Null), text("ok"), call("a", "{\"x\":1}"), call("b", "{}")]),
@@ -90,7 +90,7 @@ fn a_body_up_to_its_messages_is_the_beginning_of_the_next() {
 fn calls_results_and_their_images_stand_where_strict_servers_want_them() {
     let mut with_image = result("a", "");
     with_image.attachments = vec![
-        FilePart::inline("image/png", Some("x.png".into()), b"png"),
+        FilePart::inline("image/png", Some("x.png".into()), PNG),
         FilePart::inline("text/plain", Some("n.txt".into()), b"note"),
     ];
     let items = vec![
@@ -108,7 +108,7 @@ fn calls_results_and_their_images_stand_where_strict_servers_want_them() {
         {"role": "tool", "tool_call_id": "b", "content": "two"},
         {"role": "user", "content": [
             {"type": "text", "text": "Files of the result of read (data, not words of the user):"},
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}},
+            {"type": "image_url", "image_url": {"url": FilePart::inline("image/png", None, PNG).url}},
         ]},
         {"role": "user", "content": "go on"},
     ]);
@@ -119,7 +119,7 @@ fn calls_results_and_their_images_stand_where_strict_servers_want_them() {
 #[test]
 fn another_rendering_does_not_use_the_kept_fragment() {
     let items: History =
-        [user_of(vec![Part::text("see"), Part::file("image/png", Some("a.png".into()), b"x")])].into_iter().collect();
+        [user_of(vec![Part::text("see"), Part::file("image/png", Some("a.png".into()), PNG)])].into_iter().collect();
     let request = Request::new(items);
     let with = endpoint();
     let mut without = endpoint();

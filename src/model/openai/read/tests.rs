@@ -272,7 +272,7 @@ fn empty_and_refused_answers_are_answers() {
 /// V17
 #[test]
 fn usage_is_never_negative_and_reasoning_is_counted_once() {
-    let usage = |usage: serde_json::Value| read_usage(&usage);
+    let usage = |usage: serde_json::Value| Counted::default().read(&usage);
     assert_eq!(usage(json!({})), Usage::default());
     assert_eq!(usage(json!({"prompt_tokens": -5, "completion_tokens": "x"})), Usage::default());
     let beside = usage(
@@ -295,4 +295,38 @@ fn an_end_mark_without_a_finish_reason_makes_no_calls() {
         assert_eq!(fails(&[&call, "[DONE]"]).kind, ErrorKind::Truncated, "{arguments:?}");
         assert_eq!(read(&[&call, &finish("tool_calls"), "[DONE]"]).parts.len(), 1);
     }
+}
+
+/// Running totals in several events: a later 0 replaces none, and what came from the cache is not counted twice.
+#[test]
+fn a_later_figure_of_0_replaces_none() {
+    let usage = |usage: serde_json::Value| json!({"choices": [], "usage": usage}).to_string();
+    let first = usage(json!({"prompt_tokens": 900, "completion_tokens": 1}));
+    let zero = usage(json!({"prompt_tokens": 0, "completion_tokens": 5, "total_tokens": 5}));
+    let cached = usage(json!({"prompt_tokens": 900, "prompt_cache_hit_tokens": 900, "completion_tokens": 5}));
+    for (last, input, cache_read) in [(zero, 900, 0), (cached, 0, 900)] {
+        let answer = read(&[&first, &delta(json!({"content": "x"})), &finish("stop"), &last, "[DONE]"]);
+        assert_eq!(answer.usage, Usage { input, output: 5, cache_read, ..Usage::default() });
+    }
+}
+
+/// The halves of a character in two events are one character; the same on the other wire.
+#[test]
+fn a_character_that_was_cut_in_two_is_one() {
+    let half = |half: &str| delta(json!({"content": "HALF"})).replace("HALF", half);
+    let (lead, trail) = (half("Done \\ud83d"), half("\\ude00"));
+    assert_eq!(read(&[&lead, &trail, &finish("stop")]).text(), "Done 😀");
+    assert_eq!(read(&[&lead, &finish("stop")]).text(), "Done \u{fffd}");
+    assert_eq!(read(&[&lead, &half("x"), &finish("stop")]).text(), "Done \u{fffd}x");
+    let own = half("\u{10f83d}");
+    assert_eq!(read(&[&own, &finish("stop")]).text(), "\u{10f83d}", "a text may have such a character of its own");
+}
+
+/// An answer with more calls than any can have would have as many again.
+#[test]
+fn an_answer_with_too_many_calls_is_not_asked_for_again() {
+    let call = |n: usize| json!({"index": n, "id": format!("c{n}"), "function": {"name": "ls", "arguments": "{}"}});
+    let all: Vec<_> = (0..=CALLS_MAX).map(call).collect();
+    let error = fails(&[&delta(json!({"tool_calls": all}))]);
+    assert_eq!((error.kind, error.class()), (ErrorKind::AnswerTooLarge, crate::model::RetryClass::Permanent));
 }
