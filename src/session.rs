@@ -38,9 +38,9 @@ pub use crate::kernel::{
     Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Limits, Link, Merged, MergedLast, Mode, ModelSeen, NextTask,
     NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask,
     OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal, RefusedFile,
-    RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, Spent,
-    State, Steering, Switched, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd,
-    Undone, Waiting, Way, WentBack,
+    RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings,
+    ShownLimits, ShownSpent, ShownTasks, Spent, State, Steering, Switched, TaskAsk, TaskEnd, TaskOrder, Terms, Tie,
+    ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
