@@ -114,11 +114,8 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
     let pending: Vec<_> = pending.map(|(ticket, call)| (ticket, call.clone())).collect();
     for (ticket, call) in pending {
         let cannot_run = none_runs.clone().or_else(|| unusable(draft, &call));
-        match cannot_run {
-            // The turn ends with this answer, so no later one can repeat the call.
-            Some((judged @ (CallVerdict::LastStep | CallVerdict::Withheld), text)) => fail(draft, ticket, judged, text),
-            Some((judged, text)) => cannot(draft, ticket, &call, judged, text),
-            None => {}
+        if let Some((judged, text)) = cannot_run {
+            cannot(draft, ticket, &call, judged, text);
         }
     }
 }

@@ -136,8 +136,10 @@ pub(super) fn or_repeats(
     judged: CallVerdict,
     text: String,
 ) -> (CallVerdict, String) {
+    // The turn ends with such an answer, so no later one can repeat the call.
+    let is_last = matches!(judged, CallVerdict::LastStep | CallVerdict::Withheld);
     match (judge(draft, call), call.cycle) {
-        (Repetition::Ask(_) | Repetition::Refuse(_), Some(cycle)) => {
+        (Repetition::Ask(_) | Repetition::Refuse(_), Some(cycle)) if !is_last => {
             (CallVerdict::Repeats, format!("{text} {}", refusal(&call.facts.tool, cycle)))
         }
         _ => (judged, text),
