@@ -12,6 +12,7 @@ mod branch;
 mod kind;
 mod of_entry;
 mod ring;
+mod shown;
 mod size;
 
 use serde::Serialize;

@@ -39,8 +39,8 @@ pub use crate::kernel::{
     NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest,
     OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal,
     RefusedFile, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope,
-    Settings, Spent, State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, ToolsSeen,
-    Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
+    Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk, TaskEnd,
+    TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;

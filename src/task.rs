@@ -56,7 +56,7 @@ pub enum TaskStatus {
 #[serde(default)]
 #[non_exhaustive]
 pub struct TaskMetrics {
-    /// Tokens of the child.
+    /// Tokens of the child and of its own children, estimates included.
     pub tokens: Usage,
     /// Cost of the child and of its own children, in millionths of a dollar; left out where a price is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -135,7 +135,7 @@ fn first(shared: &Shared, spawn: SpawnArgs, TaskOrder { settings, prompt, terms,
     let spill = shared.store.spill_path(&spawn.child);
     settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
     let mut state = State::new(spawn.child, settings, now);
-    state.take_grant(&spawn.tie.grant);
+    state.begin_with_grant(&spawn.tie.grant);
     state.origin = Some(Arc::new(Origin {
         parent: spawn.tie.parent,
         ticket: spawn.tie.ticket,

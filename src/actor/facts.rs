@@ -42,12 +42,12 @@ async fn ask_one(toolbox: &Toolbox, name: String, input: Arc<str>) -> CallFacts 
     if toolbox.answers_at_once(&name) {
         return judged_by_parts(toolbox.facts(&name, &input));
     }
-    let (toolbox, tool) = (toolbox.clone(), name.clone());
-    let said = tokio::task::spawn_blocking(move || judged_by_parts(toolbox.facts(&name, &input)));
+    let (toolbox, asked) = (toolbox.clone(), (name.clone(), input.clone()));
+    let said = tokio::task::spawn_blocking(move || judged_by_parts(toolbox.facts(&asked.0, &asked.1)));
     match tokio::time::timeout(LIMIT, said).await {
         Ok(Ok(facts)) => facts,
-        Ok(Err(_)) => CallFacts::unknown(&tool, "crashed over these arguments"),
-        Err(_) => CallFacts::unknown(&tool, "did not say in time what this call wants"),
+        Ok(Err(_)) => CallFacts::unknown(&name, &input, "crashed over these arguments"),
+        Err(_) => CallFacts::unknown(&name, &input, "did not say in time what this call wants"),
     }
 }
 

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use crate::{
-    kernel::Limits,
+    kernel::{Limits, ShownLimits},
     supervisor::{Node, Payload},
     words::ids::Seq,
     words::is_default,
@@ -30,9 +30,9 @@ pub struct At {
 pub struct SessionFigures {
     /// The turn and step that the session is in; `None` outside of a turn.
     pub at: Option<At>,
-    /// The tokens used by the session itself, without its tasks.
+    /// The tokens used by the session, by its tasks that are over, and by the forks merged into it.
     pub usage: Usage,
-    /// The cost of these tokens, plus the cost of its tasks that are over and of the forks merged into it.
+    /// The cost of these tokens.
     pub cost: Cost,
     /// The rest of each limit of its budget.
     pub left: Limits,
@@ -74,8 +74,8 @@ struct Fields {
     tokens_out: u64,
     #[serde(flatten)]
     cost: ShownCost,
-    #[serde(skip_serializing_if = "Limits::is_none")]
-    left: Limits,
+    #[serde(skip_serializing_if = "is_default")]
+    left: ShownLimits,
     #[serde(skip_serializing_if = "is_default")]
     tasks_queued: usize,
     #[serde(skip_serializing_if = "is_default")]
@@ -120,7 +120,7 @@ impl Payload for SessionFigures {
             tokens_in: self.tokens_in(),
             tokens_out: self.tokens_out(),
             cost: self.cost.shown(),
-            left: self.left,
+            left: self.left.shown(),
             tasks_queued: self.tasks_queued,
             todos_open: self.todos_open,
             todos: self.todos,

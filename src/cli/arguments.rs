@@ -175,7 +175,7 @@ pub(super) struct TurnArguments {
     pub(super) model: ModelArguments,
     #[command(flatten)]
     pub(super) setup: SetupArguments,
-    /// Model requests that a turn may make [default: 50]
+    /// Model requests that a turn may make, of the session and of each task that it gives [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_steps: Option<u32>,
     #[command(flatten)]

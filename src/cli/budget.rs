@@ -11,7 +11,7 @@
 use clap::Args;
 use tamtam::{
     ModelRef,
-    model::{MicroUsd, Models, PicoUsd, Price},
+    model::{MicroUsd, Models, PicoUsd, Price, known_price},
     session::{Budget, OnBreach},
 };
 
@@ -44,16 +44,35 @@ impl BudgetArguments {
         }
     }
 
-    /// Refuses a limit in dollars at once if the model has no price. Otherwise its first request would be refused.
+    /// Refuses a limit in dollars at once if the model has no price, or the one to switch to has none. Otherwise its first request
+    /// would be refused, or the switch would be given up in silence.
     pub(super) fn check(&self, model: &ModelRef, models: &dyn Models, budget: &Budget) -> Result<(), Failure> {
-        let is_unpriced = self.price.is_none() && models.price_of(model).is_none();
-        match budget.session.usd.or(budget.turn.usd) {
-            Some(_) if is_unpriced => Err(Failure::usage(format!(
-                "the price of {model} is not known, and a budget in US dollars cannot be held without it: give it with \
-                 --price IN/OUT (dollars for a million tokens), or use --budget-tokens"
+        if budget.session.usd.or(budget.turn.usd).is_none() {
+            return Ok(());
+        }
+        if self.price.is_none() && models.price_of(model).is_none() {
+            return Err(Failure::usage(format!(
+                "the price of {model} {}, and a budget in US dollars cannot be held without it: give it with --price IN/OUT \
+                 (dollars for a million tokens), or use --budget-tokens",
+                lacking(model)
+            )));
+        }
+        match &budget.on_breach {
+            OnBreach::Model(second) if models.price_of(second).is_none() => Err(Failure::usage(format!(
+                "the price of {second} {}, so a budget in US dollars could never switch to it: choose another model for \
+                 --on-budget, or use --budget-tokens",
+                lacking(second)
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+/// How the price of a model is lacking.
+fn lacking(model: &ModelRef) -> &'static str {
+    match known_price(&model.provider, &model.model) {
+        Some(_) => "is known at its provider's own address only, and another one is used",
+        None => "is not known",
     }
 }
 

@@ -18,6 +18,7 @@
 mod listener;
 mod narrator;
 mod open;
+mod used;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -27,7 +28,7 @@ use tamtam::{
     Delivery, Message, ModelRef, Outcome, Part, Seq, Session,
     model::ErrorKind,
     runtime::{CommandError, Commanded},
-    session::{EventStream, Next, Spent, TurnEnd},
+    session::{EventStream, Next, TurnEnd},
 };
 use tokio::sync::mpsc;
 
@@ -46,10 +47,17 @@ use listener::Listener;
 use narrator::{Heard, Narrator};
 use open::Opened;
 pub(super) use open::audience;
+use used::Used;
 use view::View;
 
 /// How long the shutdown of the runtime may take.
 const LEAVE_LIMIT: Duration = Duration::from_secs(12);
+
+/// How long the end of a command waits for a summary that the session has begun.
+const SUMMARY_LIMIT: Duration = Duration::from_secs(120);
+
+/// How often a wait looks for a request to stop.
+const STOP_LOOKED_AT: Duration = Duration::from_millis(50);
 
 /// Carries out `run`: one prompt to its end.
 pub(super) async fn run(given: RunArguments, environment: &Environment) -> Result<Exit, Failure> {
@@ -107,7 +115,7 @@ enum Prompt {
 }
 
 async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exit, Failure> {
-    let Opened { runtime, session, events, hints, asked, opened, trust, not_read } = opened;
+    let Opened { runtime, session, events, hints, asked, opened, used, trust, not_read } = opened;
     let output = Output::start().map_err(|error| failed_to_start(&error))?;
     let view = View::new(json, session.clone(), output.clone());
     not_read.iter().for_each(|why| view.warn("configuration_not_read", why));
@@ -119,9 +127,9 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
     let mut listener = listener.map_err(|error| failed_to_start(&error))?;
     let drive = Drive { view: view.clone(), session, opened, left_out, output: output.clone() };
     let (ended, heard) = drive.carry_through(prompt, &asked, events, &mut listener).await;
-    let used = ended.as_ref().ok().and_then(|end| used(end.as_deref()?, &hints.model));
+    let used = ended.as_ref().ok().map(|ended| ended.used.since(&used)).unwrap_or_default();
     let (exit, result, message) = match ended {
-        Ok(end) => finished(end.as_deref(), heard.failed_with, &hints),
+        Ok(ended) => finished(ended.turn.as_deref(), used, heard.failed_with, &hints),
         Err(failure) => {
             let result = json!({"outcome": "interrupted", "error": failure.message});
             (failure.exit, result, failure.message)
@@ -135,7 +143,7 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
         tracing::warn!(?leftover, "something could not be stopped");
     }
     listener.stop().await;
-    if let Some(line) = used.filter(|_| !json) {
+    if let Some(line) = used.line(&hints).filter(|_| !json) {
         view.note(line);
     }
     if !view.takes_lines() && stdin::has_text() {
@@ -157,6 +165,14 @@ struct Drive {
     view: View,
 }
 
+/// A session that is idle.
+struct Ended {
+    /// The newest turn that ended meanwhile; `None` if none did.
+    turn: Option<Arc<TurnEnd>>,
+    /// All that the session used, from its beginning.
+    used: Used,
+}
+
 /// Facts about the model that the line about a failed request names. The address is printed through `models::shown` only.
 pub(super) struct Hints {
     pub(super) key_from: String,
@@ -176,15 +192,14 @@ fn left_out(prompt: &Message, hints: &Hints) -> Vec<String> {
 }
 
 impl Drive {
-    /// Drives the session until it is idle. Gives the newest turn that ended meanwhile (`None` if none did), and what the events
-    /// said.
+    /// Drives the session until it is idle. Gives how it ended, and what the events said.
     async fn carry_through(
         &self,
         prompt: Option<Prompt>,
         asked: &[Seq],
         events: EventStream,
         listener: &mut Listener,
-    ) -> (Result<Option<Arc<TurnEnd>>, Failure>, Heard) {
+    ) -> (Result<Ended, Failure>, Heard) {
         self.view.begin();
         self.left_out.iter().for_each(|why| self.view.warn("file_left_out", why));
         // Before the new events: an event counts as shown once a newer one was shown.
@@ -194,11 +209,13 @@ impl Drive {
         let mut narrator = Narrator::start(self.session.clone(), self.view.clone(), events, self.opened);
         let ended = self.until_idle(prompt, listener, &mut narrator).await;
         let heard = narrator.stop().await;
-        let ended = match ended {
-            Ok(()) if heard.has_ended => self.session.state().await.map(|state| state.ended.back().cloned()),
-            Ok(()) => Ok(None),
-            Err(failure) => return (Err(failure), heard),
-        };
+        if let Err(failure) = ended {
+            return (Err(failure), heard);
+        }
+        let ended = self.session.state().await.map(|state| Ended {
+            turn: state.ended.back().filter(|_| heard.has_ended).cloned(),
+            used: Used::of(&state),
+        });
         (ended.map_err(Failure::from), heard)
     }
 
@@ -227,6 +244,7 @@ impl Drive {
                 Some(Prompt::Command(line)) => self.command(&line).await?,
                 None => {}
             }
+            let mut is_given_up = false;
             loop {
                 // Commands that came before the end of the turn are carried out first; they may begin another turn.
                 lines.catch_up().await;
@@ -234,6 +252,10 @@ impl Drive {
                 // One look: where it is idle and has no task, nothing begins by itself any more.
                 let state = self.session.state().await?;
                 shown.now().await;
+                if state.compaction().is_some() && state.turn.is_none() && !is_given_up {
+                    is_given_up = !self.summary_is_written().await;
+                    continue;
+                }
                 if state.tasks().next().is_none() && state.is_idle() && lines.close().await {
                     return Ok(());
                 }
@@ -250,6 +272,38 @@ impl Drive {
             () = self.unread() => Err(Failure::quiet(Exit::Failed)),
             ended = idle => ended,
         }
+    }
+
+    /// Waits for the summary that the session has begun, so that the next command does not pay for it again. Not longer than
+    /// [`SUMMARY_LIMIT`], and not after Ctrl-C: then it is false.
+    async fn summary_is_written(&self) -> bool {
+        if !self.view.is_json() {
+            self.view.note("waiting for the summary of the conversation; Ctrl-C gives it up".to_owned());
+        }
+        let mut events = self.session.events();
+        let written = async {
+            while self.session.state().await.is_ok_and(|state| state.compaction().is_some() && state.turn.is_none()) {
+                if events.next().await.is_none() {
+                    return;
+                }
+            }
+        };
+        let stopped = async {
+            while !self.output.is_stopping() {
+                tokio::time::sleep(STOP_LOOKED_AT).await;
+            }
+        };
+        let is_written = tokio::select! {
+            () = written => true,
+            () = stopped => false,
+            () = tokio::time::sleep(SUMMARY_LIMIT) => false,
+        };
+        if !is_written {
+            let why = "the summary of the conversation was given up before it was done: what it read is paid for, and the next \
+                       command begins it again";
+            self.view.warn("summary_given_up", why);
+        }
+        is_written
     }
 
     async fn command(&self, line: &str) -> Result<(), Failure> {
@@ -279,39 +333,20 @@ async fn next(left: &mut mpsc::Receiver<Failure>) -> Failure {
     }
 }
 
-/// The last line for people: the tokens and the cost of the newest turn; `None` if it made no request.
-fn used(end: &TurnEnd, model: &ModelRef) -> Option<String> {
-    let Spent { requests, estimated, usage, cost, .. } = end.spent;
-    let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    let written = usage.output.saturating_add(usage.reasoning);
-    let about = if estimated > 0 { "about " } else { "" };
-    let why = match cost.exact() {
-        Some(_) => String::new(),
-        None => format!(" (no price of {model} is known: give it with --price IN/OUT)"),
-    };
-    (requests > 0).then(|| format!("{about}{read} tokens in, {written} out; cost {cost}{why}"))
-}
-
 /// The exit code, the JSON result and the line on stderr for an idle session.
-fn finished(end: Option<&TurnEnd>, failed_with: Option<ErrorKind>, hints: &Hints) -> (Exit, Value, String) {
+fn finished(end: Option<&TurnEnd>, used: Used, failed_with: Option<ErrorKind>, hints: &Hints) -> (Exit, Value, String) {
     let Some(end) = end else {
         return (Exit::Done, json!({"outcome": "idle"}), String::new());
     };
-    let TurnEnd { turn, outcome, text, steps, spent, .. } = end;
-    let mut result = json!(outcome);
+    let TurnEnd { turn, outcome, text, steps, .. } = end;
+    let mut result = json!(outcome.shown());
     if let Some(result) = result.as_object_mut() {
         result.extend([
             ("text".to_owned(), json!(text)),
             ("turn".to_owned(), json!(turn)),
             ("steps".to_owned(), json!(steps)),
-            ("usage".to_owned(), json!(spent.usage)),
         ]);
-        if spent.estimated > 0 {
-            result.insert("estimated".to_owned(), json!(spent.estimated));
-        }
-        if let Value::Object(cost) = json!(spent.cost.shown()) {
-            result.extend(cost);
-        }
+        result.extend(used.fields());
     }
     let message = match outcome {
         Outcome::Done => String::new(),
@@ -322,7 +357,10 @@ fn finished(end: Option<&TurnEnd>, failed_with: Option<ErrorKind>, hints: &Hints
             format!("stopped: {recoveries} crashes cut it off. Send a message to continue it")
         }
         Outcome::StepLimit { steps } => format!("stopped after {steps} steps: give it more with --max-steps"),
-        Outcome::Budget { breach } => format!("stopped: {breach}: raise it with --budget-usd or --budget-tokens"),
+        Outcome::Budget { breach, no_switch } => {
+            let no_switch = no_switch.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+            format!("stopped: {breach}{no_switch}: raise it with --budget-usd or --budget-tokens")
+        }
         Outcome::DoomLoop { tool } => format!(
             "stopped: {} was called again and again: say what to do instead, or allow doom_loop in the rules",
             escape::line(tool)

@@ -12,8 +12,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    event::{BranchEvent, BudgetThen},
-    kernel::{AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Tie},
+    event::{BranchEvent, BudgetThen, shown},
+    kernel::{
+        AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, ShownTasks, Tie,
+    },
     model::{ErrorKind, RetryClass},
     permission::{Offer, Rule},
     tool::{Access, Question},
@@ -198,7 +200,7 @@ pub enum EventKind {
         /// The ask's ticket.
         ask: Seq,
         /// The person's answer, if there was one.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "shown::grant")]
         grant: Option<Grant>,
         /// Why the ask was closed without an answer.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -258,7 +260,7 @@ pub enum EventKind {
         #[serde(flatten)]
         cost: ShownCost,
         /// What is left of the session's budget, for each limited resource.
-        #[serde(skip_serializing_if = "Limits::is_none")]
+        #[serde(skip_serializing_if = "Limits::is_none", serialize_with = "shown::limits")]
         left: Limits,
         /// Whether the answer was cut off by us.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -267,20 +269,23 @@ pub enum EventKind {
     /// A turn is over.
     TurnFinished {
         /// How it ended.
-        #[serde(flatten)]
+        #[serde(flatten, serialize_with = "shown::outcome")]
         outcome: Outcome,
         /// The newest text of the model in it.
         text: Arc<str>,
         /// The messages that it answered.
         messages: Vec<MessageId>,
-        /// Tokens of the turn.
+        /// Tokens of the turn, and of the tasks that were over while it ran.
         usage: Usage,
         /// The number of requests of the turn whose tokens are our estimate.
         #[serde(skip_serializing_if = "is_default")]
         estimated: u64,
-        /// Cost of the turn.
+        /// Cost of these tokens.
         #[serde(flatten)]
         cost: ShownCost,
+        /// The part that the tasks used; left out where there was none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tasks: Option<ShownTasks>,
     },
     /// More than 80 % of the tokens that a request may take are used. Shown once, until the context is made smaller.
     ContextWarning {
@@ -292,7 +297,7 @@ pub enum EventKind {
     /// A limit did not allow the next piece of work. If a person is asked for more, the answer closes the ask as any other ask.
     Budget {
         /// The limit, and what would be needed.
-        #[serde(flatten)]
+        #[serde(flatten, serialize_with = "shown::breach")]
         breach: Breach,
         /// What happens now.
         then: BudgetThen,
@@ -367,7 +372,7 @@ pub enum EventKind {
         /// How deep the child is below the topmost session.
         depth: u32,
         /// What the child may use of this session's budget.
-        #[serde(skip_serializing_if = "Limits::is_none")]
+        #[serde(skip_serializing_if = "Limits::is_none", serialize_with = "shown::limits")]
         grant: Limits,
         /// Whether the child existed before and is adopted.
         adopted: bool,
@@ -389,7 +394,7 @@ pub enum EventKind {
         /// The child.
         child: SessionId,
         /// How the task ended.
-        #[serde(flatten)]
+        #[serde(flatten, serialize_with = "shown::down")]
         down: Arc<Down>,
         /// The message that tells the model of it; left out where the model is not told.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -412,7 +417,7 @@ pub enum EventKind {
     /// This orphan has a parent again.
     Adopted {
         /// The new parent, and how the session is tied to it.
-        #[serde(flatten)]
+        #[serde(flatten, serialize_with = "shown::tie")]
         tie: Tie,
     },
     /// The session has ended for good.

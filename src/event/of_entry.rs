@@ -236,16 +236,24 @@ fn request_events(before: &State, request: &RequestOpened) -> Vec<EventKind> {
 
 fn turn_events(before: &State, outcome: &Outcome) -> Option<Vec<EventKind>> {
     let turn = before.turn.as_ref()?;
+    let in_all = turn.spent.plus(&turn.spent_by_tasks);
     let finished = EventKind::TurnFinished {
         outcome: outcome.clone(),
         text: turn.text.clone(),
         messages: turn.messages.clone(),
-        usage: turn.spent.usage,
-        estimated: turn.spent.estimated,
-        cost: turn.spent.cost.shown(),
+        usage: in_all.usage,
+        estimated: in_all.estimated,
+        cost: in_all.cost.shown(),
+        tasks: turn.spent_by_tasks.shown_as_tasks(turn.spent.tasks),
     };
     Some(match outcome {
-        Outcome::Budget { breach } => vec![budget(*breach, BudgetThen::Stop, None, None), finished],
+        Outcome::Budget { breach, no_switch } => {
+            let mut stopped = budget(*breach, BudgetThen::Stop, None, None);
+            if let (EventKind::Budget { text, .. }, Some(why)) = (&mut stopped, no_switch) {
+                *text = format!("{text}; {why}");
+            }
+            vec![stopped, finished]
+        }
         _ => vec![finished],
     })
 }

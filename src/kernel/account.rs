@@ -25,6 +25,9 @@ use crate::{
 /// The most children at work among which what is left is divided. Places in the queue of tasks count on top.
 const SHARES_MAX: usize = 32;
 
+/// How many requests of the size of its first one a child should be able to make with its share.
+const REQUESTS: u64 = 8;
+
 /// The budget bookkeeping of a session, beside what it has spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -180,10 +183,15 @@ impl State {
         Some(since.plus(std::time::Duration::from_millis(left)))
     }
 
-    /// The grant for a child, or the limit that does not allow it. A child that names an amount gets that amount; otherwise it gets
-    /// an equal share of what is left, with one share for each child that there may be beside those there are, this one included,
-    /// and one for this session itself. Of time it gets all that is left, or less if it names less.
-    pub(super) fn grant_for(&self, asked: &Limits, may_have_children: bool) -> Result<Limits, Breach> {
+    /// The grant for a child, or the limit that does not allow it. A child that names an amount gets that amount, also where this
+    /// session has no limit; otherwise it gets a share of what is left ([`share`]). Of time it gets all that is left, or less if it
+    /// names less. `request` is what the child's first request needs of tokens and money; nothing where that is not known.
+    pub(super) fn grant_for(
+        &self,
+        asked: &Limits,
+        request: &Limits,
+        may_have_children: bool,
+    ) -> Result<Limits, Breach> {
         // Without this bound, a session that may have very many children would grant shares of nothing.
         let free = self.settings.task_width_max.saturating_sub(self.tasks_begun()).min(SHARES_MAX);
         let free = free.saturating_add(self.task_queue().saturating_sub(self.tasks_queued())) as u64;
@@ -191,7 +199,10 @@ impl State {
         for resource in Resource::ALL {
             let rooms = self.rooms(resource, 0);
             let tightest = rooms.iter().filter(|room| room.extent != Extent::Turn).min_by_key(|room| room.left());
-            let Some(room) = tightest else { continue };
+            let Some(room) = tightest else {
+                grant.set(resource, asked.of(resource));
+                continue;
+            };
             // This child is one of them.
             let left = room.left().saturating_sub(u64::from(resource == Resource::Tasks));
             let given = match (asked.of(resource), resource) {
@@ -199,7 +210,7 @@ impl State {
                 (None, Resource::TimeMs) => left,
                 (Some(asked), _) => asked,
                 (None, Resource::Tasks) if !may_have_children => 0,
-                (None, _) => (left / (free + 1)).max(1).min(left),
+                (None, _) => share(left, free + 1, request.of(resource).unwrap_or(0)),
             };
             let needed = matches!(resource, Resource::Tokens | Resource::Usd) && given == 0;
             if given > left || needed {
@@ -213,12 +224,17 @@ impl State {
     /// The account that the end of a task gives to the parent: what was used since the grant, and what is still lent to children of
     /// this session or written off.
     pub(super) fn account_for_task(&self) -> (Spent, Limits) {
-        let spent = self.spent_in_all().since(&self.account.base);
+        let spent = self.spent_of_task();
         let out = Limits::each(|resource| {
             let written_off = self.used_of_grant(resource).saturating_sub(spent.of(resource));
             Some(self.reserved(resource, Extent::Grant).saturating_add(written_off)).filter(|out| *out > 0)
         });
         (spent, out)
+    }
+
+    /// What the session and its ended tasks used since its present task was given to it.
+    pub(crate) fn spent_of_task(&self) -> Spent {
+        self.spent_in_all().since(&self.account.base)
     }
 
     /// Counts grants as used that nobody gives account of.
@@ -261,8 +277,15 @@ impl State {
         }
     }
 
+    /// A new child's whole budget is its grant: what its options ask for is in the grant, and a second limit beside it would be
+    /// one that a person could be asked to raise.
+    pub(crate) fn begin_with_grant(&mut self, grant: &Limits) {
+        std::sync::Arc::make_mut(&mut self.settings).budget.session = Limits::default();
+        self.take_grant(grant);
+    }
+
     /// Takes a grant that counts from now on. If there is an older grant, the new one is no more than what is left of the older.
-    pub(crate) fn take_grant(&mut self, grant: &Limits) {
+    pub(super) fn take_grant(&mut self, grant: &Limits) {
         let left = self.account.grant.map(|_| self.left_of(Extent::Grant));
         let grant = left.map_or(*grant, |left| left.or_less(grant));
         self.account.grant = (!grant.is_none()).then_some(grant);
@@ -290,6 +313,16 @@ impl State {
         let raised = limits.of(resource).zip(by).map(|(max, by)| max.saturating_add(by));
         limits.set(resource, raised);
     }
+}
+
+/// The share of a child that names no amount: an equal one of so many `shares` (one for each child that there may be beside those
+/// there are, and one for this session), or more where that is too little to work with. A child can work with [`REQUESTS`] times
+/// what its first request needs; where that is more than half of what is left it gets the half, but never less than one request
+/// needs. The result may be more than is left: then there is no room for the child.
+fn share(left: u64, shares: u64, request: u64) -> u64 {
+    let equal = (left / shares.max(1)).max(1).min(left);
+    let to_work_with = request.saturating_mul(REQUESTS).min(left / 2);
+    equal.max(to_work_with).max(request)
 }
 
 /// Adds to the amounts of each resource except time: time is passed on whole, so none of it is ever written off.

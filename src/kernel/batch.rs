@@ -87,11 +87,12 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
     let (opened, last) = (turn.batch.len(), matches!(turn.next, Next::End(Outcome::StepLimit { .. })));
     let Item::Assistant(answer) = newest.as_ref() else { return };
     let calls = answer.parts.iter().filter_map(|part| match part {
-        AnswerPart::Call { id, name, .. } => Some((id, name)),
+        AnswerPart::Call { id, name, input, .. } => Some((id, name, input)),
         _ => None,
     });
-    for (index, (id, name)) in (0..).zip(calls).skip(opened) {
-        let facts = told(index).unwrap_or_else(|| CallFacts::unknown(name, "was not asked about this call"));
+    for (index, (id, name, input)) in (0..).zip(calls).skip(opened) {
+        let facts = told(index).unwrap_or_else(|| CallFacts::unknown(name, input, "was not asked about this call"));
+        let facts = if answer.finish == Finish::Length { facts.cut_off() } else { facts };
         let record = Record::Call(CallOpened { answer: answer_seq, index, id: id.clone(), facts });
         draft.write(None, record);
     }
@@ -114,7 +115,7 @@ pub(super) fn open(draft: &mut Draft<'_>, told: impl Fn(u32) -> Option<CallFacts
     for (ticket, call) in pending {
         let cannot_run = none_runs.clone().or_else(|| unusable(draft, &call));
         if let Some((judged, text)) = cannot_run {
-            fail(draft, ticket, judged, text);
+            cannot(draft, ticket, &call, judged, text);
         }
     }
 }
@@ -175,6 +176,19 @@ fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: CallVerdict, text: impl Into
     }
     let result = Arc::new(ToolResult::failed(reason_of(judged), text));
     draft.write(Some(ticket), Record::Result { result, judged });
+}
+
+/// Answers a call that cannot be carried out at all. A model that sends it again and again is told so, and then ends its turn.
+fn cannot(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, judged: CallVerdict, text: String) {
+    let (judged, text) = repeats::or_repeats(draft, call, judged, text);
+    refuse(draft, ticket, call, judged, text);
+}
+
+fn refuse(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, judged: CallVerdict, text: String) {
+    fail(draft, ticket, judged, text);
+    if judged == CallVerdict::Repeats {
+        repeats::end_if_told_before(draft, call);
+    }
 }
 
 /// Steers the open calls of a batch, and starts those that may start. Says whether the batch is done or the turn is being ended.
@@ -254,8 +268,8 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
     let Some(call) = draft.state.call(ticket).cloned() else { return true };
     if let Some((judged, text)) = unusable(draft, &call) {
         // The tools may be others than when the call was opened: the session was rebuilt in between.
-        fail(draft, ticket, judged, text);
-        return true;
+        cannot(draft, ticket, &call, judged, text);
+        return !draft.state.is_ending();
     }
     match judge(draft, &call) {
         Ruling::Run => match spending::for_call(draft, &call) {
@@ -263,12 +277,7 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
             None => return false,
         },
         Ruling::Ask(access) => ask(draft, ticket, access),
-        Ruling::Refuse(judged, text) => {
-            fail(draft, ticket, judged, text);
-            if judged == CallVerdict::Repeats {
-                repeats::end_if_told_before(draft, &call);
-            }
-        }
+        Ruling::Refuse(judged, text) => refuse(draft, ticket, &call, judged, text),
     }
     !draft.state.is_ending()
 }
@@ -286,7 +295,8 @@ pub(super) fn reaches_someone(draft: &Draft<'_>) -> bool {
 /// Judges a call by the rules that hold now, whether it begins or is to run again.
 fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     if let Some(Unusable::Crashed(text)) = &call.facts.unusable {
-        return Ruling::Refuse(CallVerdict::Crashed, text.clone());
+        let (judged, text) = repeats::or_repeats(draft, call, CallVerdict::Crashed, text.clone());
+        return Ruling::Refuse(judged, text);
     }
     let settings = &draft.state.settings;
     let mut access = seen_from(&settings.workspace, &settings.read_roots, call.facts.access.clone());
@@ -389,7 +399,7 @@ pub(super) fn close_unstarted(draft: &mut Draft<'_>, ticket: Seq) {
             CallVerdict::Aborted,
             format!("Not run: the calls of {tool} repeat, and ended the turn."),
         ),
-        Some(Outcome::Budget { breach }) => {
+        Some(Outcome::Budget { breach, .. }) => {
             (AskClosedWhy::Aborted, CallVerdict::OverBudget, format!("Not run: {breach}."))
         }
         _ => (AskClosedWhy::Aborted, CallVerdict::Aborted, "Aborted before it was started.".to_owned()),

@@ -13,6 +13,7 @@ use crate::{
     kernel::{Limits, Resource},
     words::ids::Millis,
     words::message::ModelRef,
+    words::usage::PICO_IN_MICRO,
 };
 
 /// The limits of a session and of each of its turns, and what happens at a breach.
@@ -78,6 +79,20 @@ pub struct Breach {
 }
 
 impl Breach {
+    /// The same breach with money in millionths of a US dollar, as other programs are shown it: the limit rounded down, all else
+    /// up.
+    #[must_use]
+    pub(crate) fn shown(&self) -> Breach {
+        let Breach { max, used, reserved, needs, .. } = *self;
+        let up = |amount: u64| amount.div_ceil(PICO_IN_MICRO);
+        match self.resource {
+            Resource::Usd => {
+                Breach { max: max / PICO_IN_MICRO, used: up(used), reserved: up(reserved), needs: up(needs), ..*self }
+            }
+            _ => *self,
+        }
+    }
+
     /// By how much the limit would have to be higher; at least 1.
     #[must_use]
     pub fn missing(&self) -> u64 {
@@ -93,7 +108,8 @@ impl fmt::Display for Breach {
             Extent::Turn => "the turn's budget",
             Extent::Grant => "the budget that the parent granted",
         };
-        write!(f, "{whose} of {} is used up: {} spent", resource.amount(max), resource.amount(used))?;
+        let how = if used.saturating_add(reserved) < max { "has too little left" } else { "is used up" };
+        write!(f, "{whose} of {} {how}: {} spent", resource.amount(max), resource.amount(used))?;
         if reserved > 0 {
             write!(f, ", {} reserved", resource.amount(reserved))?;
         }

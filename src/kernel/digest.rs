@@ -25,7 +25,7 @@ const TITLE_CHARS_MAX: usize = 200;
 const WORDS_CHARS_MAX: usize = 60;
 
 /// Kinds of entries that may be large and are not parsed, because they change no digest.
-const PASSED_OVER: &[&str] = &["result", "call", "call_started", "pruned", "granted", "ask", "merged"];
+const PASSED_OVER: &[&str] = &["result", "call", "call_started", "pruned", "granted", "ask"];
 
 /// What a list shows of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +48,8 @@ pub(crate) struct Digest {
     /// What the session itself used, its children not counted. Requests, tokens and cost are those of the newest line; the other
     /// figures (calls, time and so on) are those of the newest anchor.
     pub(crate) spent: Spent,
+    /// What its ended tasks and merged forks used.
+    pub(crate) spent_by_tasks: Spent,
     pub(crate) origin: Option<Parent>,
     pub(crate) ended: bool,
     /// The open requests. Closed requests are counted in `spent`.
@@ -104,7 +106,7 @@ impl Digest {
                 self.settle(&state.settings);
                 self.chosen_model = state.next_agent.as_ref().and_then(|choice| self.model_of(choice));
                 // The state holds the sum of everything before it.
-                self.spent = state.spent;
+                (self.spent, self.spent_by_tasks) = (state.spent, state.spent_by_tasks);
                 self.origin = match (&state.origin, self.origin.take()) {
                     (Some(origin), _) => Some(Parent::TaskOf { session: origin.parent.clone(), ticket: origin.ticket }),
                     (None, before @ Some(Parent::ForkOf { .. })) => before,
@@ -145,6 +147,12 @@ impl Digest {
                 self.agent = Some(agent.clone());
                 self.model = self.chosen_model.take().or(self.model.take());
             }
+            Record::TaskStarted { .. } => self.spent.tasks = self.spent.tasks.saturating_add(1),
+            Record::TaskFinished { down, .. } => {
+                self.spent_by_tasks += down.spent.unwrap_or_else(Spent::unknown);
+            }
+            Record::TaskLeft {} => self.spent_by_tasks += Spent::unknown(),
+            Record::Merged(merged) => self.spent_by_tasks += merged.spent,
             Record::Ended { .. } => self.ended = true,
             _ => {}
         }

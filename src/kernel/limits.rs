@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::words::usage::PicoUsd;
+use crate::words::usage::{MicroUsd, PICO_IN_MICRO, PicoUsd};
 
 /// A resource that may be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -125,6 +125,14 @@ impl Limits {
         limits
     }
 
+    /// The same limits as other programs are shown them.
+    #[must_use]
+    pub fn shown(&self) -> ShownLimits {
+        let Limits { tokens, usd, time_ms, calls, tasks, bytes } = *self;
+        let micro_usd = usd.map(|usd| MicroUsd(usd.0 / PICO_IN_MICRO));
+        ShownLimits { tokens, micro_usd, time_ms, calls, tasks, bytes }
+    }
+
     /// The smaller limit of each resource.
     #[must_use]
     pub fn or_less(&self, other: &Limits) -> Limits {
@@ -133,6 +141,23 @@ impl Limits {
             (a, b) => a.or(b),
         })
     }
+}
+
+/// [`Limits`] in the JSON that other programs read: money in millionths of a US dollar, rounded down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ShownLimits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    micro_usd: Option<MicroUsd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
 }
 
 impl fmt::Display for Limits {

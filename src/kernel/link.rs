@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Limits, Outcome, Settings, Spent},
+    kernel::{Breach, Limits, Outcome, Settings, Spent},
     words::ids::{MessageId, Millis, Seq, SessionId},
     words::is_default,
     words::message::Message,
@@ -64,7 +64,7 @@ pub struct Down {
     pub text: Arc<str>,
     /// How many steps the child took.
     pub steps: u32,
-    /// The child's tokens.
+    /// The child's tokens in this task, estimates included.
     pub usage: Usage,
     /// What the child used, with its own ended children; `None` if nobody gives account of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,11 +81,16 @@ pub struct Down {
 pub enum DownReason {
     /// The child's model finished its answer.
     Done,
-    /// The child's turn came to no good end: it failed, was cut short, was refused by the provider or a person, used up its steps
-    /// or its budget, went round in a loop of calls, or waits after a second crash without progress.
+    /// The child's turn came to no good end: it failed, was cut short, was refused by the provider or a person, used up its steps,
+    /// went round in a loop of calls, or waits after a second crash without progress.
     Failed {
         /// What happened.
         error: String,
+    },
+    /// What the child was granted does not allow its next piece of work. The same task needs more.
+    Budget {
+        /// Which limit.
+        breach: Breach,
     },
     /// The child's turn was aborted, or its prompt taken back.
     Aborted {
@@ -131,7 +136,7 @@ impl DownReason {
             Outcome::RecoveryLimit { recoveries } => failed(&format!("cut off by {recoveries} crashes")),
             Outcome::StepLimit { steps } => failed(&format!("stopped after {steps} steps")),
             Outcome::DoomLoop { tool } => failed(&format!("called {tool} again and again")),
-            Outcome::Budget { breach } => failed(&breach.to_string()),
+            Outcome::Budget { breach, .. } => DownReason::Budget { breach: *breach },
             Outcome::CutShort => failed("the answer reached the limit of output tokens"),
             Outcome::Refused => failed("the provider withheld the answer"),
         }
@@ -143,6 +148,7 @@ impl std::fmt::Display for DownReason {
         match self {
             DownReason::Done => f.write_str("done"),
             DownReason::Failed { error } => write!(f, "failed: {error}"),
+            DownReason::Budget { breach } => write!(f, "failed: {breach}"),
             DownReason::Aborted { why } => write!(f, "aborted: {why}"),
             DownReason::Parked => f.write_str("parked"),
             DownReason::Ended { why } => write!(f, "ended: {why}"),

@@ -44,6 +44,9 @@ pub enum Outcome {
     Budget {
         /// Which limit.
         breach: Breach,
+        /// Why the model to switch to was not asked instead; `None` where there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        no_switch: Option<String>,
     },
     /// The model repeated itself, was told so, and repeated itself again.
     DoomLoop {
@@ -54,6 +57,19 @@ pub enum Outcome {
     CutShort,
     /// The provider withheld the answer.
     Refused,
+}
+
+impl Outcome {
+    /// The outcome as other programs are shown it: money in millionths of a US dollar.
+    #[must_use]
+    pub fn shown(&self) -> Outcome {
+        match self {
+            Outcome::Budget { breach, no_switch } => {
+                Outcome::Budget { breach: breach.shown(), no_switch: no_switch.clone() }
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 /// Why an ask was closed without an answer of its own.

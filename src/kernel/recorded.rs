@@ -298,9 +298,10 @@ fn report(is: &str, first: &Entry, wrote: &[Entry]) -> Option<Report> {
     Some(match (is, &first.record) {
         ("answered", Record::Answer { answer, interrupted: false, .. }) => {
             let calls = facts(wrote);
-            let unknown = |name: &str| CallFacts::unknown(name, "is not on the tape");
+            let unknown = |name: &str, input: &str| CallFacts::unknown(name, input, "is not on the tape");
             let told = (0..).zip(answer.calls());
-            let calls = told.map(|(index, (name, _))| calls.get(&index).cloned().unwrap_or_else(|| unknown(name)));
+            let calls =
+                told.map(|(index, (name, input))| calls.get(&index).cloned().unwrap_or_else(|| unknown(name, input)));
             let calls = calls.collect();
             Report::Answered { answer: (**answer).clone(), calls }
         }

@@ -205,7 +205,10 @@ pub enum Refusal {
         resource: Resource,
     },
     /// The budget does not allow the task.
-    #[error("{breach}: ask for less, or raise it")]
+    #[error(
+        "no room for the task: {breach}; raise the budget, give fewer tasks at once, or wait until a task gives back what it \
+         does not use"
+    )]
     OverBudget {
         /// Which limit.
         breach: Breach,

@@ -2,10 +2,12 @@
 //!
 //! The newest calls of a turn are known by their keys ([`CallFacts::loop_key`]). A call repeats if it ends the third round of a
 //! cycle of one to four calls, such as `A A A` or `A B A B A B`. A message ends the run of calls, and so does a call without a key:
-//! one that polls, or one of a tape that is older than the keys. A reset by the host ends it too.
+//! one that polls. A reset by the host ends it too. A call that can never run (no such tool, arguments that do not fit or are no
+//! JSON, cut off with its answer) counts like any other.
 //!
 //! A call that repeats needs the permission `doom_loop` for its tool, beside those that it needs anyway. Where the rules ask, the
-//! ask says both. Where they deny it, or nobody listens who could be asked, the call is answered with [`CallVerdict::Repeats`].
+//! ask says both. Where they deny it, or nobody listens who could be asked, the call is answered with [`CallVerdict::Repeats`]. So is
+//! a call that can never run, unless the rules or a grant allow the loop: nobody is asked, because a yes would change nothing.
 //!
 //! A loop is refused once. If a later answer of the model repeats it once more, the turn ends with [`Outcome::DoomLoop`], and
 //! nobody is asked: so too after a person said no, or answered nothing in time. A listener that only looks on, or says no to
@@ -124,6 +126,23 @@ pub(super) fn judge(draft: &Draft<'_>, call: &OpenCall) -> Repetition {
         }
         Action::Ask if !call.told && batch::reaches_someone(draft) => Repetition::Ask(access),
         Action::Ask | Action::Deny => Repetition::Refuse(refusal(&call.facts.tool, cycle)),
+    }
+}
+
+/// The verdict on a call that cannot run at all, and the text of its result: those given, or that it repeats.
+pub(super) fn or_repeats(
+    draft: &Draft<'_>,
+    call: &OpenCall,
+    judged: CallVerdict,
+    text: String,
+) -> (CallVerdict, String) {
+    // The turn ends with such an answer, so no later one can repeat the call.
+    let is_last = matches!(judged, CallVerdict::LastStep | CallVerdict::Withheld);
+    match (judge(draft, call), call.cycle) {
+        (Repetition::Ask(_) | Repetition::Refuse(_), Some(cycle)) if !is_last => {
+            (CallVerdict::Repeats, format!("{text} {}", refusal(&call.facts.tool, cycle)))
+        }
+        _ => (judged, text),
     }
 }
 

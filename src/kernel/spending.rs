@@ -11,10 +11,12 @@
 
 use crate::{
     kernel::{
-        AskClosedWhy, Breach, CallState, CarriedOut, Extent, Grant, OnBreach, Open, OpenCall, Outcome, Record, Refusal,
-        Reserve, Resource, State, batch, compact, decide::Draft,
+        AskClosedWhy, Breach, CallState, CarriedOut, Extent, Grant, Limits, OnBreach, Open, OpenCall, Outcome, Record,
+        Refusal, Reserve, Resource, State, TaskOrder, batch, compact,
+        context::{Meter, of_item, of_text},
+        decide::Draft,
     },
-    model::Price,
+    model::{Item, Price, UserItem},
     tool::ToolResult,
     words::ids::Seq,
     words::message::ModelRef,
@@ -58,9 +60,14 @@ pub(super) fn for_request(draft: &mut Draft<'_>, model: &ModelRef, wanted: u64) 
     };
     if let (OnBreach::Model(second), Resource::Tokens | Resource::Usd) =
         (draft.state.settings.budget.on_breach.clone(), first.resource)
-        && let Ok(fit) = fit(draft, &second, wanted)
     {
-        return Some(Fit { instead: Some(first), ..fit });
+        let why = match fit(draft, &second, wanted) {
+            Ok(fit) => return Some(Fit { instead: Some(first), ..fit }),
+            Err(NoFit::Breach(_)) => "does not fit either",
+            Err(NoFit::Unpriced) => "was not asked instead, because its price is not known",
+        };
+        stop(draft, first, Some(format!("{second} {why}")));
+        return None;
     }
     breached(draft, first);
     None
@@ -118,6 +125,30 @@ impl State {
         };
         let fits = |resource, needs| self.breach_of_session(resource, needs).is_none();
         (fits(Resource::Tokens, reserved.tokens()) && fits(Resource::Usd, usd)).then_some(reserved)
+    }
+}
+
+/// What the first request of a new child needs, of the resources that this session's budget limits: what it reads, and the fewest
+/// tokens that its answer must be able to have. A further task of a child also reads what that child knows; this session does not
+/// know how much that is.
+pub(super) fn first_request(draft: &Draft<'_>, order: &TaskOrder) -> Limits {
+    let left = draft.state.left();
+    if left.tokens.is_none() && left.usd.is_none() {
+        return Limits::default();
+    }
+    let TaskOrder { settings, prompt, .. } = order;
+    let (id, parts) = (prompt.id.clone(), prompt.parts.clone());
+    let prompt = Item::User(UserItem { id, parts, fragment: Default::default() });
+    let reads = of_text(&settings.system)
+        .saturating_add(draft.env.tools_tokens(&draft.state.env))
+        .saturating_add(of_item(&prompt));
+    let input = Meter::default().at_most(reads);
+    let output = settings.params.max_output.map_or(OUTPUT_MIN, |max| max.clamp(1, OUTPUT_MIN));
+    let price = left.usd.and_then(|_| draft.model(&settings.model).price);
+    Limits {
+        tokens: Some(input.saturating_add(output)),
+        usd: price.and_then(|price| price.most(input, output)),
+        ..Limits::default()
     }
 }
 
@@ -200,13 +231,13 @@ fn breached(draft: &mut Draft<'_>, breach: Breach) {
         let expires = draft.now.plus(draft.state.settings.ask_limit());
         draft.write(None, Record::BudgetAsk { breach, expires });
     } else {
-        stop(draft, breach);
+        stop(draft, breach, None);
     }
 }
 
-fn stop(draft: &mut Draft<'_>, breach: Breach) {
+fn stop(draft: &mut Draft<'_>, breach: Breach, no_switch: Option<String>) {
     if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
-        draft.write(None, Record::Ending { outcome: Outcome::Budget { breach } });
+        draft.write(None, Record::Ending { outcome: Outcome::Budget { breach, no_switch } });
     }
 }
 
@@ -226,7 +257,7 @@ pub(super) fn answer(
     }
     let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules: Vec::new() });
     if matches!(grant, Grant::Reject(_)) {
-        stop(draft, breach);
+        stop(draft, breach, None);
     }
     Ok(CarriedOut::Done(seq))
 }
@@ -237,7 +268,7 @@ pub(super) fn expire(draft: &mut Draft<'_>) {
     if open.expires <= draft.now {
         let breach = open.breach;
         draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Expired });
-        stop(draft, breach);
+        stop(draft, breach, None);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     kernel::context::of_item,
     model::{Answer, Item, ModelError, Price},
     words::is_default,
-    words::usage::{Cost, Usage},
+    words::usage::{Cost, ShownCost, Usage},
 };
 
 /// What was used, by kind. Sums stop at the largest number.
@@ -62,6 +62,77 @@ impl Spent {
             bytes: f(self.bytes, other.bytes),
         }
     }
+}
+
+// What other programs are shown.
+impl Spent {
+    /// What a task used of which nobody gives account: at least one request without a known price.
+    #[must_use]
+    pub(super) fn unknown() -> Spent {
+        let mut unknown = Spent::default();
+        unknown.cost.unpriced = 1;
+        unknown
+    }
+
+    /// This and more.
+    #[must_use]
+    pub fn plus(mut self, more: &Spent) -> Spent {
+        self += *more;
+        self
+    }
+
+    /// The part that tasks used, of which `given` were given; `None` if there was none.
+    #[must_use]
+    pub fn shown_as_tasks(&self, given: u64) -> Option<ShownTasks> {
+        let Spent { requests, estimated, usage, cost, tasks, .. } = *self;
+        let count = given.saturating_add(tasks);
+        (count > 0 || *self != Spent::default()).then(|| ShownTasks {
+            count,
+            requests,
+            estimated,
+            usage,
+            cost: cost.shown(),
+        })
+    }
+
+    /// All of it, with money in millionths of a US dollar.
+    #[must_use]
+    pub fn shown(&self) -> ShownSpent {
+        let Spent { requests, estimated, usage, cost, time_ms, calls, tasks, bytes } = *self;
+        ShownSpent { requests, estimated, usage, cost: cost.shown(), time_ms, calls, tasks, bytes }
+    }
+}
+
+/// What tasks used, with their own tasks and with merged forks, in the JSON that other programs read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ShownTasks {
+    /// How many tasks were given, by the session and by its tasks.
+    pub count: u64,
+    /// Their model requests.
+    pub requests: u64,
+    /// The number of those requests whose tokens are our estimate.
+    #[serde(skip_serializing_if = "is_default")]
+    pub estimated: u64,
+    /// Their tokens; estimates included.
+    pub usage: Usage,
+    /// The cost of the tokens.
+    #[serde(flatten)]
+    pub cost: ShownCost,
+}
+
+/// [`Spent`] in the JSON that other programs read: money in millionths of a US dollar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ShownSpent {
+    requests: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    estimated: u64,
+    usage: Usage,
+    #[serde(flatten)]
+    cost: ShownCost,
+    time_ms: u64,
+    calls: u64,
+    tasks: u64,
+    bytes: u64,
 }
 
 impl AddAssign for Spent {

@@ -401,6 +401,9 @@ pub struct Turn {
     pub usage: Usage,
     /// What the turn has used, estimates included: tokens, money, calls, tasks, bytes and time.
     pub spent: Spent,
+    /// What its tasks used that were over while the turn ran, with theirs.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub spent_by_tasks: Spent,
     /// The most that the turn may use of each resource.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
@@ -446,6 +449,9 @@ pub struct TurnEnd {
     pub steps: u32,
     /// Tokens that the turn used: the provider's own figures.
     pub usage: Usage,
-    /// What the turn used, estimates included, and the cost.
+    /// What the turn itself used, estimates included, and the cost.
     pub spent: Spent,
+    /// What the session's tasks used that were over while the turn ran, with their own tasks and with merged forks.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub spent_by_tasks: Spent,
 }

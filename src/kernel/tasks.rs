@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         CarriedOut, Down, DownReason, Link, Open, OpenTask, Outcome, Record, Refusal, Resource, Settings, Spent, State,
-        Stop, StopLevel, TaskOrder, decide::Draft, end, input::Decide, task_ask, toolset,
+        Stop, StopLevel, TaskOrder, decide::Draft, end, input::Decide, spending, task_ask, toolset,
     },
     words::ids::{MessageId, Millis, Seq, SessionId},
     words::message::{Message, MessageTime, Role},
@@ -135,18 +135,22 @@ fn begin(
     // An orphan keeps its settings and names no amount.
     let asked = order.as_ref().map(|order| order.settings.budget.session).unwrap_or_default();
     let may_have_children = order.as_ref().is_none_or(|order| order.settings.task_depth_max > depth);
-    let grant = state.grant_for(&asked, may_have_children).map_err(|breach| Refusal::OverBudget { breach })?;
+    let request = order.as_ref().map(|order| spending::first_request(draft, order)).unwrap_or_default();
+    let grant =
+        state.grant_for(&asked, &request, may_have_children).map_err(|breach| Refusal::OverBudget { breach })?;
     let ticket = draft.write(None, Record::TaskStarted { child: child.clone(), link, depth, grant, order });
     Ok(CarriedOut::Done(ticket))
 }
 
-/// Narrows the settings of a child: it may do nothing that its parent may not do.
+/// Narrows the settings of a child: it may do nothing that its parent may not do, and its turns take no more steps than those of
+/// its parent may.
 pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
     child.above = parent.above_children();
     child.host.clone_from(&parent.host);
     if let Some(may) = &parent.tools {
         child.tools = Some(toolset::both(child.tools.as_ref(), may));
     }
+    child.steps_max = [child.steps_max, parent.steps_max].into_iter().flatten().min();
     child.task_depth_max = child.task_depth_max.min(parent.task_depth_max);
     child.task_width_max = child.task_width_max.min(parent.task_width_max);
     child.task_queue_max = child.task_queue_max.min(parent.task_queue_max);

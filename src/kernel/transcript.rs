@@ -25,6 +25,7 @@ use crate::{
         AgentPart, CompactionPart, ErrorReason, Message, MessageTime, Part, PatchPart, ReasoningPart, RetryPart, Role,
         SnapshotPart, Span, StepFinishPart, StepStartPart, SubtaskPart, TextPart, ToolPart, ToolState,
     },
+    words::usage::Usage,
 };
 
 /// Characters of a task's first line that stand for its subject.
@@ -125,7 +126,7 @@ impl Transcript {
                 let attempt = u32::try_from(attempt).unwrap_or(u32::MAX).saturating_add(1);
                 self.before.push(Part::Retry(RetryPart { attempt, error: error.message.clone(), time: entry.time }));
             }
-            Record::Answer { answer, price, .. } => self.answer(entry, answer, *price),
+            Record::Answer { answer, price, estimated, .. } => self.answer(entry, answer, estimated.as_ref(), *price),
             Record::Call(call) => self.call(entry.seq, call),
             Record::CallStarted { .. } => self.change_call(ticket, |state| {
                 let (input, time) = (input_of(state).to_owned(), Span { start: entry.time, end: None });
@@ -216,7 +217,7 @@ impl Transcript {
                     self.messages.push(Message { session, parts: user.parts.clone(), time, ..said });
                 }
                 Item::Assistant(answer) => {
-                    self.answer(entry, answer, None);
+                    self.answer(entry, answer, None, None);
                     let (at, parts) = self.answers.remove(&entry.seq).unwrap_or_default();
                     if let Some(message) = self.messages.get_mut(at) {
                         message.id = MessageId::from(format!("answer-{}-{n}", entry.seq));
@@ -273,7 +274,7 @@ impl Transcript {
         }
     }
 
-    fn answer(&mut self, entry: &Entry, answer: &Answer, of_other: Option<Price>) {
+    fn answer(&mut self, entry: &Entry, answer: &Answer, estimate: Option<&Usage>, of_other: Option<Price>) {
         let (created, model, price) = match self.requested.take() {
             Some((time, model, price)) => (time, Some(model), price),
             None => (entry.time, None, None),
@@ -282,16 +283,16 @@ impl Transcript {
             Some(by) => (Some(by.clone()), of_other),
             None => (model, price),
         };
-        // A message has no mark for an estimate, so it carries none: where the provider gave no figures it has no cost.
-        let charge = Charge::of(price.as_ref(), &answer.usage, None);
+        let charge = Charge::of(price.as_ref(), &answer.usage, estimate);
         let cost = charge.and_then(|charge| charge.cost.shown().cost);
+        let (tokens, estimated) = charge.map_or((answer.usage, false), |charge| (charge.usage, charge.estimated));
         let mut parts = std::mem::take(&mut self.before);
         let before = parts.len();
         parts.extend(answer.parts.iter().cloned().map(Part::from));
         let is_call = |at: &usize| matches!(parts[*at], Part::Tool(_));
         let call_parts = (before..parts.len()).filter(is_call).collect();
         let step = entry.step.unwrap_or(1);
-        let finished = StepFinishPart { step, finish: answer.finish, tokens: answer.usage, cost };
+        let finished = StepFinishPart { step, finish: answer.finish, tokens, estimated, cost };
         parts.push(Part::StepFinish(finished));
         self.answers.insert(entry.seq, (self.messages.len(), call_parts));
         self.messages.push(Message {
@@ -304,7 +305,8 @@ impl Transcript {
             pinned: false,
             tools: BTreeMap::new(),
             time: MessageTime { created, completed: Some(entry.time) },
-            tokens: Some(answer.usage),
+            tokens: Some(tokens),
+            estimated,
             cost,
             finish: Some(answer.finish),
         });

@@ -16,7 +16,7 @@ mod rows;
 use serde::Serialize;
 
 use crate::{
-    kernel::{Digest, Parent},
+    kernel::{Digest, Parent, ShownTasks},
     tape::{
         Behind, ListCost, Mark, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore,
         TapeStoreExt as _, newest_labels,
@@ -76,14 +76,18 @@ pub struct ListedSession {
     pub bytes: u64,
     /// The size of the files beside its tape, in bytes: large outputs, and old contents of changed files.
     pub beside_bytes: u64,
-    /// How many model requests it made itself; `None` where its tape cannot be read.
+    /// How many model requests it made, with those of its tasks that are over and of merged forks; `None` where its tape cannot be
+    /// read.
     pub requests: Option<u64>,
     /// How many of these requests came without usage figures, so that estimates are counted.
     pub estimated: u64,
-    /// Tokens that it used itself, without its children.
+    /// Tokens of these requests.
     pub usage: Option<Usage>,
     /// The cost of that usage. An unknown cost is not zero: see [`Cost::exact`].
     pub cost: Option<Cost>,
+    /// The part of these figures that its tasks used; `None` if it gave none. Each child is also a session of its own in the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<ShownTasks>,
     /// Whether it is awake, asleep, parked or deleted.
     pub status: SessionStatus,
     /// Whether a turn of it is not over.
@@ -179,7 +183,7 @@ impl ListedSession {
         here: Option<&SessionId>,
     ) -> ListedSession {
         let SessionSummary { id: session, created, last, seq, bytes, .. } = summary;
-        let spent = digest.map(|digest| digest.spent);
+        let spent = digest.map(|digest| digest.spent.plus(&digest.spent_by_tasks));
         let is_here = |parent: &&Parent| match parent {
             Parent::ForkOf { session, .. } => Some(session) == here,
             Parent::TaskOf { session: parent, .. } => parent != session,
@@ -201,6 +205,7 @@ impl ListedSession {
             estimated: spent.map_or(0, |spent| spent.estimated),
             usage: spent.map(|spent| spent.usage),
             cost: spent.map(|spent| spent.cost),
+            tasks: digest.and_then(|digest| digest.spent_by_tasks.shown_as_tasks(digest.spent.tasks)),
             status: statuses.of(session),
             open: statuses.has(Mark::Open, session),
             protected: statuses.has(Mark::Protected, session),

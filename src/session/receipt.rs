@@ -39,8 +39,8 @@ impl Receipt {
     /// the session cannot be asked.
     pub async fn wait(&self) -> Result<Answer, SendError> {
         let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
-        let TurnEnd { turn, outcome, text, steps, usage, spent, .. } = Arc::unwrap_or_clone(end);
-        Ok(Answer { turn, outcome, text: text.to_string(), steps, usage, spent })
+        let TurnEnd { turn, outcome, text, steps, usage, spent, spent_by_tasks, .. } = Arc::unwrap_or_clone(end);
+        Ok(Answer { turn, outcome, text: text.to_string(), steps, usage, spent, spent_by_tasks })
     }
 }
 
@@ -58,6 +58,8 @@ pub struct Answer {
     pub steps: u32,
     /// Tokens: the provider's own figures.
     pub usage: Usage,
-    /// What the turn used, estimates included, and what that cost.
+    /// What the turn itself used, estimates included, and what that cost.
     pub spent: Spent,
+    /// What the session's tasks used that were over while the turn ran, with their own tasks: not in `spent`.
+    pub spent_by_tasks: Spent,
 }

@@ -29,7 +29,7 @@ pub struct TaskProgress {
     /// The newest calls of the child that ended while somebody waited for the task, oldest first; at most 16. Empty in a single look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<TaskEvent>,
-    /// What it used so far. Time, tokens and steps are those of the turn that runs.
+    /// What it used so far. Time and steps are those of the turn that runs.
     pub metrics: TaskMetrics,
     /// The newest text of the child, also of an answer that is still being made.
     #[serde(default, skip_serializing_if = "String::is_empty")]

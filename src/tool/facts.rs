@@ -34,8 +34,8 @@ pub struct CallFacts {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<Access>,
     /// A hash of the tool and of what its call does ([`Tool::loop_key`](crate::tool::Tool::loop_key)): the same for calls that repeat
-    /// each other. `None` for a call that may be repeated ([`Tool::pollable`](crate::tool::Tool::pollable)), for one about which
-    /// the tool gave no facts or whose arguments are no JSON object, and on older tapes.
+    /// each other. A call that cannot run has one too, of its name and its text; of an answer that was cut off, of its name alone.
+    /// `None` only for a call that may be repeated ([`Tool::pollable`](crate::tool::Tool::pollable)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_key: Option<String>,
     /// Why the call cannot run at all; `None` for a call that can run.
@@ -57,22 +57,28 @@ pub enum Unusable {
 }
 
 impl CallFacts {
-    /// The facts of a call whose tool gave none: the call does not run.
+    /// The facts of a call with this input whose tool gave none: the call does not run.
     #[must_use]
-    pub fn unknown(tool: &str, why: &str) -> CallFacts {
+    pub fn unknown(tool: &str, input: &str, why: &str) -> CallFacts {
         let text = format!("The tool {tool} {why}; the call was not run. Try other arguments.");
-        CallFacts::unusable(tool, Effect::Once, Unusable::Crashed(text))
+        CallFacts::unusable(tool, input, Effect::Once, Unusable::Crashed(text))
     }
 
-    fn unusable(tool: &str, effect: Effect, why: Unusable) -> CallFacts {
+    fn unusable(tool: &str, input: &str, effect: Effect, why: Unusable) -> CallFacts {
         CallFacts {
             tool: tool.to_owned(),
             effect,
             parallel: false,
             access: Vec::new(),
-            loop_key: None,
+            loop_key: Some(text_key(tool, input)),
             unusable: Some(why),
         }
+    }
+
+    /// The facts of the same call where its answer was cut off. Each try is cut at another character, so all cut calls of a tool
+    /// repeat each other, whatever they say.
+    pub(crate) fn cut_off(self) -> CallFacts {
+        CallFacts { loop_key: Some(hashed(&self.tool, "cut off")), ..self }
     }
 }
 
@@ -85,14 +91,14 @@ impl Toolbox {
     #[must_use]
     pub fn facts(&self, name: &str, input: &str) -> CallFacts {
         let Some(Known { tool, effect, parallel, .. }) = self.known(name) else {
-            return CallFacts::unusable(name, Effect::Read, Unusable::NoTool(self.unknown_tool(name)));
+            return CallFacts::unusable(name, input, Effect::Read, Unusable::NoTool(self.unknown_tool(name)));
         };
         let facts = CallFacts {
             tool: tool.name().to_owned(),
             effect: *effect,
             parallel: *parallel,
             access: Vec::new(),
-            loop_key: None,
+            loop_key: Some(text_key(tool.name(), input)),
             unusable: None,
         };
         // Where they are no JSON object, the core itself finds that.
@@ -106,7 +112,7 @@ impl Toolbox {
             Ok((Ok(access), loop_key)) => CallFacts { access, loop_key, ..facts },
             Ok((Err(why), loop_key)) => CallFacts { loop_key, unusable: Some(Unusable::BadArguments(why)), ..facts },
             Err(_) => CallFacts {
-                unusable: CallFacts::unknown(tool.name(), "crashed over these arguments").unusable,
+                unusable: CallFacts::unknown(tool.name(), input, "crashed over these arguments").unusable,
                 ..facts
             },
         }
@@ -116,6 +122,14 @@ impl Toolbox {
 /// The key by which calls that repeat each other are known.
 fn loop_key(tool: &dyn Tool, arguments: &Value) -> Option<String> {
     (!tool.pollable(arguments)).then(|| hashed(tool.name(), &tool.loop_key(arguments)))
+}
+
+/// The key of a call that cannot run: its tool was not asked what it does.
+fn text_key(tool: &str, input: &str) -> String {
+    match serde_json::from_str::<Value>(input) {
+        Ok(arguments) => hashed(tool, &canonical(&arguments)),
+        Err(_) => hashed(tool, input),
+    }
 }
 
 /// 16 hex digits, so that what a tool says does not grow the tape.

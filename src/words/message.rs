@@ -73,6 +73,9 @@ pub struct Message {
     /// Tokens of the answer; only on messages of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Usage>,
+    /// Whether the tokens are our estimate, because the provider gave no figures.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
     /// Cost of the answer; `None` where no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
@@ -102,6 +105,7 @@ impl Message {
             pinned: false,
             time: MessageTime::default(),
             tokens: None,
+            estimated: false,
             cost: None,
             finish: None,
         }

@@ -8,6 +8,7 @@ mod money;
 
 use std::ops::AddAssign;
 
+pub(crate) use money::PICO_IN_MICRO;
 pub use money::{BadUsd, Cost, MicroUsd, PicoUsd, ShownCost};
 
 use serde::{Deserialize, Serialize};

@@ -77,10 +77,12 @@ async fn agrees(listed: &ListedSession, session: &Session) {
     assert_eq!(listed.session, *session.id());
     assert_eq!(listed.seq, state.seq);
     assert_eq!(listed.last, entries.last().map(|entry| entry.time));
-    assert_eq!(listed.requests, Some(state.spent.requests), "{}", listed.session);
-    assert_eq!(listed.estimated, state.spent.estimated, "{}", listed.session);
-    assert_eq!(listed.usage, Some(state.spent.usage), "{}", listed.session);
-    assert_eq!(listed.cost, Some(state.spent.cost), "{}", listed.session);
+    let spent = state.spent_in_all();
+    assert_eq!(listed.requests, Some(spent.requests), "{}", listed.session);
+    assert_eq!(listed.estimated, spent.estimated, "{}", listed.session);
+    assert_eq!(listed.usage, Some(spent.usage), "{}", listed.session);
+    assert_eq!(listed.cost, Some(spent.cost), "{}", listed.session);
+    assert_eq!(listed.tasks, state.spent_by_tasks.shown_as_tasks(state.spent.tasks), "{}", listed.session);
     assert_eq!(listed.agent.as_deref(), Some(state.settings.agent.as_str()));
     assert_eq!(listed.model.as_ref(), Some(&state.settings.model));
     assert_eq!(listed.workspace.as_deref(), Some(state.settings.workspace.as_str()));

@@ -69,7 +69,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
             .with_raw_call("c3", "read", r#"{"path":"dot.png"}"#)
             .with_raw_call("c4", "read", r#"{"path":"none"}"#)
             .with_usage(usage),
-        Reply::text("Done."),
+        Reply::text("Done.").with_usage(usage),
     ]));
     let builder = Runtime::builder().store(folder.path().join("store")).model(model).tools(tools::full());
     let runtime = builder.start().await.unwrap();
@@ -152,7 +152,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     ];
     parts.extend(calls);
     parts.push(finish(1, "tool-calls", usage));
-    let rest = json!([{"type": "step-start", "step": 2}, {"type": "text", "text": "Done."}, finish(2, "stop", Usage::default())]);
+    let rest = json!([{"type": "step-start", "step": 2}, {"type": "text", "text": "Done."}, finish(2, "stop", usage)]);
     let mut expected = json!([
         {"id": "m-1", "role": "user", "sessionID": session.id(), "agent": "build",
             "model": {"provider": "scripted", "model": "script"}, "time": {"created": "T", "completed": "T"}, "parts": [
@@ -160,7 +160,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
             {"type": "file", "url": "data:text/plain;base64,bm90ZQ==", "filename": "a.txt", "mime": "text/plain"},
         ]},
         answered(json!(parts), "tool-calls", usage),
-        answered(rest, "stop", Usage::default()),
+        answered(rest, "stop", usage),
     ]);
     for n in [1, 2] {
         let id = messages[n]["id"].as_str().unwrap();

@@ -30,10 +30,11 @@ pub(super) fn presented(state: &State, storage_fails: bool) -> Presented {
 
 /// The figures that a session shows after a piece of work.
 pub(super) fn figures(state: &State) -> SessionFigures {
+    let in_all = state.spent_in_all();
     SessionFigures {
         at: state.turn.as_ref().map(|turn| At { turn: turn.id, step: turn.step }),
-        usage: state.spent.usage,
-        cost: state.spent_in_all().cost,
+        usage: in_all.usage,
+        cost: in_all.cost,
         left: state.left(),
         tasks_queued: state.tasks_queued(),
         todos_open: state.todos().iter().filter(|todo| todo.is_open()).count(),

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tamtam::{
     Delivery, MessageId, Seq, Steering,
+    model::MicroUsd,
     session::{Grant, Limits, Scope},
 };
 
@@ -118,34 +119,22 @@ struct AnswerFields {
     by: Option<RaiseFields>,
 }
 
-/// By how much limits are raised. Money is in dollars, as on the command line.
+/// By how much limits are raised. Money is in millionths of a US dollar, as on every line.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RaiseFields {
     tokens: Option<u64>,
-    usd: Option<Dollars>,
+    micro_usd: Option<u64>,
     time_ms: Option<u64>,
     calls: Option<u64>,
     tasks: Option<u64>,
     bytes: Option<u64>,
 }
 
-/// An amount of dollars, as a number or as text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Dollars {
-    Number(serde_json::Number),
-    Text(String),
-}
-
 impl RaiseFields {
     fn limits(self) -> Result<Limits, String> {
-        let RaiseFields { tokens, usd, time_ms, calls, tasks, bytes } = self;
-        let usd = usd.map(|usd| match usd {
-            Dollars::Number(number) => number.to_string(),
-            Dollars::Text(text) => text,
-        });
-        let usd = usd.map(|usd| usd.parse().map_err(|error| format!("`usd`: {error}"))).transpose()?;
+        let RaiseFields { tokens, micro_usd, time_ms, calls, tasks, bytes } = self;
+        let usd = micro_usd.map(|micro| MicroUsd(micro).to_pico());
         let limits = Limits { tokens, usd, time_ms, calls, tasks, bytes };
         match limits.is_none() {
             true => Err("`by` raises nothing: say by how much, such as {\"tokens\":5000}".to_owned()),
@@ -291,8 +280,7 @@ mod tests {
                 r#"{"answer":{"ask":9,"grant":"raise","by":{"tokens":5000,"calls":2}}}"#,
                 answer(Grant::Raise(Limits { tokens: Some(5_000), calls: Some(2), ..Limits::default() })),
             ),
-            (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":0.25}}}"#, answer(dollars("0.25"))),
-            (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":"$2"}}}"#, answer(dollars("2"))),
+            (r#"{"answer":{"ask":9,"grant":"raise","by":{"micro_usd":250000}}}"#, answer(dollars("0.25"))),
             (r#"{"tree":true}"#, Command::Tree),
             (r#"{"command":"/compact"}"#, Command::Line { line: "/compact".to_owned() }),
         ];
@@ -339,7 +327,8 @@ mod tests {
             (r#"{"answer":{"ask":9,"grant":"raise"}}"#, "needs `by`"),
             (r#"{"answer":{"ask":9,"grant":"raise","by":{}}}"#, "raises nothing"),
             (r#"{"answer":{"ask":9,"grant":"once","by":{"tokens":1}}}"#, "`by` needs"),
-            (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":-1}}}"#, "`usd`"),
+            (r#"{"answer":{"ask":9,"grant":"raise","by":{"micro_usd":0.25}}}"#, "0.25"),
+            (r#"{"answer":{"ask":9,"grant":"raise","by":{"usd":1}}}"#, "micro_usd"),
             (r#"{"answer":{"ask":9,"grant":"raise","by":{"euros":1}}}"#, "euros"),
         ];
         for (line, expected) in cases {

@@ -53,7 +53,7 @@ fn finished(error: Option<ErrorReason>, content: &str) -> EventKind {
 fn turn_finished() -> EventKind {
     let cost = Default::default();
     let (outcome, usage) = (Outcome::Done, Usage::default());
-    EventKind::TurnFinished { outcome, text: "".into(), messages: vec![], usage, estimated: 0, cost }
+    EventKind::TurnFinished { outcome, text: "".into(), messages: vec![], usage, estimated: 0, cost, tasks: None }
 }
 
 /// CLI-RENDER-001, 002, 008: what streams is printed as it comes, joined, and its line is ended once.

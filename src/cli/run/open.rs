@@ -21,7 +21,7 @@ use tamtam::{
     tape::{Durability, TapeError},
 };
 
-use super::Hints;
+use super::{Hints, used::Used};
 use crate::cli::{
     arguments::{ResumeArguments, RunArguments, Survives, TurnArguments, labels},
     config::{self, Config},
@@ -51,6 +51,8 @@ pub(super) struct Opened {
     pub(super) asked: Vec<Seq>,
     /// Its last entry, when it was opened.
     pub(super) opened: Seq,
+    /// What it had used before this command.
+    pub(super) used: Used,
     /// Where answers with the scope `project` are kept.
     pub(super) trust: Trust,
     /// The configuration that was not read, each with the reason.
@@ -126,7 +128,8 @@ async fn try_run(
     let state = or_shut_down(&runtime, session.state().await).await?;
     let not_read = config.notes.into_iter().chain(not_read).chain(prompt::rules_not_used(&state.settings)).collect();
     let trust = Trust::of(environment);
-    Ok(Ok(Opened { runtime, session, events, hints, asked: Vec::new(), opened: Seq::ZERO, trust, not_read }))
+    let (asked, opened, used) = (Vec::new(), Seq::ZERO, Used::default());
+    Ok(Ok(Opened { runtime, session, events, hints, asked, opened, used, trust, not_read }))
 }
 
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
@@ -205,7 +208,8 @@ async fn take_up(
         })
         .map(|(ask, _)| *ask)
         .collect();
-    Ok(Opened { runtime, session, events, hints, asked, opened, trust: Trust::of(environment), not_read })
+    let (used, trust) = (Used::of(before), Trust::of(environment));
+    Ok(Opened { runtime, session, events, hints, asked, opened, used, trust, not_read })
 }
 
 /// The standing grants of the session that were given for the project, and that the project no longer has.

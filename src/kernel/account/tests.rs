@@ -18,7 +18,8 @@ fn a_breach_says_what_is_spent_held_and_needed() {
         reserved: 50_000_000_000,
         needs: 70_000_000_000,
     };
-    let text = "the session's budget of $0.5000 is used up: $0.4000 spent, $0.0500 reserved, $0.0700 needed next";
+    let text =
+        "the session's budget of $0.5000 has too little left: $0.4000 spent, $0.0500 reserved, $0.0700 needed next";
     assert_eq!((breach.to_string().as_str(), breach.missing()), (text, 20_000_000_000));
 }
 
@@ -52,9 +53,10 @@ fn a_grant_is_counted_from_when_it_was_given() {
 #[test]
 fn time_is_passed_on_and_everything_else_is_divided() {
     let state = state(Limits { calls: Some(90), time_ms: Some(5_000), tasks: Some(4), ..Limits::default() });
-    let grant = state.grant_for(&Limits::default(), false).unwrap();
+    let none = Limits::default();
+    let grant = state.grant_for(&none, &none, false).unwrap();
     let expected = Limits { calls: Some(10), time_ms: Some(5_000), tasks: Some(0), ..Limits::default() };
     assert_eq!(grant, expected);
     let asked = Limits { calls: Some(91), ..Limits::default() };
-    assert_eq!(state.grant_for(&asked, false).unwrap_err().needs, 91);
+    assert_eq!(state.grant_for(&asked, &none, false).unwrap_err().needs, 91);
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        Delivery, Disposition, Down, DownReason, NextTask, Open, Outcome, State, Steering, StopLevel, TaskEnd, Tie,
-        Turn, Waiting, state::TASKS_REMEMBERED,
+        Delivery, Disposition, Down, DownReason, NextTask, Open, Outcome, Spent, State, Steering, StopLevel, TaskEnd,
+        Tie, Turn, Waiting, state::TASKS_REMEMBERED,
     },
     permission::Chain,
     words::ids::{MessageId, Millis, Seq},
@@ -84,18 +84,14 @@ impl State {
         notice: Option<&Arc<Message>>,
     ) {
         let Some(Open::Task(task)) = self.open.remove(&ticket) else { return };
-        match down.map(|down| (down.spent, down.lent)) {
-            Some((Some(spent), lent)) => {
-                self.spent_by_tasks += spent;
-                self.write_off(&lent);
-            }
+        let (spent, lent) = match down.map(|down| (down.spent, down.lent)) {
+            Some((Some(spent), lent)) => (spent, lent),
             // Nobody gives account of the grant, or the child goes on as an orphan: all of the grant counts as used.
-            _ => {
-                let cost = &mut self.spent_by_tasks.cost;
-                cost.unpriced = cost.unpriced.saturating_add(1);
-                self.write_off(&task.grant);
-            }
-        }
+            _ => (Spent::unknown(), task.grant),
+        };
+        self.spent_by_tasks += spent;
+        self.in_turn(|turn| turn.spent_by_tasks += spent);
+        self.write_off(&lent);
         self.begin_queued_tasks();
         self.tasks_ended.push_back(TaskEnd { ticket, child: task.child, down: down.cloned() });
         if self.tasks_ended.len() > TASKS_REMEMBERED {
@@ -212,5 +208,5 @@ impl State {
 }
 
 fn down_of(turn: &Turn, reason: DownReason) -> Down {
-    Down { text: turn.text.clone(), steps: turn.step, usage: turn.usage, ..Down::without_a_word(reason) }
+    Down { text: turn.text.clone(), steps: turn.step, usage: turn.spent.usage, ..Down::without_a_word(reason) }
 }

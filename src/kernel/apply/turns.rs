@@ -179,6 +179,7 @@ impl State {
             steps: turn.step,
             usage: turn.usage,
             spent: turn.spent,
+            spent_by_tasks: turn.spent_by_tasks,
         }));
         if self.ended.len() > TURNS_REMEMBERED {
             self.ended.pop_front();

@@ -21,7 +21,7 @@ use crate::{
 const PIECE: usize = 64;
 
 impl Fold for Digest {
-    const FORM: u32 = 8;
+    const FORM: u32 = 9;
 
     fn add(&mut self, entries: &[Entry]) {
         entries.iter().for_each(|entry| self.take(entry));

@@ -24,7 +24,7 @@ use crate::{
     tool::May,
     words::ids::{MessageId, Seq, SessionId, new_uuid},
     words::message::{Message, Part},
-    words::usage::PicoUsd,
+    words::usage::MicroUsd,
 };
 
 /// The tools that the child of a request never has: it has no list of its own, and plans with nobody. (The tools for tasks it has
@@ -222,7 +222,7 @@ fn tools(parent: &Session, state: &State, request: &TaskRequest, agent: &Agent) 
 
 fn with_budget(mut settings: Settings, request: &TaskRequest) -> Settings {
     let TaskConstraints { time_budget_ms, tokens, cost_micro_usd } = request.input.constraints;
-    let usd = cost_micro_usd.map(|micro| PicoUsd(micro.saturating_mul(1_000_000)));
+    let usd = cost_micro_usd.map(|micro| MicroUsd(micro).to_pico());
     let session = Limits { tokens, usd, time_ms: time_budget_ms, ..Limits::default() };
     settings.budget = Budget { session, ..Budget::default() };
     settings

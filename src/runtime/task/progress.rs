@@ -64,10 +64,10 @@ fn look(progress: &mut TaskProgress, state: &State, now: Millis) {
     progress.current_tool = runs.map(|(_, call)| call.facts.tool.clone());
     if let Some(turn) = &state.turn {
         progress.partial_output = turn.text.to_string();
-        progress.metrics.tokens = turn.usage;
         progress.metrics.steps = turn.step;
     }
-    progress.metrics.cost_micro_usd = state.spent_in_all().cost.shown().cost;
+    let spent = state.spent_of_task();
+    (progress.metrics.tokens, progress.metrics.cost_micro_usd) = (spent.usage, spent.cost.shown().cost);
     progress.metrics.latency_ms = state.turn.as_ref().map_or(0, |turn| millis(now.since(turn.started)));
 }
 

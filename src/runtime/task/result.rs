@@ -40,6 +40,7 @@ fn made(child: &Child, down: &Down, order: Option<&TaskOrder>, work: Work, laten
     let (status, error) = ended(&down.reason);
     let trace = order.and_then(|order| order.terms.trace.as_deref());
     let cost_micro_usd = down.spent.and_then(|spent| spent.cost.shown().cost);
+    let tokens = down.spent.map_or(down.usage, |spent| spent.usage);
     TaskResult {
         v: TASK_VERSION,
         trace_id: trace.unwrap_or_default().to_owned(),
@@ -55,16 +56,17 @@ fn made(child: &Child, down: &Down, order: Option<&TaskOrder>, work: Work, laten
             agent: order.map(|order| order.settings.agent.clone()).unwrap_or_default(),
             model: order.map(|order| order.settings.model.to_string()).unwrap_or_default(),
         },
-        metrics: TaskMetrics { tokens: down.usage, cost_micro_usd, latency_ms, steps: down.steps },
+        metrics: TaskMetrics { tokens, cost_micro_usd, latency_ms, steps: down.steps },
     }
 }
 
-/// The status of a task that ended so, and what went wrong. A task that somebody stopped, whose child is parked, or that cannot be
-/// found, does not end better when it is given again.
+/// The status of a task that ended so, and what went wrong. A task that somebody stopped, whose budget is spent, whose child is
+/// parked, or that cannot be found, does not end better when it is given again.
 fn ended(reason: &DownReason) -> (TaskStatus, Option<TaskError>) {
     let (status, code, retryable) = match reason {
         DownReason::Done => return (TaskStatus::Completed, None),
         DownReason::Failed { .. } => (TaskStatus::Error, "failed", true),
+        DownReason::Budget { .. } => (TaskStatus::Error, "budget", false),
         DownReason::Aborted { .. } => (TaskStatus::Cancelled, "aborted", false),
         DownReason::Ended { .. } => (TaskStatus::Cancelled, "ended", false),
         DownReason::TimedOut { .. } => (TaskStatus::TimedOut, "timed_out", true),

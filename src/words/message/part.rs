@@ -139,6 +139,9 @@ pub struct StepFinishPart {
     pub finish: Finish,
     /// Tokens of the step.
     pub tokens: Usage,
+    /// Whether the tokens are our estimate, because the provider gave no figures.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
     /// Cost of the step; `None` where no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::words::is_default;
 
 /// Picodollars in a millionth of a dollar.
-const PER_MICRO: u64 = 1_000_000;
+pub(crate) const PICO_IN_MICRO: u64 = 1_000_000;
 
 /// Picodollars in a dollar.
 const PER_USD: u64 = 1_000_000_000_000;
@@ -37,7 +37,15 @@ impl PicoUsd {
     /// The amount in millionths, rounded up: a cost is never shown as nothing.
     #[must_use]
     pub fn to_micro(self) -> MicroUsd {
-        MicroUsd(self.0.div_ceil(PER_MICRO))
+        MicroUsd(self.0.div_ceil(PICO_IN_MICRO))
+    }
+}
+
+impl MicroUsd {
+    /// The same amount in picodollars.
+    #[must_use]
+    pub fn to_pico(self) -> PicoUsd {
+        PicoUsd(self.0.saturating_mul(PICO_IN_MICRO))
     }
 }
 
@@ -50,7 +58,7 @@ impl fmt::Display for PicoUsd {
 impl fmt::Display for MicroUsd {
     /// In dollars, with four decimals, and six below a cent; nothing is `$0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (dollars, rest) = (self.0 / PER_MICRO, self.0 % PER_MICRO);
+        let (dollars, rest) = (self.0 / PICO_IN_MICRO, self.0 % PICO_IN_MICRO);
         match self.0 {
             0 => f.write_str("$0"),
             1..10_000 => write!(f, "${dollars}.{rest:06}"),

@@ -28,16 +28,13 @@ fn a_budget_that_is_used_up_ends_with_3() {
     let model = script(&lab, "s.json", json!(["Never said."]));
     let ended = lab.run(&["run", "--model", &model, "--budget-tokens", "500", "hello"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (3, ""), "{}", ended.stderr);
-    assert!(ended.error().contains("the session's budget of 500 tokens is used up"), "{}", ended.stderr);
+    assert!(ended.error().contains("the session's budget of 500 tokens has too little left"), "{}", ended.stderr);
 
     let limit = ["--budget-usd", "0.0005", "--on-budget", "stop", "hi"];
     let run = ["run", "--json", "--session", "s", "--model", model.as_str()];
     let lines = lab.run(&[&run[..], &limit[..]].concat()).lines();
     let budget = of(&lines, "budget")[0];
-    assert_eq!(
-        (&budget["resource"], &budget["then"], &budget["max"]),
-        (&json!("usd"), &json!("stop"), &json!(500_000_000))
-    );
+    assert_eq!((&budget["resource"], &budget["then"], &budget["max"]), (&json!("usd"), &json!("stop"), &json!(500)));
     assert_eq!(lines.last().unwrap()["result"]["outcome"], "budget");
     assert!(lab.tape("s").iter().all(|entry| entry["kind"] != "request"));
 }
@@ -58,7 +55,7 @@ fn the_answer_to_the_question_raises_the_limit() {
     assert_eq!(live.end().code, 0);
 }
 
-/// The answer may say by how much, in the units of the command line; one that raises something else is refused, and the
+/// The answer may say by how much, in the unit of all lines; one that raises something else is refused, and the
 /// question stays open.
 #[test]
 fn the_answer_may_say_by_how_much() {
@@ -73,10 +70,10 @@ fn the_answer_may_say_by_how_much() {
     let refused = live.until(|line| line["reply"]["command"] == "answer");
     assert_eq!(refused["reply"]["error"]["kind"], "refused", "{refused}");
     assert!(refused["reply"]["error"]["message"].as_str().unwrap().contains("US dollars"), "{refused}");
-    live.say(&answer(json!({"usd": 0.01})));
-    // 10,500 millionths, less 100 tokens at a millionth each; in picodollars.
-    let left = live.until_event("step_finished")["left"]["usd"].as_u64().unwrap();
-    assert_eq!(left, 10_400_000_000);
+    live.say(&answer(json!({"micro_usd": 10_000})));
+    // 10,500 millionths of a dollar, less 100 tokens at one each.
+    let left = live.until_event("step_finished")["left"]["micro_usd"].as_u64().unwrap();
+    assert_eq!(left, 10_400);
     assert_eq!(live.end().code, 0);
     let granted = lab.tape("s").into_iter().find(|entry| entry["kind"] == "granted").unwrap();
     assert_eq!(granted["data"]["grant"], json!({"raise": {"usd": 10_000_000_000_u64}}));
@@ -93,6 +90,60 @@ fn dollars_for_a_model_without_a_price_are_refused_at_once() {
     assert_eq!(lab.run(&["sessions"]).stdout.lines().filter(|line| line.starts_with("s ")).count(), 0);
     let ended = lab.run(&["run", "--model", &model, "--budget-usd", "1", "--price", "0.5/2", "hello"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "Hello.\n"), "{}", ended.stderr);
+}
+
+/// A switch that can never be made is refused at once too; one that does not fit says so.
+#[test]
+fn a_switch_that_cannot_be_made_is_said() {
+    let lab = Lab::new();
+    let model = script(&lab, "s.json", json!(["Hello."]));
+    let run = |second: &str, usd: &str| {
+        lab.run(&["run", "--model", &model, "--budget-usd", usd, "--on-budget", second, "hello"])
+    };
+    let ended = run("x/unknown", "1");
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(ended.error().contains("the price of x/unknown is not known"), "{}", ended.stderr);
+    let ended = run("x/cheap", "0.00001");
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.error().contains("; x/cheap does not fit either: raise it with"), "{}", ended.stderr);
+}
+
+/// With a queue of 200 tasks, a budget still gives each task what it can work with; where there is too little the model is told the
+/// figures.
+#[test]
+fn a_budget_gives_each_task_what_it_can_work_with() {
+    let lab = Lab::new();
+    let task = |prompt: &str| json!({"name": "task", "input": {"description": "look", "prompt": prompt, "subagent_type": "general"}});
+    let works = json!({"when": ["user: sub"], "calls": [{"name": "ls", "input": {}}]});
+    let done = json!({"when": ["user: sub", "result ls"], "text": "Looked.", "usage": {"input": 5_000, "output": 10}});
+    let replies = json!([{"calls": [task("sub one"), task("sub two")]}, "Both done.", done, works]);
+    let model = script(&lab, "s.json", replies);
+    let run = |session: &str, tokens: &str| {
+        let limit = ["--permission", "auto", "--budget-tokens", tokens, "--on-budget", "stop", "go"];
+        lab.run(&[&["run", "--json", "--session", session, "--model", model.as_str()][..], &limit[..]].concat())
+    };
+    let ended = run("large", "200000");
+    let lines = ended.lines();
+    assert_eq!(
+        (ended.code, lines.last().unwrap()["result"]["text"].as_str()),
+        (0, Some("Both done.")),
+        "{}",
+        ended.stdout
+    );
+    let finished = of(&lines, "task_finished");
+    assert_eq!(
+        finished.iter().map(|task| task["reason"].clone()).collect::<Vec<_>>(),
+        ["done", "done"],
+        "{}",
+        ended.stdout
+    );
+    let grants: u64 = of(&lines, "task_started").iter().map(|task| task["grant"]["tokens"].as_u64().unwrap()).sum();
+    assert!(grants < 200_000, "{grants}");
+    let ended = run("small", "10000");
+    let lines = ended.lines();
+    let told = of(&lines, "call_finished").into_iter().map(|call| call["content"].to_string());
+    let refused = told.clone().any(|said| said.contains("no room for the task") && said.contains("tokens needed next"));
+    assert!(refused, "{:?}", told.collect::<Vec<_>>());
 }
 
 /// A second model takes over where the first is too dear.

@@ -122,3 +122,53 @@ fn words_are_pinned_over_the_json_lines() {
     let kinds = tape.iter().filter_map(|entry| entry["kind"].as_str()).filter(|kind| kind.ends_with("pinned"));
     assert_eq!(kinds.collect::<Vec<_>>(), ["pinned", "unpinned"]);
 }
+
+/// A model whose second turn begins a summary and does not wait for it.
+fn summing_up(lab: &Lab, summary: Value) -> String {
+    let file = lab.path("background.json");
+    let mut summary = summary;
+    summary["when"] = json!(["You write summaries"]);
+    let script = json!({
+        "limits": {"context": 16_000, "output": 500},
+        "replies": [
+            summary,
+            {"when": ["user: third"], "text": "Three."},
+            {"when": ["user: second"], "text": "Two."},
+            {"when": ["user: first question"], "text": "word ".repeat(5_000)},
+        ],
+    });
+    std::fs::write(&file, script.to_string()).unwrap();
+    format!("scripted:{}", file.display())
+}
+
+fn summaries(lab: &Lab, session: &str) -> usize {
+    lab.tape(session).iter().filter(|entry| entry["kind"] == "compaction").count()
+}
+
+/// A summary that a turn has begun is waited for at the end of the command, so that no later command pays for it again.
+#[test]
+fn the_end_waits_for_the_summary_that_it_began() {
+    let lab = Lab::new();
+    let model = summing_up(&lab, json!({"text": "## Goal\nTalk.", "delay_ms": 400}));
+    let run = |prompt: &str| lab.run(&["run", "--json", "--session", "s", "--model", &model, prompt]);
+    drop(run("first question"));
+    let second = run("second");
+    let seen: Vec<_> = names(&second).into_iter().filter(|name| name.contains("compact")).collect();
+    assert_eq!((seen, text(&second)), (vec!["compaction_started".into(), "compaction_finished".into()], json!("Two.")));
+    assert_eq!(text(&run("third")), "Three.");
+    assert_eq!(summaries(&lab, "s"), 1, "nobody began it again");
+}
+
+/// A summary that does not come is given up at Ctrl-C, and the command says so.
+#[test]
+fn a_summary_that_is_given_up_is_said() {
+    let lab = Lab::new();
+    let model = summing_up(&lab, json!({"hang": true}));
+    drop(lab.run(&["run", "--json", "--session", "s", "--model", &model, "first question"]));
+    let mut live = lab.start(&["run", "--json", "--session", "s", "--model", &model, "second"]);
+    live.until_event("turn_finished");
+    live.signal("-INT");
+    let ended = live.end();
+    let warned = ended.lines().into_iter().any(|line| line["warning"]["kind"] == "summary_given_up");
+    assert!(warned && ended.code == 0, "{} {}", ended.code, ended.stdout);
+}

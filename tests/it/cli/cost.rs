@@ -62,6 +62,60 @@ fn what_is_not_known_is_said() {
     assert!(last.starts_with("about ") && last.contains("; cost $0.0"), "{last}");
 }
 
+/// The result, the last line and the list show what the whole tree used: the tasks are in the sums, and told apart.
+#[test]
+fn the_figures_are_those_of_the_whole_tree() {
+    let lab = Lab::new();
+    let task = |prompt: &str| json!({"name": "task", "input": {"description": "look", "prompt": prompt, "subagent_type": "general"}});
+    let model = priced(
+        &lab,
+        json!([
+            {"calls": [task("sub one"), task("sub two")], "usage": {"input": 100, "output": 10}},
+            {"text": "Done.", "usage": {"input": 100, "output": 10}},
+            {"when": ["user: sub"], "text": "Looked.", "usage": {"input": 1_000, "output": 100}},
+        ]),
+    );
+    let run = ["run", "--permission", "auto", "--model", &model, "go"];
+    let ended = lab.run(&[&["run", "--json", "--session", "s"][..], &run[1..]].concat());
+    let lines = ended.lines();
+    let usage = |input: u64, output: u64| json!({"input": input, "output": output, "reasoning": 0, "cache_read": 0, "cache_write": 0});
+    let tasks = json!({"count": 2, "requests": 2, "usage": usage(2_000, 200), "cost": 2_800});
+    let result = &lines.last().unwrap()["result"];
+    assert_eq!(
+        (&result["usage"], &result["cost"], &result["tasks"]),
+        (&usage(2_200, 220), &json!(3_080), &tasks),
+        "{}",
+        ended.stdout
+    );
+    let turn = of(&lines, "turn_finished")[0];
+    assert_eq!((&turn["cost"], &turn["tasks"]), (&json!(3_080), &tasks));
+    let spent = &of(&lines, "task_finished")[0]["spent"];
+    assert_eq!((&spent["cost"], &spent["usage"]), (&json!(1_400), &usage(1_000, 100)), "one unit on all lines");
+
+    let listed = lab.run(&["sessions", "--json"]).lines();
+    let of_s = listed.iter().find(|line| line["session"] == "s").unwrap();
+    assert_eq!((&of_s["cost"], &of_s["tasks"], &of_s["requests"]), (&json!(3_080), &tasks, &json!(4)), "{of_s}");
+    let children: u64 =
+        listed.iter().filter(|line| !line["parent"].is_null()).map(|line| line["cost"].as_u64().unwrap()).sum();
+    assert_eq!(children, 2_800, "each child has a line of its own too");
+
+    let plain = lab.run(&run);
+    let last = plain.stderr.lines().last().unwrap();
+    assert_eq!(last, "2200 tokens in, 220 out; cost $0.003080; 2 tasks of it: 2200 tokens, $0.002800");
+}
+
+/// An unknown cost says why, also where the model is listed.
+#[test]
+fn a_listed_price_that_does_not_hold_here_says_why() {
+    let lab = Lab::new();
+    let mut command = lab.command(&["run", "--model", "openai/gpt-4o", "--budget-usd", "1", "hello"]);
+    command.env("OPENAI_API_KEY", "k").env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1");
+    let ended = command.output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(2), "{said}");
+    assert!(said.contains("the price of openai/gpt-4o is known at its provider's own address only"), "{said}");
+}
+
 /// X-01, W-01: `models` lists prices with the month they are from, and whether there is a key.
 #[test]
 fn models_are_listed_with_their_prices() {

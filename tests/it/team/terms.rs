@@ -148,7 +148,30 @@ async fn a_child_that_fails_is_a_result() {
     let panicked = result("panic", None).await;
     assert_eq!((panicked.status, &*panicked.errors[0].code), (TaskStatus::Error, "failed"), "{panicked:?}");
     let broke = result("spend", Some(10)).await;
-    assert!(broke.errors[0].message.contains("budget of 10 tokens is used up"), "{broke:?}");
+    assert!(
+        broke.errors[0].message.contains("budget that the parent granted of 10 tokens has too little left"),
+        "{broke:?}"
+    );
+    assert_eq!((&*broke.errors[0].code, broke.errors[0].retryable), ("budget", false), "the same again ends the same");
+    lab.end().await;
+}
+
+/// A task whose constraints run out stops, also where questions wait for a listener: it asks nobody for more, at the child or here. Its
+/// figures have what was used by estimate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_whose_constraints_run_out_asks_nobody() {
+    let spends = child("spend", Reply::call("nothing", json!({})));
+    let lab = lab_with([spends], |options| options.asks_wait = true).await;
+    let mut request = TaskRequest::new("general", "spend", "spend");
+    request.input.constraints.tokens = Some(10_000);
+    let child = lab.parent.delegate(request, TaskOptions::default()).await.unwrap();
+    let result = soon(child.result()).await.unwrap();
+    let error = &result.errors[0];
+    assert_eq!((&*error.code, error.retryable), ("budget", false), "{result:?}");
+    assert_eq!(child.session().state().await.unwrap().budget_ask(), None);
+    let down = child.down().await.unwrap();
+    assert_eq!(result.metrics.tokens, down.spent.unwrap().usage);
+    assert!(result.metrics.tokens.total() > 0, "the scripted model gives no figures, so the estimate counts");
     lab.end().await;
 }
 

@@ -62,7 +62,7 @@ fn calls(play: &mut Play, names: &[&str]) -> Vec<Seq> {
 /// The limit that ended the newest turn.
 fn broke(play: &Play) -> Option<(Resource, Extent)> {
     match play.outcome() {
-        Some(Outcome::Budget { breach }) => Some((breach.resource, breach.extent)),
+        Some(Outcome::Budget { breach, .. }) => Some((breach.resource, breach.extent)),
         _ => None,
     }
 }
@@ -263,7 +263,19 @@ fn a_second_model_takes_over_and_then_it_stops() {
     used(&mut play, 8_000, 1_500);
     play.send("c");
     assert_eq!((models(&play), broke(&play)), (None, Some((Resource::Usd, Extent::Session))));
+    let Some(Outcome::Budget { no_switch, .. }) = play.outcome() else { panic!("{:?}", play.outcome()) };
+    assert_eq!(no_switch.as_deref(), Some("fake/cheap does not fit either"));
     assert_eq!(play.state.spent.cost.exact(), Some(usd("0.0545")));
+}
+
+/// A switch that is given up says why.
+#[test]
+fn a_switch_to_a_model_without_a_price_says_why_it_is_given_up() {
+    let mut play =
+        limited(Limits { usd: Some(usd("0.001")), ..Limits::default() }, OnBreach::Model(model("x/unknown")));
+    play.send("a");
+    let Some(Outcome::Budget { no_switch, .. }) = play.outcome() else { panic!("{:?}", play.outcome()) };
+    assert_eq!(no_switch.as_deref(), Some("x/unknown was not asked instead, because its price is not known"));
 }
 
 /// a limit in dollars refuses a model without a price before its first request, and says what to do.
@@ -480,7 +492,7 @@ pub(super) fn spawn(
     }
 }
 
-/// A host's "no limit" for its children is a number like any other: a share of what is left, and no overflow.
+/// A host's "no limit" for its children is a number like any other: what a child can work with, and no overflow.
 #[test]
 fn a_width_without_a_limit_leaves_a_child_something() {
     let mut play = with(|settings| {
@@ -488,7 +500,7 @@ fn a_width_without_a_limit_leaves_a_child_something() {
         settings.task_width_max = usize::MAX;
     });
     let (_, grant) = spawn(&mut play, "child", |_| {}).unwrap();
-    assert_eq!((grant.tokens, left(&play)), (Some(3_030), 96_970));
+    assert_eq!((grant.tokens, left(&play)), (Some(8_248), 91_752));
 }
 
 /// Promise 9: the grant is held back on the parent's tape before the child is started, and the rest comes back with its end.
@@ -517,6 +529,64 @@ fn a_child_gets_what_is_asked_for_or_an_equal_share() {
         assert_eq!(spawn(&mut play, child, |_| {}).unwrap().1.tokens, Some(10_000), "{child}");
     }
     assert_eq!(left(&play), 10_000);
+}
+
+/// Where many tasks may wait for room, an equal share would be nothing to work with. A child gets what it can work with, all of them
+/// together never more than there is, and a task for which there is too little is refused with the figures.
+#[test]
+fn a_childs_share_is_enough_to_work_with_or_the_task_is_refused() {
+    for (limits, one, first) in [
+        (Limits { tokens: Some(200_000), ..Limits::default() }, 4_656, 37_248),
+        // At $1 for a million tokens read and $10 for a million written.
+        (Limits { usd: Some(usd("2")), ..Limits::default() }, 0, 0),
+    ] {
+        let mut play = limited(limits, OnBreach::Stop);
+        play.tools_tokens = 2_900;
+        play.configure(|settings| settings.task_queue_max = 200);
+        let resource = if limits.tokens.is_some() { Resource::Tokens } else { Resource::Usd };
+        let left = |play: &Play| play.state.left().of(resource).unwrap();
+        let (all, mut granted) = (left(&play), Vec::new());
+        let breach = loop {
+            match spawn(&mut play, &format!("child{}", granted.len()), |_| {}) {
+                Ok((_, grant)) => granted.push(grant.of(resource).unwrap()),
+                Err(Refusal::OverBudget { breach }) => break breach,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(granted.len() > 2 && granted.iter().all(|grant| *grant >= breach.needs), "{granted:?} {breach:?}");
+        assert_eq!(granted.iter().sum::<u64>() + left(&play), all, "nothing is granted twice");
+        assert!(left(&play) < breach.needs, "it is refused only where it could make no request");
+        assert_eq!((breach.max, breach.reserved), (all, granted.iter().sum()));
+        if one > 0 {
+            assert_eq!((breach.needs, granted[0]), (one, first));
+        }
+        let said = Refusal::OverBudget { breach }.to_string();
+        for figure in [resource.amount(breach.needs), resource.amount(breach.reserved), "raise the budget".to_owned()] {
+            assert!(said.contains(&figure), "{figure}: {said}");
+        }
+    }
+}
+
+/// What a child's options ask for is a grant, also where its parent has no limit: the child stops at it, and nobody is asked.
+#[test]
+fn what_a_child_asks_for_is_its_grant_and_a_question_to_nobody() {
+    let mut parent = Play::new();
+    let asked = Limits { tokens: Some(3_000), calls: Some(2), time_ms: Some(60_000), ..Limits::default() };
+    let (_, grant) = spawn(&mut parent, "child", |settings| settings.budget.session = asked).unwrap();
+    assert_eq!(grant, asked);
+    let mut child = with(|settings| {
+        settings.budget.session = asked;
+        settings.budget.on_breach = OnBreach::Ask;
+        settings.asks_wait = true;
+    });
+    child.begin_as(|state| state.begin_with_grant(&grant));
+    child.send("p");
+    for _ in 0..2 {
+        let first = calls(&mut child, &["read"])[0];
+        child.returned(first, "text");
+    }
+    calls(&mut child, &["read"]);
+    assert_eq!((broke(&child), child.state.budget_ask()), (Some((Resource::Calls, Extent::Grant)), None));
 }
 
 /// Nobody gives account of a child that is lost: all of its grant counts as used.

@@ -104,7 +104,7 @@ fn grants_and_wide_settings_of_the_file_give_nothing() {
 /// A child of the file is nobody's child here: no session of that name is told anything, and its whole grant counts as used.
 #[test]
 fn a_task_of_the_file_is_over_and_its_grant_is_used() {
-    let mut play = Play::with(|settings| settings.budget.session.tokens = Some(1_000));
+    let mut play = Play::with(|settings| settings.budget.session.tokens = Some(10_000));
     play.send("go");
     let (_, grant) = budget::spawn(&mut play, "somebodys", |_| {}).unwrap();
     let granted = grant.tokens.expect("it has a share");
@@ -112,5 +112,5 @@ fn a_task_of_the_file_is_over_and_its_grant_is_used() {
     let written = play.written();
     let play = play.imported_at(written);
     assert!(play.is_quiet() && play.state.open.is_empty());
-    assert!(play.state.left().tokens.unwrap() <= 1_000 - granted, "{:?}", play.state.left());
+    assert!(play.state.left().tokens.unwrap() <= 10_000 - granted, "{:?}", play.state.left());
 }

@@ -57,6 +57,20 @@ fn from_above(accesses: &[Access]) -> Vec<Access> {
     seen.collect()
 }
 
+/// A run that was bounded to so many steps is bounded with its tasks: a child's turns take no more steps than its parent's may.
+#[test]
+fn a_childs_turns_take_no_more_steps_than_its_parents_may() {
+    for (own, parent, expected) in
+        [(Some(50), Some(4), Some(4)), (Some(2), Some(4), Some(2)), (None, Some(4), Some(4)), (Some(9), None, Some(9))]
+    {
+        let mut rng = Rng::new(1);
+        let (mut child, mut above) = (settings(&mut rng, "/w"), settings(&mut rng, "/w"));
+        (child.steps_max, above.steps_max) = (own, parent);
+        narrow(&mut child, &above);
+        assert_eq!(child.steps_max, expected);
+    }
+}
+
 /// Promise 8, H-20, P13: at depth 1 to 3, in both orders of matching, in the folder of the parent and in one below it.
 #[test]
 fn a_child_may_do_what_each_ancestor_may_do_and_nothing_else() {

@@ -90,19 +90,66 @@ fn a_call_that_repeats_is_refused_and_then_ends_the_turn() {
     }
 }
 
-/// C-09, ASK-30: a call that polls is none, and neither is one of a tool that there is not; both end a row.
+/// C-09, ASK-30: a call that polls is none, and ends a row. One of a tool that there is not counts like any other.
 #[test]
 fn polling_is_no_loop() {
     for (names, expected) in [
         ("poll poll poll poll poll", "+++++"),
         ("a poll a poll a poll a poll", "++++++++"),
         ("a a poll a a poll a a a", "++++++++!"),
-        ("gong gong gong gong", "----"),
+        ("gong gong gong gong", "--!!"),
         ("a a gong a a", "++-++"),
     ] {
         let mut play = playing(Action::Deny, false);
         calls(&mut play, names);
         assert_eq!(judged(&play), expected, "{names}");
+    }
+}
+
+/// A call that can never run (no such tool, no JSON, not among the agent's tools, cut off) is a call like any other: three rounds of
+/// it are a loop, and it resets no other loop. Nobody is asked, because a yes could not make it run.
+#[test]
+fn a_call_that_can_never_run_is_a_call_for_the_guard() {
+    let played = |action, heard, answers: &[(&str, &str)], finish| {
+        let mut play = playing(action, heard);
+        play.configure(|settings| settings.tools = Some(["note".to_owned(), "gong".to_owned()].into()));
+        for (tool, input) in answers {
+            play.answer(vec![call("c", tool, input)], finish);
+            all_return(&mut play);
+        }
+        assert_eq!(play.asks(), [], "nobody is asked");
+        let ends = matches!(play.outcome(), Some(Outcome::DoomLoop { .. }));
+        (judged(&play), ends)
+    };
+    for (unusable, finish) in [
+        ([("gong", r#"{"a":1}"#); 4], Finish::ToolCalls),
+        ([("gong", "{\"a"); 4], Finish::ToolCalls),
+        ([("note", r#"{"at":"#); 4], Finish::ToolCalls),
+        ([("note", "[1]"); 4], Finish::ToolCalls),
+        ([("read", "{}"); 4], Finish::ToolCalls),
+        ([("note", "{\"at\":1}"), ("note", "{\"at\":\"1"), ("note", "{"), ("note", "{\"at\":\"12")], Finish::Length),
+    ] {
+        for (action, heard) in [(Action::Deny, false), (Action::Ask, false), (Action::Ask, true)] {
+            assert_eq!(played(action, heard, &unusable, finish), ("--!!".to_owned(), true), "{unusable:?}");
+        }
+        assert_eq!(played(Action::Allow, false, &unusable, finish), ("----".to_owned(), false), "{unusable:?}");
+    }
+    // It resets nothing: three rounds of a call that runs and of one that cannot are a loop.
+    let rounds = [("note", "{}"), ("gong", "{}"), ("note", "{}"), ("gong", "{}"), ("note", "{}"), ("gong", "{}")];
+    assert_eq!(played(Action::Deny, false, &rounds, Finish::ToolCalls).0, "+-+-+!");
+    // Other texts are other calls.
+    let others = [("gong", "{\"a"), ("gong", "{\"b"), ("gong", "{\"a"), ("gong", "{\"c")];
+    assert_eq!(played(Action::Deny, false, &others, Finish::ToolCalls), ("----".to_owned(), false));
+}
+
+/// The model is told both: why the call cannot run, and that it repeats it.
+#[test]
+fn a_repeated_call_that_cannot_run_is_told_both() {
+    let mut play = playing(Action::Deny, false);
+    calls(&mut play, "gong gong gong");
+    let told = play.history().pop().unwrap();
+    for words in ["tool not found: gong", "for the third time in a row", "If the next answer repeats it"] {
+        assert!(told.contains(words), "{words}: {told}");
     }
 }
 

@@ -3,8 +3,9 @@
 use tamtam::{
     ModelRef,
     kernel::{
-        Bill, BillKind, BranchRequest, BranchSummary, CarriedOut, Compact, GiveUpBranch, LeaveBranch, Link, OpenBranch,
-        Record, Refusal, Report, Reserve, RollBack, RollbackTarget, Spawn, SumUpBranch, TaskOrder, look_back,
+        Bill, BillKind, BranchRequest, BranchSummary, CarriedOut, Compact, Digest, GiveUpBranch, LeaveBranch, Link,
+        OpenBranch, Record, Refusal, Report, Reserve, RollBack, RollbackTarget, Spawn, SumUpBranch, TaskOrder,
+        look_back,
     },
     model::{Cost, ErrorKind, MicroUsd, PicoUsd, Price, Usage},
     session::Finish,
@@ -511,6 +512,43 @@ fn a_parents_sum_has_what_its_tasks_used() {
     let all = play.state.spent_in_all();
     assert_eq!((all.requests, all.usage, all.cost, all.calls), (2, usage(200, 100), cost(200, 100), 3));
     assert_eq!(play.state.spent.requests, 1, "its own are told apart");
+}
+
+/// A turn that ended tells what its tasks used while it ran, apart from what it used itself.
+#[test]
+fn a_turn_tells_what_its_tasks_used() {
+    let mut play = priced();
+    play.send("a");
+    let (reply, child) = (play.reply_to(), "child".parse().unwrap());
+    let order = Box::new(TaskOrder::new(settings(), tamtam::Message::user("help")));
+    play.signal(Spawn { child, order, link: Link::ATTACHED }.to(reply));
+    let ticket = play.entries[0].seq;
+    let mut down = tamtam::session::Down::without_a_word(tamtam::session::DownReason::Done);
+    down.spent = Some(tamtam::session::Spent { requests: 3, usage: usage(1_000, 50), ..Default::default() });
+    play.signal(Report::TaskDown { down }.of(ticket));
+    said(&mut play, 100, 50);
+    let end = play.state.ended.back().unwrap().clone();
+    assert_eq!((end.spent.requests, end.spent.usage), (1, usage(100, 50)));
+    assert_eq!((end.spent_by_tasks.requests, end.spent_by_tasks.usage), (3, usage(1_000, 50)));
+    let lines: Vec<_> = play.tape().iter().map(|entry| entry.to_tape().unwrap()).collect();
+    let digest = Digest::of(&lines);
+    assert_eq!((digest.spent.tasks, digest.spent_by_tasks), (1, play.state.spent_by_tasks));
+    play.send("b");
+    said(&mut play, 1, 1);
+    assert_eq!(play.state.ended.back().unwrap().spent_by_tasks, Default::default(), "the next turn begins at 0");
+}
+
+/// Where the provider gave no figures, a message carries the estimate that the sums have, and says that it is one.
+#[test]
+fn a_message_carries_the_estimate_that_the_sums_have() {
+    let mut play = priced();
+    play.send("a");
+    said(&mut play, 0, 0);
+    let messages = tamtam::kernel::Transcript::of(&play.tape());
+    let answer = messages.last().unwrap();
+    assert_eq!((answer.tokens, answer.estimated), (Some(play.state.spent.usage), true));
+    assert_eq!(answer.cost, play.state.spent.cost.shown().cost);
+    assert!(answer.tokens.unwrap().total() > 0);
 }
 
 /// COST-ERR-006: a model whose window was too small says nothing about another.
