@@ -64,7 +64,14 @@ impl Toolbox {
             schema: tool.schema(),
         });
         let specs = specs.collect();
-        let permissions = tools.iter().map(|(name, known)| (name.clone(), known.tool.permissions())).collect();
+        let permissions = tools.iter().flat_map(|(name, known)| {
+            let permissions = known.tool.permissions();
+            let first = permissions.first().cloned().unwrap_or_default();
+            let choices = known.tool.choices().into_iter();
+            let of_choice = move |choice: String| (format!("{name} {choice}"), vec![first.clone(), choice]);
+            std::iter::once((name.clone(), permissions)).chain(choices.map(of_choice))
+        });
+        let permissions = permissions.collect();
         Toolbox { tools: Arc::new(tools), specs, permissions: Arc::new(permissions), twice }
     }
 
@@ -117,7 +124,15 @@ impl Toolbox {
         serde_json::to_vec(&*self.specs).unwrap_or_default()
     }
 
-    /// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]).
+    /// A tool as a model is told of it that may not make these choices.
+    pub(crate) fn spec_without(&self, spec: &ToolSpec, denied: &[&str]) -> ToolSpec {
+        let Some(known) = self.tools.get(&spec.name).filter(|_| !denied.is_empty()) else { return spec.clone() };
+        let (description, schema) = known.tool.told_without(denied);
+        ToolSpec { name: spec.name.clone(), description, schema }
+    }
+
+    /// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]). Of each choice of a tool, by the
+    /// tool's name, a space and the choice, the permission and the pattern by which the rules judge it.
     pub(crate) fn permissions(&self) -> &BTreeMap<String, Vec<String>> {
         &self.permissions
     }
