@@ -34,7 +34,8 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
     let default = models.script.id().clone();
     let runtime = Runtime::builder().store(folder.path().join("tapes")).models(Arc::new(models), default);
     let lookup = Lookup { operator: Arc::default(), stuck: Arc::default() };
-    let runtime = runtime.tool(Build).tool(lookup.clone()).start().await?;
+    // The tree of a terminal of one's own may show what calls say of their progress.
+    let runtime = runtime.tool(Build).tool(lookup.clone()).tree_shows_arguments(true).start().await?;
     let operator = lookup.operator.get_or_init(|| runtime.operate()).clone();
     let open = async |name: &str| -> Result<Session, Failed> {
         let options = SessionOptions::new(folder.path()).id(name.parse()?).profile(Profile::Auto);

@@ -132,7 +132,7 @@ pub struct AgentLimits {
 #[non_exhaustive]
 pub enum BadAgent {
     /// There is no agent of that name.
-    #[error("there is no agent {given:?}: choose {known}")]
+    #[error("there is no agent {given:?}{}{known}", if known.is_empty() { "" } else { ": choose " })]
     Unknown {
         /// The name that was asked for.
         given: String,

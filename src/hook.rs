@@ -125,8 +125,11 @@ pub trait Hook: Send + Sync + 'static {
     /// Sees a message before it is accepted, also one that replaces a waiting one ([`Session::edit`](crate::Session::edit)). The
     /// context says for which session; its handle may be asked for the state, and must not be waited for.
     ///
-    /// What a session is told by the runtime does not come here, nor the message that gives a child its task: the host's own code
-    /// made that one, or a tool call, which the gates saw.
+    /// Everything that people, hosts and models put into a conversation in a user's place comes here: messages that are sent, edited
+    /// or made of a command, the message that gives a child its task ([`Session::spawn_child`](crate::Session::spawn_child),
+    /// [`Session::delegate`](crate::Session::delegate), the tools `task` and `task_send`; the context names the child, which is not
+    /// there yet), the words of a rejection, and the summary of a handoff. What the runtime itself tells a session does not: news of
+    /// a child, the summaries of compactions and branches.
     ///
     /// ```
     /// use tamtam::{

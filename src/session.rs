@@ -19,6 +19,7 @@ mod error;
 mod files;
 mod fork;
 mod grants;
+mod inputs;
 mod inside;
 mod messages;
 mod plan_check;
@@ -74,10 +75,8 @@ use crate::{
     actor::{
         shared::Shared,
         slot::{Phase, Question, Slot, within},
-        worker::WorkerContext,
     },
     event::events_of,
-    hook::HookFailure,
     kernel::{
         self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, EditMessage, GoOn, HandOff, Pause, ResetLoops, Resume,
         SendMessage, WithdrawMessage,
@@ -147,17 +146,6 @@ impl Session {
         self.hand_over(message, delivery, None, agent).await
     }
 
-    /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
-    async fn passed(&self, message: Message) -> Result<Message, SendError> {
-        let message = self.shared.limits.of_host(message)?;
-        match self.shared.hooks.is_empty() {
-            true => Ok(message),
-            // Before the hooks: one that adds words would make it a message.
-            false if kernel::says_nothing(&message) => Err(Refusal::Empty.into()),
-            false => self.through_hooks(message).await,
-        }
-    }
-
     /// Hands over a message that the input hooks have passed.
     async fn hand_over(
         &self,
@@ -174,18 +162,6 @@ impl Session {
             Ok(_) => Err(SendError::Closed),
             Err(SendError::Unsettled { .. }) => Err(SendError::Unsettled { message: Some(id) }),
             Err(error) => Err(error),
-        }
-    }
-
-    /// What the input hooks make of a message. A failed hook that guards refuses it.
-    async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
-        let (shared, slot) = (self.shared.clone(), self.slot.clone());
-        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.published());
-        let to = WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None };
-        let context = to.hook_context();
-        match self.shared.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
-            Ok(message) => message.ok_or(SendError::Handled),
-            Err(HookFailure { hook, error, .. }) => Err(SendError::HookFailed { hook, error }),
         }
     }
 
@@ -248,8 +224,10 @@ impl Session {
     ///
     /// # Errors
     /// [`Refusal::AskClosed`] where the ask was answered, expired or withdrawn before; [`Refusal::NoSuchOffer`] and
-    /// [`Refusal::TooManyGrants`] for an answer that was to stand.
+    /// [`Refusal::TooManyGrants`] for an answer that was to stand. [`SendError::HookFailed`] and [`SendError::Handled`] as for a send,
+    /// of the words of a [`Grant::Reject`]: the ask stays open.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
+        let grant = self.passed_grant(grant).await?;
         self.ask(AnswerAsk { ask, grant, who: None, rules: None }).await.map(drop)
     }
 
@@ -259,6 +237,7 @@ impl Session {
     /// # Errors
     /// As [`Session::answer`].
     pub async fn answer_as(&self, ask: Seq, grant: Grant, who: impl Into<String>) -> Result<(), SendError> {
+        let grant = self.passed_grant(grant).await?;
         self.ask(AnswerAsk { ask, grant, who: Some(who.into()), rules: None }).await.map(drop)
     }
 
@@ -349,6 +328,8 @@ impl Session {
     /// the host's own words and the names of touched files are carried on with it. Nothing leaves the tape. Returns the anchor's
     /// first entry.
     ///
+    /// The summary is words of the host in the conversation: the input hooks see it as a message.
+    ///
     /// The name keeps its letters, digits, `.`, `_` and `-`, and at most 64 bytes; every other character becomes `-`.
     ///
     /// # Errors
@@ -356,7 +337,11 @@ impl Session {
     /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has an anchor
     /// of that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
-        let (name, summary) = (name.into(), summary.map(Into::into));
+        let name = name.into();
+        let summary = match summary {
+            Some(summary) => Some(self.passed_words(summary).await?.into()),
+            None => None,
+        };
         self.record(HandOff { name, summary }).await
     }
 

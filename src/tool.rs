@@ -217,6 +217,17 @@ pub trait Tool: Send + Sync + 'static {
         vec![self.name().to_owned()]
     }
 
+    /// The values of one argument that the rules judge one by one, as patterns of the tool's first permission: of an agent for a task
+    /// its name. A session's model is told only those that its rules do not deny. None by default.
+    fn choices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Description and schema for a session whose rules deny these of the [choices](Tool::choices).
+    fn told_without(&self, _denied: &[&str]) -> (String, Value) {
+        (self.description().to_owned(), self.schema())
+    }
+
     /// Whether calls of the tool with these arguments are meant to be repeated, such as a question whether something is done. Such a
     /// call is never taken for a loop, and ends a run of equal calls. A pure function.
     fn pollable(&self, _arguments: &Value) -> bool {

@@ -9,6 +9,7 @@ pub(crate) mod depth;
 pub(crate) mod ids;
 pub(crate) mod labels;
 pub(crate) mod message;
+pub(crate) mod secrets;
 pub(crate) mod usage;
 
 /// Whether a value equals its default, so that it is left out where it is written.

@@ -86,8 +86,8 @@ impl CallContext {
 fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
     let WorkerContext { incarnation, ticket, turn, step, .. } = *post;
     let (slot, node, counter) = (post.slot.clone(), Arc::downgrade(node), AtomicU32::new(0));
-    let filters = post.shared.hooks.filters();
-    Progress::new(move |title: Option<String>, mut metadata: Value| {
+    let (filters, in_tree) = (post.shared.hooks.filters(), node.clone());
+    let report = Progress::new(move |title: Option<String>, mut metadata: Value| {
         if depth::bound(&mut metadata).is_err() {
             metadata = depth::left_out();
         }
@@ -95,10 +95,15 @@ fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
         let (Some(node), Some(shared)) = (node.upgrade(), slot.shared()) else { return };
         let (title, metadata) = (title.map(|title| filters.text(title)), filters.json(metadata));
         let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if let Some(title) = &title {
+        if let Some(title) = title.as_ref().filter(|_| shared.tree_shows_arguments) {
             node.doing(title.clone());
         }
         let post = WorkerContext { shared, slot: slot.clone(), incarnation, ticket, turn, step };
         post.show(sub, EventKind::CallProgress { ticket, title, metadata });
+    });
+    report.with_tree(move |words| {
+        if let Some(node) = in_tree.upgrade() {
+            node.doing(words);
+        }
     })
 }

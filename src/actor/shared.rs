@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) globs: Globs,
     /// The limits of the embedding program on messages and models.
     pub(crate) limits: RuntimeLimits,
+    /// Whether the tree shows the beginning of a call's arguments and the titles of its progress: words of a conversation.
+    pub(crate) tree_shows_arguments: bool,
     /// The permission rules of the embedding program, above those of every session.
     pub(crate) rules: Option<Ruleset>,
     /// The agents of the moment; a host may swap them.
@@ -121,6 +123,7 @@ impl Shared {
             clock: Clock::start(),
             globs: Globs::default(),
             limits: RuntimeLimits::default(),
+            tree_shows_arguments: false,
             rules: None,
             agents: Lock::default(),
             commands: Lock::default(),

@@ -191,7 +191,12 @@ impl Agents {
     /// # Ok::<(), tamtam::runtime::BadAgent>(())
     /// ```
     pub fn primary(&self, name: &str) -> Result<&Arc<Agent>, BadAgent> {
-        named(self.primaries(), name)
+        self.primary_among(name, |_| true)
+    }
+
+    /// As [`Agents::primary`]; the error lists only those that `is_told` says.
+    pub(crate) fn primary_among(&self, name: &str, is_told: impl Fn(&str) -> bool) -> Result<&Arc<Agent>, BadAgent> {
+        named(self.primaries(), name, is_told)
     }
 
     /// The agent of this name that a task may be given to.
@@ -199,7 +204,12 @@ impl Agents {
     /// # Errors
     /// [`BadAgent::Unknown`] lists those that there are.
     pub fn subagent(&self, name: &str) -> Result<&Arc<Agent>, BadAgent> {
-        named(self.subagents(), name)
+        self.subagent_among(name, |_| true)
+    }
+
+    /// As [`Agents::subagent`]; the error lists only those that `is_told` says.
+    pub(crate) fn subagent_among(&self, name: &str, is_told: impl Fn(&str) -> bool) -> Result<&Arc<Agent>, BadAgent> {
+        named(self.subagents(), name, is_told)
     }
 }
 
@@ -234,11 +244,15 @@ fn default_of(by_name: &BTreeMap<String, Arc<Agent>>, wanted: Option<&str>) -> R
     named.chain(by_name.values()).find(is_usable).cloned().ok_or(BadAgent::NoPrimary)
 }
 
-fn named<'a>(mut agents: impl Iterator<Item = &'a Arc<Agent>>, name: &str) -> Result<&'a Arc<Agent>, BadAgent> {
+fn named<'a>(
+    mut agents: impl Iterator<Item = &'a Arc<Agent>>,
+    name: &str,
+    is_told: impl Fn(&str) -> bool,
+) -> Result<&'a Arc<Agent>, BadAgent> {
     let mut known = Vec::new();
     agents
         .find(|agent| {
-            known.push(agent.name.as_str());
+            known.extend(Some(agent.name.as_str()).filter(|name| is_told(name)));
             agent.name == name
         })
         .ok_or_else(|| BadAgent::Unknown { given: name.to_owned(), known: known.join(" or ") })

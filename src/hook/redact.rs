@@ -1,17 +1,16 @@
 //! [`Redact`]: a hook that takes keys out of what tools give, and if asked out of what the model answers, before a listener or a
 //! tape has it.
 //!
-//! The hook knows the shapes of the usual keys (`redact/shapes.rs`), and the values that the host names. It sees whole results, and
-//! the streams of calls that run (`redact/scan.rs`). A key that has no known shape and was not named is not found: shapes are a
-//! net, not a proof.
+//! The hook knows the shapes of the usual keys (`words/secrets/table.rs`), and the values that the host names. It sees whole
+//! results, and the streams of calls that run (`words/secrets/scan.rs`). A key that has no known shape and was not named is not
+//! found: shapes are a net, not a proof.
 //!
-//! A change must keep this: a text without keys passes byte by byte, and no key that is found leaves a part of it behind.
+//! A change must keep this: a text without keys passes byte by byte, and no key that is found leaves a part of it behind. The
+//! fields of a result pass as one text, and what was taken out of the content is taken out of the rest too.
 //!
 //! Rejected: the crate `regex`. Its engine does not work on a stream: a key that is cut in two would pass. Rejected too: entropy,
 //! which takes every hash in a lock file for a key.
 
-mod scan;
-mod shapes;
 #[cfg(test)]
 mod tests;
 
@@ -20,15 +19,17 @@ use std::{fmt, sync::Arc};
 use serde_json::Value;
 
 use crate::{
-    hook::{Hook, HookCall, HookContext},
+    hook::{Hook, HookCall, HookContext, Input},
     model::{AnswerPart, BoxFuture},
     tool::{OutputFilter, ToolResult},
-    words::message::FilePart,
+    words::message::{FilePart, Message, Part},
+    words::secrets::{Scanner, Wanted, pass_texts, redacted},
 };
-use scan::{Scanner, Wanted};
 
 /// The fewest bytes of a value that a host names.
 const VALUE_BYTES_MIN: usize = 6;
+/// The fewest bytes of a line of a named value, and of a piece that was taken out of a content, that is a secret by itself.
+const LINE_BYTES_MIN: usize = 16;
 /// Results of more bytes than this are read on a thread for blocking work.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
 
@@ -56,6 +57,7 @@ pub struct Redact {
     values: Vec<Box<str>>,
     wanted: Arc<Wanted>,
     answers: bool,
+    inputs: bool,
 }
 
 impl Default for Redact {
@@ -68,12 +70,12 @@ impl Redact {
     /// A hook that knows the shapes of keys.
     #[must_use]
     pub fn new() -> Redact {
-        Redact { values: Vec::new(), wanted: Arc::new(Wanted::new(&[])), answers: false }
+        Redact { values: Vec::new(), wanted: Arc::new(Wanted::new(&[])), answers: false, inputs: false }
     }
 
     /// Takes this value out too, wherever it stands: as it is, and as it is written in JSON. White space around it is dropped. A
-    /// value of fewer than six bytes is not taken, because it stands in ordinary words. The value is kept in memory, and is not
-    /// cleared there.
+    /// value of fewer than six bytes is not taken, because it stands in ordinary words. Of a value of several lines each line of 16
+    /// bytes or more is taken too, because tools show files line by line. The value is kept in memory, and is not cleared there.
     #[must_use]
     pub fn value(self, secret: impl AsRef<str>) -> Redact {
         self.values([secret])
@@ -85,7 +87,8 @@ impl Redact {
         for secret in secrets {
             let secret = secret.as_ref().trim();
             let json = Value::from(secret).to_string();
-            for form in [secret, &json[1..json.len() - 1]] {
+            let lines = secret.lines().map(str::trim).filter(|line| line.len() >= LINE_BYTES_MIN);
+            for form in [secret, &json[1..json.len() - 1]].into_iter().chain(lines) {
                 if form.len() >= VALUE_BYTES_MIN && !self.values.iter().any(|known| **known == *form) {
                     self.values.push(form.into());
                 }
@@ -103,6 +106,14 @@ impl Redact {
         self
     }
 
+    /// Takes keys out of what people and other programs send, too: texts and attached texts of messages, and the task of a child. The
+    /// model is not told them, and no tape has them. Off by default: who sends a key to a model mostly means it.
+    #[must_use]
+    pub fn inputs(mut self) -> Redact {
+        self.inputs = true;
+        self
+    }
+
     /// A text without the keys. A text that has none comes back as it is.
     #[must_use]
     pub fn text(&self, text: &str) -> String {
@@ -112,10 +123,7 @@ impl Redact {
     }
 
     fn bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        let (mut scanner, mut out) = (Scanner::new(self.wanted.clone()), Vec::with_capacity(bytes.len()));
-        scanner.push(bytes, &mut out);
-        scanner.finish(&mut out);
-        out
+        redacted(&self.wanted, bytes).0
     }
 
     fn replace(&self, text: &mut String) {
@@ -123,18 +131,7 @@ impl Redact {
     }
 
     fn json(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => self.replace(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.json(item)),
-            Value::Object(fields) => {
-                let taken = std::mem::take(fields);
-                fields.extend(taken.into_iter().map(|(name, mut value)| {
-                    self.json(&mut value);
-                    (self.text(&name), value)
-                }));
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
+        pass_texts(value, |text| self.text(text));
     }
 
     /// A file's name and address, and its text where it carries one.
@@ -155,10 +152,15 @@ impl Redact {
     }
 
     fn result(&self, mut result: ToolResult) -> ToolResult {
-        self.replace(&mut result.content);
-        self.json(&mut result.details);
-        result.title.iter_mut().for_each(|title| self.replace(title));
-        result.attachments.iter_mut().for_each(|file| self.file(file));
+        let (content, taken) = redacted(&self.wanted, result.content.as_bytes());
+        // Keys are found at whole characters, so nothing is lost here.
+        result.content = String::from_utf8_lossy(&content).into_owned();
+        // A field may have a line of a key without the lines that told it.
+        let long = taken.iter().filter(|taken| taken.len() >= LINE_BYTES_MIN);
+        let rest = if taken.is_empty() { self.clone() } else { self.clone().values(long) };
+        rest.json(&mut result.details);
+        result.title.iter_mut().for_each(|title| rest.replace(title));
+        result.attachments.iter_mut().for_each(|file| rest.file(file));
         result
     }
 
@@ -180,7 +182,11 @@ impl Redact {
 
 impl fmt::Debug for Redact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redact").field("values", &self.values.len()).field("answers", &self.answers).finish()
+        f.debug_struct("Redact")
+            .field("values", &self.values.len())
+            .field("answers", &self.answers)
+            .field("inputs", &self.inputs)
+            .finish()
     }
 }
 
@@ -195,6 +201,19 @@ impl Hook for Redact {
 
     fn sees_events(&self) -> bool {
         false
+    }
+
+    fn on_input<'a>(&'a self, _: &'a HookContext, mut message: Message) -> BoxFuture<'a, Input> {
+        Box::pin(async move {
+            if self.inputs {
+                message.parts.iter_mut().for_each(|part| match part {
+                    Part::Text(text) => self.replace(&mut text.text),
+                    Part::File(file) => self.file(file),
+                    _ => {}
+                });
+            }
+            Input::Pass(Box::new(message))
+        })
     }
 
     fn on_answer<'a>(&'a self, _: &'a HookContext, mut parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>> {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{Budget, PromptSection, Switched, toolset},
     model::Params,
-    permission::{Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide, denies_all},
+    permission::{Action, Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide, denies_all},
     tool::Access,
     words::is_default,
     words::labels::Labels,
@@ -207,6 +207,19 @@ impl Settings {
         let own = decide(&self.host.iter().chain(self.layers()).collect::<Vec<_>>(), accesses, globs);
         // Of two equally strict decisions the session's own is named.
         above.rev().fold(own, |below, above| above.and(below))
+    }
+
+    /// Whether a list of agents names this one to the session: not where its rules about `task` deny this agent and let others be. Rules
+    /// that deny every task say nothing about agents.
+    #[must_use]
+    pub(crate) fn names_agent(&self, agent: &str, globs: &Globs) -> bool {
+        let permission = ["task".to_owned()];
+        self.masks(&permission) || !self.denies("task", agent, globs)
+    }
+
+    /// Whether the rules deny one access.
+    pub(super) fn denies(&self, permission: &str, pattern: &str, globs: &Globs) -> bool {
+        self.judge(&[Access::new(permission, pattern)], globs).action == Action::Deny
     }
 
     /// The chains of rules that no child may go beyond: one for each ancestor, and one for the session itself. The host's rules are

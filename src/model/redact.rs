@@ -1,55 +1,34 @@
 //! Masks keys in what a provider's server says, such as an error that repeats the key of the request. The messages of model errors
 //! are made of such texts, and go to people, logs and tapes.
 //!
-//! The key of the request is masked wherever it stands letter for letter, unless it is too short to be one. Any other key is found only by its look: a word that
-//! begins like the keys of known providers and goes on for six characters, or a long word with a digit behind a word such as
+//! The key of the request is masked wherever it stands letter for letter, if it has eight bytes: a shorter one stands in ordinary
+//! words. Keys of a known shape are masked (`words/secrets/table.rs`), and with less certainty a word that begins like a key and goes
+//! on for six characters, because servers show keys with a part left out, and a long word with a digit behind a word such as
 //! `api_key`. A key of another look stays. A change may mask more, and must not mask less.
 
-use super::Secret;
+use std::sync::Arc;
 
-/// The text that replaces a key.
+use super::Secret;
+use crate::words::secrets::{Wanted, begins_like_a_key, names, redacted};
+
+/// The text that replaces a key that is known with less certainty.
 const MASK: &str = "[redacted]";
 
-/// How the keys of the known providers and forges begin.
-const KEY_PREFIXES: &[&str] = &[
-    "sk-",
-    "sk_",
-    "pk-",
-    "gsk_",
-    "xai-",
-    "AIza",
-    "hf_",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "xox",
-    "AKIA",
-    "ASIA",
-    "eyJ",
-];
+/// Words that a key follows in what servers say, beside the names of the table.
+const KEY_NAMES: [&str; 2] = ["token", "key"];
 
-/// Words that a key follows: in a repeated header, in a URL, in JSON.
-const KEY_NAMES: &[&str] =
-    &["bearer", "api-key", "api_key", "apikey", "x-api-key", "access_token", "token", "key", "authorization"];
-
-/// The fewest characters of a key after its prefix. Fewer make a word, not a key.
-const KEY_REST_MIN: usize = 6;
-
-/// The fewest bytes of a key that is searched for. Servers of one's own want a key but do not care which, and people give them a
-/// letter or a word: masked wherever it stands, that would make an error unreadable, and it opens nothing.
-const KEY_BYTES_MIN: usize = 8;
+/// The fewest bytes of a request's key that is searched for.
+const OWN_KEY_BYTES_MIN: usize = 8;
 
 /// Masks the keys in a text: the given key, words that begin like a key, and values that follow the name of a key.
 #[must_use]
 pub(crate) fn redact(text: &str, key: Option<&Secret>) -> String {
-    let text = match key.filter(|key| key.reveal().len() >= KEY_BYTES_MIN) {
-        Some(key) => text.replace(key.reveal(), MASK),
-        None => text.to_owned(),
-    };
+    let own = key.map(Secret::reveal).filter(|key| key.len() >= OWN_KEY_BYTES_MIN);
+    let wanted = Wanted::new(&own.map(Box::from).into_iter().collect::<Vec<_>>());
+    let (passed, _) = redacted(&Arc::new(wanted), text.as_bytes());
+    let text = String::from_utf8_lossy(&passed);
     let mut out = String::with_capacity(text.len());
-    let mut rest = text.as_str();
+    let mut rest = &*text;
     // Whether the word before the current one names a key, as in `Authorization: Bearer` or `?key=`.
     let mut named = false;
     while !rest.is_empty() {
@@ -63,12 +42,12 @@ pub(crate) fn redact(text: &str, key: Option<&Secret>) -> String {
             continue;
         }
         let (word, after) = rest.split_at(word_len);
-        if is_shaped_like_a_key(word) || (named && is_value(word)) {
+        if begins_like_a_key(word) || (named && is_value(word)) {
             out.push_str(MASK);
             named = false;
         } else {
             out.push_str(word);
-            named = KEY_NAMES.iter().any(|name| word.eq_ignore_ascii_case(name));
+            named = KEY_NAMES.into_iter().chain(names()).any(|name| word.eq_ignore_ascii_case(name));
         }
         rest = after;
     }
@@ -77,10 +56,6 @@ pub(crate) fn redact(text: &str, key: Option<&Secret>) -> String {
 
 fn is_key_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '*' | '+' | '/')
-}
-
-fn is_shaped_like_a_key(word: &str) -> bool {
-    KEY_PREFIXES.iter().any(|prefix| word.strip_prefix(prefix).is_some_and(|rest| rest.len() >= KEY_REST_MIN))
 }
 
 /// A long run with a digit in it, as opposed to the words of a sentence such as "api key provided".
@@ -97,26 +72,22 @@ mod tests {
     fn keys_are_taken_out_and_words_stay() {
         let own = Secret::new(" my-own-odd-key\n");
         let cases = [
-            ("no such key my-own-odd-key here", "no such key [redacted] here"),
+            ("no such key my-own-odd-key here", "no such key [redacted: secret] here"),
             ("Incorrect API key provided: sk-abc***1234.", "Incorrect API key provided: [redacted]"),
-            ("x-api-key: 0123456789abcdef", "x-api-key: [redacted]"),
-            ("Authorization: Bearer abc.def.012345", "Authorization: Bearer [redacted]"),
+            ("x-api-key: 0123456789abcdef", "x-api-key: [redacted: API key]"),
+            ("Authorization: Bearer abc.def.012345", "Authorization: Bearer [redacted: authorization]"),
             ("https://h/v1?key=AIzaSyA1234567&alt=sse", "https://h/v1?key=[redacted]&alt=sse"),
             ("{\"api_key\":\"aaaa1111bbbb\"}", "{\"api_key\":\"[redacted]\"}"),
             ("the token limit of 128000 tokens", "the token limit of 128000 tokens"),
             ("request req_011CSHoEeqs5C35K2UUqR7Fy failed", "request req_011CSHoEeqs5C35K2UUqR7Fy failed"),
             ("sk-it is", "sk-it is"),
+            ("postgres://app:hunter2@db/x", "postgres://app:[redacted: password in a URL]@db/x"),
         ];
         for (text, expected) in cases {
             assert_eq!(redact(text, Some(&own)), expected, "{text}");
         }
-    }
-
-    /// A server of one's own is often given a key of one letter, which stands in many words.
-    #[test]
-    fn a_key_that_is_too_short_to_be_one_is_not_searched_for() {
-        for (key, expected) in [("k", "thinking is kept"), ("thinking", "[redacted] is kept")] {
-            assert_eq!(redact("thinking is kept", Some(&Secret::new(key))), expected);
-        }
+        // A short key stands in ordinary words, and garbles what a person is to read.
+        assert_eq!(redact("a model has a name", Some(&Secret::new("a"))), "a model has a name");
+        assert_eq!(redact("model llama-7 is not there", Some(&Secret::new("llama-7"))), "model llama-7 is not there");
     }
 }

@@ -48,6 +48,7 @@ pub struct Builder {
     watch: crate::process::Watch,
     passivation: Passivation,
     limits: RuntimeLimits,
+    tree_shows_arguments: bool,
     sweeps: Option<(Duration, SweepPolicy)>,
     #[cfg(feature = "fault-injection")]
     hold_back_appends: Option<Duration>,
@@ -269,6 +270,21 @@ impl Builder {
     #[must_use]
     pub fn limits(mut self, limits: RuntimeLimits) -> Builder {
         self.limits = limits;
+        self
+    }
+
+    /// Whether the tree shows words of conversations: of each running call the first 80 characters of its arguments, or the newest
+    /// title of its progress. Off by default: the tree, its JSON, [`Runtime::inspect`](crate::Runtime::inspect) and crash reports
+    /// go to operators and logs, and arguments hold passwords. The name of the tool is always shown.
+    ///
+    /// ```
+    /// use tamtam::Runtime;
+    /// // For a terminal of one's own.
+    /// let builder = Runtime::builder().tree_shows_arguments(true);
+    /// ```
+    #[must_use]
+    pub fn tree_shows_arguments(mut self, shows: bool) -> Builder {
+        self.tree_shows_arguments = shows;
         self
     }
 

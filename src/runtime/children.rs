@@ -160,6 +160,9 @@ impl Session {
         let labels = options.labels.or(&parent.labels).map_err(OpenError::Labels)?;
         let options = SessionOptions { labels, ..options };
         let child = options.id.clone().unwrap_or_else(SessionId::new);
+        // The message is the child's: the input hooks see it as they see one that is sent to the child.
+        let prompt =
+            Session { shared: self.shared.clone(), slot: self.shared.slot(&child) }.passed(prompt).await?;
         let is_known = state.tasks().any(|(_, task)| task.child == child)
             || state.tasks_ended.iter().any(|end| end.child == child);
         let wanted = child.clone();

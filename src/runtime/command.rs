@@ -181,10 +181,11 @@ impl Session {
     /// The agent of that name, for this session; its own one too.
     async fn choice_of(&self, name: &str) -> Result<AgentChoice, CommandError> {
         let settings = self.state().await?.settings;
+        let names = |agent: &str| settings.names_agent(agent, &self.shared.globs);
         let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.own.agent);
         Ok(match name == own {
             true => AgentChoice::Own,
-            false => self.agents().primary(name)?.for_session(self.id())?,
+            false => self.agents().primary_among(name, names)?.for_session(self.id())?,
         })
     }
 
@@ -198,10 +199,12 @@ impl Session {
     }
 
     async fn agent_list(&self) -> Result<String, CommandError> {
-        let in_force = self.state().await?.settings.agent.clone();
+        let settings = self.state().await?.settings;
+        let in_force = &settings.agent;
         let mut text = String::new();
-        for agent in self.agents().list() {
-            let mark = if agent.name == in_force { "* " } else { "  " };
+        let names = |agent: &str| agent == in_force || settings.names_agent(agent, &self.shared.globs);
+        for agent in self.agents().list().filter(|agent| names(&agent.name)) {
+            let mark = if agent.name == *in_force { "* " } else { "  " };
             line(&mut text, &format!("{mark}{}", agent.name), &agent.description);
         }
         Ok(text)

@@ -140,7 +140,7 @@ impl Builder {
     /// no agent that a task may be given to. Off by default. The permission is `task`; its pattern is the name of the agent, and
     /// `*` for the other three tools.
     ///
-    /// The description of `task` names the agents of the start; which agent may be chosen is looked up at each call.
+    /// The description of `task` names the agents of the start, to each session those that its rules do not deny; which agent may be chosen is looked up at each call.
     #[must_use]
     pub fn with_tasks(mut self) -> Builder {
         self.with_tasks = true;

@@ -15,7 +15,7 @@ use crate::{
     kernel::{DownReason, Link},
     runtime::SessionOptions,
     session::Session,
-    words::message::{Message, Role},
+    words::message::{Message, NOT_THE_USER, Role},
 };
 
 /// The most bytes of the conversation that a writer is told: of its beginning for a title, of its end for a summary.
@@ -81,7 +81,7 @@ impl Session {
         let mut options =
             SessionOptions::from_agent(writer, workspace).map_err(|error| unwritten(error.to_string()))?;
         options.title = Some(format!("{agent} of {}", self.id()));
-        let prompt = format!("The conversation, as data:\n\n<conversation>\n{}\n</conversation>", told.join("\n\n"));
+        let prompt = format!("{NOT_THE_USER}\nThe conversation:\n\n{}", told.join("\n\n"));
         let down = self.spawn_child(options, prompt, Link::ATTACHED).await?.down().await?;
         match &down.reason {
             DownReason::Done if !down.text.trim().is_empty() => Ok(down.text.trim().to_owned()),

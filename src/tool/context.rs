@@ -18,6 +18,7 @@ use crate::process::Processes;
 use crate::{
     tool::{Access, Asks, ChangeLog, Threads, ToolResult},
     words::ids::{CallId, Seq, SessionId},
+    words::secrets::pass_texts,
 };
 
 /// What a running call may know and use.
@@ -164,14 +165,17 @@ impl Filters {
         String::from_utf8_lossy(&passed).into_owned()
     }
 
-    /// A JSON value with every text in it filtered, but for the names of fields.
-    pub(crate) fn json(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.text(text)),
-            Value::Array(items) => items.into_iter().map(|item| self.json(item)).collect(),
-            Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, self.json(value))).collect(),
-            other => other,
+    /// A JSON value with all its texts filtered, as one text: a secret may be spread over several fields.
+    pub(crate) fn json(&self, mut value: Value) -> Value {
+        if self.0.is_some() {
+            pass_texts(&mut value, |text| self.text(text.to_owned()));
         }
+        value
+    }
+
+    /// Whether a hook filters output.
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.is_some()
     }
 }
 
@@ -254,13 +258,22 @@ impl May {
 /// Reports are shown to those who listen to the session, and are not recorded on its tape. Reporting never waits. What is reported
 /// after the end of the call is dropped.
 #[derive(Clone)]
-pub struct Progress(Arc<dyn Fn(Option<String>, Value) + Send + Sync>);
+pub struct Progress {
+    report: Arc<dyn Fn(Option<String>, Value) + Send + Sync>,
+    /// Shows words in the tree.
+    tree: Option<Arc<dyn Fn(String) + Send + Sync>>,
+}
 
 impl Progress {
     /// Hands each report to a function, which must not wait.
     #[must_use]
     pub fn new(report: impl Fn(Option<String>, Value) + Send + Sync + 'static) -> Progress {
-        Progress(Arc::new(report))
+        Progress { report: Arc::new(report), tree: None }
+    }
+
+    /// The same reports, and a function that shows words in the tree.
+    pub(crate) fn with_tree(self, show: impl Fn(String) + Send + Sync + 'static) -> Progress {
+        Progress { tree: Some(Arc::new(show)), ..self }
     }
 
     /// Drops every report.
@@ -271,12 +284,21 @@ impl Progress {
 
     /// Reports what the call does now.
     pub fn title(&self, title: impl Into<String>) {
-        (self.0)(Some(title.into()), Value::Null);
+        (self.report)(Some(title.into()), Value::Null);
+    }
+
+    /// Reports what the call does now in words of ours, which the tree shows too: nothing of the conversation may be in them.
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) fn plain_title(&self, title: String) {
+        if let Some(show) = &self.tree {
+            show(title.clone());
+        }
+        self.title(title);
     }
 
     /// Reports how far the call is.
     pub fn metadata(&self, metadata: Value) {
-        (self.0)(None, metadata);
+        (self.report)(None, metadata);
     }
 }
 

@@ -46,6 +46,7 @@ pub(super) struct Known {
     /// Whether the schema was too deep: the spec has `null` then.
     too_deep: bool,
     permissions: Vec<String>,
+    choices: Vec<String>,
     aliases: Box<[String]>,
     pub(super) effect: Effect,
     pub(super) parallel: bool,
@@ -59,7 +60,7 @@ impl Known {
         let too_deep = depth::bound(&mut schema).is_err();
         let spec = ToolSpec { name: tool.name().to_owned(), description: tool.description().to_owned(), schema };
         let (effect, parallel, at_once) = (tool.effect(), tool.parallel(), tool.answers_at_once());
-        Known { permissions: tool.permissions(), spec, too_deep, aliases, effect, parallel, at_once, tool }
+        Known { permissions: tool.permissions(), choices: tool.choices(), spec, too_deep, aliases, effect, parallel, at_once, tool }
     }
 
     /// Why no model can be told of the arguments; `None` where one can.
@@ -104,11 +105,16 @@ impl Toolbox {
     }
 
     fn said(&self) -> &Said {
-        self.said.get_or_init(|| Said {
-            specs: self.tools.values().map(|known| known.spec.clone()).collect(),
-            permissions: Arc::new(
-                self.tools.iter().map(|(name, known)| (name.clone(), known.permissions.clone())).collect(),
-            ),
+        self.said.get_or_init(|| {
+            let permissions = self.tools.iter().flat_map(|(name, known)| {
+                let first = known.permissions.first().cloned().unwrap_or_default();
+                let of_choice = move |choice: &String| (format!("{name} {choice}"), vec![first.clone(), choice.clone()]);
+                std::iter::once((name.clone(), known.permissions.clone())).chain(known.choices.iter().map(of_choice))
+            });
+            Said {
+                specs: self.tools.values().map(|known| known.spec.clone()).collect(),
+                permissions: Arc::new(permissions.collect()),
+            }
         })
     }
 
@@ -157,7 +163,15 @@ impl Toolbox {
         serde_json::to_vec(&*self.said().specs).unwrap_or_default()
     }
 
-    /// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]).
+    /// A tool as a model is told of it that may not make these choices.
+    pub(crate) fn spec_without(&self, spec: &ToolSpec, denied: &[&str]) -> ToolSpec {
+        let Some(known) = self.tools.get(&spec.name).filter(|_| !denied.is_empty()) else { return spec.clone() };
+        let (description, schema) = known.tool.told_without(denied);
+        ToolSpec { name: spec.name.clone(), description, schema }
+    }
+
+    /// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]). Of each choice of a tool, by the
+    /// tool's name, a space and the choice, the permission and the pattern by which the rules judge it.
     pub(crate) fn permissions(&self) -> &BTreeMap<String, Vec<String>> {
         &self.said().permissions
     }

@@ -24,6 +24,7 @@ use crate::{
         names,
         seen::{CONTENT_BYTES_MAX, Glimpse},
     },
+    words::secrets::new_mark,
 };
 
 /// How often a write looks again at a file that others change between the look and the write.
@@ -58,6 +59,7 @@ impl<'c> LockedFile<'c> {
         content: &[u8],
         options: &WriteOptions,
     ) -> Result<Result<Written, WorkspaceError>, ToolResult> {
+        self.refuse_marks(content)?;
         self.call.change(|| {
             for _ in 0..TRIES {
                 let (was, found) = self.look();
@@ -69,6 +71,25 @@ impl<'c> LockedFile<'c> {
             }
             self.replace(FileState::Unknown(RESTLESS.to_owned()), content, options)
         })
+    }
+
+    /// Refuses a content with a mark that stands for a secret, where the file does not have that mark: the model was not told the
+    /// secret, and would put the mark in its place. Only where a hook takes secrets out.
+    fn refuse_marks(&self, content: &[u8]) -> Result<(), ToolResult> {
+        let new = String::from_utf8_lossy(content);
+        if !self.call.context.filters.is_any() || new_mark("", &new).is_none() {
+            return Ok(());
+        }
+        let old =
+            self.call.workspace.read(self.file, CONTENT_BYTES_MAX).map(|(content, _)| content).unwrap_or_default();
+        let Some(mark) = new_mark(&String::from_utf8_lossy(&old), &new) else {
+            return Ok(());
+        };
+        Err(ToolResult::error(format!(
+            "{}: nothing was written: {mark} stands for a secret that you were not shown, and the file would have the mark in its \
+             place. Leave that line to the user, or change the lines around it with edit.",
+            self.call.shown(self.file)
+        )))
     }
 
     fn replace(&self, was: FileState, content: &[u8], options: &WriteOptions) -> Result<Written, WorkspaceError> {

@@ -34,9 +34,22 @@ const CANARY: &str = "sk-ant-api03-CANARYcanary0123456789-abcdefghijklmnopqrstuv
 /// A key of no shape, which only its name gives away.
 const ODD: &str = "odd.CANARY!of_no_shape-77";
 
+/// The lines of a private key that look like nothing by themselves.
+const PEM_LINES: [&str; 3] = [
+    "MIIEpAIBAAKCAQEAkBirdpemLineNumberOneAbCdEfGhIjKlMnOpQrStUvWxYz01",
+    "q7BirdpemLineNumberTwoZyXwVuTsRqPoNmLkJiHgFeDcBa0123456789abcdE",
+    "BirdpemLineNumberThree0011==",
+];
+
+/// A file with a private key.
+fn pem() -> String {
+    let border = |word: &str| ["-----", word, " RSA PRIVATE KEY-----\n"].concat();
+    format!("{}{}\n{}", border("BEGIN"), PEM_LINES.join("\n"), border("END"))
+}
+
 /// What must not be found: pieces of the keys, and their base64.
 fn pieces() -> Vec<Vec<u8>> {
-    let plain = [CANARY, ODD].into_iter().flat_map(|key| key.as_bytes().windows(12).skip(12));
+    let plain = [CANARY, ODD].into_iter().chain(PEM_LINES).flat_map(|key| key.as_bytes().windows(12).skip(12));
     plain.map(<[u8]>::to_vec).collect()
 }
 
@@ -95,6 +108,8 @@ fn script() -> Value {
             {"name": "bash", "input": {"command": "cat key.txt odd.txt; env; tr '\\0' '\\n' < /proc/self/environ"}},
             {"name": "bash", "input": {"command": NOISY}},
             {"name": "grep", "input": {"pattern": "CANARY"}},
+            {"name": "grep", "input": {"pattern": "PRIVATE KEY", "path": "key.pem", "context": 2}},
+            {"name": "read", "input": {"path": "key.pem"}},
         ]},
         "Done."
     ])
@@ -106,6 +121,7 @@ fn a_canary_is_in_nothing_that_the_binary_writes() {
     let lab = Lab::new();
     std::fs::write(lab.work("key.txt"), format!("{CANARY}\n")).unwrap();
     std::fs::write(lab.work("odd.txt"), format!("{ODD}\n")).unwrap();
+    std::fs::write(lab.work("key.pem"), pem()).unwrap();
     let model = lab.script(script());
     // The commands read outside of the workspace, and one cannot be read into its parts.
     let allow = |permission: &str| format!(r#"{{"permission":"{permission}","pattern":"*","action":"allow"}}"#);
@@ -267,6 +283,127 @@ async fn a_canary_is_in_nothing_that_a_host_sees() {
     runtime.shutdown().await;
     assert!(assert_clean(&folder.path().join("store")) > 2);
     assert_eq!(holds_canary(&log.0.lock().unwrap()), None);
+}
+
+/// What a model gives a tool as arguments, and what the tool says of its progress, are words of the conversation: they are in no tree,
+/// inspection, trace, happening, crash report and log, unless the host asks for them.
+#[tokio::test]
+async fn a_calls_arguments_are_in_nothing_that_operators_see() {
+    for asked in [false, true] {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(move || writer.clone())
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let (folder, gate) = (taped::folder(), Arc::new(tokio::sync::Semaphore::new(0)));
+        let (opens, at_work) = (gate.clone(), Arc::new(tokio::sync::Semaphore::new(0)));
+        let works = at_work.clone();
+        let login = tool::typed("login", "Logs in", move |which: Which, context: tool::ToolContext| {
+            let (works, opens) = (works.clone(), opens.clone());
+            async move {
+                if which.how.starts_with("titled") {
+                    context.progress.title(format!("as {}", which.how));
+                }
+                works.add_permits(1);
+                opens.acquire().await.unwrap().forget();
+                match which.how.as_str() {
+                    how if how.ends_with("panics") => panic!("bad password {how}"),
+                    _ => tool::ToolResult::ok("in"),
+                }
+            }
+        });
+        let password = format!("{ODD} panics");
+        let call = |how: String| Reply::call("login", json!({ "how": how }));
+        let replies = [call(password.clone()), call(format!("titled {password}")), Reply::text("Done.")];
+        let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(Scripted::new(replies)));
+        let runtime = builder.tool(login).tree_shows_arguments(asked).start().await.unwrap();
+        let mut options = SessionOptions::new(folder.path());
+        options.rules = Some(Profile::Auto.ruleset());
+        let session = runtime.create(options).await.unwrap();
+        let id = session.id().to_string();
+        let receipt = session.prompt(format!("log in with {ODD}")).await.unwrap();
+        let mut looked = String::new();
+        for _ in 0..2 {
+            at_work.acquire().await.unwrap().forget();
+            let tree = runtime.tree();
+            looked += &format!("{tree}{tree:?}{}", serde_json::to_string(&tree).unwrap());
+            let inspected = runtime.inspect(&id).unwrap();
+            looked += &format!("{inspected}{inspected:?}{:?}", runtime.trace(&id));
+            gate.add_permits(1);
+        }
+        receipt.wait().await.unwrap();
+        looked += &format!("{:?}{}", runtime.crashes(), runtime.tree());
+        assert!(looked.contains("login"), "the tool is named: {looked}");
+        assert_eq!(holds_canary(looked.as_bytes()).is_some(), asked, "{looked}");
+        runtime.shutdown().await;
+        assert_eq!(holds_canary(&log.0.lock().unwrap()), None);
+    }
+}
+
+/// What a person sends and what a task tells its child is redacted where the host wants it: no tape and no event has it.
+#[tokio::test]
+async fn a_canary_in_a_message_or_a_task_is_on_no_tape() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::from_fn(|_| Reply::text("Done.")));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = builder.hook(Redact::new().value(ODD).inputs()).start().await.unwrap();
+    let mut options = SessionOptions::new(folder.path());
+    options.rules = Some(Profile::Auto.ruleset());
+    std::fs::write(folder.path().join("key.txt"), format!("{CANARY}\n{ODD}\n")).unwrap();
+    let session = runtime.create(options).await.unwrap();
+    session.prompt(format!("use {CANARY} or {ODD}")).await.unwrap().wait().await.unwrap();
+    let mut request = tamtam::session::TaskRequest::new("general", "keys", format!("use {CANARY} or {ODD}"));
+    let file = tamtam::session::ContextRefKind::File;
+    request.context_refs = vec![tamtam::session::ContextRef::new(file, "key.txt")];
+    session.delegate(request, Default::default()).await.unwrap().result().await.unwrap();
+    session.wait().await.unwrap();
+    let told: Vec<_> = model.requests().iter().map(tamtam::model::transcript).collect();
+    assert!(told.iter().all(|told| told.contains("[redacted: Anthropic key] or [redacted: secret]")), "{told:?}");
+    runtime.shutdown().await;
+    assert!(assert_clean(&folder.path().join("store")) > 2);
+}
+
+/// The model was shown a mark in the place of a key, and writes what it was shown: the file keeps its key. A mark that a file has, as a
+/// page about marks does, may stay, and what is written beside it is written.
+#[tokio::test]
+async fn a_mark_is_not_written_in_the_place_of_a_secret() {
+    let folder = taped::folder();
+    let work = |name: &str| folder.path().join(name);
+    let kept = format!("KEY={CANARY}\nPORT=1\n");
+    std::fs::write(work(".env"), &kept).unwrap();
+    std::fs::write(work("about.md"), "A mark is [redacted: secret].\n").unwrap();
+    let mark = "[redacted: Anthropic key]";
+    let calls = [
+        ("read", json!({"path": ".env"})),
+        ("write", json!({"path": ".env", "content": format!("KEY={mark}\nPORT=2\n")})),
+        ("write", json!({"path": "copy.env", "content": format!("KEY={mark}\n")})),
+        ("edit", json!({"path": ".env", "old_string": "PORT=1", "new_string": format!("OTHER={mark}")})),
+        ("edit", json!({"path": ".env", "mode": "diff", "diff": format!("@@ -2,1 +2,2 @@\n PORT=1\n+K={mark}\n")})),
+        ("edit", json!({"path": "about.md", "old_string": "A mark", "new_string": "One mark"})),
+    ];
+    let one = calls.into_iter().map(|(name, input)| Reply::call(name, input));
+    let model = Scripted::new(one.chain([Reply::text("Done.")]));
+    let builder = Runtime::builder().store(work("store")).model(Arc::new(model)).tools(tamtam::tools::full());
+    let runtime = builder.hook(Redact::new()).start().await.unwrap();
+    let mut options = SessionOptions::new(folder.path());
+    options.rules = Some(Profile::Opencode.ruleset());
+    let session = runtime.create(options).await.unwrap();
+    session.prompt("go").await.unwrap().wait().await.unwrap();
+    let entries = session.entries().await.unwrap().into_iter();
+    let results = entries.filter_map(|entry| match entry.record {
+        tamtam::session::Record::Result { result, .. } => Some((result.is_error(), result.content.clone())),
+        _ => None,
+    });
+    let results: Vec<_> = results.collect();
+    let refused: Vec<_> = results.iter().map(|(is_error, _)| *is_error).collect();
+    assert_eq!(refused, [false, true, true, true, true, false], "{results:?}");
+    assert!(results[1..5].iter().all(|(_, content)| content.contains("stands for a secret")), "{results:?}");
+    assert_eq!(std::fs::read_to_string(work(".env")).unwrap(), kept);
+    assert!(!work("copy.env").exists());
+    assert_eq!(std::fs::read_to_string(work("about.md")).unwrap(), "One mark is [redacted: secret].\n");
+    runtime.shutdown().await;
 }
 
 /// K01: no `Debug` of a value that holds a key prints it.

@@ -111,6 +111,7 @@ impl Lab {
         let default = script.id().clone();
         let models = Arc::new(Blocking { script, held: Mutex::new(held) });
         let builder = Runtime::builder().store(folder.path().join("store")).models(models, default);
+        let builder = builder.tree_shows_arguments(true);
         let (bomb, trap) = (Bomb::default(), Trap::default());
         let runtime = builder.tool(trap.clone()).tool(bomb.clone()).start().await.unwrap();
         bomb.arm(&runtime);

@@ -3,6 +3,7 @@
 mod commands;
 mod crashes;
 mod killed;
+mod privacy;
 mod rights;
 mod roles;
 mod terms;

@@ -6,13 +6,13 @@
 //! runs as it was judged: the tool is not asked again what the call wants. Beyond the accesses that were judged, a call may reach
 //! only what the rules treat no more strictly than these.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use crate::{
     actor::{call_context::CallContext, facts::may, shared::Shared, tapes::Tapes, worker::WorkerContext},
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
-    model::Request,
+    model::{Request, ToolSpec},
     permission::seen_from,
     tape::{TapeError, TapeStoreExt as _},
     tool::{Access, Tool, ToolResult, arguments},
@@ -37,11 +37,22 @@ pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRe
             || state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, name))
     };
     let specs = shared.toolbox.specs();
-    request.tools = match specs.iter().any(|spec| left_out(&spec.name)) {
-        false => specs,
-        true => specs.iter().filter(|spec| !left_out(&spec.name)).cloned().collect(),
+    let denied = |name: &str| denied_choices(&open.masked, name);
+    let is_as_ever = |spec: &ToolSpec| !left_out(&spec.name) && denied(&spec.name).is_empty();
+    request.tools = match specs.iter().all(is_as_ever) {
+        true => specs,
+        false => {
+            let kept = specs.iter().filter(|spec| !left_out(&spec.name));
+            kept.map(|spec| shared.toolbox.spec_without(spec, &denied(&spec.name))).collect()
+        }
     };
     request
+}
+
+/// The choices of a tool that a request does not offer.
+fn denied_choices<'m>(masked: &'m BTreeSet<String>, tool: &str) -> Vec<&'m str> {
+    let choices = masked.iter().filter_map(|masked| masked.split_once(toolset::CHOICE));
+    choices.filter(|(of, _)| *of == tool).map(|(_, choice)| choice).collect()
 }
 
 /// The paths of a session's folders, put together once for all calls of an incarnation. Either folder may be missing on the disk.
@@ -114,8 +125,12 @@ pub(super) fn never_ran() -> ToolResult {
     ToolResult::failed(ErrorReason::Aborted, "Stopped. Whether it had begun is unknown.")
 }
 
-/// A short description of a call, for the tree.
-pub(super) fn call_title(call: &OpenCall) -> String {
+/// A short description of a call, for the tree: the name of its tool, and the beginning of its arguments where the host asks for
+/// them.
+pub(super) fn call_title(call: &OpenCall, with_arguments: bool) -> String {
+    if !with_arguments {
+        return call.facts.tool.clone();
+    }
     let input: String = call.input.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect();
     format!("{} {input}", call.facts.tool)
 }

@@ -139,7 +139,12 @@ impl Live {
         match build::call(&post, &self.state, open, &self.folders) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
-                let node = self.shared.registry.worker(&self.node, &id, "call", build::call_title(open));
+                let node = self.shared.registry.worker(
+                    &self.node,
+                    &id,
+                    "call",
+                    build::call_title(open, self.shared.tree_shows_arguments),
+                );
                 let Some(worker) = CallWorker::start(post, call, tool, context, node) else { return };
                 self.workers.insert(ticket, Worker::Call(worker));
                 fault!(self.shared.store.faults(), "session.call_started", self.slot.id.as_str());

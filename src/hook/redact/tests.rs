@@ -180,7 +180,9 @@ fn hashes_ids_and_base64_stay() {
         "secret_access_key = var.key; SecretAccessKey: string; session_token: str | None",
         "let x = AsIAmHere; /* ASIA and EUROPE */ hf_hub_download_with_retries_and_a_timeout",
     ];
-    for text in others.into_iter().chain([lock.as_str(), image.url.as_str(), include_str!("shapes.rs")]) {
+    for text in
+        others.into_iter().chain([lock.as_str(), image.url.as_str(), include_str!("../../words/secrets/table.rs")])
+    {
         assert_eq!(Redact::new().text(text), text);
     }
     let result = ToolResult { attachments: vec![image], ..ToolResult::ok("ok") };
@@ -193,7 +195,7 @@ fn a_named_value_is_found_as_it_is_and_in_json() {
     assert_eq!(redact.text("a two \"words\" b"), "a [redacted: secret] b");
     assert_eq!(redact.text(&json!(["two \"words\""]).to_string()), "[\"[redacted: secret]\"]");
     assert_eq!(redact.text("éünïcodeé short tiny"), "é[redacted: secret]é short tiny", "too short to be taken");
-    assert_eq!(format!("{redact:?}"), "Redact { values: 3, answers: false }");
+    assert_eq!(format!("{redact:?}"), "Redact { values: 3, answers: false, inputs: false }");
 }
 
 #[tokio::test]
@@ -222,6 +224,74 @@ async fn every_part_of_a_result_is_read() {
         FilePart::inline("text/plain", Some(format!("{marker}.txt")), format!("a {marker}").as_bytes())
     );
     assert_eq!(seen.attachments[1].url, "https://u:[redacted: password in a URL]@h/x.png");
+}
+
+/// The lines of a secret stand in fields of their own, as `grep` gives them: none is left in any of them.
+#[test]
+fn a_secret_that_is_spread_over_fields_goes() {
+    let lines: Vec<_> = (0..4).map(|n| key(&ROWS[22], n).key).collect();
+    let border = |word: &str| format!("-----{word} RSA PRIVATE KEY-----");
+    let all: Vec<_> = [border("BEGIN")].into_iter().chain(lines.clone()).chain([border("END")]).collect();
+    let matches = |lines: &[String]| {
+        let matches =
+            lines.iter().zip(1..).map(|(text, line)| json!({"path": "keys/server.pem", "line": line, "text": text}));
+        json!({"matches": matches.collect::<Vec<_>>(), "total": 6})
+    };
+    let clean = |redacted: &Value| lines.iter().all(|line| is_gone(&redacted.to_string(), line));
+    let mut details = matches(&all);
+    Redact::new().json(&mut details);
+    assert!(clean(&details), "{details}");
+    assert_eq!(details["matches"][0]["text"], json!(all[0]), "the border stays");
+    assert_eq!(details["total"], 6);
+    // Only the content tells that the lines are those of a key.
+    let result = ToolResult::ok(all.join("\n")).with_details(matches(&all[2..4])).with_title(lines[2].clone());
+    let redacted = Redact::new().result(result);
+    assert!(clean(&redacted.details) && is_gone(redacted.title.as_deref().unwrap(), &lines[2]), "{redacted:?}");
+    // A named value of several lines.
+    let named = ["first line of the secret", "and its second line"];
+    let mut details = json!([{"text": named[0]}, {"text": format!("> {}", named[1])}]);
+    Redact::new().value(named.join("\n")).json(&mut details);
+    assert_eq!(details, json!([{"text": "[redacted: secret]"}, {"text": "> [redacted: secret]"}]));
+    // The name of a field names its value.
+    let mut details = json!({"password": "hunter2-secret", "user": "ann", "n": [1, {"api_key": "0123456789abcdef"}]});
+    Redact::new().json(&mut details);
+    let expected =
+        json!({"password": "[redacted: password]", "user": "ann", "n": [1, {"api_key": "[redacted: API key]"}]});
+    assert_eq!(details, expected);
+    // A filter of progress reads fields as one text too.
+    let filters = crate::hook::Hooks::new([std::sync::Arc::new(Redact::new()) as std::sync::Arc<dyn Hook>]).filters();
+    let shown = filters.json(matches(&all));
+    assert!(clean(&shown), "{shown}");
+}
+
+/// A value of any depth is walked without the stack of the thread.
+#[test]
+fn a_deep_value_is_read() {
+    let mut deep = json!(key(&ROWS[0], 1).key);
+    for _ in 0..20_000 {
+        deep = Value::Array(vec![deep]);
+    }
+    Redact::new().json(&mut deep);
+    let mut innermost = &deep;
+    while let Value::Array(items) = innermost {
+        innermost = &items[0];
+    }
+    assert_eq!(*innermost, json!("[redacted: Anthropic key]"));
+    // Its drop is not.
+    std::mem::forget(deep);
+}
+
+#[tokio::test]
+async fn inputs_are_read_where_the_host_says_so() {
+    let secret = key(&ROWS[0], 9).key;
+    let said = Message::user(format!("use {secret}"));
+    let context = HookContext::detached("s".parse().unwrap());
+    let passed = async |redact: Redact| match redact.on_input(&context, said.clone()).await {
+        Input::Pass(message) => message.text(),
+        Input::Handled => panic!("handled"),
+    };
+    assert_eq!(passed(Redact::new()).await, said.text());
+    assert_eq!(passed(Redact::new().inputs()).await, "use [redacted: Anthropic key]");
 }
 
 #[tokio::test]

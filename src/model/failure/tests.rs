@@ -184,7 +184,7 @@ fn a_body_that_repeats_the_key_is_redacted_and_put_on_one_short_line() {
     let body = format!("bad key own-CANARY-key\r\nand sk-CANARY-123456\n{}", "x ".repeat(1000));
     let error = endpoint().with_key(key).refusal(Some(401), &body, None);
     assert!(!error.message.contains("CANARY"), "{error}");
-    assert!(error.message.starts_with("p answered 401: bad key [redacted] and [redacted] x x"), "{error}");
+    assert!(error.message.starts_with("p answered 401: bad key [redacted: secret] and [redacted] x x"), "{error}");
     assert!(!error.message.contains('\n') && error.message.chars().count() < 540);
 }
 

@@ -91,6 +91,7 @@ impl Builder {
         (shared.models.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
         shared.sweeper.own = self.sweeps;
         shared.environment = self.environment;
+        shared.tree_shows_arguments = self.tree_shows_arguments;
         (shared.agents, shared.commands) = (Lock::new(self.agents), Lock::new(self.commands));
         #[cfg(all(unix, feature = "tools"))]
         {

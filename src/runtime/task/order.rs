@@ -66,6 +66,8 @@ pub(super) async fn of_request(
     }
     let terms = terms(parent, &request);
     let prompt = prompt(parent, &request, task, &state.settings, may).await?;
+    // The message is the child's: the input hooks see it as they see one that is sent to the child.
+    let prompt = Session { shared: parent.shared.clone(), slot: parent.shared.slot(&child) }.passed(prompt).await?;
     let (settings, again) = match (&request.resume_token, &before) {
         (Some(_), None) => return Err(refused(format!("{child} does no task of this session"))),
         (Some(_), Some(before)) if !before.was_given && !before.is_over => {
@@ -176,11 +178,11 @@ async fn prompt(
         let filters = shared.hooks.filters();
         Ok::<_, OpenError>(refs::told(&workspace, &named, &may).map(|text| filters.text(text)))
     };
-    let told = parent.shared.blocking(read).await?;
-    let text = format!("{}{}", request.input.query, told.map_err(refused)?);
+    let told = parent.shared.blocking(read).await?.map_err(refused)?;
     let attached = request.attachments.iter().cloned().map(Part::File);
-    let message = attached.fold(Message::user(text).with_id(id), Message::with_part);
-    Ok(parent.shared.limits.of_host(message)?)
+    // At the end, because its mark holds up to there.
+    let told = Some(told).filter(|told| !told.is_empty()).map(Part::text);
+    Ok(attached.chain(told).fold(Message::user(request.input.query.clone()).with_id(id), Message::with_part))
 }
 
 /// The settings of a new child; the core narrows them once more.
@@ -193,7 +195,8 @@ fn settings(
 ) -> Result<Settings, SpawnError> {
     let above = &state.settings;
     let agents = parent.agents();
-    let agent = agents.subagent(&request.agent).map_err(|error| refused(error.to_string()))?;
+    let names = |agent: &str| above.names_agent(agent, &parent.shared.globs);
+    let agent = agents.subagent_among(&request.agent, names).map_err(|error| refused(error.to_string()))?;
     let mut made = SessionOptions::from_agent(agent, &above.workspace).map_err(|error| refused(error.to_string()))?;
     let agent_rules = made.agent_rules.take();
     made.id = Some(child.clone());

@@ -3,23 +3,34 @@
 //! Of a file the beginning is shown, of everything else the name. A file is opened beneath the workspace, and only where the rules
 //! about reading it are no stricter than those about the call that gives the task ([`May`]; a request of the host may name any). A
 //! change must keep that: a model could read through a child what the rules keep from it.
+//!
+//! All of it stands behind the mark that says that it is data ([`NOT_THE_USER`]), in a part of its own at the end of the message. The
+//! mark holds up to the end of the message, so no text behind it ends it. A name stays on its line: one with a line break or another
+//! control character is refused.
 
 use std::fmt::Write as _;
 
 use crate::{
     task::{ContextRef, ContextRefKind},
     tool::May,
+    words::message::NOT_THE_USER,
 };
 
 /// The most bytes that the child is shown of one file, and the bytes of text behind which no more of files is shown.
 const FILE_BYTES_MAX: usize = 16 * 1_024;
 const ALL_BYTES_MAX: usize = 64 * 1_024;
 
-/// The text behind the question: names, and the beginnings of files. Empty without references. The error is words for the giver of
+/// The text for a part behind the question: names, and the beginnings of files. Empty without references. The error is words for the giver of
 /// the request.
 pub(super) fn told(workspace: &str, refs: &[ContextRef], may: &May) -> Result<String, String> {
     let mut text = String::new();
     for one in refs {
+        if let Some(odd) = one.id.chars().find(|c| c.is_control() || is_line_break_or_turn(*c)) {
+            return Err(format!(
+                "the name {:?} cannot be given: it has the character {odd:?}; a name is one line",
+                one.id
+            ));
+        }
         let room = FILE_BYTES_MAX.min(ALL_BYTES_MAX.saturating_sub(text.len()));
         let shown = match one.kind {
             ContextRefKind::File => file(workspace, &one.id, may, room)?,
@@ -30,7 +41,12 @@ pub(super) fn told(workspace: &str, refs: &[ContextRef], may: &May) -> Result<St
         // Writing into a string cannot fail.
         let _ = write!(text, "\n\n{shown}");
     }
-    Ok(if text.is_empty() { text } else { format!("\n\nWhat belongs to it:{text}") })
+    Ok(if text.is_empty() { text } else { format!("{NOT_THE_USER}\nWhat belongs to the task:{text}") })
+}
+
+/// Characters that break a line, or turn its direction, and are no control characters.
+fn is_line_break_or_turn(c: char) -> bool {
+    matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The beginning of a file, and how to read on.

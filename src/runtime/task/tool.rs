@@ -33,7 +33,8 @@ pub(super) const LEVERS: &str = "task_status shows it, task_send steers it, task
 /// The tool, for the agents of the start.
 pub(super) struct TaskTool {
     description: String,
-    agents: Vec<String>,
+    /// Names and descriptions.
+    agents: Vec<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -57,15 +58,54 @@ struct Arguments {
 
 impl TaskTool {
     pub(super) fn new(agents: &Agents) -> TaskTool {
-        let list: String =
-            agents.subagents().map(|agent| format!("\n- {}: {}", agent.name, agent.description)).collect();
-        let description = format!(
+        let agents: Vec<_> = agents.subagents().map(|agent| (agent.name.clone(), agent.description.clone())).collect();
+        TaskTool { description: TaskTool::describe(agents.iter()), agents }
+    }
+
+    /// The description, for a session that may give tasks to these agents.
+    fn describe<'a>(agents: impl Iterator<Item = &'a (String, String)>) -> String {
+        let list: String = agents.map(|(name, description)| format!("\n- {name}: {description}")).collect();
+        format!(
             "Gives a task to a subagent, which works in a session of its own: it sees none of this conversation, so say all that it \
              needs. The result is its last message. Several tasks in one answer run side by side. With background the call returns at \
              once, and you are told when the task is over. With the session_id of a task that is over, the subagent goes on with what \
              it knows.\n\nSubagents:{list}"
-        );
-        TaskTool { description, agents: agents.subagents().map(|agent| agent.name.clone()).collect() }
+        )
+    }
+
+    /// The schema, for a session that may give tasks to these agents.
+    fn schema_for(agents: &[&str]) -> Value {
+        let reference = json!({
+            "type": "object",
+            "properties": {
+                "type": { "type": "string", "enum": ["file", "symbol", "doc", "memory"] },
+                "id": { "type": "string", "description": "Its name: of a file the path in the workspace." },
+            },
+            "required": ["type", "id"],
+        });
+        let mut agent = json!({ "type": "string", "description": "Which subagent." });
+        // Servers refuse an enumeration of nothing.
+        if !agents.is_empty() {
+            agent["enum"] = json!(agents);
+        }
+        json!({
+            "type": "object",
+            "properties": {
+                "description": { "type": "string", "description": "What the task is for, in 3 to 8 words." },
+                "prompt": { "type": "string", "description": "The task, with all that the subagent must know." },
+                "subagent_type": agent,
+                "session_id": { "type": "string", "description": "Go on with the session of a task that is over; with the same subagent_type." },
+                "background": { "type": "boolean", "description": "Return at once; you are told of the end." },
+                "deadline_ms": { "type": "integer", "minimum": 1, "description": "The task ends by then, with what it has." },
+                "idempotency_key": { "type": "string", "description": "A second task with the same key is the first one." },
+                "context_refs": { "type": "array", "items": reference, "description": "Given to the subagent: of a file its beginning." },
+                "restart": {
+                    "type": "string", "enum": ["never", "once", "session"],
+                    "description": "How often the subagent is started again when it crashes; as a session by default.",
+                },
+            },
+            "required": ["description", "prompt", "subagent_type"],
+        })
     }
 }
 
@@ -79,32 +119,17 @@ impl Tool for TaskTool {
     }
 
     fn schema(&self) -> Value {
-        let reference = json!({
-            "type": "object",
-            "properties": {
-                "type": { "type": "string", "enum": ["file", "symbol", "doc", "memory"] },
-                "id": { "type": "string", "description": "Its name: of a file the path in the workspace." },
-            },
-            "required": ["type", "id"],
-        });
-        json!({
-            "type": "object",
-            "properties": {
-                "description": { "type": "string", "description": "What the task is for, in 3 to 8 words." },
-                "prompt": { "type": "string", "description": "The task, with all that the subagent must know." },
-                "subagent_type": { "type": "string", "enum": self.agents, "description": "Which subagent." },
-                "session_id": { "type": "string", "description": "Go on with the session of a task that is over; with the same subagent_type." },
-                "background": { "type": "boolean", "description": "Return at once; you are told of the end." },
-                "deadline_ms": { "type": "integer", "minimum": 1, "description": "The task ends by then, with what it has." },
-                "idempotency_key": { "type": "string", "description": "A second task with the same key is the first one." },
-                "context_refs": { "type": "array", "items": reference, "description": "Given to the subagent: of a file its beginning." },
-                "restart": {
-                    "type": "string", "enum": ["never", "once", "session"],
-                    "description": "How often the subagent is started again when it crashes; as a session by default.",
-                },
-            },
-            "required": ["description", "prompt", "subagent_type"],
-        })
+        TaskTool::schema_for(&self.agents.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())
+    }
+
+    fn choices(&self) -> Vec<String> {
+        self.agents.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn told_without(&self, denied: &[&str]) -> (String, Value) {
+        let left: Vec<_> = self.agents.iter().filter(|(name, _)| !denied.contains(&name.as_str())).collect();
+        let names: Vec<_> = left.iter().map(|(name, _)| name.as_str()).collect();
+        (TaskTool::describe(left.iter().copied()), TaskTool::schema_for(&names))
     }
 
     fn effect(&self) -> Effect {

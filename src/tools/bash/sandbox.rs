@@ -221,7 +221,7 @@ impl Guard {
         match self.mode {
             SandboxMode::Off => return Ok(None),
             SandboxMode::Required if !self.level.holds() => return Err(self.refusal()),
-            _ => context.progress.title(format!("sandbox: {}", self.held())),
+            _ => context.progress.plain_title(format!("sandbox: {}", self.held())),
         }
         if !self.level.holds() {
             return Ok(None);

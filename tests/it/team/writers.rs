@@ -14,8 +14,9 @@ use super::*;
 async fn a_title_is_written_beside_the_conversation() {
     let folder = taped::folder();
     let model = Arc::new(Scripted::new([
-        Reply::text("A sum was asked for, and done.").when("assistant: It is 4.\n</conversation>"),
-        Reply::text("A sum\nand more").when("<conversation>\nuser: What is 2 + 2?\n</conversation>"),
+        Reply::text("A sum was asked for, and done.")
+            .when("The conversation:\n\nuser: What is 2 + 2?\n\nassistant: It is 4."),
+        Reply::text("A sum\nand more").when("The conversation:\n\nuser: What is 2 + 2?"),
         Reply::text("Yes.").when("user: Sure?"),
         Reply::text("It is 4.").when("user: What is 2 + 2?").at_barrier("gate"),
     ]));
@@ -40,7 +41,8 @@ async fn a_title_is_written_beside_the_conversation() {
 
     // Two writers, each with one request and no tool; the last request of the conversation has nothing of them.
     let requests = model.requests();
-    let is_writer = |request: &&tamtam::model::Request| tamtam::model::transcript(request).contains("<conversation>");
+    let is_writer =
+        |request: &&tamtam::model::Request| tamtam::model::transcript(request).contains("The conversation:");
     let writers: Vec<_> = requests.iter().filter(is_writer).collect();
     let small: ModelRef = "scripted/small".parse().unwrap();
     assert!(writers.len() == 2 && writers.iter().all(|request| request.tools.is_empty()), "{writers:?}");

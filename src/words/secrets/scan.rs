@@ -10,16 +10,25 @@
 
 use std::sync::Arc;
 
-use super::shapes::{Border, Class, Found, Key, LOOKBACK, PRIVATE_KEY, Place, beginnings, border, key_line, keys_at};
+use super::{
+    mark,
+    shapes::{Border, ByFirst, Found, Key, LOOKBACK, NAMED_VALUE, PRIVATE_KEY, Place, beginnings, border, key_line},
+    table::Class,
+};
 
 /// How far behind the border of a private key its first line may begin: headers stand between.
 const PEM_HEADERS_BYTES_MAX: usize = 512;
 /// How far apart two lines of a private key may be: a name of a file and a number stand between.
-const PEM_GAP_BYTES_MAX: usize = 160;
+const PEM_GAP_BYTES_MAX: usize = 256;
+
+/// How many of the pieces that were taken out are remembered, and how many bytes of each.
+const TAKEN_MAX: usize = 256;
+const TAKEN_BYTES_MAX: usize = 4_096;
 
 /// What is looked for, beside the shapes that are always known.
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     values: Vec<Box<[u8]>>,
+    rows: ByFirst,
     /// One bit for each two bytes that something begins with.
     pairs: Box<[u64; 1024]>,
     /// Whether something begins with the byte.
@@ -27,9 +36,11 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn new(values: &[Box<str>]) -> Wanted {
+    /// The shapes, and these values.
+    pub(crate) fn new(values: &[Box<str>]) -> Wanted {
         let values: Vec<Box<[u8]>> = values.iter().map(|value| value.as_bytes().into()).collect();
-        let mut wanted = Wanted { values: Vec::new(), pairs: Box::new([0; 1024]), firsts: [false; 256] };
+        let mut wanted =
+            Wanted { values: Vec::new(), rows: ByFirst::new(), pairs: Box::new([0; 1024]), firsts: [false; 256] };
         for [first, second] in values.iter().map(|value| [value[0], value[1]]).chain(beginnings()) {
             let pair = usize::from(first) << 8 | usize::from(second);
             wanted.pairs[pair / 64] |= 1 << (pair % 64);
@@ -56,7 +67,7 @@ impl Wanted {
         let text = &place.text[place.at..];
         for value in &self.values {
             if text.starts_with(value) {
-                keys.push(Key { skip: 0, len: value.len(), rest: Class::Nothing, kind: "secret" });
+                keys.push(Key { skip: 0, len: value.len(), rest: Class::Nothing, kind: NAMED_VALUE });
             } else if !place.is_end && value.starts_with(text) {
                 return None;
             }
@@ -74,7 +85,7 @@ struct Span {
 }
 
 /// The state between two pieces of a text.
-pub(super) struct Scanner {
+pub(crate) struct Scanner {
     wanted: Arc<Wanted>,
     /// Up to [`LOOKBACK`] bytes that are decided, and all that are not.
     text: Vec<u8>,
@@ -90,23 +101,30 @@ pub(super) struct Scanner {
     pem_until: usize,
     /// Whether the private key had no line yet.
     pem_is_new: bool,
+    /// What was taken out: the first pieces and the newest one.
+    taken: Vec<Vec<u8>>,
 }
 
 impl Scanner {
-    pub(super) fn new(wanted: Arc<Wanted>) -> Scanner {
-        let (text, spans) = (Vec::new(), Vec::new());
-        Scanner { wanted, text, decided: 0, base: 0, spans, is_inside: false, pem_until: 0, pem_is_new: true }
+    pub(crate) fn new(wanted: Arc<Wanted>) -> Scanner {
+        let (text, spans, taken) = (Vec::new(), Vec::new(), Vec::new());
+        Scanner { wanted, text, decided: 0, base: 0, spans, is_inside: false, pem_until: 0, pem_is_new: true, taken }
     }
 
     /// Takes a piece, and gives the part of the text that is decided now.
-    pub(super) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         self.text.extend_from_slice(piece);
         self.advance(false, out);
     }
 
     /// Gives the rest of the text.
-    pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         self.advance(true, out);
+    }
+
+    /// What was taken out of the text so far.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = &str> {
+        self.taken.iter().filter_map(|piece| std::str::from_utf8(piece).ok())
     }
 
     fn advance(&mut self, is_end: bool, out: &mut Vec<u8>) {
@@ -149,8 +167,9 @@ impl Scanner {
         keys.clear();
         let mut pem = None;
         if self.wanted.may_begin(&place.text[place.at..]) {
+            // The shapes first: they say what kind a named value is.
+            self.wanted.rows.keys_at(place, run_end, keys)?;
             self.wanted.values_at(place, keys)?;
-            keys_at(place, run_end, keys)?;
             match border(place) {
                 Border::No => {}
                 Border::More => return None,
@@ -190,7 +209,14 @@ impl Scanner {
             (self.pem_until, self.pem_is_new) = (here + PEM_GAP_BYTES_MAX, false);
         }
         if !self.is_inside {
-            out.extend_from_slice(format!("[redacted: {}]", span.kind).as_bytes());
+            out.extend_from_slice(mark(span.kind).as_bytes());
+            if self.taken.len() == TAKEN_MAX {
+                self.taken.pop();
+            }
+            self.taken.push(Vec::new());
+        }
+        if let Some(taken) = self.taken.last_mut().filter(|taken| taken.len() < TAKEN_BYTES_MAX) {
+            taken.push(byte);
         }
         self.is_inside = true;
     }

@@ -1,0 +1,57 @@
+//! The one road of words into a conversation: whatever people, hosts and models put there in a user's place passes the input hooks
+//! here, in the task of whoever says it, so that a slow hook holds up nobody else.
+//!
+//! These come here: messages that are sent or edited, the message that gives a child its task (on the child's handle), the words of a
+//! rejection, and the summary of a handoff. A change must keep that: a hook that takes secrets out must see them all. What the
+//! runtime itself tells a session (the news of a child, the summary of a compaction) does not come here.
+
+use crate::{
+    actor::worker::WorkerContext,
+    error::SendError,
+    hook::HookFailure,
+    kernel::{self, Grant, Refusal},
+    session::Session,
+    words::message::Message,
+};
+
+impl Session {
+    /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
+    /// A message that gives a child its task comes here too, on the child's handle: there is no other way into a conversation.
+    pub(crate) async fn passed(&self, message: Message) -> Result<Message, SendError> {
+        let message = self.shared.limits.of_host(message)?;
+        match self.shared.hooks.is_empty() {
+            true => Ok(message),
+            // Before the hooks: one that adds words would make it a message.
+            false if kernel::says_nothing(&message) => Err(Refusal::Empty.into()),
+            false => self.through_hooks(message).await,
+        }
+    }
+
+    /// Words of a person or a host that get into the conversation in another way than as a message: the input hooks see them as one.
+    pub(super) async fn passed_words(&self, words: String) -> Result<String, SendError> {
+        match words.trim().is_empty() {
+            true => Ok(words),
+            false => Ok(self.passed(Message::user(words)).await?.text()),
+        }
+    }
+
+    /// An answer to an ask whose words the input hooks have passed.
+    pub(super) async fn passed_grant(&self, grant: Grant) -> Result<Grant, SendError> {
+        match grant {
+            Grant::Reject(Some(words)) => Ok(Grant::Reject(Some(self.passed_words(words).await?))),
+            grant => Ok(grant),
+        }
+    }
+
+    /// What the input hooks make of a message. A failed hook that guards refuses it.
+    async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
+        let (shared, slot) = (self.shared.clone(), self.slot.clone());
+        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.published());
+        let to = WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None };
+        let context = to.hook_context();
+        match self.shared.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
+            Ok(message) => message.ok_or(SendError::Handled),
+            Err(HookFailure { hook, error, .. }) => Err(SendError::HookFailed { hook, error }),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Secrets in texts: finds keys by their shapes and by their values, and puts a mark in the place of each.
+//!
+//! There is one table of shapes (`secrets/table.rs`) and one scanner (`secrets/scan.rs`). The hook `Redact` uses them for what tools
+//! give and people send, `model/redact.rs` for what a provider's server says, and the tools that write files for the marks, which
+//! must not get into a file. Pure functions of values.
+
+mod fields;
+mod forms;
+mod scan;
+mod shapes;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use fields::pass_texts;
+pub(crate) use scan::{Scanner, Wanted};
+
+use std::sync::Arc;
+
+/// What a mark begins with.
+const MARK: &str = "[redacted: ";
+
+/// What stands in the place of a key of this kind.
+fn mark(kind: &str) -> String {
+    format!("{MARK}{kind}]")
+}
+
+/// A text without keys, and the keys that were taken out.
+pub(crate) fn redacted(wanted: &Arc<Wanted>, text: &[u8]) -> (Vec<u8>, Vec<String>) {
+    let (mut scanner, mut out) = (Scanner::new(wanted.clone()), Vec::with_capacity(text.len()));
+    scanner.push(text, &mut out);
+    scanner.finish(&mut out);
+    let taken = scanner.taken().map(str::to_owned).collect();
+    (out, taken)
+}
+
+/// The mark that `new` has more often than `old`, where there is one.
+pub(crate) fn new_mark(old: &str, new: &str) -> Option<String> {
+    let marks = |text: &str| {
+        let mut marks = std::collections::BTreeMap::<String, usize>::new();
+        for (at, _) in text.match_indices(MARK) {
+            let kind = text[at + MARK.len()..].split(']').next().unwrap_or_default();
+            if table::ROWS.iter().any(|row| row.0 == kind) || shapes::OTHER_KINDS.contains(&kind) {
+                *marks.entry(mark(kind)).or_default() += 1;
+            }
+        }
+        marks
+    };
+    let before = marks(old);
+    marks(new)
+        .into_iter()
+        .find(|(mark, times)| before.get(mark).is_none_or(|before| before < times))
+        .map(|(mark, _)| mark)
+}
+
+/// Whether a word begins as keys do and goes on as one: also a key of which a part was left out, as servers show it.
+pub(crate) fn begins_like_a_key(word: &str) -> bool {
+    let goes_on = |prefix: &str| {
+        word.strip_prefix(prefix).is_some_and(|rest| {
+            let is_odd = rest.bytes().any(|byte| byte.is_ascii_digit() || byte == b'*') || rest.contains("..");
+            rest.len() >= WORD_REST_MIN && is_odd
+        })
+    };
+    table::prefixes().any(goes_on)
+}
+
+/// The fewest characters of a key behind its prefix. Fewer make a word, not a key.
+const WORD_REST_MIN: usize = 6;
+
+/// The names that a key follows.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    table::names()
+}
