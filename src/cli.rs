@@ -22,6 +22,7 @@ mod environment;
 mod escape;
 mod failure;
 mod grants;
+mod keys;
 mod local_server;
 mod models;
 mod named_file;
@@ -41,6 +42,7 @@ mod stdin;
 mod sweep;
 mod tapes;
 mod team;
+mod terminal;
 mod transfer;
 mod trust;
 mod typed;
@@ -63,6 +65,8 @@ const LAST_WAIT: Duration = Duration::from_millis(200);
 
 /// Runs the command that the process was started with, and gives its exit code.
 pub(crate) fn main() -> ExitCode {
+    // Dropped last, also by a panic.
+    let _terminal = terminal::GiveBack;
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return arguments::refuse(&error),

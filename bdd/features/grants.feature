@@ -77,7 +77,7 @@ Feature: An operator says how far a yes reaches
     And the operator grants offer 2 for the session
     And the answer arrives
     Then the standing grants are:
-      | session | Allows changing all files in the folder `src` and below it, but for hidden ones. |
+      | session | Allows changing all files in the folder `src` and below it, except hidden ones. |
     When the operator revokes the grant
     And the host sends "Change the other"
     And the operator rejects the next ask with "no more"

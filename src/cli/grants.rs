@@ -135,7 +135,7 @@ impl Host {
         }
         let (trust, looked) = (self.trust.clone(), folder.clone());
         let refused = |why: &str| {
-            let message = format!("nothing was granted: {why}, or answer with the scope session");
+            let message = format!("not granted: {why}, or allow it for this session");
             AnswerError::Project { kind: "not_trusted", message }
         };
         match blocking(move || trust.look(&looked, &[CONFIG])).await {

@@ -3,6 +3,9 @@
 //! [`Output`] keeps the order of events, answers and notes, on stdout and stderr. [`Lines`] writes the log to stderr. No order
 //! holds between the two.
 //!
+//! At a terminal, the last line of the screen is the foot ([`Foot`]): the line that a person types, or what the session does now.
+//! It is taken away before each write and drawn again after it. While a person types, text is written line by line, above the foot.
+//!
 //! [`Output::show`] carries events, and waits for room. [`Output::put`] carries answers and notes: it must never wait, and has no
 //! bound of its own, so a caller that answers line after line awaits [`Output::room_for_answers`] between them. While a stop is
 //! requested ([`Output::set_stopping`]) and something waits for the output, a reader that takes nothing for [`STUCK`] counts as
@@ -12,13 +15,13 @@
 //! A change must keep this: `Queue::bytes` is 0 once every piece is written or given up; and every condition passed to
 //! `Shared::until` holds for a closed queue. Otherwise [`Output::finish`] might never return.
 
+mod foot;
+mod lines;
+
 use std::{
     collections::VecDeque,
-    io::{ErrorKind, Write},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
+    io::{ErrorKind, IsTerminal as _, Write},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::Builder,
     time::Duration,
 };
@@ -28,7 +31,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::render::Show;
+use super::{render::Show, terminal::Terminal};
+pub(super) use foot::columns;
+use foot::{Foot, show};
+pub(super) use lines::Lines;
 
 /// Bytes that may wait for a slow reader; beyond, events wait for room.
 const BYTES_MAX: usize = 1 << 20;
@@ -42,8 +48,11 @@ const CHUNK_BYTES: usize = 4 << 10;
 /// How long a reader may take nothing while a stop is requested, before it counts as gone.
 const STUCK: Duration = Duration::from_millis(250);
 
-/// Lines that may wait for stderr; further lines are dropped.
-const LOG_LINES_MAX: usize = 4_096;
+/// Bytes of a line that wait for its end while a person types. A longer one is written in pieces.
+const HELD_BYTES_MAX: usize = 4 << 10;
+
+/// Takes the foot away.
+const ERASE: &str = "\r\x1b[K";
 
 /// A handle of the output queue. Clones share one queue.
 #[derive(Clone)]
@@ -53,6 +62,10 @@ pub(super) struct Output {
 
 #[derive(Default)]
 struct Shared {
+    /// Where a person types; it has a foot.
+    terminal: Option<Arc<Terminal>>,
+    /// Whether stdout is a terminal too, and so the same screen.
+    is_one_screen: bool,
     queue: Mutex<Queue>,
     /// Notified when a piece is queued, and on close.
     filled: Condvar,
@@ -71,13 +84,51 @@ struct Queue {
     stopping: Option<Instant>,
     /// Whether the queue is closed: later pieces are dropped.
     is_closed: bool,
+    /// The begun line of stdout that waits for its end, while a person types.
+    held: String,
+    /// Whether the last line on the screen, but for the foot, has no line break yet.
+    is_line_open: bool,
+    foot: Foot,
+}
+
+/// What the writing thread does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Job {
+    Write(Show),
+    Draw,
 }
 
 impl Queue {
     /// Whether a stop has waited for [`STUCK`] and no chunk was written since the count of chunks was `written`.
     fn is_stuck(&self, written: u64) -> bool {
         let waits = self.stopping.is_some_and(|since| since.elapsed() >= STUCK);
-        waits && self.bytes > 0 && self.written == written
+        let is_last_foot = self.foot.has_ended && self.foot.is_drawn;
+        waits && (self.bytes > 0 || is_last_foot) && self.written == written
+    }
+
+    /// The next piece. While a person types, of the text no line is given before its end; a stop waits for no end.
+    fn next_piece(&mut self) -> Option<Show> {
+        loop {
+            let holds = !self.foot.prompt.is_empty() && self.stopping.is_none();
+            if !holds && !self.held.is_empty() {
+                return Some(Show::Out(std::mem::take(&mut self.held)));
+            }
+            match self.pieces.pop_front()? {
+                Show::Out(text) if holds => {
+                    self.held.push_str(&text);
+                    let whole = self.held.rfind('\n').map(|at| at + 1);
+                    let end = whole.or_else(|| (self.held.len() > HELD_BYTES_MAX).then_some(self.held.len()));
+                    if let Some(end) = end {
+                        return Some(Show::Out(self.held.drain(..end).collect()));
+                    }
+                }
+                piece if self.held.is_empty() => return Some(piece),
+                piece => {
+                    self.pieces.push_front(piece);
+                    return Some(Show::Out(std::mem::take(&mut self.held)));
+                }
+            }
+        }
     }
 }
 
@@ -89,7 +140,7 @@ impl Shared {
     fn close(&self) {
         let mut queue = self.queue();
         (queue.is_closed, queue.bytes) = (true, 0);
-        queue.pieces.clear();
+        (queue.pieces, queue.held) = (VecDeque::new(), String::new());
         drop(queue);
         self.filled.notify_all();
         self.moved.notify_waiters();
@@ -115,15 +166,18 @@ impl Shared {
         }
     }
 
-    /// Blocks until there is a piece, and takes it; `None` once the queue is closed.
-    fn next(&self) -> Option<Show> {
+    /// Blocks until there is something to do, and takes it; `None` once the queue is closed.
+    fn next(&self) -> Option<Job> {
         let mut queue = self.queue();
         loop {
             if queue.is_closed {
                 return None;
             }
-            if let Some(piece) = queue.pieces.pop_front() {
-                return Some(piece);
+            if let Some(piece) = queue.next_piece() {
+                return Some(Job::Write(piece));
+            }
+            if std::mem::take(&mut queue.foot.is_stale) {
+                return Some(Job::Draw);
             }
             queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
@@ -135,22 +189,103 @@ impl Shared {
         let mut written = Ok(());
         for chunk in text.as_bytes().chunks(CHUNK_BYTES) {
             written = written.and_then(|()| to.write_all(chunk)).and_then(|()| to.flush());
-            let mut queue = self.queue();
-            queue.bytes = queue.bytes.saturating_sub(chunk.len());
-            queue.written += 1;
-            drop(queue);
-            self.moved.notify_waiters();
+            self.settle(chunk.len());
         }
         written
     }
 
+    /// Counts so many bytes as written.
+    fn settle(&self, bytes: usize) {
+        let mut queue = self.queue();
+        queue.bytes = queue.bytes.saturating_sub(bytes);
+        queue.written += 1;
+        drop(queue);
+        self.moved.notify_waiters();
+    }
+
+    /// Takes the foot away, so that other text can be written, and lets it be drawn again. `ends_line`: on a line of its own.
+    fn make_room(&self, ends_line: bool) {
+        let mut queue = self.queue();
+        let mut keys = String::new();
+        if std::mem::take(&mut queue.foot.is_drawn) {
+            keys.push_str(ERASE);
+        }
+        if ends_line && self.is_one_screen && std::mem::take(&mut queue.is_line_open) {
+            keys.push('\n');
+        }
+        queue.foot.is_stale = self.terminal.is_some();
+        drop(queue);
+        show(&keys);
+    }
+
+    /// Draws the foot as it is now, or takes it away. While nobody types, no foot breaks a line of the text.
+    fn draw(&self) {
+        let mut queue = self.queue();
+        let text = queue.foot.text(columns());
+        let is_in_the_way = queue.foot.prompt.is_empty() && queue.is_line_open;
+        let mut keys = String::new();
+        if std::mem::take(&mut queue.foot.is_drawn) {
+            keys.push_str(ERASE);
+        }
+        if !text.is_empty() && !is_in_the_way {
+            if std::mem::take(&mut queue.is_line_open) {
+                keys.push('\n');
+            }
+            keys.push_str(&text);
+            queue.foot.is_drawn = true;
+        }
+        drop(queue);
+        show(&keys);
+        self.settle(0);
+    }
+}
+
+impl Output {
+    /// Starts the writing thread. The thread ends when the queue is closed, or with the process.
+    pub(super) fn start(terminal: Option<Arc<Terminal>>) -> std::io::Result<Output> {
+        let is_one_screen = terminal.is_some() && std::io::stdout().is_terminal();
+        let output = Output { shared: Arc::new(Shared { terminal, is_one_screen, ..Shared::default() }) };
+        let writing = output.clone();
+        Builder::new().name("output".to_owned()).spawn(move || writing.write_all())?;
+        Ok(output)
+    }
+
     fn write_all(&self) {
-        while let Some(piece) = self.next() {
-            let written = match piece {
-                Show::Out(text) => self.write(&text, &mut std::io::stdout()),
-                Show::Note(line) => {
+        let shared = &self.shared;
+        while let Some(job) = shared.next() {
+            let written = match job {
+                Job::Draw => {
+                    shared.draw();
+                    Ok(())
+                }
+                Job::Write(Show::Out(text)) => {
+                    if shared.is_one_screen {
+                        shared.make_room(false);
+                    }
+                    let written = shared.write(&text, &mut std::io::stdout());
+                    shared.queue().is_line_open = shared.is_one_screen && !text.ends_with('\n');
+                    written
+                }
+                Job::Write(Show::EndLine) if shared.is_one_screen => {
+                    // The foot or a note may have ended it.
+                    shared.make_room(true);
+                    shared.settle(1);
+                    Ok(())
+                }
+                Job::Write(Show::EndLine) => shared.write("\n", &mut std::io::stdout()),
+                Job::Write(Show::Note(line)) => {
+                    shared.make_room(true);
                     // If writing a note fails, the note is dropped, and stdout goes on.
-                    drop(self.write(&(line + "\n"), &mut std::io::stderr()));
+                    drop(shared.write(&(line + "\n"), &mut std::io::stderr()));
+                    Ok(())
+                }
+                Job::Write(Show::Asked(about)) => {
+                    // Now the question is on the screen: keys that came until now were not for it.
+                    let said = shared.terminal.as_ref().and_then(|terminal| terminal.asked(about));
+                    if let Some(line) = said {
+                        shared.make_room(true);
+                        show(&(line + "\n"));
+                    }
                     Ok(())
                 }
             };
@@ -158,19 +293,43 @@ impl Shared {
                 if error.kind() != ErrorKind::BrokenPipe {
                     drop(writeln!(std::io::stderr(), "error: failed to write to stdout: {error}"));
                 }
-                return self.close();
+                return shared.close();
             }
         }
     }
-}
 
-impl Output {
-    /// Starts the writing thread. The thread ends when the queue is closed, or with the process.
-    pub(super) fn start() -> std::io::Result<Output> {
-        let shared = Arc::<Shared>::default();
-        let writing = shared.clone();
-        Builder::new().name("output".to_owned()).spawn(move || writing.write_all())?;
-        Ok(Output { shared })
+    /// Changes the foot, and has it drawn.
+    fn change(&self, change: impl FnOnce(&mut Foot)) {
+        let mut queue = self.shared.queue();
+        if queue.foot.has_ended {
+            return;
+        }
+        change(&mut queue.foot);
+        queue.foot.is_stale = self.shared.terminal.is_some();
+        drop(queue);
+        self.shared.filled.notify_one();
+    }
+
+    /// Sets the line that a person types, and the word before it. Never waits.
+    pub(super) fn set_typed(&self, (prompt, typed): (&'static str, String)) {
+        self.change(|foot| (foot.prompt, foot.typed) = (prompt, typed));
+    }
+
+    /// Sets what the session does now; empty for nothing. Never waits.
+    pub(super) fn set_status(&self, status: String) {
+        if self.shared.queue().foot.status != status {
+            self.change(|foot| foot.status = status);
+        }
+    }
+
+    /// Has the foot drawn where the cursor is now, after others have used the screen. Never waits.
+    pub(super) fn draw_again(&self) {
+        self.change(|foot| foot.is_drawn = false);
+    }
+
+    /// Takes the foot away for good. Never waits.
+    pub(super) fn end_foot(&self) {
+        self.change(|foot| *foot = Foot { is_drawn: foot.is_drawn, has_ended: true, ..Foot::default() });
     }
 
     /// Queues a piece as soon as there is room. A closed queue drops the piece.
@@ -188,6 +347,8 @@ impl Output {
         queue.bytes += match &piece {
             Show::Out(text) => text.len(),
             Show::Note(line) => line.len() + 1,
+            Show::EndLine => 1,
+            Show::Asked(_) => 0,
         };
         queue.pieces.push_back(piece);
         drop(queue);
@@ -203,6 +364,9 @@ impl Output {
     pub(super) fn set_stopping(&self, is_stopping: bool) {
         let mut queue = self.shared.queue();
         queue.stopping = is_stopping.then(|| queue.stopping.unwrap_or_else(Instant::now));
+        drop(queue);
+        // A held line waits no longer.
+        self.shared.filled.notify_one();
     }
 
     /// Whether a stop is requested.
@@ -215,138 +379,11 @@ impl Output {
         self.shared.until(|queue| queue.is_closed).await;
     }
 
-    /// Waits until no byte is unwritten, or the queue is closed.
+    /// Waits until no byte is unwritten and no foot is drawn, or the queue is closed.
     pub(super) async fn finish(&self) {
-        self.shared.until(|queue| queue.is_closed || queue.bytes == 0).await;
-    }
-}
-
-/// Lines for stderr that no writer waits for: the log, and the last line of the process. A thread of its own writes them, and ends
-/// with the process. A line that finds [`LOG_LINES_MAX`] lines queued before it is dropped. Clones share one queue.
-#[derive(Clone)]
-pub(super) struct Lines(SyncSender<Line>);
-
-enum Line {
-    Text(Vec<u8>),
-    /// A marker: answered once every line before it is written.
-    End(SyncSender<()>),
-}
-
-impl Lines {
-    /// Starts the thread.
-    pub(super) fn start() -> std::io::Result<Lines> {
-        let (lines, to_write) = sync_channel(LOG_LINES_MAX);
-        Builder::new().name("stderr".to_owned()).spawn(move || Lines::write_all(to_write))?;
-        Ok(Lines(lines))
-    }
-
-    fn write_all(to_write: Receiver<Line>) {
-        for line in to_write {
-            match line {
-                // A write to a closed stderr fails; there is no other place to report that.
-                Line::Text(text) => drop(std::io::stderr().write_all(&text)),
-                Line::End(done) => {
-                    let _ = done.send(());
-                }
-            }
-        }
-    }
-
-    /// Waits until all lines queued before are written, at most for [`STUCK`]; not at all where the queue is full.
-    pub(super) fn finish(&self) {
-        let (done, written) = sync_channel(1);
-        if self.0.try_send(Line::End(done)).is_ok() {
-            let _ = written.recv_timeout(STUCK);
-        }
-    }
-}
-
-impl Write for Lines {
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        drop(self.0.try_send(Line::Text(line.to_vec())));
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+        self.shared.until(|queue| queue.is_closed || (queue.bytes == 0 && !queue.foot.is_drawn)).await;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn output() -> Output {
-        Output { shared: Arc::default() }
-    }
-
-    fn piece(bytes: usize) -> Show {
-        Show::Out("x".repeat(bytes))
-    }
-
-    /// `show` waits for a reader, `put` does not, and the bytes of `put` count too.
-    #[tokio::test(start_paused = true)]
-    async fn who_shows_waits_for_room_and_who_answers_does_not() {
-        let output = output();
-        output.show(piece(BYTES_MAX)).await;
-        let showing = tokio::time::timeout(Duration::from_secs(3600), output.show(piece(1)));
-        assert!(showing.await.is_err(), "there was no room");
-        for _ in 0..3 {
-            output.put(piece(BYTES_MAX));
-        }
-        assert_eq!(output.shared.queue().bytes, 4 * BYTES_MAX);
-        let asking = tokio::time::timeout(Duration::from_secs(3600), output.room_for_answers());
-        assert!(asking.await.is_err(), "more would be asked than is read");
-        output.shared.write(&"x".repeat(2 * CHUNK_BYTES), &mut std::io::sink()).unwrap_or_default();
-        output.room_for_answers().await;
-    }
-
-    /// Without a stop, a reader that takes nothing is waited for without end; after a stop, only for [`STUCK`]. A reader that takes
-    /// something now and then is waited for in both cases.
-    #[tokio::test(start_paused = true)]
-    async fn after_a_stop_a_reader_who_takes_nothing_counts_as_gone() {
-        let output = output();
-        output.put(piece(100 * CHUNK_BYTES));
-        let long = Duration::from_secs(3600);
-        assert!(tokio::time::timeout(long, output.finish()).await.is_err(), "nobody asked for a stop");
-        output.set_stopping(true);
-        let reading = async {
-            for _ in 0..20 {
-                tokio::time::sleep(STUCK * 3 / 4).await;
-                output.shared.write(&"x".repeat(CHUNK_BYTES), &mut std::io::sink()).unwrap_or_default();
-                assert!(!output.shared.queue().is_closed, "somebody reads");
-            }
-        };
-        tokio::join!(reading, async { drop(tokio::time::timeout(STUCK * 15, output.finish()).await) });
-        assert!(tokio::time::timeout(STUCK * 3, output.finish()).await.is_ok());
-        assert!(output.shared.queue().is_closed);
-        output.show(piece(1)).await;
-        assert_eq!(output.shared.queue().bytes, 0, "what nobody reads is dropped");
-    }
-
-    /// A closed stderr.
-    struct Closed;
-
-    impl Write for Closed {
-        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-            Err(ErrorKind::BrokenPipe.into())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// Only the first chunk of a long note was counted as written when stderr was closed, and the end of the command waited for the
-    /// others.
-    #[tokio::test(start_paused = true)]
-    async fn a_long_note_that_stderr_does_not_take_holds_up_nothing() {
-        let output = output();
-        let note = "x".repeat(3 * CHUNK_BYTES);
-        output.put(Show::Note(note.clone()));
-        assert_eq!(output.shared.next(), Some(Show::Note(note.clone())));
-        assert!(output.shared.write(&(note + "\n"), &mut Closed).is_err());
-        assert_eq!(output.shared.queue().bytes, 0);
-        assert!(timeout(Duration::from_secs(3600), output.finish()).await.is_ok(), "nothing is left to write");
-    }
-}
+mod tests;

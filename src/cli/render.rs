@@ -3,44 +3,58 @@
 //!
 //! The model's text goes to stdout and everything else to stderr, so that `tamtam run … > answer.txt` holds the answer. What a note
 //! quotes of a model, a tool or a person is escaped. The model's text is escaped if stdout is a terminal, and otherwise unchanged.
-//!
-//! A change must keep this: a question of permission shows the whole call, uncut and escaped, because a person cannot judge what
-//! is not shown.
 
-use std::fmt::Write as _;
+mod question;
+mod status;
+mod tasks;
+mod work;
 
-use tamtam::{
-    EventKind, Millis, Part,
-    permission::Offer,
-    session::{AskClosedWhy, AskFrom, BranchEvent, ErrorReason, Grant},
-    tool::{Access, Question},
-};
+use std::collections::BTreeMap;
 
-use super::{
-    escape,
-    typed::{call_answers, more_answers},
-};
+use tamtam::{EventKind, Millis, Part, Seq, permission::Offer, session::BranchEvent};
 
-/// Most characters of a call's arguments in the note about its start.
-const ARGUMENTS_MAX: usize = 120;
+use super::{escape, typed::more_answers};
+pub(super) use status::Status;
+use tasks::Tasks;
 
-/// Most characters of a note about a result.
-const RESULT_MAX: usize = 250;
+/// Most characters of a note about a message or an error.
+const NOTE_MAX: usize = 250;
 
 /// A piece of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Show {
     /// Text for stdout, written unchanged.
     Out(String),
-    /// A line for stderr, without its line break.
+    /// The end of a line on stdout that is open.
+    EndLine,
+    /// Lines for stderr, without the last line break.
     Note(String),
+    /// All that is before is on the screen now: what a person types from here on answers this question, or none.
+    Asked(Option<Seq>),
+}
+
+/// What the screen can show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Screen {
+    /// Whether stdout is a terminal. A terminal obeys control characters and shows notes between the lines of stdout.
+    pub(super) is_terminal: bool,
+    /// Whether notes may have colours.
+    pub(super) is_coloured: bool,
+    /// Most characters of a line that quotes a file or a program.
+    pub(super) columns: usize,
 }
 
 /// What the pieces depend on beside the event.
 #[derive(Debug, Default)]
 pub(super) struct Renderer {
-    /// Whether stdout is a terminal. A terminal obeys control characters and shows notes between the lines of stdout.
-    terminal: bool,
+    screen: Screen,
+    /// The model that was named last.
+    model: String,
+    /// The offers of the open questions.
+    offers: BTreeMap<Seq, Vec<Offer>>,
+    /// The calls that the running turn has started.
+    started: Vec<(String, String)>,
+    tasks: Tasks,
     /// The streamed beginning of the text part that is not complete yet.
     streamed: String,
     /// Whether the last line on stdout has no line break yet.
@@ -51,8 +65,8 @@ pub(super) struct Renderer {
 
 impl Renderer {
     /// A renderer for a session of which nothing was shown.
-    pub(super) fn new(terminal: bool) -> Renderer {
-        Renderer { terminal, ..Renderer::default() }
+    pub(super) fn new(screen: Screen) -> Renderer {
+        Renderer { screen, ..Renderer::default() }
     }
 
     /// The pieces for one event; none for an event that is not shown.
@@ -77,9 +91,13 @@ impl Renderer {
             EventKind::RequestFailed { error, .. } => {
                 self.streamed.clear();
                 self.end_line(&mut show);
-                self.note(format!("! request failed: {}", escape::short(error, RESULT_MAX)), &mut show);
+                self.note(format!("! request failed: {}", escape::short(error, NOTE_MAX)), &mut show);
             }
-            EventKind::TurnStarted { .. } => self.in_turn = true,
+            EventKind::TurnStarted { .. } => (self.in_turn, self.started) = (true, Vec::new()),
+            EventKind::StepStarted { model, .. } if *model != self.model => {
+                self.model.clone_from(model);
+                self.note(format!("model {}", escape::line(model)), &mut show);
+            }
             // The message that begins a turn was typed a moment ago.
             EventKind::Queued { .. } if !self.in_turn => {}
             EventKind::TurnFinished { .. } => {
@@ -91,27 +109,68 @@ impl Renderer {
                 if let Some(line) = note(kind, time) {
                     self.note(line, &mut show);
                 }
+                for line in self.of_calls(kind) {
+                    self.note(line, &mut show);
+                }
             }
         }
         show
     }
 
+    /// The notes on calls, questions and tasks.
+    fn of_calls(&mut self, kind: &EventKind) -> Vec<String> {
+        match kind {
+            EventKind::CallStarted { name, input, .. } => {
+                self.started.push((name.clone(), input.to_string()));
+                vec![work::started(name, input)]
+            }
+            EventKind::CallFinished { ticket, name, error, content, title, details, .. } => {
+                let mut lines = self.tasks.call_finished(*ticket, title.as_deref(), details);
+                lines.push(work::finished(self.screen, name, *error, (title.as_deref(), content), details));
+                lines
+            }
+            EventKind::CallProgress { ticket, title, metadata } => {
+                if let Some(title) = title {
+                    self.tasks.titled(*ticket, title);
+                }
+                self.tasks.progress(*ticket, metadata)
+            }
+            EventKind::TaskFinished { child, down, .. } => vec![self.tasks.finished(child, down)],
+            EventKind::Ask { ask, name, input, access, from, question, offers, .. } => {
+                self.offers.insert(*ask, offers.clone());
+                vec![match question {
+                    Some(asked) => question::by_call(from, asked, access, offers),
+                    None => {
+                        let ran = self.started.iter().filter(|(ran, with)| ran == name && **with == **input).count();
+                        question::about_call(from, name, input, access, offers, ran)
+                    }
+                }]
+            }
+            EventKind::AskClosed { ask, grant, why, who, .. } => {
+                let by = who.as_ref().map_or_else(String::new, |who| format!(" (by {})", escape::line(who)));
+                let offers = self.offers.remove(ask).unwrap_or_default();
+                vec![question::closed(grant.as_ref(), *why, &offers) + &by]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn out(&mut self, text: &str, show: &mut Vec<Show>) {
         if let Some(last) = text.chars().last() {
             self.is_open = last != '\n';
-            show.push(Show::Out(if self.terminal { escape::prose(text) } else { text.to_owned() }));
+            show.push(Show::Out(if self.screen.is_terminal { escape::prose(text) } else { text.to_owned() }));
         }
     }
 
     /// Ends the open line on stdout, if there is one.
     fn end_line(&mut self, show: &mut Vec<Show>) {
         if std::mem::take(&mut self.is_open) {
-            show.push(Show::Out("\n".to_owned()));
+            show.push(Show::EndLine);
         }
     }
 
     fn note(&mut self, line: String, show: &mut Vec<Show>) {
-        if self.terminal {
+        if self.screen.is_terminal {
             self.end_line(show);
         }
         show.push(Show::Note(line));
@@ -121,34 +180,14 @@ impl Renderer {
 /// The note for an event; `None` for an event that is not shown.
 fn note(kind: &EventKind, time: Millis) -> Option<String> {
     let line = match kind {
-        EventKind::Steered { message, .. } => format!("» steering: {}", escape::short(&message.text(), RESULT_MAX)),
-        EventKind::Queued { message, .. } => format!("» queued: {}", escape::short(&message.text(), RESULT_MAX)),
+        EventKind::Steered { message, .. } => format!("» steering: {}", escape::short(&message.text(), NOTE_MAX)),
+        EventKind::Queued { message, .. } => format!("» queued: {}", escape::short(&message.text(), NOTE_MAX)),
         EventKind::Withdrawn { message } => format!("» withdrawn: {}", escape::line(message.as_str())),
-        EventKind::CallStarted { name, input, .. } => call(name, input),
-        EventKind::CallFinished { name, error, content, title, details, .. } => {
-            let said = title.as_deref().filter(|_| error.is_none()).unwrap_or(content);
-            let line = match error {
-                None => match ended_badly(details) {
-                    None => format!("✓ {}: {said}", escape::line(name)),
-                    Some(how) => format!("✗ {} {how}: {said}", escape::line(name)),
-                },
-                Some(reason) => format!("✗ {} {}: {said}", escape::line(name), reason_word(*reason)),
-            };
-            escape::short(&line, RESULT_MAX)
-        }
-        EventKind::Ask { name, access, from, question: Some(asked), offers, .. } => {
-            asked_by_call(from, name, asked, access, offers)
-        }
-        EventKind::Ask { name, input, access, from, offers, .. } => question(from, name, input, access, offers),
         EventKind::Budget { ask: Some(_), breach, text, .. } => {
             format!("? {text}\n  {}", more_answers(breach.resource))
         }
         EventKind::Budget { model: Some(model), text, .. } => {
             format!("! {text}: continues with {}", escape::line(model))
-        }
-        EventKind::AskClosed { grant, why, who, .. } => {
-            let by = who.as_ref().map_or_else(String::new, |who| format!(" by {}", escape::line(who)));
-            closed(grant.as_ref(), *why).to_owned() + &by
         }
         EventKind::GrantRevoked { grant } => format!("! grant {grant} is revoked"),
         EventKind::Retry { attempt, until, server } => {
@@ -156,7 +195,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             format!("! retry {attempt} in {:.1} s{by}", until.since(time).as_secs_f32())
         }
         EventKind::HookError { hook, callback, error } => {
-            format!("! hook {} failed in {callback}: {}", escape::line(hook), escape::short(error, RESULT_MAX))
+            format!("! hook {} failed in {callback}: {}", escape::line(hook), escape::short(error, NOTE_MAX))
         }
         EventKind::ContextWarning { used, usable } => {
             format!(
@@ -166,7 +205,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         }
         EventKind::CompactionStarted { .. } => "… summarizing the earlier messages".to_owned(),
         EventKind::CompactionFinished { error: Some(error), .. } => {
-            escape::short(&format!("! the summary failed: {error}"), RESULT_MAX)
+            escape::short(&format!("! the summary failed: {error}"), NOTE_MAX)
         }
         EventKind::CompactionFinished { items, summary: Some(_), .. } => {
             format!("… {items} older items are summarized")
@@ -179,15 +218,11 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::SessionRecovered { resumed: false, .. } => {
             "! the session was rebuilt from its tape and waits".to_owned()
         }
-        EventKind::StorageFailed { error } => format!("! {}", escape::short(error, RESULT_MAX)),
+        EventKind::StorageFailed { error } => format!("! {}", escape::short(error, NOTE_MAX)),
         EventKind::Branch(event) => return branch_line(event),
         EventKind::AgentSwitched { agent, .. } => format!("… agent {}", escape::line(agent)),
-        EventKind::TaskStarted { child, queued: true, .. } => format!("… task {child} waits for room"),
-        EventKind::TaskStarted { child, .. } | EventKind::TaskBegun { child, .. } => format!("… task {child} works"),
-        EventKind::TaskFinished { child, down, .. } => {
-            format!("… task {child} is over: {}", escape::short(&down.reason.to_string(), RESULT_MAX))
-        }
-        EventKind::TaskLeft { child, .. } => format!("! task {child} works on without this session"),
+        EventKind::TaskStarted { queued: true, .. } => "… a task waits until another one is over".to_owned(),
+        EventKind::TaskLeft { child, .. } => format!("! task {child} goes on without this session"),
         EventKind::Paused {} => "! paused".to_owned(),
         EventKind::Resumed {} => "! resumed".to_owned(),
         _ => return None,
@@ -198,109 +233,19 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
 fn branch_line(event: &BranchEvent) -> Option<String> {
     Some(match event {
         BranchEvent::Merged { fork, messages: said, .. } => {
-            format!("! fork {fork} is merged: {}", messages(said.len()))
+            format!("! fork {fork} is merged: {}", work::count(said.len(), "message"))
         }
         BranchEvent::RolledBack { to, gone, .. } if gone.is_empty() => {
             format!("! the conversation is back at entry {to}")
         }
-        BranchEvent::RolledBack { to, gone, .. } => format!("! back to entry {to}: {} undone", messages(gone.len())),
+        BranchEvent::RolledBack { to, gone, .. } => {
+            format!("! back to entry {to}: {} undone", work::count(gone.len(), "message"))
+        }
         BranchEvent::FilesRestored { files, refused, .. } => {
-            format!("! {} files restored, {} not changed", files.len(), refused.len())
+            format!("! {} restored, {} not changed", work::count(files.len(), "file"), refused.len())
         }
         _ => return None,
     })
-}
-
-/// How a command ended that ran and did not succeed, in words. Such a call has a result and no error.
-fn ended_badly(details: &serde_json::Value) -> Option<String> {
-    if details["timed_out"] == true {
-        return Some("timed out".to_owned());
-    }
-    match (details["exit_code"].as_i64(), details["signal"].as_str()) {
-        (Some(0), _) | (None, None) => None,
-        (Some(code), _) => Some(format!("exit {code}")),
-        (None, Some(signal)) => Some(format!("ended by {}", escape::line(signal))),
-    }
-}
-
-/// The count of messages, in words.
-fn messages(count: usize) -> String {
-    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
-}
-
-fn call(name: &str, input: &str) -> String {
-    // Not a question: `question` asks, and shows the whole call.
-    format!("→ {} {}", escape::line(name), escape::short(input, ARGUMENTS_MAX))
-}
-
-/// The question about a call; of a child's call, with the agents that it came through: `explore / plan / bash`. It shows the
-/// whole call, because a person cannot judge what is not shown, of a shell command the parts that need the answer, and what each
-/// answer for more than once would allow.
-fn question(from: &[AskFrom], name: &str, input: &str, access: &[Access], offers: &[Offer]) -> String {
-    let way: String = from.iter().map(|from| escape::line(&from.agent) + " / ").collect();
-    let mut lines = format!("? run {way}{}?\n", escape::line(name));
-    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) {
-        Ok(fields) => {
-            for (field, value) in fields {
-                let value = value.as_str().map_or_else(|| escape::line(&value.to_string()), escape::text);
-                // Writing to a String cannot fail.
-                let _ = writeln!(lines, "    {}: {}", escape::line(&field), value.replace('\n', "\n      "));
-            }
-        }
-        Err(_) => {
-            let _ = writeln!(lines, "    {}", escape::text(input));
-        }
-    }
-    wants(&mut lines, access, offers);
-    lines
-}
-
-/// The question of a call that runs.
-fn asked_by_call(from: &[AskFrom], name: &str, asked: &Question, access: &[Access], offers: &[Offer]) -> String {
-    let way: String = from.iter().map(|from| escape::line(&from.agent) + " / ").collect();
-    let mut lines = format!("? {way}{} asks: {}\n", escape::line(name), escape::line(&asked.title));
-    for line in escape::text(&asked.details).lines() {
-        let _ = writeln!(lines, "  | {line}");
-    }
-    wants(&mut lines, access, offers);
-    lines
-}
-
-/// What is asked about, what each answer for more than once would allow, and how to answer.
-fn wants(lines: &mut String, access: &[Access], offers: &[Offer]) {
-    for access in access {
-        // Writing to a String cannot fail.
-        let _ = writeln!(lines, "  wants: {}", escape::line(&access.to_string()));
-    }
-    for Offer { offer, allows, .. } in offers {
-        let _ = writeln!(lines, "  a{offer}: {}", escape::line(allows));
-    }
-    let _ = write!(lines, "  {}", call_answers(offers.len()));
-}
-
-fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>) -> &'static str {
-    match (grant, why) {
-        (Some(Grant::Once), _) => "? allowed once",
-        (Some(Grant::Always(_) | Grant::Offered { .. }), _) => "? always allowed",
-        (Some(Grant::Raise(_)), _) => "? raised",
-        (Some(Grant::Reject(_)), _) => "? rejected",
-        (None, Some(AskClosedWhy::Expired)) => "? nobody answered in time: denied",
-        (None, Some(AskClosedWhy::OverBelow)) => "? the question is over: answered elsewhere, denied or withdrawn",
-        (None, _) => "? the question is withdrawn",
-    }
-}
-
-fn reason_word(reason: ErrorReason) -> &'static str {
-    match reason {
-        ErrorReason::Failed => "failed",
-        ErrorReason::Blocked => "blocked",
-        ErrorReason::Denied => "denied",
-        ErrorReason::Skipped => "skipped",
-        ErrorReason::Aborted => "stopped",
-        ErrorReason::Timeout => "took too long",
-        ErrorReason::Unknown => "unknown",
-        _ => "failed",
-    }
 }
 
 #[cfg(test)]

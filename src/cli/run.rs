@@ -42,6 +42,7 @@ use super::{
     models::{self, Takes},
     output::Output,
     print, stdin,
+    terminal::Terminal,
 };
 use listener::Listener;
 use narrator::{Heard, Narrator};
@@ -115,15 +116,17 @@ enum Prompt {
 }
 
 async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exit, Failure> {
-    let Opened { runtime, session, events, hints, asked, opened, used, trust, not_read } = opened;
-    let output = Output::start().map_err(|error| failed_to_start(&error))?;
+    let Opened { runtime, session, mut events, hints, asked, opened, used, trust, not_read } = opened;
+    let (terminal, output) = screen(json).map_err(|error| failed_to_start(&error))?;
     let view = View::new(json, session.clone(), output.clone());
+    view.listen_to(&mut events);
     not_read.iter().for_each(|why| view.warn("configuration_not_read", why));
     let left_out = match &prompt {
         Some(Prompt::Message(prompt)) => left_out(prompt, &hints),
         _ => Vec::new(),
     };
-    let listener = Listener::start(Host { runtime: runtime.clone(), session: session.clone(), trust }, view.clone());
+    let host = Host { runtime: runtime.clone(), session: session.clone(), trust };
+    let listener = Listener::start(host, view.clone(), terminal);
     let mut listener = listener.map_err(|error| failed_to_start(&error))?;
     let drive = Drive { view: view.clone(), session, opened, left_out, output: output.clone() };
     let (ended, heard) = drive.carry_through(prompt, &asked, events, &mut listener).await;
@@ -150,8 +153,19 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
         view.warn("stdin_unread", "text came on stdin while the session ran, and was not read: give - as the prompt");
     }
     view.result(&result);
+    view.end_foot();
     output.finish().await;
     if exit == Exit::Done || message.is_empty() { Ok(exit) } else { Err(Failure { exit, ..Failure::failed(message) }) }
+}
+
+/// The terminal, where a person types at one, and the output. Who starts them shows nothing in another way from then on.
+fn screen(json: bool) -> std::io::Result<(Option<Arc<Terminal>>, Output)> {
+    let terminal = if !json && view::is_interactive() { Some(Terminal::own()?) } else { None };
+    let output = Output::start(terminal.clone())?;
+    if let Some(terminal) = &terminal {
+        terminal.listen(&output)?;
+    }
+    Ok((terminal, output))
 }
 
 /// The session that is driven, and where it is shown.
@@ -362,7 +376,7 @@ fn finished(end: Option<&TurnEnd>, used: Used, failed_with: Option<ErrorKind>, h
             format!("stopped: {breach}{no_switch}: raise it with --budget-usd or --budget-tokens")
         }
         Outcome::DoomLoop { tool } => format!(
-            "stopped: {} was called again and again: say what to do instead, or allow doom_loop in the rules",
+            "stopped: the agent kept repeating the same call of {}: tell it what to do instead, or allow `doom_loop` in the rules",
             escape::line(tool)
         ),
         Outcome::CutShort => "the answer reached the model's limit of output tokens: ask for less at once".to_owned(),

@@ -1,4 +1,4 @@
-//! Reads stdin: the whole of it as a prompt, or line by line for a running session.
+//! Reads stdin: the whole of it as a prompt, or line by line for a running session ([`Lines`]).
 //!
 //! Text on stdin that the command would not read is refused at the start ([`prompt`]) or reported at the end ([`has_text`]).
 //! Nothing waits for such text, because a pipe may never be written to.
@@ -8,20 +8,58 @@
 //!
 //! A change must keep the reading of lines on a thread of its own: a read that never returns must not delay the end of the process.
 
-use std::io::{BufRead as _, Read as _};
+use std::{
+    io::{BufRead as _, Read as _},
+    sync::Arc,
+};
 
+use tamtam::Seq;
 use tokio::sync::mpsc;
 
-use super::failure::Failure;
+use super::{failure::Failure, terminal::Terminal};
 
 /// Longest line, in bytes.
-const LINE_BYTES_MAX: u64 = 8 << 20;
+pub(super) const LINE_BYTES_MAX: u64 = 8 << 20;
 
 /// Lines that may wait to be taken; beyond, reading waits.
 const LINES_MAX: usize = 64;
 
 /// A line without its line break, or why it cannot be used.
-pub(super) type Line = Result<String, &'static str>;
+pub(super) type Line = Result<Entered, &'static str>;
+
+/// A line that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entered {
+    pub(super) text: String,
+    /// The question that was on the person's screen while the line was typed; `None` for a line of a program.
+    pub(super) about: Option<Seq>,
+}
+
+/// Where the lines for a running session come from.
+pub(super) enum Lines {
+    /// A program writes commands.
+    Commands(mpsc::Receiver<Line>),
+    /// A person types.
+    Typed(Arc<Terminal>),
+}
+
+impl Lines {
+    /// The next line; `None` once stdin has ended. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Line> {
+        match self {
+            Lines::Commands(lines) => lines.recv().await,
+            Lines::Typed(terminal) => terminal.next().await,
+        }
+    }
+
+    /// The next line that is there already.
+    pub(super) fn try_next(&mut self) -> Option<Line> {
+        match self {
+            Lines::Commands(lines) => lines.try_recv().ok(),
+            Lines::Typed(terminal) => terminal.try_next(),
+        }
+    }
+}
 
 /// The words of a prompt; a `-` alone stands for the text of stdin. Refuses to pass over text that waits in stdin and that nothing
 /// would read. Blocks until stdin ends, where it is the prompt.
@@ -63,8 +101,8 @@ pub(super) fn has_text() -> bool {
     }
 }
 
-/// Starts the reading thread. The channel ends with stdin, or with a failed read; a thread in a blocked read ends with the process.
-pub(super) fn lines() -> std::io::Result<mpsc::Receiver<Line>> {
+/// Starts the thread that reads the commands of a program. The channel ends with stdin, or with a failed read; a thread in a blocked read ends with the process.
+pub(super) fn commands() -> std::io::Result<Lines> {
     let (send, receive) = mpsc::channel(LINES_MAX);
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let mut stdin = std::io::stdin().lock();
@@ -80,7 +118,7 @@ pub(super) fn lines() -> std::io::Result<mpsc::Receiver<Line>> {
             }
             let line = match String::from_utf8(bytes) {
                 _ if is_too_long => Err("the line is too long: the limit is 8 MiB"),
-                Ok(line) => Ok(line.trim_end_matches(['\n', '\r']).to_owned()),
+                Ok(line) => Ok(Entered { text: line.trim_end_matches(['\n', '\r']).to_owned(), about: None }),
                 Err(_) => Err("the line is not UTF-8"),
             };
             if send.blocking_send(line).is_err() {
@@ -88,7 +126,7 @@ pub(super) fn lines() -> std::io::Result<mpsc::Receiver<Line>> {
             }
         }
     })?;
-    Ok(receive)
+    Ok(Lines::Commands(receive))
 }
 
 fn skip_line(stdin: &mut impl std::io::BufRead) -> std::io::Result<()> {

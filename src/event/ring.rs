@@ -42,7 +42,7 @@ pub(crate) struct Ring {
     news: Arc<Notify>,
     /// All streams.
     listeners: AtomicUsize,
-    /// Those of them that are not the runtime's own: a person may stand behind them.
+    /// Those of them behind which somebody may stand who answers questions.
     people: AtomicUsize,
 }
 
@@ -156,7 +156,7 @@ pub struct EventStream {
     is_missing: Option<JoinHandle<bool>>,
     /// Whether it said that the session does not exist.
     ended: bool,
-    /// Whether it is a stream of the runtime itself.
+    /// Whether nobody stands behind it who could answer a question: a stream of the runtime itself, or one that only looks on.
     follows: bool,
     /// Keeps the owner of the ring alive while the session sleeps and the stream listens.
     _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
@@ -180,6 +180,14 @@ impl EventStream {
         self.replayed = events.last().map_or(crate::words::ids::Seq::ZERO, |event| event.id.seq);
         self.replay = events.into_iter().map(Arc::new).collect();
         self
+    }
+
+    /// From now on nobody stands behind the stream who could answer a question. Where no other listener could, an ask is denied at
+    /// once, as if nobody listened; one that is open stays open.
+    pub fn look_on(&mut self) {
+        if !std::mem::replace(&mut self.follows, true) {
+            self.ring.people.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// Waits for the next event. `None` when no event is left and none can come: the runtime was shut down, or the store has no

@@ -66,7 +66,7 @@ impl Decide for AnswerAsk {
             Grant::Always(_) | Grant::Offered { .. } => release_granted(draft),
             Grant::Reject(_) if is_question => question::answered(draft, call, &grant),
             Grant::Reject(Some(message)) => {
-                fail(draft, call, CallVerdict::Rejected, format!("The user rejected this call and says: {message}"));
+                fail(draft, call, CallVerdict::Rejected, format!("This call was rejected: {message}"));
             }
             Grant::Reject(None) => {
                 let tool = draft.state.call(call).map_or_else(String::new, |call| call.facts.tool.clone());

@@ -224,7 +224,7 @@ fn of_rule(rule: &Rule) -> String {
     let shown = shown(pattern);
     let in_folder = || {
         let folder = self::shown(pattern.trim_end_matches('*').trim_end_matches('/'));
-        format!("in the folder `{folder}` and below it, but for hidden ones")
+        format!("in the folder `{folder}` and below it, except hidden ones")
     };
     match permission.as_str() {
         "bash" if is_exact => format!("the command `{shown}`, exactly"),
@@ -233,8 +233,9 @@ fn of_rule(rule: &Rule) -> String {
         "read" => format!("reading all files {}", in_folder()),
         "edit" if is_exact => format!("changing `{shown}`"),
         "edit" => format!("changing all files {}", in_folder()),
-        "external_directory" if is_exact => format!("going to `{shown}` outside of the workspace"),
-        "external_directory" => format!("going outside of the workspace to all files {}", in_folder()),
+        "external_directory" if is_exact => format!("access to `{shown}`, outside the workspace"),
+        "external_directory" => format!("access outside the workspace to all files {}", in_folder()),
+        "doom_loop" => format!("repeating the same call of `{shown}`"),
         tool if pattern == "*" && !exact => format!("every use of {tool}"),
         tool => format!("{tool} for `{shown}`"),
     }

@@ -151,7 +151,6 @@ impl Session {
         link: Link,
     ) -> Result<Child, SpawnError> {
         options.bound()?;
-        let prompt = self.shared.limits.of_host(prompt.into())?;
         known_tools(&self.shared.toolbox, &options)?;
         let state = self.state().await?;
         let parent = state.settings.clone();
@@ -162,7 +161,7 @@ impl Session {
         let child = options.id.clone().unwrap_or_else(SessionId::new);
         // The message is the child's: the input hooks see it as they see one that is sent to the child.
         let prompt =
-            Session { shared: self.shared.clone(), slot: self.shared.slot(&child) }.passed(prompt).await?;
+            Session { shared: self.shared.clone(), slot: self.shared.slot(&child) }.passed(prompt.into()).await?;
         let is_known = state.tasks().any(|(_, task)| task.child == child)
             || state.tasks_ended.iter().any(|end| end.child == child);
         let wanted = child.clone();

@@ -115,7 +115,7 @@ async fn leave(context: &ToolContext) -> Result<ToolResult, ToolResult> {
         return Err(ToolResult::error("There is no plan mode to leave."));
     };
     let asked = plan(context, &file).await?;
-    let question = Question::new(format!("Carry out the plan in {file}?")).with_details(asked.clone());
+    let question = Question::new(format!("Plan ready ({file}). Carry it out?")).with_details(asked.clone());
     let answer = context.ask(question).await;
     if !answer.is_granted() {
         return Err(denied(still_planning(&answer)));

@@ -5,19 +5,27 @@ use std::sync::Arc;
 use tamtam::{
     Delivery, EventKind, Message, Millis, Outcome, Part, Seq, Steering,
     model::{ErrorKind, RetryClass, Usage},
-    session::{AskClosedWhy, ErrorReason},
+    session::{AskClosedWhy, ErrorReason, Grant, Scope},
     tool::{Access, Question},
 };
 
-use super::{Renderer, Show};
+use super::{Renderer, Screen, Show};
 
-fn show(terminal: bool, events: &[EventKind]) -> Vec<Show> {
-    let mut renderer = Renderer::new(terminal);
+fn screen(is_terminal: bool) -> Screen {
+    Screen { is_terminal, is_coloured: false, columns: 80 }
+}
+
+fn show(is_terminal: bool, events: &[EventKind]) -> Vec<Show> {
+    let mut renderer = Renderer::new(screen(is_terminal));
     events.iter().flat_map(|kind| renderer.show(kind, Millis(1_000))).collect()
 }
 
 fn out(pieces: &[Show]) -> String {
-    let texts = pieces.iter().map(|piece| if let Show::Out(text) = piece { text } else { "" });
+    let texts = pieces.iter().map(|piece| match piece {
+        Show::Out(text) => text.as_str(),
+        Show::EndLine => "\n",
+        Show::Note(_) | Show::Asked(_) => "",
+    });
     texts.collect()
 }
 
@@ -111,13 +119,19 @@ fn a_result_is_told_in_a_line_of_at_most_250_characters() {
 /// CLI-RENDER-006: what a person need not know is not shown.
 #[test]
 fn the_beginnings_of_turns_and_steps_are_not_shown() {
-    let quiet = [
-        EventKind::TurnStarted { messages: vec![] },
-        EventKind::StepStarted { model: "a/b".into(), attempt: 1, used: 0, usable: 0, hash: String::new() },
-        EventKind::Delivered { messages: vec![] },
-        turn_finished(),
-    ];
-    assert_eq!(show(true, &quiet), []);
+    let step = |model: &str| EventKind::StepStarted {
+        model: model.into(),
+        attempt: 1,
+        used: 0,
+        usable: 0,
+        hash: String::new(),
+    };
+    let delivered = EventKind::Delivered { messages: vec![] };
+    let begun = EventKind::TurnStarted { messages: vec![] };
+    let steps = [begun, step("a/b"), step("a/b"), delivered, step("a/c"), turn_finished()];
+    // The model is named once, and when another one answers.
+    assert_eq!(notes(&show(true, &steps)), ["model a/b", "model a/c"]);
+    assert_eq!(out(&show(true, &steps)), "");
 }
 
 /// CLI-RENDER-007
@@ -158,15 +172,19 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
     };
     let pieces = show(true, std::slice::from_ref(&ask));
     let question = notes(&pieces)[0];
-    assert!(question.starts_with("? run bash?\n    command: echo aaa"), "{question}");
+    assert!(question.starts_with("? bash:\n    command: echo aaa"), "{question}");
     assert!(question.contains(&"a".repeat(400)));
     assert!(question.contains("\n      \\u{1b}[2Krm -rf \\u{202e}x\n    timeout: 5\n  wants: bash echo"), "{question}");
     assert!(!question.contains(['\u{1b}', '\u{202e}']));
-    let offered = "\n  a1: Allows the command `cargo test`, exactly.\n  a2: Allows `cargo test` with any arguments.\n  y: once, a1 to a2: ";
+    let offered = "\n  [1] the command `cargo test`, exactly\n  [2] `cargo test` with any arguments\n  Allow bash to run? [y] once · [1]/[2] for";
     assert!(question.contains(offered), "{question}");
-    let closed =
-        EventKind::AskClosed { ask: Seq(9), grant: None, why: Some(AskClosedWhy::Expired), who: None, rules: vec![] };
-    assert_eq!(notes(&show(true, &[closed])), ["? nobody answered in time: denied"]);
+    let granted = |grant, why| EventKind::AskClosed { ask: Seq(9), grant, why, who: None, rules: vec![] };
+    let expired = granted(None, Some(AskClosedWhy::Expired));
+    let words = "Question closed: nobody answered in time, so the call was denied";
+    assert_eq!(notes(&show(true, &[expired])), [words]);
+    let wider = granted(Some(Grant::Offered { scope: Scope::Turn, offer: 2 }), None);
+    let pieces = show(true, &[ask.clone(), wider]);
+    assert_eq!(notes(&pieces)[1], "Allowed for this turn: `cargo test` with any arguments");
     // The question of a call that runs shows what the tool says, and nothing hidden in it either.
     let EventKind::Ask { ask, call, input, access, expires, waits, from, offers, .. } = ask else { unreachable!() };
     let asked = Question::new("Go\u{1b}[2K?").with_details("- [ ] one\n\u{202e}two");
@@ -175,8 +193,8 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
         EventKind::Ask { ask, call, name: "plan_exit".into(), input, access, expires, waits, from, offers, question };
     let pieces = show(true, &[ask]);
     let question = notes(&pieces)[0];
-    let expected = "? plan_exit asks: Go\\u{1b}[2K?\n  | - [ ] one\n  | \\u{202e}two\n  wants: bash echo";
-    assert!(question.starts_with(expected), "{question}");
+    assert!(question.starts_with("  | - [ ] one\n  | \\u{202e}two\n  wants: bash echo"), "{question}");
+    assert!(question.contains("\n? Go\\u{1b}[2K?\n  [y] yes · "), "{question}");
 }
 
 /// A model cannot clear the screen; a stdout that is a file gets the text unchanged.
@@ -208,4 +226,98 @@ fn a_command_that_failed_has_no_tick() {
         };
         assert_eq!(notes(&show(true, &[finished])), [expected]);
     }
+}
+
+fn asked(name: &str, input: &str, access: Vec<Access>) -> EventKind {
+    EventKind::Ask {
+        ask: Seq(9),
+        call: "c".into(),
+        name: name.into(),
+        input: input.into(),
+        access,
+        expires: Millis(0),
+        waits: false,
+        from: Vec::new(),
+        offers: Vec::new(),
+        question: None,
+    }
+}
+
+/// The model gives a path, then the old text, then the new one; sorted by name the new one came first.
+#[test]
+fn a_question_about_an_edit_shows_its_arguments_as_the_model_gave_them_and_as_a_diff() {
+    let input = r#"{"path":"a.rs","old_string":"one\ntwo","new_string":"one\n","replace_all":true}"#;
+    let pieces = show(true, &[asked("edit", input, Vec::new())]);
+    let expected =
+        "? edit:\n    path: a.rs\n    - one\n    - two\n    + one\n    + \n    replace_all: true\n  Allow edit to run?";
+    assert!(notes(&pieces)[0].starts_with(expected), "{pieces:?}");
+}
+
+/// A loop is asked about with what repeats and how often it ran, and not by the name of a permission.
+#[test]
+fn a_question_about_a_loop_says_what_repeats_and_how_often() {
+    let call = || started("bash", r#"{"command":"echo same"}"#);
+    let other = started("bash", r#"{"command":"echo other"}"#);
+    let asked = asked("bash", r#"{"command":"echo same"}"#, vec![Access::new("doom_loop", "bash")]);
+    let pieces = show(true, &[call(), other, call(), asked]);
+    let question = notes(&pieces)[3];
+    assert!(question.contains("this exact call has run 2 times in this turn"), "{question}");
+    assert!(!question.contains("doom_loop"), "{question}");
+}
+
+#[test]
+fn a_write_and_an_edit_are_named_by_path_and_size() {
+    let cases = [
+        ("write", r#"{"content":"one\ntwo\n","path":"a.txt"}"#, "→ write a.txt (8 bytes, 2 lines)"),
+        ("edit", r#"{"path":"a.txt","old_string":"one","new_string":"1\n2"}"#, "→ edit a.txt (-1 +2 lines)"),
+        ("edit", r#"{"path":"a.txt","diff":"@@"}"#, "→ edit a.txt"),
+        ("bash", r#"{"command":"cargo test\n"}"#, "→ bash cargo test"),
+        ("bash", "[", "→ bash ["),
+    ];
+    for (name, input, expected) in cases {
+        assert_eq!(notes(&show(true, &[started(name, input)])), [expected]);
+    }
+}
+
+fn ended(name: &str, content: &str, details: serde_json::Value) -> EventKind {
+    EventKind::CallFinished {
+        ticket: Seq(5),
+        call: "c".into(),
+        name: name.into(),
+        error: None,
+        content: content.into(),
+        title: Some("make test".into()),
+        details,
+        attachments: vec![],
+    }
+}
+
+/// Of a failed command the last lines are shown, as a terminal would show them and harmless; of another one none.
+#[test]
+fn the_last_lines_of_a_failed_command_are_shown() {
+    let lines: String = (1..=12).map(|n| format!("line {n}\n")).collect();
+    let content = format!("{lines}10 %\r99 %\r\n\u{1b}[2J{}\n\nCommand exited with code 1", "x".repeat(100));
+    let pieces = show(true, &[ended("bash", &content, serde_json::json!({"exit_code": 1}))]);
+    let kept: String = (5..=12).map(|n| format!("\n  | line {n}")).collect();
+    let cut = format!("\\u{{1b}}[2J{}…", "x".repeat(66));
+    assert_eq!(notes(&pieces), [format!("✗ bash exit 1: make test\n  | … 4 lines above{kept}\n  | 99 %\n  | {cut}")]);
+    let silent = ended("bash", "Command exited with code 1", serde_json::json!({"exit_code": 1}));
+    assert_eq!(notes(&show(true, &[silent])), ["✗ bash exit 1: make test"]);
+    let good = ended("bash", &content, serde_json::json!({"exit_code": 0}));
+    assert_eq!(notes(&show(true, &[good])), ["✓ bash: make test"]);
+}
+
+/// The diff of an edit: bounded, and with colours only where they are wanted.
+#[test]
+fn the_diff_of_an_edit_is_shown() {
+    let diff = "@@ -1,2 +1,2 @@\n one\n-two\n+\ttwo\u{1b}[2J\n";
+    let edit = |diff: &str| ended("edit", "Edited: a", serde_json::json!({"diff": {"content": diff}}));
+    let shown = "✓ edit: make test\n  @@ -1,2 +1,2 @@\n   one\n  -two\n  +    two\\u{1b}[2J";
+    assert_eq!(notes(&show(true, &[edit(diff)])), [shown]);
+    let mut coloured = Renderer::new(Screen { is_coloured: true, ..screen(true) });
+    let pieces = coloured.show(&edit("-two\n+\u{1b}[2J\n"), Millis(0));
+    assert_eq!(notes(&pieces), ["✓ edit: make test\n  \u{1b}[31m-two\u{1b}[0m\n  \u{1b}[32m+\\u{1b}[2J\u{1b}[0m"]);
+    let pieces = show(true, &[edit(&"+x\n".repeat(100))]);
+    let long = notes(&pieces)[0];
+    assert_eq!((long.lines().count(), long.ends_with("\n  … 60 lines more")), (42, true));
 }

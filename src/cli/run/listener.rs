@@ -8,7 +8,7 @@
 //! the listener. The third Ctrl-C must end a process whose tree does not go down. The lines before such an abort are not carried
 //! out later, because a message among them would begin a turn after the stop.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tamtam::{Delivery, Session, Steering, runtime::Commanded, session::Scope};
@@ -25,7 +25,8 @@ use crate::cli::{
     escape,
     failure::{Exit, Failure},
     grants::Host,
-    stdin::{self, Line},
+    stdin::{self, Entered, Line},
+    terminal::{self, Terminal},
     typed::{self, Typed},
 };
 
@@ -58,12 +59,17 @@ pub(super) struct Listener {
 pub(super) struct Asks(mpsc::Sender<Ask>);
 
 impl Listener {
-    /// Starts to hear signals. If lines of stdin are for the session, they are carried out from the first request of [`Asks`] on.
-    pub(super) fn start(host: Host, view: View) -> std::io::Result<Listener> {
+    /// Starts to hear signals. If lines are for the session, of a person at the terminal or of a program, they are carried out from
+    /// the first request of [`Asks`] on.
+    pub(super) fn start(host: Host, view: View, terminal: Option<Arc<Terminal>>) -> std::io::Result<Listener> {
         let (leave, left) = mpsc::channel(1);
         // Outlives the listener: the third Ctrl-C must end a process whose tree does not go down.
         tokio::spawn(hear_signals(host.session.clone(), view.clone(), leave, Signals::new()?));
-        let lines = if view.takes_lines() { Some(stdin::lines()?) } else { None };
+        let lines = match terminal {
+            Some(terminal) => Some(stdin::Lines::Typed(terminal)),
+            None if view.is_json() => Some(stdin::commands()?),
+            None => None,
+        };
         let (ask, asked) = mpsc::channel(1);
         let lines = Lines { number: 0, lines, backlog: Backlog::default(), host, view, is_closing: false };
         Ok(Listener { task: tokio::spawn(lines.carry_out(asked)), asks: Asks(ask), left })
@@ -107,6 +113,7 @@ struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
+    quit: tokio::signal::unix::Signal,
 }
 
 impl Signals {
@@ -115,15 +122,17 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
         })
     }
 
-    /// Waits for the next signal. `true` for SIGTERM and SIGHUP, which leave at once; `false` for Ctrl-C.
+    /// Waits for the next signal. `true` for SIGTERM, SIGHUP and SIGQUIT, which leave at once; `false` for Ctrl-C.
     async fn leaves(&mut self) -> bool {
         tokio::select! {
             _ = self.interrupt.recv() => false,
             _ = self.terminate.recv() => true,
             _ = self.hang_up.recv() => true,
+            _ = self.quit.recv() => true,
         }
     }
 }
@@ -133,7 +142,7 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
     let leaves = signals.leaves().await;
     view.set_stopping(true);
     if !leaves {
-        view.note("aborting; press Ctrl-C again to leave".to_owned());
+        view.note("Stopping… press Ctrl-C again to quit now".to_owned());
         let aborting = session.clone();
         // Not awaited here, so that the second Ctrl-C is heard while a full disk delays the abort.
         tokio::spawn(async move { aborting.abort("interrupted by the user").await });
@@ -141,9 +150,10 @@ async fn hear_signals(session: Session, view: View, leave: mpsc::Sender<Failure>
         // A command that came meanwhile has taken the first one back.
         view.set_stopping(true);
     }
-    let message = format!("left the session; `tamtam resume {}` continues it", session.id());
+    let message = format!("detached: continue with `tamtam resume {}`", session.id());
     drop(leave.send(Failure { exit: Exit::Aborted, ..Failure::failed(message) }).await);
     signals.leaves().await;
+    terminal::give_back();
     std::process::exit(Exit::Aborted.code().into());
 }
 
@@ -152,7 +162,7 @@ struct Lines {
     /// The number of the newest line that was answered.
     number: u64,
     /// The lines of stdin; `None` if they are not for the session, or stdin is closed.
-    lines: Option<mpsc::Receiver<Line>>,
+    lines: Option<stdin::Lines>,
     /// Empty, except while there is no room for replies.
     backlog: Backlog,
     host: Host,
@@ -188,21 +198,41 @@ impl Lines {
             ask = loop {
                 tokio::select! {
                     ask = asked.recv() => break ask,
-                    line = next(&mut self.lines) => self.line(line).await,
+                    // What a person types from now on is given back at the end.
+                    line = next(&mut self.lines), if !self.is_closing || self.view.is_json() => self.line(line).await,
                 }
             };
         }
     }
 
     async fn catch_up(&mut self) {
-        while let Some(Ok(line)) = self.lines.as_mut().map(mpsc::Receiver::try_recv) {
+        while let Some(line) = self.lines.as_mut().and_then(stdin::Lines::try_next) {
             self.line(Some(line)).await;
         }
     }
 
-    /// Carries out one more line if one comes within [`LINGER`], and says whether one came.
+    /// Stdin is closed. That does not end the command, but no program can answer a question any more.
+    fn ended(&mut self) {
+        self.lines = None;
+        if self.view.is_json() {
+            let view = self.view.clone();
+            // Not awaited here, so that no other line waits for the tape.
+            tokio::spawn(async move { view.nobody_answers().await });
+        }
+    }
+
+    /// Carries out one more line if one comes within [`LINGER`], and says whether one came. Of a person only a line that is there
+    /// counts: people do not answer within a fifth of a second.
     async fn one_more(&mut self) -> bool {
-        if self.lines.is_none() || !self.view.is_json() {
+        if !self.view.is_json() {
+            let line = self.lines.as_mut().and_then(stdin::Lines::try_next);
+            let came = line.is_some();
+            if came {
+                self.line(line).await;
+            }
+            return came;
+        }
+        if self.lines.is_none() {
             return false;
         }
         match timeout(LINGER, next(&mut self.lines)).await {
@@ -217,10 +247,7 @@ impl Lines {
 
     /// Carries out a line and answers it. `None` means that stdin is closed, which does not end the command.
     async fn line(&mut self, line: Option<Line>) {
-        let Some(line) = line else {
-            self.lines = None;
-            return;
-        };
+        let Some(line) = line else { return self.ended() };
         if !self.view.is_json() {
             return self.typed(line).await;
         }
@@ -267,7 +294,7 @@ impl Lines {
                 }
                 line = next(&mut self.lines), if self.backlog.has_room() => match line {
                     Some(line) => self.backlog.push(line),
-                    None => self.lines = None,
+                    None => self.ended(),
                 },
             }
         }
@@ -288,43 +315,46 @@ impl Lines {
         }
     }
 
+    /// Carries out a line that a person typed. Each line that does nothing is shown again, with the reason.
     async fn typed(&self, line: Line) {
-        let line = match line {
+        let Entered { text, about } = match line {
             Ok(line) => line,
             Err(why) => return self.view.note(format!("! {why}")),
         };
         let asked = self.view.asked();
-        let done = match typed::read(&line, asked) {
+        let refused = |how: &str, why: &str| {
+            let shown = escape::text(text.trim_end()).replace('\n', "\n  ");
+            self.view.note(format!("! {how}: {shown}\n  ({})", escape::line(why)));
+        };
+        let session = &self.host.session;
+        let done = match typed::read(&text, about, asked) {
             Typed::Nothing => return,
+            Typed::NotUsed(why) => return refused("not used", why),
             Typed::NoAnswer => {
                 let answers = asked.map(|question| question.answers()).unwrap_or_default();
                 return self.view.note(format!("? {answers}"));
             }
             Typed::Steer(text) => {
-                let sent = self.host.session.send(text, Delivery::Steer(Steering::default())).await;
+                let sent = session.send(text, Delivery::Steer(Steering::default())).await;
                 sent.map(drop).map_err(|error| error.to_string())
             }
-            Typed::Command(line) => {
-                let done = self.host.session.command(&line, Delivery::Steer(Steering::default())).await;
-                match done {
-                    Ok(Commanded::Said(words)) => {
-                        self.view.said(&words);
-                        Ok(())
-                    }
-                    done => done.map(drop).map_err(|error| error.to_string()),
-                }
-            }
+            Typed::Command(line) => match session.command(&line, Delivery::Steer(Steering::default())).await {
+                Ok(Commanded::Said(words)) => return self.view.said(&words),
+                done => done.map(drop).map_err(|error| error.to_string()),
+            },
             Typed::Answer(ask, grant) => {
                 let is_project = grant.standing().is_some_and(|(scope, _)| scope == Scope::Project);
                 let answered = self.host.answer(ask, grant, None).await;
                 if is_project && answered.is_ok() {
                     self.view.note("kept for this folder: `tamtam trust --list` shows it".to_owned());
                 }
-                answered.map_err(|error| error.to_string())
+                return if let Err(error) = answered {
+                    refused("not used", &error.to_string());
+                };
             }
         };
-        if let Err(error) = done {
-            self.view.note(format!("! {}", escape::line(&error)));
+        if let Err(why) = done {
+            refused("not sent", &why);
         }
     }
 }
@@ -362,15 +392,15 @@ impl Backlog {
 /// The length of a line, and its command or what is wrong with the line.
 fn read(line: Line) -> (usize, Result<Command, String>) {
     match line {
-        Ok(line) => (line.len(), Command::read(&line)),
+        Ok(Entered { text, .. }) => (text.len(), Command::read(&text)),
         Err(why) => (0, Err(why.to_owned())),
     }
 }
 
 /// The next line; `None` once when stdin closes. Without a channel it never resolves.
-async fn next(lines: &mut Option<mpsc::Receiver<Line>>) -> Option<Line> {
+async fn next(lines: &mut Option<stdin::Lines>) -> Option<Line> {
     match lines {
-        Some(lines) => lines.recv().await,
+        Some(lines) => lines.next().await,
         None => std::future::pending().await,
     }
 }

@@ -6,6 +6,8 @@
 //! A change must keep this: only the regular end of the command waits for what the narrator shows, through [`CatchUp`]. A stop does
 //! not, because a reader that takes nothing would block it.
 
+use std::time::Duration;
+
 use tamtam::{
     Event, EventKind, SendError, Seq, Session,
     model::ErrorKind,
@@ -14,10 +16,14 @@ use tamtam::{
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
+    time::{MissedTickBehavior, interval},
 };
 
 use super::view::View;
 use crate::cli::failure::Failure;
+
+/// How often a person is shown that the session works.
+const TICK: Duration = Duration::from_secs(1);
 
 /// The task that shows events.
 pub(super) struct Narrator {
@@ -84,7 +90,10 @@ struct Telling {
 
 impl Telling {
     async fn tell(mut self, mut asked: mpsc::Receiver<oneshot::Sender<()>>, leave: mpsc::Sender<Failure>) {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
+            self.view.listen_to(&mut self.events);
             let told = tokio::select! {
                 // Events come first: the answer to a question says that all earlier events are shown.
                 biased;
@@ -96,6 +105,10 @@ impl Telling {
                     }
                     None => return,
                 },
+                _ = tick.tick() => {
+                    self.view.tick();
+                    Ok(())
+                }
             };
             if let Err(failure) = told {
                 return drop(leave.send(failure).await);

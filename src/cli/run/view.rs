@@ -1,8 +1,9 @@
 //! Shows a running session: as lines of JSON, or as text for people.
 //!
 //! No durable event is shown twice, and all are shown in order. A person is asked one question at a time; a program (`--json`) gets
-//! each question as it comes. Where there is neither, every question that is shown is rejected, so a turn does not wait for an
-//! answer that cannot come.
+//! each question as it comes. Where there is neither, or the program has closed stdin, the stream of events only looks on
+//! ([`EventStream::look_on`]), so the session denies what must be asked for. A question that is open by then is rejected, so no
+//! turn waits for an answer that cannot come.
 //!
 //! A change must keep this: only [`View::event`] and [`View::room_for_answers`] wait for the reader. The lines that answer or
 //! note something do not: the code that stops a session writes them, and must not wait for a reader that takes nothing.
@@ -15,14 +16,15 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Event, EventKind, Seq, Session,
+    Event, EventKind, EventStream, Seq, Session,
     session::{EventId, Grant},
 };
+use tokio::time::Instant;
 
 use crate::cli::{
     escape,
-    output::Output,
-    render::{Renderer, Show},
+    output::{self, Output},
+    render::{Renderer, Screen, Show, Status},
     typed::Question,
 };
 
@@ -31,6 +33,15 @@ const FORMAT_VERSION: u32 = 1;
 
 /// What the model is told when its question is rejected because no person can be asked.
 const NOBODY: &str = "No person can be asked. Use only what is allowed, and say what else you need.";
+
+/// Width of the lines that quote a file or a program, where no terminal says it.
+const COLUMNS: usize = 200;
+
+/// Whether notes may have colours: on a terminal that knows them, unless the user wants none.
+fn has_colours() -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_some_and(|term| term != "dumb")
+}
 
 /// Whether a person can see a question and type the answer.
 pub(in crate::cli) fn is_interactive() -> bool {
@@ -44,23 +55,55 @@ pub(super) struct View {
     interactive: bool,
     session: Session,
     output: Output,
+    began: Instant,
     shown: Arc<Mutex<Shown>>,
 }
 
 #[derive(Default)]
 struct Shown {
     renderer: Renderer,
+    status: Status,
+    /// Whether somebody could answer a question.
+    has_answerer: bool,
     /// The newest durable event that was shown.
     last: Option<EventId>,
-    /// The open questions, oldest first, each with the lines that ask it. Only the first was shown.
+    /// The open questions, oldest first, each with the lines that ask it. Only the first was shown to a person.
     asked: VecDeque<(Question, Vec<Show>)>,
+}
+
+impl Shown {
+    /// Notes a question that is open or closed by an event; whether it is one that has opened. `lines` ask it.
+    fn note_question(&mut self, kind: &EventKind, lines: Vec<Show>) -> bool {
+        let question = match kind {
+            EventKind::Budget { ask: Some(ask), breach, .. } => {
+                Question { ask: *ask, more: Some(breach.resource), offers: 0, yes: "once" }
+            }
+            EventKind::Ask { ask, offers, question, .. } => {
+                let yes = if question.is_some() { "yes" } else { "once" };
+                Question { ask: *ask, more: None, offers: offers.len(), yes }
+            }
+            EventKind::AskClosed { ask, .. } => {
+                self.asked.retain(|(asked, _)| asked.ask != *ask);
+                return false;
+            }
+            _ => return false,
+        };
+        self.asked.push_back((question, lines));
+        true
+    }
 }
 
 impl View {
     pub(super) fn new(json: bool, session: Session, output: Output) -> View {
-        let renderer = Renderer::new(std::io::stdout().is_terminal());
-        let shown = Arc::new(Mutex::new(Shown { renderer, ..Shown::default() }));
-        View { json, interactive: !json && is_interactive(), session, output, shown }
+        let interactive = !json && is_interactive();
+        let screen = Screen {
+            is_terminal: std::io::stdout().is_terminal(),
+            is_coloured: has_colours(),
+            columns: if interactive { output::columns() } else { COLUMNS },
+        };
+        let (renderer, has_answerer) = (Renderer::new(screen), json || interactive);
+        let shown = Arc::new(Mutex::new(Shown { renderer, has_answerer, ..Shown::default() }));
+        View { json, interactive, session, output, began: Instant::now(), shown }
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
@@ -93,54 +136,88 @@ impl View {
                 shown.last = Some(event.id);
             }
         }
-        if self.json {
-            match serde_json::to_string(event) {
-                Ok(line) => self.output.show(Show::Out(line + "\n")).await,
-                Err(error) => tracing::error!(%error, "an event cannot be written as JSON"),
-            }
-            return;
-        }
-        let show = self.pieces(event);
+        let show = match self.json {
+            true => self.as_json(event),
+            false => self.pieces(event),
+        };
         for piece in show {
             self.output.show(piece).await;
         }
-        if let (EventKind::Budget { ask: Some(ask), .. }, false) = (&event.kind, self.interactive) {
-            // No person can raise the limit. An ask that was closed meanwhile needs no answer.
-            drop(self.session.answer(*ask, Grant::Reject(None)).await);
-        }
-        if let (EventKind::Ask { ask, .. }, false) = (&event.kind, self.interactive) {
-            // An ask that was closed meanwhile needs no answer.
-            drop(self.session.answer(*ask, Grant::Reject(Some(NOBODY.to_owned()))).await);
+        self.tick();
+        self.reject_unheard().await;
+    }
+
+    fn as_json(&self, event: &Event) -> Vec<Show> {
+        self.shown().note_question(&event.kind, Vec::new());
+        match serde_json::to_string(event) {
+            Ok(line) => vec![Show::Out(line + "\n")],
+            Err(error) => {
+                tracing::error!(%error, "an event cannot be written as JSON");
+                Vec::new()
+            }
         }
     }
 
-    /// The pieces for an event. One question is asked at a time: the next one when the one before it is closed.
+    /// The pieces for an event. A person is asked one question at a time: the next one when the one before it is closed.
     fn pieces(&self, event: &Event) -> Vec<Show> {
         let mut shown = self.shown();
+        shown.status.hear(&event.kind, self.began.elapsed());
         let mut show = shown.renderer.show(&event.kind, event.time);
-        match &event.kind {
-            EventKind::Ask { ask, .. } | EventKind::Budget { ask: Some(ask), .. } if self.interactive => {
-                let lines = std::mem::take(&mut show);
-                if shown.asked.is_empty() {
-                    show.clone_from(&lines);
-                }
-                let (more, offers) = match &event.kind {
-                    EventKind::Budget { breach, .. } => (Some(breach.resource), 0),
-                    EventKind::Ask { offers, .. } => (None, offers.len()),
-                    _ => (None, 0),
-                };
-                shown.asked.push_back((Question { ask: *ask, more, offers }, lines));
+        let first = shown.asked.front().map(|(question, _)| question.ask);
+        if shown.note_question(&event.kind, show.clone()) && first.is_some() {
+            // It waits until the one before it is closed.
+            show.clear();
+        }
+        let next = shown.asked.front().map(|(question, lines)| (question.ask, lines));
+        if self.interactive && next.as_ref().map(|(ask, _)| *ask) != first {
+            if let (Some((_, lines)), Some(_)) = (&next, first) {
+                show.extend(lines.iter().cloned());
             }
-            EventKind::AskClosed { ask, .. } => {
-                let was_first = shown.asked.front().is_some_and(|(first, _)| first.ask == *ask);
-                shown.asked.retain(|(asked, _)| asked.ask != *ask);
-                if let (true, Some((_, lines))) = (was_first, shown.asked.front()) {
-                    show.extend(lines.clone());
-                }
-            }
-            _ => {}
+            show.push(Show::Asked(next.map(|(ask, _)| ask)));
         }
         show
+    }
+
+    /// Whether somebody could answer a question. If not, streams of events only look on.
+    pub(super) fn listen_to(&self, events: &mut EventStream) {
+        if !self.shown().has_answerer {
+            events.look_on();
+        }
+    }
+
+    /// Nobody can answer a question from now on: those that are open are rejected.
+    pub(super) async fn nobody_answers(&self) {
+        self.shown().has_answerer = false;
+        self.reject_unheard().await;
+    }
+
+    /// Rejects the open questions if nobody can answer them: a question may have come before the session knew that.
+    async fn reject_unheard(&self) {
+        let open: Vec<_> = {
+            let mut shown = self.shown();
+            if shown.has_answerer {
+                return;
+            }
+            shown.asked.drain(..).map(|(question, _)| question).collect()
+        };
+        for Question { ask, more, .. } in open {
+            let words = more.is_none().then(|| NOBODY.to_owned());
+            // An ask that was closed meanwhile needs no answer.
+            drop(self.session.answer(ask, Grant::Reject(words)).await);
+        }
+    }
+
+    /// Shows what the session does now, if a person looks on.
+    pub(super) fn tick(&self) {
+        if self.interactive {
+            let line = self.shown().status.line(self.began.elapsed());
+            self.output.set_status(line);
+        }
+    }
+
+    /// Takes the last line of the screen away: nothing is typed any more.
+    pub(super) fn end_foot(&self) {
+        self.output.end_foot();
     }
 
     /// The question that was shown, which the next typed line answers.

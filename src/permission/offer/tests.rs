@@ -31,14 +31,14 @@ fn each_kind_of_access_is_offered_with_what_it_means() {
         (
             "read",
             "src/a.rs",
-            &["reading `src/a.rs`", "reading all files in the folder `src` and below it, but for hidden ones"],
+            &["reading `src/a.rs`", "reading all files in the folder `src` and below it, except hidden ones"],
         ),
         ("read", "a.rs", &["reading `a.rs`"]),
         ("read", ".", &["reading `.`"]),
         (
             "edit",
             "src/a/b.rs",
-            &["changing `src/a/b.rs`", "changing all files in the folder `src/a` and below it, but for hidden ones"],
+            &["changing `src/a/b.rs`", "changing all files in the folder `src/a` and below it, except hidden ones"],
         ),
         ("edit", ".git/config", &["changing `.git/config`"]),
         ("edit", "src/.env", &["changing `src/.env`"]),
@@ -47,11 +47,11 @@ fn each_kind_of_access_is_offered_with_what_it_means() {
             "external_directory",
             "/etc/hosts",
             &[
-                "going to `/etc/hosts` outside of the workspace",
-                "going outside of the workspace to all files in the folder `/etc` and below it, but for hidden ones",
+                "access to `/etc/hosts`, outside the workspace",
+                "access outside the workspace to all files in the folder `/etc` and below it, except hidden ones",
             ],
         ),
-        ("external_directory", "/hosts", &["going to `/hosts` outside of the workspace"]),
+        ("external_directory", "/hosts", &["access to `/hosts`, outside the workspace"]),
         ("shop", "gong", &["shop for `gong`", "every use of shop"]),
         ("mcp_files_list", "*", &["every use of mcp_files_list"]),
     ];
@@ -126,9 +126,9 @@ fn an_offer_is_about_every_access_of_its_call() {
     assert_eq!(
         said(&outside),
         [
-            "Allows going to `/srv/x/a` outside of the workspace; reading `/srv/x/a`.",
-            "Allows going outside of the workspace to all files in the folder `/srv/x` and below it, but for hidden ones; \
-             reading all files in the folder `/srv/x` and below it, but for hidden ones.",
+            "Allows access to `/srv/x/a`, outside the workspace; reading `/srv/x/a`.",
+            "Allows access outside the workspace to all files in the folder `/srv/x` and below it, except hidden ones; \
+             reading all files in the folder `/srv/x` and below it, except hidden ones.",
         ]
     );
     // The one that has no wider step stays as narrow as it is.

@@ -41,7 +41,7 @@ fn without_a_terminal_what_would_be_asked_is_denied() {
     // Also under a profile that asks, where nobody could answer.
     let model = lab.script(json!([
         {"calls": [{"name": "write", "input": {"path": "a.txt", "content": "a"}}]},
-        {"expect": ["No person can be asked"], "text": "Then not."},
+        {"expect": ["nobody listens who could answer"], "text": "Then not."},
     ]));
     assert_eq!(lab.run(&["run", "--model", &model, "--permission", "ask", "write it"]).stdout, "Then not.\n");
 }

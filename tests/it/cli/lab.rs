@@ -15,6 +15,9 @@ use crate::support::taped;
 /// How long one process may take; only one that hangs does.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Runs a command on a terminal, and passes on its input and output.
+const PTY: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+
 pub(crate) struct Lab {
     folder: taped::Folder,
 }
@@ -112,12 +115,23 @@ impl Lab {
 
     /// Starts it on a terminal of its own: what is shown, on stdout and on stderr, is read from there, and keys are typed.
     pub(crate) fn on_terminal(&self, arguments: &[&str]) -> Live {
-        const PTY: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
         let tamtam = self.command(arguments);
         let mut command = Command::new("python3");
         command.args(["-c", PTY]).arg(tamtam.get_program()).args(tamtam.get_args());
         command.current_dir(self.path("work")).env_clear();
         command.envs(tamtam.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Live::start(command)
+    }
+
+    /// Starts a command of bash on a terminal of its own, in which `tamtam` is this binary.
+    pub(crate) fn shell_on_terminal(&self, script: &str) -> Live {
+        let tamtam = self.command(&[]);
+        let mut command = Command::new("python3");
+        command.args(["-c", PTY, "bash", "--norc", "-c", script]).current_dir(self.path("work")).env_clear();
+        command.envs(tamtam.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let folder = Path::new(tamtam.get_program()).parent().unwrap();
+        command.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Live::start(command)
     }

@@ -32,7 +32,7 @@ fn a_loop_is_stopped_where_nobody_is_there() {
         assert_eq!(ended.code, 3, "{permission}: {}", ended.stderr);
         assert_eq!(
             ended.error(),
-            "error: stopped: bash was called again and again: say what to do instead, or allow doom_loop in the rules"
+            "error: stopped: the agent kept repeating the same call of bash: tell it what to do instead, or allow `doom_loop` in the rules"
         );
         assert_eq!(counted(&lab), if permission == "auto" { 2 } else { 0 });
         assert_eq!(lab.run(&["replay", "s"]).code, 0);

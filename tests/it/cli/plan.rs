@@ -85,7 +85,7 @@ fn a_plan_is_written_approved_and_carried_out() {
         ]),
     );
     let ask = plan_asked(&mut live);
-    assert_eq!(ask["question"]["title"], json!(format!("Carry out the plan in {}?", file("s"))));
+    assert_eq!(ask["question"]["title"], json!(format!("Plan ready ({}). Carry it out?", file("s"))));
     assert_eq!(ask["question"]["details"], json!(PLAN));
     assert!(!lab.work("out.txt").exists(), "plan mode edits nothing");
     let changed = format!("{PLAN}{held}\n");
@@ -165,7 +165,8 @@ fn without_a_person_a_plan_is_not_approved() {
         let tape = lab.tape("s");
         let result = tape.iter().find(|entry| entry["kind"] == "result").unwrap();
         let text = result["data"]["result"]["content"].as_str().unwrap();
-        let expected = if permission == "headless" { "Permission denied: plan_exit" } else { "No person can be asked" };
+        let expected =
+            if permission == "headless" { "Permission denied: plan_exit" } else { "nobody listens who could answer" };
         assert!(text.contains(expected), "{permission}: {text}");
         assert!(tape.iter().all(|entry| entry["kind"] != "agent_chosen"));
     }

@@ -71,6 +71,7 @@ fn a_question_says_which_parts_need_the_answer() {
     run.until_text("command: cargo --version >/dev/null; touch a > b");
     run.until_text("wants: bash touch a");
     run.until_text("wants: edit b (written by the command)");
+    run.until_text("answer> ");
     run.type_keys("y\n");
     run.until_text("Done.");
     let ended = run.end();

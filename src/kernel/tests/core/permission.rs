@@ -137,7 +137,7 @@ fn a_deny_beats_every_grant() {
 fn a_rejection_with_words_goes_to_the_model() {
     let (mut play, ask) = asked("a");
     play.grant(ask, Grant::Reject(Some("use the other disk".into()))).unwrap();
-    assert_eq!(play.newest(1, 99), ["c0! The user rejected this call and says: use the other disk"]);
+    assert_eq!(play.newest(1, 99), ["c0! This call was rejected: use the other disk"]);
     assert_eq!(play.started(), [play.request()]);
 }
 
