@@ -36,7 +36,7 @@ use crate::{
         slot::{Arrived, Slot},
     },
     event::{EVENT_VERSION, Event, EventId, EventKind},
-    hook::{HookCall, HookContext, HookFailure, panic_text},
+    hook::{HookCall, HookContext, HookFailure},
     kernel::Report,
     kernel::context::of_text,
     lock::Lock,
@@ -45,6 +45,7 @@ use crate::{
     tool::{ChangeLog, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
     words::ids::Seq,
     words::message::{ErrorReason, Finish, ModelRef},
+    words::panic_text,
 };
 
 /// How long a call that was told to stop, or that is over its limit, may tidy up.
@@ -413,6 +414,7 @@ fn words_of(panic: Box<dyn std::any::Any + Send>) -> String {
 fn crashed(panic: Box<dyn std::any::Any + Send>) -> ToolResult {
     let text = words_of(panic);
     ToolResult::error(format!("The tool crashed: {text}. The session continues; try another way."))
+        .with_details(json!({ "crashed": true }))
 }
 
 fn outcome(done: Result<ToolResult, tokio::task::JoinError>) -> ToolResult {

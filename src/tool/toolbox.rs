@@ -99,6 +99,12 @@ impl Toolbox {
         Toolbox::of(self.tools.values().map(|known| known.tool.clone()).chain(more), self.twice.clone())
     }
 
+    /// The same set with the tools of another one.
+    pub(crate) fn and(&self, more: &Toolbox) -> Toolbox {
+        let all = self.with_all(more.tools.values().map(|known| known.tool.clone()));
+        Toolbox { twice: all.twice.or_else(|| more.twice.clone()), ..all }
+    }
+
     /// The tools as a model is told of them, in order of their names.
     #[must_use]
     pub fn specs(&self) -> Arc<[ToolSpec]> {
