@@ -317,5 +317,5 @@ fn a_turn_that_nobody_runs_is_given_up_without_a_model() {
     assert_eq!(said(&["abort", "s"]), "session s has no open turn\n");
     assert_eq!(said(&["tape", "delete", "s", "--yes"]), "session s is deleted\n");
     let missing = lab.run(&["abort", "s"]);
-    assert!(missing.code == 1 && missing.error().contains("no session s"), "{}", missing.stderr);
+    assert!(missing.code == 2 && missing.error().contains("no session s"), "{}", missing.stderr);
 }
