@@ -9,6 +9,7 @@
 //! is shown to people passes through `escape`, because it may hold sequences that a terminal obeys; and [`print()`], which blocks,
 //! is for the answer of a short command. A session of `run` or `resume` writes through `output`.
 
+mod abort;
 mod arguments;
 mod attach;
 mod branch;
@@ -100,6 +101,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Demo => demo::demo(environment).await,
         Command::Run(arguments) => run::run(arguments, environment).await,
         Command::Resume(arguments) => run::resume(arguments, environment).await,
+        Command::Abort(arguments) => abort::abort(&arguments, environment).await,
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Config { command: ConfigCommand::Show(given) } => config::show(&given, environment),

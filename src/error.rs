@@ -13,6 +13,8 @@ mod kind;
 
 pub use kind::Kind;
 
+use tokio::task::JoinError;
+
 use crate::{
     kernel::Refusal,
     supervisor::StartError as TreeError,
@@ -117,6 +119,9 @@ pub enum StartError {
         /// What it may be.
         range: String,
     },
+    /// The start was not awaited in a tokio runtime.
+    #[error("a runtime starts in a tokio runtime: await Builder::start inside of one, such as that of #[tokio::main]")]
+    NoTokio,
     /// The tokio runtime has no time driver.
     #[error("the tokio runtime has no timer: build it with enable_all, or with enable_time")]
     NoTimer,
@@ -256,6 +261,14 @@ impl OpenError {
     /// The tape of the session cannot be understood.
     pub(crate) fn damaged(session: &SessionId, damage: impl std::fmt::Display) -> OpenError {
         OpenError::Damaged { session: session.clone(), damage: damage.to_string() }
+    }
+
+    /// A task of the runtime gave no answer: it panicked, or its tokio runtime ended.
+    pub(crate) fn lost(lost: JoinError) -> OpenError {
+        match TapeError::lost(lost) {
+            TapeError::Closed => OpenError::Closed,
+            panicked => panicked.into(),
+        }
     }
 
     /// The session's actor did not start.

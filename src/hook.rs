@@ -37,6 +37,7 @@ use crate::{
     tool::{Access, Effect, Filters, OutputFilter, SessionRef, ToolResult},
     words::ids::{CallId, SessionId},
     words::message::{Finish, Message},
+    words::panic_text,
 };
 
 pub use planning::Planning;
@@ -403,10 +404,4 @@ async fn isolated<'a, T>(
         Ok(Err(panic)) => Err(failure(format!("panicked: {}", panic_text(&*panic)))),
         Err(_) => Err(failure(format!("took longer than {} s", HOOK_LIMIT.as_secs()))),
     }
-}
-
-/// The message of a panic.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
 }

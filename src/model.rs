@@ -27,37 +27,37 @@ mod secret;
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod body;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod catalogue;
 #[cfg(all(test, feature = "http"))]
 mod crossing;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod endpoint;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod failure;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod http;
 #[cfg(feature = "_wire")]
 mod image;
 #[cfg(feature = "openai")]
 mod openai;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod pairs;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod pieces;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod redact;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod router;
-#[cfg(all(test, feature = "_wire"))]
+#[cfg(all(test, any(feature = "openai", feature = "anthropic")))]
 pub(crate) mod samples;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod schema;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 pub(crate) mod sse;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod wire;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -73,7 +73,7 @@ pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResult
 pub use scripted::{BadScript, Barrier, By, REQUESTS_MAX, Reply, Scripted, transcript};
 pub use secret::Secret;
 
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
     endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Quirks, ReasoningBack, SchemaDialect},

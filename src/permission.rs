@@ -130,6 +130,15 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
+    /// Puts more rules behind these. Rules that were written for the other order are turned round, which changes nothing between
+    /// them.
+    pub(crate) fn append(&mut self, mut more: Ruleset) {
+        if self.order != more.order {
+            more.rules.reverse();
+        }
+        self.rules.append(&mut more.rules);
+    }
+
     /// A ruleset of which the last matching rule stands.
     ///
     /// ```

@@ -12,6 +12,7 @@
 mod agents;
 mod builder;
 mod children;
+mod circle;
 mod command;
 mod delete;
 mod ending;
@@ -174,7 +175,7 @@ impl Runtime {
         // A task of its own: other callers may wait for this activation, even if this future is dropped.
         let making = flight.make(First { entries, state });
         let tasks = &self.inner.shared.tasks;
-        tasks.spawn_on(making, &self.inner.shared.tokio).await.map_err(|_| OpenError::Closed)??;
+        tasks.spawn_on(making, &self.inner.shared.tokio).await.map_err(OpenError::lost)??;
         Ok(Session { shared: self.inner.shared.clone(), slot })
     }
 
@@ -328,7 +329,7 @@ impl Runtime {
         let shared = self.inner.shared.clone();
         let work = move || sweep_now(&shared, policy, &|| false);
         let swept = self.inner.shared.tasks.spawn_blocking_on(work, &self.inner.shared.tokio).await;
-        Ok(swept.map_err(|_| OpenError::Closed)??)
+        Ok(swept.map_err(OpenError::lost)??)
     }
 
     /// The report of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
@@ -430,7 +431,7 @@ impl Runtime {
         W: Future<Output = Result<(), OpenError>> + Send + 'static,
     {
         let shared = &self.inner.shared;
-        shared.tasks.spawn_on(work(self.clone(), id.clone()), &shared.tokio).await.map_err(|_| OpenError::Closed)?
+        shared.tasks.spawn_on(work(self.clone(), id.clone()), &shared.tokio).await.map_err(OpenError::lost)?
     }
 
     fn is_open(&self) -> Result<(), OpenError> {

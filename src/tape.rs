@@ -24,6 +24,7 @@
 
 mod anchors;
 mod appends;
+mod caught;
 mod commit;
 mod derived;
 mod disk;
@@ -59,6 +60,7 @@ pub(crate) mod tests;
 pub use anchors::{Anchor, ReadTo};
 pub use appends::Append;
 pub(crate) use appends::{TapeFile, decode_files};
+pub(crate) use caught::Caught;
 pub use derived::TapeStoreExt;
 pub use engine::{LoadedTape, Position, TapeStore, TapeWriter};
 pub use entry::{Cause, Entry};

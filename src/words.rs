@@ -12,6 +12,13 @@ pub(crate) mod message;
 pub(crate) mod secrets;
 pub(crate) mod usage;
 
+/// The words of a caught panic.
+pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic whose payload is not text".to_owned())
+}
+
 /// Whether a value equals its default, so that it is left out where it is written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()

@@ -6,7 +6,7 @@
 //! | request | does |
 //! |---|---|
 //! | `POST /sessions` | makes a conversation, or opens the one of that id |
-//! | `GET /sessions?text=WORDS` | lists conversations |
+//! | `GET /sessions?text=WORDS&after=NEXT` | a page of conversations, and where the next one begins |
 //! | `GET /sessions/{id}`, `DELETE /sessions/{id}` | what was said; removes the conversation for good |
 //! | `POST /sessions/{id}/messages` | sends a message: `queue`, `skip`, `finish` or `abort` says what becomes of what runs |
 //! | `POST /sessions/{id}/abort`, `POST /sessions/{id}/tasks` | ends the running turn; gives a task to a child |
@@ -35,6 +35,7 @@ use tamtam::{
     permission::{Action, Rule, Ruleset},
     runtime::{Kind, StartError},
     session::{Grant, Link, Next, Part},
+    tape::Behind,
     tool::{self, Effect},
 };
 
@@ -197,13 +198,20 @@ async fn make(State(service): State<Service>, Json(new): Json<New>) -> Answered 
 #[serde(default)]
 struct Wanted {
     text: String,
+    after: Option<String>,
 }
 
 async fn list(State(service): State<Service>, Query(wanted): Query<Wanted>) -> Answered {
     let mut query = SessionQuery::default();
     query.limit = 200;
     query.text = wanted.text;
-    Ok(Json(json!(service.runtime.sessions(query).await?.sessions)))
+    let after = wanted.after.as_deref().map(|after| after.parse().map_err(|error| failed(Kind::Invalid, &error)));
+    query.after = after.transpose()?;
+    let page = service.runtime.sessions(query).await?;
+    // A client that needs them all asks on while there is a `next`; only then `complete` says that none is missing.
+    let next = page.next.as_ref().map(ToString::to_string);
+    let complete = next.is_none() && page.behind == Behind::No;
+    Ok(Json(json!({ "sessions": page.sessions, "next": next, "complete": complete })))
 }
 
 async fn said(State(service): State<Service>, Path(id): Path<String>) -> Answered {

@@ -10,8 +10,9 @@
 //! (`Slot::take_off`). An activation must reach `finish` or `finish_unmade`. Dropping it earlier counts as a failure and locks
 //! the slot, so never drop one under the slot's lock. A deletion takes an activation too, only to keep the session from waking.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
     error::OpenError,
     kernel::RestartPolicy,
     supervisor::{AdminError, ChildSpec, Intensity, Restart, Shutdown},
+    words::panic_text,
 };
 
 /// How long a session's workers may take to be gone before its next incarnation begins.
@@ -63,7 +65,11 @@ impl Activation {
         let tasks = shared.tasks.clone();
         tasks.spawn_on(
             async move {
-                let result = activate(&self.shared, &self.slot).await;
+                // No host code runs in it, so a panic is a fault of ours, and not the end of the runtime.
+                let activated = AssertUnwindSafe(activate(&self.shared, &self.slot)).catch_unwind().await;
+                let result = activated.unwrap_or_else(|panic| {
+                    Err(OpenError::not_started(&self.slot.id, format!("panicked: {}", panic_text(&*panic))))
+                });
                 self.finish(result.clone());
                 // The receiver may have been dropped.
                 drop(told.send(result));

@@ -28,12 +28,12 @@ use tokio_util::{
 use crate::{
     actor::shared::Shared,
     agent::Agent,
-    hook::panic_text,
     kernel::Asked,
     lock::Lock,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
     supervisor::{AdminError, ChildSpec, NodeState, Restart, Shutdown, SupervisorHandle},
     words::message::Part,
+    words::panic_text,
     words::usage::Usage,
 };
 

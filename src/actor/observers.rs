@@ -25,8 +25,9 @@ use std::{
 use crate::{
     actor::slot::Slot,
     event::{Event, EventId, EventKind},
-    hook::{Hook, Hooks, panic_text},
+    hook::{Hook, Hooks},
     lock::{Lock, unspoiled},
+    words::panic_text,
 };
 
 /// Events that may wait for one hook.

@@ -16,6 +16,7 @@ mod build;
 #[cfg(feature = "fault-injection")]
 mod held_back;
 mod load;
+mod logged;
 mod present;
 #[cfg(test)]
 mod tests;
@@ -295,7 +296,7 @@ impl Live {
         if begins && let Err(error) = self.shared.store.mark_open(&self.slot.id) {
             return Appended::Now(Err(error));
         }
-        let unwritable = |error| Appended::Now(Err(build::unwritable(&self.slot.id, &error)));
+        let unwritable = |error| Appended::Now(Err(build::unwritable(&self.slot.id, error)));
         if let [entry @ Entry { record: Record::State(state), .. }] = &writing.entries[..] {
             let name = state.anchor.as_ref().map_or("anchor", |mark| mark.name.as_str());
             return match entry.to_tape() {
@@ -327,6 +328,7 @@ impl Live {
         let Err(error) = result else {
             let before = std::mem::replace(&mut self.state, after);
             self.publish(&entries, events);
+            logged::log_failures(&self.slot.id, &before, &entries);
             fault!(self.shared.store.faults(), "session.published", self.slot.id.as_str());
             let was_refused = self.slot.is_refused();
             self.slot.recorded();

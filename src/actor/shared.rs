@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 #[cfg(feature = "fault-injection")]
 use std::time::Duration;
 
+use tokio::task::JoinError;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) orders: Orders,
     /// Held while the store records whether a session is parked, so that these writes are serialised.
     writes_parked: Lock<()>,
+    /// Held by an adoption, from the look for a circle until both tapes have it.
+    pub(crate) adopting: tokio::sync::Mutex<()>,
     /// The tokio runtime of the tree, for tasks that no caller may cancel.
     pub(crate) tokio: tokio::runtime::Handle,
     /// The tracker of those tasks; the end of the runtime waits for them.
@@ -135,6 +138,7 @@ impl Shared {
             sweeper: Sweeper::default(),
             orders: Orders::default(),
             writes_parked: Lock::default(),
+            adopting: tokio::sync::Mutex::default(),
             tokio: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),
             sessions: OnceLock::new(),
@@ -159,7 +163,7 @@ impl Shared {
     ) -> Result<T, E> {
         let shared = self.clone();
         let done = tokio::task::spawn_blocking(move || work(&shared)).await;
-        done.unwrap_or_else(|_| Err(OpenError::Closed.into()))
+        done.unwrap_or_else(|lost| Err(OpenError::lost(lost).into()))
     }
 
     /// The slot of a session. The session need not exist.
@@ -198,8 +202,9 @@ impl Shared {
                 None => shared.store.unpark(&id),
             }
         });
-        // Without a result the tokio runtime is ending.
-        written.await.unwrap_or(Ok(())).inspect_err(|error| {
+        // A task that was cancelled tells that the tokio runtime is ending.
+        let lost = |lost: JoinError| if lost.is_panic() { Err(TapeError::lost(lost)) } else { Ok(()) };
+        written.await.unwrap_or_else(lost).inspect_err(|error| {
             tracing::error!(%error, "whether a session is parked could not be written down: it is so in this runtime only");
         })
     }

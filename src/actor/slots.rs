@@ -41,6 +41,8 @@ struct Table {
     parked: BTreeMap<SessionId, String>,
     /// Sessions whose actor went down with its supervisor while work was open. The timekeeper wakes them again.
     cut_off: BTreeSet<SessionId>,
+    /// Sessions that fell asleep with reports that a full or failing disk had not taken, and how many. Until they wake.
+    unrecorded: BTreeMap<SessionId, usize>,
     /// Tasks that outlived their session's actor.
     left: Vec<(SessionId, TaskTracker)>,
 }
@@ -104,6 +106,7 @@ impl Slots {
     pub(super) fn awake(&self, slot: &Arc<Slot>) {
         let mut table = self.table();
         table.cut_off.remove(&slot.id);
+        table.unrecorded.remove(&slot.id);
         let before = table.awake.insert(slot.id.clone(), slot.clone());
         drop(table);
         drop(before);
@@ -121,6 +124,17 @@ impl Slots {
         let slot = table.awake.remove(id);
         drop(table);
         drop(slot);
+    }
+
+    /// Notes that reports of a session went with its mailbox, because the disk had not taken them.
+    pub(super) fn went_unrecorded(&self, id: &SessionId, reports: usize) {
+        tracing::warn!(session = %id, reports, "the disk did not take what was reported, so it is lost");
+        self.table().unrecorded.insert(id.clone(), reports);
+    }
+
+    /// The sessions that sleep without what was reported to them.
+    pub(crate) fn unrecorded(&self) -> Vec<(SessionId, usize)> {
+        self.table().unrecorded.iter().map(|(id, reports)| (id.clone(), *reports)).collect()
     }
 
     /// Removes a slot that has been dropped. Called from the slot's own `Drop`.

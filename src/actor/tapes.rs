@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     lock::{Lock, unspoiled},
     tape::{
-        Damage, Deleted, Entry, FirstAppend, Lender, LoadedTape, Notify, OpenTape, Repair, Store, TapeError, TapeStore,
-        TapeStoreExt as _, TapeWriter, finish_deletions,
+        Caught, Damage, Deleted, Entry, FirstAppend, Lender, LoadedTape, Notify, OpenTape, Repair, Store, TapeError,
+        TapeStore, TapeStoreExt as _, TapeWriter, finish_deletions,
     },
     words::ids::{Seq, SessionId},
 };
@@ -121,18 +121,19 @@ impl Tapes {
         Tapes {
             #[cfg(feature = "fault-injection")]
             faults: store.faults().clone(),
-            engine: Arc::new(store.clone()),
+            engine: Arc::new(Caught(Arc::new(store.clone()))),
             files: Some(store),
             undone: Arc::default(),
             open: Arc::default(),
         }
     }
 
-    /// The tapes of an engine of the host. Finishes deletions that were cut off; blocks.
+    /// The tapes of an engine of the host, whose panics are answers from here on. Finishes deletions that were cut off; blocks.
     pub(crate) fn of_engine(
         engine: Arc<dyn TapeStore>,
         #[cfg(feature = "fault-injection")] faults: crate::fault::Faults,
     ) -> Tapes {
+        let engine = Arc::new(Caught(engine));
         Tapes {
             undone: finish_deletions(&*engine).into(),
             engine,

@@ -45,6 +45,7 @@ use crate::{
     tool::{ChangeLog, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
     words::ids::Seq,
     words::message::{ErrorReason, Finish, ModelRef},
+    words::panic_text,
 };
 
 /// How long a call that was told to stop, or that is over its limit, may tidy up.
@@ -435,6 +436,7 @@ fn words_of(panic: Box<dyn std::any::Any + Send>) -> String {
 fn crashed(panic: Box<dyn std::any::Any + Send>) -> ToolResult {
     let text = words_of(panic);
     ToolResult::error(format!("The tool crashed: {text}. The session continues; try another way."))
+        .with_details(json!({ "crashed": true }))
 }
 
 fn outcome(done: Result<ToolResult, tokio::task::JoinError>) -> ToolResult {

@@ -150,6 +150,12 @@ impl Agents {
         Ok(Agents { by_name: Arc::new(by_name), default })
     }
 
+    /// These and those; of two with the same name, and of the two default ones, that of `more` stands.
+    pub(crate) fn and(&self, more: &Agents) -> Agents {
+        let by_name = self.by_name.iter().chain(&*more.by_name).map(|(name, agent)| (name.clone(), agent.clone()));
+        Agents { by_name: Arc::new(by_name.collect()), default: more.default.clone() }
+    }
+
     /// The agent of this name, also a hidden one.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Agent>> {

@@ -45,6 +45,8 @@ pub(super) enum Command {
     Run(RunArguments),
     /// Continue an interrupted session
     Resume(ResumeArguments),
+    /// Give up the open turn of a session that no process runs, also on a full disk; asks no model and runs no tool
+    Abort(AbortArguments),
     /// Run one tool, ask nobody, and print {"content","details","is_error"}
     Tool(ToolArguments),
     /// Judge one call, run nothing, and print {"decision","rule","layer","why"}
@@ -105,6 +107,18 @@ pub(super) struct TrustArguments {
     /// With --list: one project a line, as JSON
     #[arg(long, requires = "list")]
     pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct AbortArguments {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub(super) session: SessionId,
+    /// Why, in a few words that its tape keeps
+    #[arg(long, value_name = "WORDS")]
+    pub(super) reason: Option<String>,
+    #[command(flatten)]
+    pub(super) store: StoreArguments,
 }
 
 /// Where the tapes are.

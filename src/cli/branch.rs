@@ -250,7 +250,7 @@ pub(super) fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
     let missing = || TapeError::Missing { session: id.clone() };
     let state = tapes::state(store, id)?.ok_or_else(missing)?;
     if state.turn.is_some() || !state.is_idle() {
-        return Err(Failure::failed(format!("session {id} has an unfinished turn: `tamtam resume {id}` finishes it")));
+        return Err(unfinished(id));
     }
     if state.tasks().next().is_some() {
         return Err(Failure::failed(format!(
@@ -258,6 +258,13 @@ pub(super) fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
         )));
     }
     Ok(state)
+}
+
+/// The failure of a command that needs a session at rest, with both ways to it.
+pub(super) fn unfinished(id: &SessionId) -> Failure {
+    Failure::failed(format!(
+        "session {id} has an unfinished turn: `tamtam resume {id}` finishes it, `tamtam abort {id}` gives it up"
+    ))
 }
 
 /// Starts a runtime that resumes no session by itself. Without a model it gets an empty script, so nothing can ask a real model.

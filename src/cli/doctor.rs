@@ -1,7 +1,7 @@
 //! `tamtam doctor`: what this system has of what the binary needs, one line each.
 //!
 //! A change must keep this: no file or folder is made, no request is sent, and of a key only the name of its variable is shown. A
-//! line that begins with `no` or `none` says why, or what to do about it. Of the four lines, only a store that cannot be written
+//! line that begins with `no` or `none` says why, or what to do about it. Of the lines, only a store that cannot be written
 //! makes the command fail; all else is somebody's choice.
 
 use std::{
@@ -13,6 +13,7 @@ use rustix::fs::{Access, access};
 use tamtam::{model::PROVIDERS, tools::process::SandboxLevel};
 
 use super::{
+    abort,
     arguments::StoreArguments,
     environment::Environment,
     failure::{Exit, Failure},
@@ -23,9 +24,11 @@ use super::{
 /// Carries out the command.
 pub(super) fn doctor(given: &StoreArguments, environment: &Environment) -> Result<Exit, Failure> {
     let store = environment.store(given.store.as_deref())?;
+    let turns = abort::cut_off(&store);
     let (writable, store) = writable(&store);
     let lines = [
         ("store", store),
+        ("turns", turns),
         ("keys", keys(environment)),
         ("terminal", terminal(std::io::stdin().is_terminal(), std::io::stderr().is_terminal())),
         ("sandbox", sandbox(&SandboxLevel::probe())),

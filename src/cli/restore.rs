@@ -140,9 +140,9 @@ impl From<RestoreError> for Failure {
         match error {
             RestoreError::Open(error) => error.into(),
             RestoreError::Workspace(_) => Failure::usage(error.to_string()),
-            RestoreError::Busy { .. } => {
-                Failure::failed("the session has an unfinished turn: finish it with `tamtam resume`, then restore")
-            }
+            RestoreError::Busy { .. } => Failure::failed(
+                "the session has an unfinished turn: finish it with `tamtam resume`, or give it up with `tamtam abort`, then restore",
+            ),
             RestoreError::Refused { .. } => Failure::failed(format!(
                 "{error}: --rest restores the others, --over also those that someone else changed"
             )),

@@ -136,9 +136,7 @@ pub(super) async fn delete(path: &Path, id: &SessionId, yes: bool, environment: 
     let deleted = runtime.delete(id).await;
     drop(runtime.shutdown().await);
     let deleted = deleted.map_err(|error| match error {
-        DeleteError::Busy { .. } => {
-            Failure::failed(format!("session {id} has an unfinished turn: `tamtam resume {id}` finishes it"))
-        }
+        DeleteError::Busy { .. } => branch::unfinished(id),
         DeleteError::Open(error) => error.into(),
         error => Failure::failed(error.to_string()),
     })?;

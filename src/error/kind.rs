@@ -112,7 +112,8 @@ impl Refusal {
             | Refusal::NothingToCompact
             | Refusal::NotABudget { .. }
             | Refusal::RaisesNothing { .. }
-            | Refusal::NotAnOrphan { .. } => Kind::Invalid,
+            | Refusal::NotAnOrphan { .. }
+            | Refusal::StandsAbove { .. } => Kind::Invalid,
             Refusal::Ended => Kind::Closed,
         }
     }
@@ -185,7 +186,7 @@ impl StartError {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            StartError::NoStore | StartError::NoModel | StartError::NoTimer => Kind::Invalid,
+            StartError::NoStore | StartError::NoModel | StartError::NoTokio | StartError::NoTimer => Kind::Invalid,
             StartError::Tools(_) | StartError::Limit { .. } => Kind::Invalid,
             StartError::Store(error) => error.kind(),
             StartError::Tree(TreeError::Failed { .. }) => Kind::Failed,

@@ -353,6 +353,13 @@ impl Mailbox {
         self.all().filter(|input| matches!(input, Input::Command { .. })).count()
     }
 
+    /// How many reports the disk has refused, and has not taken since: they are lost if the mailbox goes.
+    #[must_use]
+    pub(crate) fn unrecorded(&self) -> usize {
+        let is_refused = self.refusal().is_some();
+        self.all().filter(|input| is_refused && input.reported().is_some()).count()
+    }
+
     /// Whether nothing waits and nothing is in hand.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {

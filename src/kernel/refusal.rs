@@ -251,4 +251,10 @@ pub enum Refusal {
         /// The session.
         session: SessionId,
     },
+    /// The orphan stands above the session that would adopt it: each of the two would wait for the other.
+    #[error("session {session} stands above the session that would adopt it: end the task between the two first")]
+    StandsAbove {
+        /// The orphan.
+        session: SessionId,
+    },
 }

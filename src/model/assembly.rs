@@ -30,7 +30,10 @@ pub(crate) struct Assembly<'a> {
     halves: Option<(usize, Halves)>,
 }
 
-#[cfg_attr(not(feature = "_wire"), allow(dead_code, reason = "the scripted model needs less than the wires"))]
+#[cfg_attr(
+    not(any(feature = "openai", feature = "anthropic")),
+    allow(dead_code, reason = "the scripted model needs less than the wires")
+)]
 impl<'a> Assembly<'a> {
     /// An empty answer. `history` is that of the request; call ids are made unique within it.
     pub(crate) fn new(history: &History, deltas: &'a mut dyn Deltas) -> Assembly<'a> {

@@ -35,9 +35,10 @@ pub use query::{SessionCursor, SessionQuery};
 pub struct SessionPage {
     /// The sessions, most recently used first.
     pub sessions: Vec<ListedSession>,
-    /// Where the next page begins; `None` on the last page.
+    /// Where the next page begins; `None` on the last page. A page that has one may be empty, where the index reads on.
     pub next: Option<SessionCursor>,
-    /// Whether the newest entries may be missing, because the index has not read them.
+    /// Whether the newest entries may be missing, because the index has not read them. On the last page: whether sessions may be
+    /// missing on all pages, because the index could not read them; [`SessionCursor`] says what [`Behind::No`] promises.
     pub behind: Behind,
     /// Whether the page comes from the index. If not, the store has no index and none could be made, or the tapes are not kept in
     /// files. Then all sessions were looked at, and the tapes of those that the page shows or passes over were read; the page lacks
@@ -140,8 +141,8 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
             }
             listed => listed?,
         };
-        next = query.add(&mut sessions, listed);
-        if next.is_some() {
+        if query.is_full(&mut sessions, listed) {
+            next = sessions.last().map(SessionCursor::of);
             break;
         }
     }

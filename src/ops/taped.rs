@@ -66,10 +66,12 @@ impl Claimed {
             input: Some(Recorded::new(input)),
             record,
         };
-        let line = entry.to_tape().map_err(|_| TapeError::Closed)?;
+        let line = entry.to_tape().map_err(TapeError::engine)?;
         match self.tape.append(&[line]) {
             Appended::Now(done) => done,
-            Appended::Later => self.settled.recv().unwrap_or(Err(TapeError::Closed)),
+            Appended::Later => {
+                self.settled.recv().unwrap_or_else(|_| Err(TapeError::engine("it gave no answer to an append")))
+            }
         }
     }
 }

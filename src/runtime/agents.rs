@@ -14,17 +14,20 @@ use crate::{
 };
 
 impl Builder {
-    /// The agents that sessions and tasks may be given; [`Agents::built_in`] by default.
+    /// The agents that sessions and tasks may be given; [`Agents::built_in`] by default. Agents of a second call are added to
+    /// those of the first: of two with the same name the later one stands, and the default one is that of the later call.
     #[must_use]
     pub fn agents(mut self, agents: Agents) -> Builder {
-        self.agents = agents;
+        self.agents = Some(self.agents.map_or(agents.clone(), |have| have.and(&agents)));
         self
     }
 
-    /// The commands that sessions take; [`Commands::built_in`] by default.
+    /// The commands that sessions take; [`Commands::built_in`] by default. Commands of a second call are added to those of the
+    /// first, as [`Commands::with`] does it.
     #[must_use]
     pub fn commands(mut self, commands: Commands) -> Builder {
-        self.commands = commands;
+        let all = |have: Commands| have.with(commands.list().map(|command| (**command).clone()));
+        self.commands = Some(self.commands.map_or(commands.clone(), all));
         self
     }
 }

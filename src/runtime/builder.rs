@@ -5,6 +5,7 @@
 //! start does stands in `builder/start.rs`; some setters stand beside what they set (`runtime/agents.rs`, `runtime/task.rs`).
 
 mod start;
+mod timer;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -26,6 +27,10 @@ use crate::{
 };
 
 /// Collects the parts of a runtime. Only a place for the tapes and a model are required.
+///
+/// A setter that takes one part of several (tools, hooks, providers of the environment, agents, commands, prices, rules, children,
+/// listeners) adds to what earlier calls gave, in any order of the calls. A setter of one value (the store, the model, a limit)
+/// replaces the value of an earlier call.
 #[derive(Default)]
 pub struct Builder {
     open_store: Option<OpenStore>,
@@ -35,13 +40,13 @@ pub struct Builder {
     tools: Toolbox,
     environment: Vec<Named>,
     hooks: Vec<Arc<dyn Hook>>,
-    pub(super) agents: Agents,
-    pub(super) commands: Commands,
+    pub(super) agents: Option<Agents>,
+    pub(super) commands: Option<Commands>,
     pub(super) with_tasks: bool,
     host_rules: Option<Ruleset>,
     children: Vec<ChildSpec>,
     no_auto_resume: bool,
-    on_resume: Option<Box<Listen>>,
+    on_resume: Vec<Box<Listen>>,
     task_limits: Option<(u32, usize)>,
     prices: Prices,
     #[cfg(all(unix, feature = "tools"))]
@@ -141,10 +146,11 @@ impl Builder {
         self
     }
 
-    /// The tools of all sessions; none by default.
+    /// More tools for all sessions; none by default. A name that two tools have is refused at the start
+    /// ([`StartError::Tools`](crate::error::StartError::Tools)).
     #[must_use]
     pub fn tools(mut self, tools: Toolbox) -> Builder {
-        self.tools = tools;
+        self.tools = self.tools.and(&tools);
         self
     }
 
@@ -175,8 +181,14 @@ impl Builder {
     /// The rules hold in every session of the runtime: also in sessions that were made under other rules, in forks and in children.
     /// Each session records them on its tape before it does anything else. A runtime without host rules removes those that an
     /// earlier host left on a session's tape.
+    ///
+    /// Rules of a second call stand behind those of the first, under the name and the order of the first.
     #[must_use]
     pub fn rules(mut self, mut rules: Ruleset) -> Builder {
+        if let Some(have) = &mut self.host_rules {
+            have.append(rules);
+            return self;
+        }
         if rules.name.is_empty() {
             "host".clone_into(&mut rules.name);
         }
@@ -234,7 +246,7 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn on_resume(mut self, listen: impl Fn(&SessionId, EventStream) + Send + Sync + 'static) -> Builder {
-        self.on_resume = Some(Box::new(listen));
+        self.on_resume.push(Box::new(listen));
         self
     }
 
@@ -328,7 +340,7 @@ impl Builder {
 }
 
 /// Opens the tapes, where they are kept. Blocks on the disk.
-type OpenStore = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send>;
+type OpenStore = Box<dyn FnOnce(StoreOptions) -> Result<Tapes, TapeError> + Send + Sync>;
 
 /// The absolute path, where the system can tell it. Tools get folders below it, and these must not depend on the current directory
 /// of the process.

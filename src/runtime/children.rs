@@ -21,6 +21,7 @@ use crate::{
     prompt::Section,
     runtime::{
         Recovered, Runtime, SessionOptions,
+        circle::stands_above,
         options::{canonical, default_prompt, known_tools},
     },
     session::Session,
@@ -188,8 +189,9 @@ impl Session {
     /// to this session, at once where its task is over already. The orphan's rights narrow to those of this session.
     ///
     /// # Errors
-    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where the session has a parent, or never had one; [`Refusal::Ended`] where this
-    /// session has ended, also meanwhile: the orphan is an orphan then.
+    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where the session has a parent, or never had one; [`Refusal::StandsAbove`] where
+    /// this session is a descendant of the orphan, also where another adoption makes it one at the same time; [`Refusal::Ended`]
+    /// where this session has ended, also meanwhile: the orphan is an orphan then.
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;
@@ -198,6 +200,12 @@ impl Session {
             return Err(SendError::from(Refusal::NotAnOrphan { session: child.clone() }).into());
         }
         is_beneath(&orphan.settings.workspace, &self.state().await?.settings)?;
+        // Until both tapes have the adoption, or the future is dropped: another one would not see it.
+        let _one = self.shared.adopting.lock().await;
+        let (above, below) = (child.clone(), self.id().clone());
+        if self.shared.blocking(move |shared| stands_above(&*shared.store, &above, &below)).await? {
+            return Err(SendError::from(Refusal::StandsAbove { session: child.clone() }).into());
+        }
         let ticket = self.record(Adopt { child: child.clone(), link }).await?;
         let adopted = self.child(child.clone(), ticket).await?;
         // The child's watcher tells it too, and again after a crash. Telling it here means that it knows when this returns.

@@ -88,7 +88,7 @@ impl Runtime {
         let tasks = shared.tasks.clone();
         let tokio = shared.tokio.clone();
         let deleting = async move { delete(&shared, &sessions, &id).await };
-        tasks.spawn_on(deleting, &tokio).await.map_err(|_| OpenError::Closed)?
+        tasks.spawn_on(deleting, &tokio).await.map_err(OpenError::lost)?
     }
 }
 

@@ -104,6 +104,7 @@ async fn end(shared: &Arc<Shared>, root: &SupervisorHandle) -> Leftover {
             leftover.tasks.push((session, tasks.len()));
         }
     }
+    leftover.unrecorded = shared.slots.unrecorded();
     // All events are in the observers' queues by now. The wait blocks a thread, so it has a thread of its own.
     let watched = shared.clone();
     let late = shared.tokio.spawn_blocking(move || watched.observers.close(HOOK_LIMIT)).await;

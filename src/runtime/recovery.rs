@@ -22,15 +22,15 @@ const RESUMED_AT_ONCE: usize = 16;
 /// Takes the events of a session that goes on, before its first step.
 pub(super) type Listen = dyn Fn(&SessionId, EventStream) + Send + Sync;
 
-/// Resumes the sessions `open`, some at a time. `listen` gets the events of all of them before any takes a step. The result is
+/// Resumes the sessions `open`, some at a time. Each listener gets the events of all of them before any takes a step. The result is
 /// sorted by session.
 pub(super) async fn resume_interrupted(
     runtime: &Runtime,
     open: Vec<SessionId>,
-    listen: Option<&Listen>,
+    listeners: &[Box<Listen>],
 ) -> Vec<Recovered> {
     // All listeners first: a parent that goes on may wake its child before this loop comes to the child.
-    if let Some(listen) = listen {
+    for listen in listeners {
         for id in &open {
             let events = runtime.session(id).events();
             if catch_unwind(AssertUnwindSafe(|| listen(id, events))).is_err() {

@@ -77,13 +77,20 @@ pub struct Leftover {
     /// Hooks whose [`Hook::on_event`](crate::hook::Hook::on_event) did not return. The hook's thread ends when the callback
     /// returns.
     pub hooks: Vec<String>,
+    /// Sessions that lost what was reported to them, and how many reports, because a full or failing disk had not taken them: an
+    /// answer is asked for again, and a call that ran becomes "outcome unknown".
+    pub unrecorded: Vec<(SessionId, usize)>,
 }
 
 impl Leftover {
     /// Whether nothing is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.actors.is_empty() && self.tasks.is_empty() && self.processes.is_empty() && self.hooks.is_empty()
+        self.actors.is_empty()
+            && self.tasks.is_empty()
+            && self.processes.is_empty()
+            && self.hooks.is_empty()
+            && self.unrecorded.is_empty()
     }
 }
 

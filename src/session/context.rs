@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{compaction, shared::Shared},
-    error::SendError,
+    error::{OpenError, SendError},
     kernel::context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     kernel::{
         Asked, Branch, BranchRequest, BranchSummary, Compact, GiveUpBranch, LeaveBranch, ModelSeen, Open, OpenBranch,
@@ -153,7 +153,7 @@ impl Session {
         };
         // A task of its own: a caller that drops the future leaves no ticket open. The task is not one of the session's: the next
         // incarnation would wait for the task, and the task for the next incarnation.
-        self.shared.tasks.spawn_on(begin, &self.shared.tokio).await.map_err(|_| SendError::Closed)?
+        self.shared.tasks.spawn_on(begin, &self.shared.tokio).await.map_err(OpenError::lost)?
     }
 
     /// Has a branch summed up. Where no model can write the summary, the beginnings of the branch's messages stand in for it. The

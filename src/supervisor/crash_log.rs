@@ -41,7 +41,7 @@ impl CrashLog {
                 offender = %report.offender,
                 incarnation = report.incarnation,
                 decision = ?report.decision,
-                message = report.message,
+                in_hand = report.message,
                 in_hand_ms = report.in_hand_ms,
                 doing = report.doing,
                 figures = report.payload.facts().join(", "),

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::supervisor::panics::last_location;
+use crate::{supervisor::panics::last_location, words::panic_text};
 
 /// How a child or a supervisor ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,17 +88,6 @@ impl PanicReport {
     /// The report of a panic that this thread has just caught. Call it on that thread, or the place is lost.
     pub(crate) fn caught(payload: &(dyn std::any::Any + Send)) -> PanicReport {
         PanicReport { text: panic_text(payload), location: last_location(), ..PanicReport::default() }
-    }
-}
-
-/// The text of a panic's payload.
-pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
-    if let Some(text) = payload.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "a panic whose payload is not text".to_owned()
     }
 }
 

@@ -1,9 +1,9 @@
 //! The source location of a panic, for hosts that ask for it.
 //!
 //! Only a panic hook learns the location, and the hook belongs to the whole OS process. So a change must keep that the library sets
-//! one only when the host asks for it ([`locate_panics`]), and that it calls the previous hook. The hook keeps the location of the
-//! newest panic of each thread in a thread-local; the code that caught the panic takes it, on that thread. On another thread it is
-//! unknown.
+//! one only when the host asks for it ([`locate_panics`]), and that it calls the previous hook. The one exception is a filter for the
+//! moment of a question (`runtime/builder/timer.rs`). The hook keeps the location of the newest panic of each thread in a
+//! thread-local; the code that caught the panic takes it, on that thread. On another thread it is unknown.
 
 use std::{cell::RefCell, sync::Once};
 

@@ -6,6 +6,9 @@
 //! actor reads this; if nothing was written, the actor was killed, or its tokio runtime ended. While `handle` runs, a stop waits
 //! for it, and a kill drops it at its next await.
 //!
+//! ractor runs every actor in a span of its own, `Actor`, which names a number that nobody else knows. The shell runs the behaviour in
+//! a span that has no parent and names the actor's node, so that no line of ours, and none of a host's child, stands under ractor's.
+//!
 //! A change must keep this. Nothing of ractor leaves this file, which holds the only `impl ractor::Actor`. Supervision events of
 //! ractor stay ignored: by default a child's end would stop its parent. The link to the parent stays, because it ends the
 //! children of a killed supervisor. Actors get no ractor names, which are global. A host that turns on ractor's features
@@ -25,6 +28,7 @@ use tokio::{
     sync::oneshot,
     task::{JoinError, JoinHandle},
 };
+use tracing::{Instrument as _, Span};
 
 use crate::supervisor::{
     exit::{ExitReason, PanicReport, chain},
@@ -339,6 +343,7 @@ struct Inner<B: Behaviour> {
     behaviour: B,
     cx: Context<B::Msg>,
     last_word: LastWord,
+    span: Span,
 }
 
 impl<B: Behaviour> ractor::Actor for Shell<B> {
@@ -349,9 +354,11 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
     async fn pre_start(&self, myself: ActorRef<Self::Msg>, args: Args<B>) -> Result<Self::State, ActorProcessingErr> {
         let Args { behaviour, node, incarnation, last_word, found } = args;
         let cx = Context { actor: myself, node, incarnation, leaving: None };
-        let mut inner = Inner { behaviour, cx, last_word };
+        let span = tracing::error_span!(parent: None, "actor", node = cx.node.path());
+        let mut inner = Inner { behaviour, cx, last_word, span };
         let since = Instant::now();
-        let result = AssertUnwindSafe(inner.behaviour.init(&mut inner.cx)).catch_unwind().await;
+        let init = inner.behaviour.init(&mut inner.cx).instrument(inner.span.clone());
+        let result = AssertUnwindSafe(init).catch_unwind().await;
         let init = inner.outcome(result, "start", since)?;
         match found.get_or_init(|| init) {
             Init::Run | Init::RunWith(_) => Ok(Some(inner)),
@@ -372,7 +379,7 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
             true => inner.cx.node.begin_untold(what),
             false => inner.cx.node.take_up(what, None, || None),
         }
-        let handling = step(B::MAY_WAIT, inner.behaviour.handle(msg, &mut inner.cx));
+        let handling = step(B::MAY_WAIT, inner.behaviour.handle(msg, &mut inner.cx)).instrument(inner.span.clone());
         let result = AssertUnwindSafe(handling).catch_unwind().await;
         inner.outcome(result, what, since)?;
         inner.cx.node.finish();
@@ -394,7 +401,8 @@ impl<B: Behaviour> ractor::Actor for Shell<B> {
         let stopped = || ExitReason::Shutdown("shutdown".to_owned());
         let reason = inner.cx.leaving.get_or_insert_with(stopped).clone();
         let since = Instant::now();
-        let result = AssertUnwindSafe(inner.behaviour.terminate(&reason, &mut inner.cx)).catch_unwind().await;
+        let terminate = inner.behaviour.terminate(&reason, &mut inner.cx).instrument(inner.span.clone());
+        let result = AssertUnwindSafe(terminate).catch_unwind().await;
         inner.outcome(result.map(Ok), "terminate", since)?;
         // `terminate` may have changed it (`ends_as`).
         inner.last_word.leave(inner.cx.leaving.take().unwrap_or(reason));

@@ -66,7 +66,8 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///
 /// Each method names the errors that the runtime tells apart; every other error is a [`TapeError::engine`]. An append that fails
 /// is an answer and no crash: senders get [`SendError::Storage`](crate::SendError::Storage), and open work is held and tried again
-/// twice a second. An engine that panics in an append crashes that session. The session starts again from its tape, and decides
+/// twice a second. A panic in a method of the store is an answer too, a [`TapeError::engine`] that names the method. An engine that
+/// panics in an append crashes that session. The session starts again from its tape, and decides
 /// again about the reports of its workers.
 ///
 /// ```

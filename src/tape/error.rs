@@ -6,7 +6,12 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use crate::words::ids::{Seq, SessionId};
+use tokio::task::JoinError;
+
+use crate::words::{
+    ids::{Seq, SessionId},
+    panic_text,
+};
 
 /// Why something could not be done with a tape or its store.
 ///
@@ -227,6 +232,14 @@ impl TapeError {
     #[must_use]
     pub fn engine(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TapeError {
         TapeError::Engine(error.into().into())
+    }
+
+    /// Work on tapes gave no answer: it panicked, or its tokio runtime ended.
+    pub(crate) fn lost(lost: JoinError) -> TapeError {
+        match lost.try_into_panic() {
+            Ok(panic) => TapeError::engine(format!("work on the tapes panicked: {}", panic_text(&*panic))),
+            Err(_) => TapeError::Closed,
+        }
     }
 
     /// Whether a tape that cannot be opened or made for this reason never can be, so that trying again is of no use. After any

@@ -60,7 +60,17 @@ impl Known {
         let too_deep = depth::bound(&mut schema).is_err();
         let spec = ToolSpec { name: tool.name().to_owned(), description: tool.description().to_owned(), schema };
         let (effect, parallel, at_once) = (tool.effect(), tool.parallel(), tool.answers_at_once());
-        Known { permissions: tool.permissions(), choices: tool.choices(), spec, too_deep, aliases, effect, parallel, at_once, tool }
+        Known {
+            permissions: tool.permissions(),
+            choices: tool.choices(),
+            spec,
+            too_deep,
+            aliases,
+            effect,
+            parallel,
+            at_once,
+            tool,
+        }
     }
 
     /// Why no model can be told of the arguments; `None` where one can.
@@ -108,7 +118,8 @@ impl Toolbox {
         self.said.get_or_init(|| {
             let permissions = self.tools.iter().flat_map(|(name, known)| {
                 let first = known.permissions.first().cloned().unwrap_or_default();
-                let of_choice = move |choice: &String| (format!("{name} {choice}"), vec![first.clone(), choice.clone()]);
+                let of_choice =
+                    move |choice: &String| (format!("{name} {choice}"), vec![first.clone(), choice.clone()]);
                 std::iter::once((name.clone(), known.permissions.clone())).chain(known.choices.iter().map(of_choice))
             });
             Said {
@@ -143,6 +154,12 @@ impl Toolbox {
         let mut all = self.clone();
         more.into_iter().for_each(|tool| all.add(tool));
         all
+    }
+
+    /// The same set with the tools of another one.
+    pub(crate) fn and(&self, more: &Toolbox) -> Toolbox {
+        let all = self.with_all(more.tools.values().map(|known| known.tool.clone()));
+        Toolbox { twice: all.twice.or_else(|| more.twice.clone()), ..all }
     }
 
     /// The tools as a model is told of them, in order of their names.

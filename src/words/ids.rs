@@ -203,7 +203,7 @@ impl MessageId {
 
     /// Whether the id is one of those that the runtime gives: to news of a child, or to a summary. The id alone is no proof: a
     /// sender may choose an id like that of a compaction's summary.
-    #[cfg(feature = "_wire")]
+    #[cfg(any(feature = "openai", feature = "anthropic"))]
     pub(crate) fn is_of_runtime(&self) -> bool {
         self.is_reserved() || is_numbered(&self.0, "compaction-")
     }

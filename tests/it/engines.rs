@@ -10,6 +10,7 @@
 //! | `turns.rs` | messages, calls, crashes, recovery |
 //! | `tapes.rs` | sleep, parking, forks, merges, going back, compaction, budgets, lists |
 //! | `refusing.rs` | an engine that takes nothing for a while, or cannot be read |
+//! | `panicking.rs` | an engine that panics in a method |
 //! | `later.rs` | appends that are on their way when an incarnation ends |
 //! | `full.rs` | memory that is full |
 //! | `nothing.rs` | that in memory nothing is written |
@@ -18,6 +19,7 @@ mod full;
 mod later;
 mod nothing;
 mod own;
+mod panicking;
 pub(crate) mod plain;
 mod refusing;
 mod tapes;

@@ -271,6 +271,52 @@ async fn the_end_of_a_parent_ends_its_linked_child_and_orphans_the_other() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
+/// Seen with a host: an orphan was adopted by its own child. Both waited for each other, and neither stood under the runtime. The
+/// same over more than one child, and where two orphans adopt each other at the same moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_orphan_is_not_adopted_by_a_session_below_it() {
+    let lab = lab((0..8).map(|_| Reply::hang().when("user: work"))).await;
+    let deep = || {
+        let mut options = options(lab.folder.path());
+        options.task_depth_max = Some(5);
+        options
+    };
+    let top = lab.runtime.create(deep()).await.unwrap();
+    let orphan = top.spawn_child(deep(), "work", Link::MONITORED).await.unwrap().session().clone();
+    let child = orphan.spawn_child(deep(), "work", Link::MONITORED).await.unwrap().session().clone();
+    let grandchild = child.spawn_child(deep(), "work", Link::MONITORED).await.unwrap().session().clone();
+    let is_orphan = async |session: &Session| session.state().await.unwrap().origin.unwrap().orphaned.is_some();
+    top.end("over").await.unwrap();
+    until(async || is_orphan(&orphan).await).await;
+
+    for below in [&child, &grandchild] {
+        let refused = below.adopt(orphan.id(), Link::MONITORED).await.map(drop).unwrap_err();
+        let above = SendError::Refused(Refusal::StandsAbove { session: orphan.id().clone() });
+        assert_eq!(refused.to_string(), above.to_string());
+        assert!(is_orphan(&orphan).await && refused.kind() == tamtam::runtime::Kind::Invalid);
+    }
+    let tree = lab.runtime.tree().to_string();
+    let stands = [&orphan, &child, &grandchild].iter().all(|session| tree.contains(session.id().as_str()));
+    assert!(stands, "all of them stand under the runtime: {tree}");
+    // A session beside them may adopt it.
+    let beside = lab.runtime.create(deep()).await.unwrap();
+    beside.adopt(orphan.id(), Link::MONITORED).await.unwrap();
+
+    // Two orphans adopt each other: whoever comes first stands above.
+    for _ in 0..10 {
+        let (first, second) = (lab.runtime.create(deep()).await.unwrap(), lab.runtime.create(deep()).await.unwrap());
+        let one = first.spawn_child(deep(), "work", Link::MONITORED).await.unwrap().session().clone();
+        let other = second.spawn_child(deep(), "work", Link::MONITORED).await.unwrap().session().clone();
+        first.end("over").await.unwrap();
+        second.end("over").await.unwrap();
+        until(async || is_orphan(&one).await && is_orphan(&other).await).await;
+        let both = tokio::join!(one.adopt(other.id(), Link::MONITORED), other.adopt(one.id(), Link::MONITORED));
+        assert_eq!(usize::from(both.0.is_ok()) + usize::from(both.1.is_ok()), 1, "{both:?}");
+        assert_eq!(usize::from(is_orphan(&one).await) + usize::from(is_orphan(&other).await), 1);
+    }
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
 /// Invariant 32: a parent that ends while it adopts leaves an orphan, which somebody else can adopt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parent_that_ends_while_it_adopts_leaves_an_orphan() {

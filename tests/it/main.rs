@@ -38,6 +38,8 @@ mod layering;
 mod links;
 #[cfg(feature = "sqlite")]
 mod listing;
+#[cfg(feature = "cli")]
+mod logged;
 mod loops;
 mod misuse;
 mod modes;

@@ -1,6 +1,12 @@
 //! What a host does wrong is told at once, in words, and costs nothing beside it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use tamtam::{
     Outcome, Runtime, SendError, Session, SessionOptions,
@@ -8,10 +14,10 @@ use tamtam::{
         Answer, AnswerPart, BoxFuture, Deltas, MicroUsd, Model, ModelError, Models, Price, Reply, Request, Scripted,
         Usage,
     },
-    permission::Profile,
+    permission::{Action, Profile, Rule, Ruleset},
     runtime::{Kind, StartError},
     session::{EventStream, Finish, Link, MESSAGE_BYTES_MAX, Message, ModelRef, Refusal, Resource},
-    tool::{Tool, ToolContext, ToolResult},
+    tool::{Tool, ToolContext, ToolResult, Toolbox},
 };
 
 use crate::support::taped;
@@ -31,6 +37,107 @@ fn a_tokio_without_a_timer_is_an_error_at_the_start() {
         assert!(error.kind() == Kind::Invalid && error.to_string().contains("enable_all"), "{error}");
     }
     assert!(!store.exists(), "nothing was begun");
+}
+
+/// Seen with a host's program: the question whether there is a timer rang the host's alarm, which hangs at the panic hook.
+#[test]
+fn a_start_without_a_timer_is_an_error_and_no_panic_that_a_hook_hears() {
+    static HEARD: AtomicUsize = AtomicUsize::new(0);
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let words = panic.payload_as_str().unwrap_or_default();
+        HEARD.fetch_add(usize::from(words.contains("timers are disabled")), Ordering::SeqCst);
+        before(panic);
+    }));
+    let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let started = tokio.block_on(Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).start());
+    assert!(matches!(started.map(drop), Err(StartError::NoTimer)));
+    assert_eq!(HEARD.load(Ordering::SeqCst), 0);
+    // The hook of the host is back: it hears of the same panic where the host itself makes it.
+    assert!(tokio.block_on(async { std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))) }).is_err());
+    assert_eq!(HEARD.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_start_outside_of_tokio_is_an_error_and_no_panic() {
+    let start = std::pin::pin!(Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).start());
+    let polled = start.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    let std::task::Poll::Ready(Err(error @ StartError::NoTokio)) = polled.map(|started| started.map(drop)) else {
+        panic!("there is no tokio")
+    };
+    assert!(error.kind() == Kind::Invalid && error.to_string().contains("tokio::main"), "{error}");
+}
+
+/// What a host keeps in a static, an `Arc` or a task. It does not compile where one of them cannot be kept so.
+#[test]
+fn what_a_host_holds_can_be_shared_between_threads() {
+    fn is_shared<T: Send + Sync + 'static>() {}
+    is_shared::<Runtime>();
+    is_shared::<tamtam::runtime::Builder>();
+    is_shared::<SessionOptions>();
+    is_shared::<Session>();
+    is_shared::<tamtam::Receipt>();
+    is_shared::<tamtam::session::EventStream>();
+    // A stream is polled by one owner.
+    fn is_sent<T: Send + 'static>() {}
+    is_sent::<tamtam::session::TurnStream>();
+    is_shared::<tamtam::runtime::Child>();
+    is_shared::<tamtam::runtime::Operator>();
+    is_shared::<tamtam::supervisor::SupervisorHandle>();
+    is_shared::<tamtam::supervisor::ChildSpec>();
+    is_shared::<tamtam::tool::Toolbox>();
+    is_shared::<tamtam::tool::ToolContext>();
+    is_shared::<tamtam::tape::Store>();
+    is_shared::<tamtam::tape::MemoryStore>();
+    is_shared::<tamtam::runtime::Agents>();
+    is_shared::<tamtam::runtime::Commands>();
+    is_shared::<tamtam::SendError>();
+    is_shared::<tamtam::OpenError>();
+    is_shared::<StartError>();
+}
+
+/// A tool of one name, which says that it ran.
+fn named(name: &'static str) -> impl Tool {
+    tamtam::tool::typed(name, "Says its name", move |_: tamtam::tool::NoArguments, _: ToolContext| async move {
+        ToolResult::ok(name)
+    })
+}
+
+/// Seen with a host's program: `.tool(mine).tools(full())` lost `mine` without a word.
+#[tokio::test]
+async fn a_setter_of_one_part_of_several_adds_to_what_was_given_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = |name: &str| {
+        let mut agent = tamtam::runtime::Agent::new(name, "An agent.");
+        agent.prompt = Some("Be brief.".to_owned());
+        tamtam::runtime::Agents::built_in().with(agent).unwrap()
+    };
+    let command = |name: &str| {
+        let says = tamtam::runtime::Does::Say("Hi.".to_owned());
+        tamtam::runtime::Commands::built_in().with([tamtam::runtime::Command::new(name, "Says hi", says)])
+    };
+    let rules = |pattern: &str| Ruleset::new("", [Rule::new("bash", pattern, Action::Deny)]);
+    let model = Arc::new(Scripted::new([Reply::text("Hi.")]));
+    let builder = Runtime::builder().in_memory().model(model.clone());
+    let builder = builder.tool(named("one")).tools(Toolbox::default().with(named("two"))).tool(named("three"));
+    let builder = builder.tools(Toolbox::default().with(named("four")));
+    let builder = builder.agents(agent("first")).agents(agent("second"));
+    let builder = builder.commands(command("hello")).commands(command("bye"));
+    let builder = builder.rules(rules("rm *")).rules(rules("dd *"));
+    let runtime = builder.start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    session.prompt("Hi.").await.unwrap().wait().await.unwrap();
+    let told = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+    assert_eq!(told, ["four", "one", "three", "two"]);
+    assert!(["first", "second", "build"].iter().all(|name| runtime.agents().get(name).is_some()));
+    assert!(["hello", "bye", "undo"].iter().all(|name| session.commands().get(name).is_some()));
+    let host = session.state().await.unwrap().settings.host.clone().unwrap();
+    assert_eq!((host.name.as_str(), host.rules.len()), ("host", 2));
+    drop(runtime.shutdown().await);
+
+    let twice = Runtime::builder().in_memory().model(Arc::new(Scripted::new([])));
+    let twice = twice.tool(named("one")).tools(Toolbox::default().with(named("one"))).start().await;
+    assert!(matches!(twice.map(drop), Err(StartError::Tools(why)) if why.contains("\"one\"")));
 }
 
 /// A model of a host's own.

@@ -199,7 +199,8 @@ async fn the_service_of_the_example_carries_200_conversations_over_a_restart() {
     assert_eq!(poor.until("turn_finished").await["outcome"], "aborted");
 
     let listed = served.get("/sessions?text=guarded").await;
-    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1, "{listed}");
+    assert!(listed["complete"] == true && listed["next"].is_null(), "{listed}");
     let tree = served.get("/tree").await;
     assert!(tree.as_str().unwrap().contains("guarded"), "{tree}");
     let (id, last) = talked[0].clone();

@@ -136,7 +136,7 @@ pub(super) fn call_title(call: &OpenCall, with_arguments: bool) -> String {
 }
 
 /// The error of an entry that cannot be written as JSON. The core makes no such record, so this reports a bug.
-pub(super) fn unwritable(session: &SessionId, error: &serde_json::Error) -> TapeError {
+pub(super) fn unwritable(session: &SessionId, error: serde_json::Error) -> TapeError {
     tracing::error!(%session, %error, "an entry cannot be written as JSON");
-    TapeError::Closed
+    TapeError::engine(error)
 }

@@ -177,6 +177,10 @@ impl Slot {
         if let Some(shared) = &shared {
             let left = inbox.as_ref().map(|inbox| inbox.tasks.clone()).filter(|tasks| !tasks.is_empty());
             shared.slots.asleep(&self.id, cut_off, left);
+            let unrecorded = inbox.as_ref().map_or(0, |inbox| inbox.mailbox.unrecorded());
+            if unrecorded > 0 {
+                shared.slots.went_unrecorded(&self.id, unrecorded);
+            }
         }
         drop(inner);
         self.moved.notify_waiters();

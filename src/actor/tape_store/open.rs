@@ -11,11 +11,11 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     actor::{shared::Shared, slot::Slot, tape_store::Opening},
     error::OpenError,
-    hook::panic_text,
     kernel::{Entry, State},
     ops::taped,
     tape::{OpenTape, TapeError},
     words::ids::SessionId,
+    words::panic_text,
 };
 
 /// How long an opening waits for a tape that this runtime still holds, for example by the previous incarnation.
@@ -104,6 +104,6 @@ fn load(shared: &Shared, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenErro
 fn make(shared: &Shared, slot: &Arc<Slot>, first: Box<First>) -> Result<(OpenTape, State), OpenError> {
     let First { entries, state } = *first;
     let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
-    let lines = lines.map_err(|_| TapeError::Closed)?;
+    let lines = lines.map_err(TapeError::engine)?;
     Ok((shared.store.make(&slot.id, &lines, slot.notify())?, state))
 }

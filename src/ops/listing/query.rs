@@ -55,8 +55,11 @@ impl Default for SessionQuery {
 }
 
 impl SessionQuery {
+    /// Whether a page that does not come from the index may show the session. Where a part of the list was shown that the index
+    /// had brought in late, nobody knows any more what was shown before: then every session is shown again.
     pub(super) fn is_behind_cursor(&self, last: Millis, session: &SessionId) -> bool {
-        self.after.as_ref().is_none_or(|after| (last, session) < (after.last, &after.session))
+        let Some(SessionCursor { at: Some((at, named)), part }) = &self.after else { return true };
+        (last, session) < (*at, named) || part.is_some_and(|part| part.after > 0)
     }
 
     /// Refuses a text that is too long.
@@ -66,16 +69,17 @@ impl SessionQuery {
         if bytes > TEXT_BYTES_MAX { Err(TapeError::Query { what }) } else { Ok(()) }
     }
 
-    /// Adds a session to a page if it passes the filters. Where the page is full already, gives the place of the next page instead.
-    pub(super) fn add(&self, page: &mut Vec<ListedSession>, listed: ListedSession) -> Option<SessionCursor> {
+    /// Adds a session to a page if it passes the filters. Returns whether the page was full already, and the session is for the
+    /// next one.
+    pub(super) fn is_full(&self, page: &mut Vec<ListedSession>, listed: ListedSession) -> bool {
         if !self.takes(&listed) {
-            return None;
+            return false;
         }
         if page.len() == self.limit.clamp(1, PAGE_MAX) {
-            return page.last().map(SessionCursor::behind);
+            return true;
         }
         page.push(listed);
-        None
+        false
     }
 
     fn takes(&self, listed: &ListedSession) -> bool {
@@ -90,22 +94,42 @@ impl SessionQuery {
 
 /// Where a page ended. Its text form (`Display`, `FromStr`) can be handed to a client and taken back.
 ///
-/// A session that is used between two pages moves to the first page. It is not shown twice, but the following pages may miss it.
+/// The last page is reached when [`SessionPage::next`](crate::ops::listing::SessionPage::next) is `None`. If its `behind` is
+/// [`Behind::No`](crate::tape::Behind::No), every session that there was at the first page was on one of the pages, also where the
+/// index had not read all of them by then: what the index brings in during the walk comes behind the rest, newest first again. Two
+/// things may happen to a session that is used between two pages. It moves to the first page, so the following ones may miss it. Or
+/// it is shown once more, as it is by then, if the index was behind when the walk began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionCursor {
-    pub(super) last: Millis,
-    pub(super) session: SessionId,
+    /// The session that the page ended with, and when it was last used; `None` before the first one of a part.
+    pub(super) at: Option<(Millis, SessionId)>,
+    /// The part of the rows that the page is of; `None` where the index was not behind at the first page.
+    pub(super) part: Option<Part>,
+}
+
+/// A part of the rows of the index: those that were brought in after a moment and up to another. A walk through a list that the
+/// index had not read to its end goes through one part after the other, until nothing more is brought in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) after: u64,
+    pub(super) through: u64,
+    /// Whether the index had read everything by `through`, so that the part is the last one.
+    pub(super) is_last: bool,
 }
 
 impl SessionCursor {
-    fn behind(listed: &ListedSession) -> SessionCursor {
-        SessionCursor { last: listed.last.unwrap_or_default(), session: listed.session.clone() }
+    /// Behind a session, in a list that does not come from the index.
+    pub(super) fn of(listed: &ListedSession) -> SessionCursor {
+        SessionCursor { at: Some((listed.last.unwrap_or_default(), listed.session.clone())), part: None }
     }
 }
 
 impl fmt::Display for SessionCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.last.0, self.session)
+        if let Some(Part { after, through, is_last }) = &self.part {
+            write!(f, "{after}{}{through}:", if *is_last { '!' } else { '+' })?;
+        }
+        self.at.as_ref().map_or(Ok(()), |(last, session)| write!(f, "{}-{session}", last.0))
     }
 }
 
@@ -115,12 +139,24 @@ impl FromStr for SessionCursor {
     /// A text that is no cursor is [`TapeError::Query`].
     fn from_str(text: &str) -> Result<SessionCursor, TapeError> {
         let read = || {
-            let (last, session) = text.split_once('-')?;
-            Some(SessionCursor { last: Millis(last.parse().ok()?), session: session.parse().ok()? })
+            let (part, at) = match text.split_once(':') {
+                Some((part, at)) => (Some(read_part(part)?), at),
+                None => (None, text),
+            };
+            if at.is_empty() && part.is_some() {
+                return Some(SessionCursor { at: None, part });
+            }
+            let (last, session) = at.split_once('-')?;
+            Some(SessionCursor { at: Some((Millis(last.parse().ok()?), session.parse().ok()?)), part })
         };
         let what = || format!("not a page cursor: {:?}", text.chars().take(40).collect::<String>());
         read().ok_or_else(|| TapeError::Query { what: what() })
     }
+}
+
+fn read_part(text: &str) -> Option<Part> {
+    let (after, through) = text.split_once(['+', '!'])?;
+    Some(Part { after: after.parse().ok()?, through: through.parse().ok()?, is_last: text.contains('!') })
 }
 
 #[cfg(test)]
@@ -130,9 +166,15 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_back_as_it_was_written() {
-        let cursor = SessionCursor { last: Millis(1_732_000_000_003), session: "a-b-7".parse().unwrap() };
-        assert_eq!(cursor.to_string().parse::<SessionCursor>().unwrap(), cursor);
-        for bad in ["", "-", "7", "x-y", "7-", "7-../etc", "99999999999999999999-a"] {
+        let at = Some((Millis(1_732_000_000_003), "a-b-7".parse().unwrap()));
+        let part = |is_last| Some(Part { after: 0, through: 17, is_last });
+        for (at, part) in [(at.clone(), None), (at.clone(), part(false)), (at, part(true)), (None, part(false))] {
+            let cursor = SessionCursor { at, part };
+            assert_eq!(cursor.to_string().parse::<SessionCursor>().unwrap(), cursor);
+        }
+        assert_eq!("1732-a".parse::<SessionCursor>().unwrap().to_string(), "1732-a");
+        for bad in ["", "-", "7", "x-y", "7-", "7-../etc", "99999999999999999999-a", ":", "1+:", "+2:", "1+2:7", "1+2"]
+        {
             assert!(bad.parse::<SessionCursor>().is_err(), "{bad}");
         }
     }

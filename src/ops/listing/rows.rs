@@ -9,10 +9,10 @@
 
 use crate::{
     kernel::{Digest, Parent},
-    ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, beside},
+    ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, beside, query::Part},
     tape::{
-        Access, Entry, FORK_DEPTH_MAX, Fold, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
-        TapeError,
+        Access, Behind, Entry, FORK_DEPTH_MAX, Fold, ListCost, SessionRow, SessionRows, SessionStatuses,
+        SessionSummary, Store, TapeError,
     },
     words::ids::SessionId,
 };
@@ -51,13 +51,31 @@ pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<Session
 fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
     let (cost, behind) = index.bring_rows::<Digest>(query.wait)?;
+    // Whether another look may bring in more: this one had no time for all, or another process reads them in just now.
+    let reads_on = match behind {
+        Behind::No => ReadsOn::No,
+        Behind::Sessions(_) if cost.tapes > 0 => ReadsOn::Here,
+        Behind::Sessions(_) => ReadsOn::No,
+        Behind::Unknown => ReadsOn::Elsewhere,
+    };
     let mut rows = Rows { statuses: SessionStatuses::of_all(store)?, session_rows: index.session_rows()?, cost };
-    let (mut sessions, next) = rows.newest_first(query)?;
+    let (mut sessions, next) = rows.newest_first(query, behind, reads_on)?;
     for listed in &mut sessions {
         listed.beside_bytes = beside(store, &listed.session);
         (listed.forks, listed.children) = rows.session_rows.count_below(&listed.session)?;
     }
     Ok(SessionPage { sessions, next, behind, indexed: true, cost: rows.cost })
+}
+
+/// Who brings more rows in, where the index is behind.
+#[derive(Clone, Copy, PartialEq)]
+enum ReadsOn {
+    /// The next page does.
+    Here,
+    /// Another process does just now; this one cannot tell how far it is.
+    Elsewhere,
+    /// Nobody: everything is there, or the files of the rest cannot be read.
+    No,
 }
 
 struct Rows<'i> {
@@ -72,21 +90,46 @@ fn fork_parent(row: &SessionRow<Digest>) -> Option<&SessionId> {
 }
 
 impl Rows<'_> {
-    /// The sessions of a page, newest first, and where the next page begins.
-    fn newest_first(&mut self, query: &SessionQuery) -> Result<(Vec<ListedSession>, Option<SessionCursor>), TapeError> {
-        let (mut found, mut after) = (Vec::new(), query.after.clone());
+    /// The sessions of a page, newest first, and where the next page begins. A list that began while the index was behind goes on
+    /// with the part that was brought in since, and so on until everything was brought in.
+    fn newest_first(
+        &mut self,
+        query: &SessionQuery,
+        behind: Behind,
+        reads_on: ReadsOn,
+    ) -> Result<(Vec<ListedSession>, Option<SessionCursor>), TapeError> {
+        let newest = self.session_rows.newest_brought()?;
+        let first = || SessionCursor {
+            at: None,
+            part: (behind != Behind::No).then_some(Part { after: 0, through: newest, is_last: false }),
+        };
+        let (mut found, mut cursor) = (Vec::new(), query.after.clone().unwrap_or_else(first));
+        // Where the next page begins if this one is full.
+        let mut next = cursor.clone();
         loop {
             // A piece at a time, so that no statement is open while other rows are looked up.
-            let behind = after.as_ref().map(|after| (after.last, after.session.as_str()));
-            let session_rows = self.session_rows.newest_first(behind, PIECE, &query.labels)?;
-            let Some((session, newest)) = session_rows.last() else { return Ok((found, None)) };
-            after = Some(SessionCursor { last: newest.last, session: session.clone() });
-            for (session, row) in session_rows {
-                let listed = self.listed(session, &row)?;
-                if let Some(next) = query.add(&mut found, listed) {
-                    return Ok((found, Some(next)));
+            let at = cursor.at.as_ref().map(|(last, session)| (*last, session.as_str()));
+            let brought = cursor.part.map_or((0, u64::MAX), |part| (part.after, part.through));
+            let session_rows = self.session_rows.newest_first(at, PIECE, &query.labels, brought)?;
+            if let Some((session, newest)) = session_rows.last() {
+                cursor.at = Some((newest.last, session.clone()));
+                for (session, row) in session_rows {
+                    let at = Some((row.last, session.clone()));
+                    let listed = self.listed(session, &row)?;
+                    if query.is_full(&mut found, listed) {
+                        return Ok((found, Some(next)));
+                    }
+                    next = SessionCursor { at, part: cursor.part };
                 }
+                continue;
             }
+            let Some(part) = cursor.part.filter(|part| !part.is_last) else { return Ok((found, None)) };
+            let is_last = reads_on == ReadsOn::No;
+            next = SessionCursor { at: None, part: Some(Part { after: part.through, through: newest, is_last }) };
+            if newest <= part.through {
+                return Ok((found, (reads_on == ReadsOn::Here).then_some(next)));
+            }
+            cursor = next.clone();
         }
     }
 

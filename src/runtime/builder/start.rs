@@ -16,6 +16,7 @@ use crate::{
     lock::Lock,
     runtime::{
         Builder, Inner, Runtime,
+        builder::timer::has_timer,
         ending::Ending,
         options::Defaults,
         recovery::resume_interrupted,
@@ -37,7 +38,8 @@ impl Builder {
     /// # Errors
     /// See [`StartError`]. Nothing is left running then.
     pub async fn start(mut self) -> Result<Runtime, StartError> {
-        let listen = self.on_resume.take();
+        tokio::runtime::Handle::try_current().map_err(|_| StartError::NoTokio)?;
+        let listeners = std::mem::take(&mut self.on_resume);
         // A task of its own: dropped half-way, a start would leave a tree and an open store that nobody has a handle of.
         let (runtime, interrupted) = match tokio::spawn(self.start_tree()).await.map_err(JoinError::try_into_panic) {
             Ok(started) => started?,
@@ -45,7 +47,7 @@ impl Builder {
             Err(Err(_)) => return Err(StartError::Store(TapeError::Closed)),
         };
         if let Some(interrupted) = interrupted {
-            let recovered = resume_interrupted(&runtime, interrupted, listen.as_deref()).await;
+            let recovered = resume_interrupted(&runtime, interrupted, &listeners).await;
             fault!(runtime.inner.shared.store.faults(), "start.resumed", "runtime");
             let _ = runtime.inner.recovered.set(recovered);
         }
@@ -56,15 +58,15 @@ impl Builder {
     async fn start_tree(mut self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
         let open_store = self.open_store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
+        let (agents, commands) = (self.agents.unwrap_or_default(), self.commands.unwrap_or_default());
         if self.with_tasks {
-            self.tools = self.tools.with_all(task::tools(&self.agents));
+            self.tools = self.tools.with_all(task::tools(&agents));
         }
         if let Some(flaw) = self.tools.flaw() {
             return Err(StartError::Tools(flaw));
         }
         self.limits.check()?;
-        // tokio says so only by a panic. In a task of the tree it would be one that nobody hears of, and the start would hang.
-        if std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_err() {
+        if !has_timer() {
             return Err(StartError::NoTimer);
         }
         let options = self.options;
@@ -79,7 +81,7 @@ impl Builder {
             let interrupted = if resumes { store.open_sessions()? } else { Vec::new() };
             Ok::<_, TapeError>((store, parked, interrupted))
         });
-        let (store, parked, interrupted) = opened.await.map_err(|_| StartError::Store(TapeError::Closed))??;
+        let (store, parked, interrupted) = opened.await.map_err(TapeError::lost)??;
         fault!(faults, "start.store_opened", "runtime");
         let registry = Registry::new();
         #[cfg(feature = "fault-injection")]
@@ -92,7 +94,7 @@ impl Builder {
         shared.sweeper.own = self.sweeps;
         shared.environment = self.environment;
         shared.tree_shows_arguments = self.tree_shows_arguments;
-        (shared.agents, shared.commands) = (Lock::new(self.agents), Lock::new(self.commands));
+        (shared.agents, shared.commands) = (Lock::new(agents), Lock::new(commands));
         #[cfg(all(unix, feature = "tools"))]
         {
             shared.processes = processes;

@@ -70,9 +70,12 @@ const TABLES: &str = "
         -- How many files there were, and how long all of them.
         files integer not null,
         bytes integer not null,
+        -- Larger than that of every row that was written before this one, also in an index that was made anew.
+        brought integer not null,
         -- All of it, as JSON.
         row text not null
     ) without rowid;
+    create index session_rows_by_brought on session_rows (brought);
     create index session_rows_by_last on session_rows (last, session);
     create index session_rows_by_parent on session_rows (parent, last) where parent is not null;
     -- The labels that a list filters by: those in the rows, and never others.
@@ -91,7 +94,7 @@ const TABLES: &str = "
 ";
 
 /// The database's `user_version`. Raise it with each change of the tables or of their content.
-pub(super) const VERSION: i64 = 6;
+pub(super) const VERSION: i64 = 7;
 
 /// By how many bits an entry's time is shifted in its id: the low bits tell the entries of one millisecond apart.
 pub(super) const TIME_SHIFT: u32 = 20;

@@ -9,7 +9,7 @@
 //! needs the lock on `index.lock`, because the index has one writer at a time, and reading needs none. Parents may form a circle,
 //! because tapes may say so: a reader that follows them needs a bound.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -110,23 +110,34 @@ const ONE: &str = "select * from session_rows where session = ?1";
 fn newest_first() -> String {
     let has_labels = labels::has_all("row_labels", "session_rows.session", "?4");
     format!(
-        "select * from session_rows where (last, session) < (?1, ?2) and {has_labels}
+        "select * from session_rows
+         where (last, session) < (?1, ?2) and +brought > ?5 and +brought <= ?6 and {has_labels}
          order by last desc, session desc limit ?3"
     )
 }
 
 impl SessionRows<'_> {
-    /// The rows behind the place `after`, last used first, `limit` at most: those that have all of the wanted labels.
+    /// The rows behind the place `after`, last used first, `limit` at most: those that have all of the wanted labels, and were
+    /// brought in after the first of the two moments and up to the second.
     pub(crate) fn newest_first<D: Fold>(
         &self,
         after: Option<(Millis, &str)>,
         limit: usize,
         wanted: &Labels,
+        brought: (u64, u64),
     ) -> Result<Vec<Named<D>>, TapeError> {
         // A place before the newest row: the latest possible time, and a name behind every session id.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
-        let params = params![last, session, signed(limit as u64), labels::parameter(wanted)];
+        let (from, through) = (signed(brought.0), signed(brought.1));
+        let params = params![last, session, signed(limit as u64), labels::parameter(wanted), from, through];
         find(&self.at_once, &newest_first(), params).map_err(failed)
+    }
+
+    /// When the newest of the rows was brought in: a number that grows with each row that is written.
+    pub(crate) fn newest_brought(&self) -> Result<u64, TapeError> {
+        let newest =
+            self.at_once.query_row("select max(brought) from session_rows", [], |row| row.get::<_, Option<i64>>(0));
+        Ok(newest.map_err(failed)?.unwrap_or(0).unsigned_abs())
     }
 
     /// The row of a session.
@@ -204,10 +215,12 @@ fn bring<D: Fold>(
     let (parent, is_fork) = row.parent.as_ref().map_or((None, false), |(parent, is_fork)| (Some(parent), *is_fork));
     let (parent, text) = (parent.map(SessionId::as_str), serde_json::to_string(&row).unwrap_or_default());
     let (last, files, bytes) = (signed(row.last.0), signed(row.files), signed(row.bytes));
+    // The clock, so that an index that was made anew goes on behind the one before; the newest number, where the clock stands still.
+    let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(0));
     change.execute(
-        "insert or replace into session_rows (session, form, parent, is_fork, last, files, bytes, row)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        params![session.as_str(), row.form, parent, is_fork, last, files, bytes, text],
+        "insert or replace into session_rows (session, form, parent, is_fork, last, files, bytes, brought, row)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, max(?8, (select coalesce(max(brought), 0) + 1 from session_rows)), ?9)",
+        params![session.as_str(), row.form, parent, is_fork, last, files, bytes, now, text],
     )?;
     Ok(())
 }

@@ -177,8 +177,8 @@ fn a_tape_at_the_limit_of_the_file_size_is_a_full_disk_and_no_death() {
     assert_eq!(lab.run(&["tape", "verify", "--store", store]).code, 0);
 }
 
-/// A session whose turn a full disk cut off, with room again: the disk, the store and the model.
-fn cut_off_by_a_full_disk(lab: &Lab) -> Option<(SmallDisk, String, String)> {
+/// A session whose turn a full disk cut off, on that disk: the disk, the folder of its work, the store and the model.
+fn on_a_full_disk(lab: &Lab) -> Option<(SmallDisk, std::path::PathBuf, String, String)> {
     let at = lab.path("disk");
     let Some(disk) = SmallDisk::mount(&at) else {
         eprintln!("skipped: mounting a small disk needs root");
@@ -198,18 +198,24 @@ fn cut_off_by_a_full_disk(lab: &Lab) -> Option<(SmallDisk, String, String)> {
     let full = lab.run(&arguments);
     assert_eq!(full.code, 1, "{}", full.stderr);
     assert!(full.error().contains("free some space"), "{}", full.stderr);
+    Some((disk, work.clone(), store_dir.to_owned(), model))
+}
+
+/// A session whose turn a full disk cut off, with room again: the disk, the store and the model.
+fn cut_off_by_a_full_disk(lab: &Lab) -> Option<(SmallDisk, String, String)> {
+    let (disk, work, store_dir, model) = on_a_full_disk(lab)?;
     // Still full, to the last byte, whatever the first process gave back when it ended: a new prompt is refused the same way, and
     // not half taken.
     let rest = work.join("rest");
     let mut filler = std::fs::File::create(&rest).unwrap();
     while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
     drop(filler);
-    let refused = lab.run(&["run", "--session", "s", "--model", &model, "--store", store_dir, "more"]);
+    let refused = lab.run(&["run", "--session", "s", "--model", &model, "--store", &store_dir, "more"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     refused.error();
     std::fs::remove_file(work.join("filler")).unwrap();
     std::fs::remove_file(rest).unwrap();
-    Some((disk, store_dir.to_owned(), model))
+    Some((disk, store_dir, model))
 }
 
 /// The disk fills up in the middle of a turn. The command ends with 1 and says so; with room again the session goes on and has
@@ -244,4 +250,72 @@ fn after_a_full_disk_a_new_message_finishes_the_turn_before_it() {
     let more = lab.run(&["run", "--session", "s", "--model", &model, "--store", &store_dir, "once more"]);
     assert_eq!(more.code, 0, "{}", more.stderr);
     assert!(more.stdout.ends_with("More.\n"), "{}", more.stdout);
+}
+
+/// Seen with the binary: on a full disk `tape delete` sent to `resume`, and `resume` could not go on. `abort` gives the turn up, also
+/// there, with the room that the store had reserved for it.
+#[test]
+fn a_turn_that_a_full_disk_cut_off_is_given_up_on_that_disk_and_the_session_removed() {
+    let lab = Lab::new();
+    let Some((_disk, work, store_dir, _)) = on_a_full_disk(&lab) else { return };
+    let abort = ["abort", "s", "--store", &store_dir];
+    // To the last byte: there is no room for a word, so the command says what was refused and how much is free.
+    let mut filler = std::fs::File::create(work.join("rest")).unwrap();
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    drop(filler);
+    let refused = lab.run(&abort);
+    assert_eq!(refused.code, 1, "{} {}", refused.stdout, refused.stderr);
+    assert!(refused.error().contains("free some space") && refused.error().contains("0B are free, 64.0KB are enough"));
+    // What the first process had reserved is enough; the work that filled the disk stays.
+    std::fs::remove_file(work.join("rest")).unwrap();
+    let deleted = lab.run(&["tape", "delete", "s", "--yes", "--store", &store_dir]);
+    assert!(deleted.code == 1 && deleted.error().contains("`tamtam abort s`"), "{}", deleted.stderr);
+    let given_up = lab.run(&abort);
+    assert_eq!(given_up.code, 0, "{}", given_up.stderr);
+    assert!(given_up.stdout.contains("its turn is given up"), "{}", given_up.stdout);
+    let deleted = lab.run(&["tape", "delete", "s", "--yes", "--store", &store_dir]);
+    assert_eq!((deleted.code, deleted.stdout.as_str()), (0, "session s is deleted\n"), "{}", deleted.stderr);
+}
+
+/// The same where the process was killed: every call has its result, nothing ran and no model was asked; `doctor` and `sessions` say
+/// that the turn was cut off, as long as it is.
+#[cfg(unix)]
+#[test]
+fn a_turn_that_nobody_runs_is_given_up_without_a_model() {
+    let lab = Lab::new();
+    let said = |arguments: &[&str]| {
+        let ended = lab.run(arguments);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.stdout
+    };
+    let calls = [("echo begun > begun; sleep 60", 1), ("echo never > never", 2)];
+    let calls: Vec<_> =
+        calls.iter().map(|(command, _)| json!({"name": "bash", "input": {"command": command}})).collect();
+    let model = lab.script(json!([{"text": "Two.", "calls": calls}, "Never said."]));
+    let mut run = lab.start(&["run", "--json", "--session", "s", "--permission", "auto", "--model", &model, "begin"]);
+    run.until_event("call_started");
+    let live = lab.run(&["abort", "s"]);
+    assert!(live.code == 1 && live.error().contains(&format!("in use by process {}", run.pid())), "{}", live.stderr);
+    run.signal("-KILL");
+    run.end();
+
+    let turns = |doctor: &str| doctor.lines().find(|line| line.starts_with("turns")).unwrap().to_owned();
+    assert!(turns(&said(&["doctor"])).contains("cut off in s: `tamtam resume ID`"), "{}", said(&["doctor"]));
+    assert!(said(&["sessions"]).contains("interrupted"));
+    let refused = lab.run(&["tape", "delete", "s", "--yes"]);
+    assert!(refused.code == 1 && refused.error().contains("`tamtam abort s` gives it up"), "{}", refused.stderr);
+
+    assert!(said(&["abort", "s", "--reason", "the wrong folder"]).contains("its turn is given up"));
+    let tape = lab.run(&["tape", "show", "s", "--json"]).lines();
+    let count = |kind: &str| tape.iter().filter(|entry| entry["kind"] == kind).count();
+    assert_eq!((count("call"), count("result"), count("request")), (2, 2, 1));
+    let ended = tape.iter().rfind(|entry| entry["kind"] == "turn_finished").unwrap();
+    assert_eq!((&ended["data"]["outcome"], &ended["data"]["reason"]), (&json!("aborted"), &json!("the wrong folder")));
+    assert!(!lab.work("never").exists());
+
+    assert!(turns(&said(&["doctor"])).ends_with("all are over, or are worked on"));
+    assert_eq!(said(&["abort", "s"]), "session s has no open turn\n");
+    assert_eq!(said(&["tape", "delete", "s", "--yes"]), "session s is deleted\n");
+    let missing = lab.run(&["abort", "s"]);
+    assert!(missing.code == 2 && missing.error().contains("no session s"), "{}", missing.stderr);
 }

@@ -229,3 +229,30 @@ async fn an_engine_that_panics_in_an_append_loses_no_report() {
         assert!(runtime.shutdown().await.is_empty());
     }
 }
+
+/// What a worker reported and no disk took goes with the process. The host is told of which session, and how much: its call becomes
+/// "outcome unknown" at the next start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_reports_were_not_taken_is_named_at_the_end() {
+    let own = Own::new();
+    let engine = Engine::of(Kept::Own(own.clone()));
+    let (runtime, tools) = engine.start().await;
+    let session = runtime.create(engine.options()).await.unwrap();
+    session.prompt("call gate").await.unwrap();
+    tools.gate.is_running().await;
+    own.refuse(true);
+    let before = own.refused.load(Ordering::SeqCst);
+    tools.gate.open.add_permits(1);
+    until("its report was refused", || own.refused.load(Ordering::SeqCst) > before).await;
+    let leftover = runtime.shutdown().await;
+    assert_eq!(leftover.unrecorded, [(session.id().clone(), 1)]);
+    assert!(!leftover.is_empty());
+
+    own.refuse(false);
+    let (runtime, _) = engine.start().await;
+    let session = runtime.open(session.id()).await.unwrap();
+    session.wait().await.unwrap();
+    let unknown = |record: &Record| matches!(record, Record::Result { result, .. } if result.error.is_some());
+    assert_eq!(count(&session, unknown).await, 1);
+    assert!(runtime.shutdown().await.is_empty());
+}

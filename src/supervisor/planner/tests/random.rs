@@ -435,7 +435,7 @@ fn holds(invariant: u8) {
                 events += world.events;
                 judged += world.oracle.judged.get(&invariant).copied().unwrap_or(0);
             }
-            Err(payload) => panic!("seed {seed}: {}", crate::supervisor::exit::panic_text(payload.as_ref())),
+            Err(payload) => panic!("seed {seed}: {}", crate::words::panic_text(payload.as_ref())),
         }
     }
     println!("invariant {invariant}: {worlds} worlds, {events} events, {judged} of them judged by the oracle");

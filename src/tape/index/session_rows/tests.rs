@@ -147,7 +147,12 @@ fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
     let mut n = 10_000;
     for _ in 0..3 {
         let page = session_rows
-            .newest_first::<Ranges<1>>(after.as_ref().map(|(last, id)| (*last, id.as_str())), 50, &Labels::default())
+            .newest_first::<Ranges<1>>(
+                after.as_ref().map(|(last, id)| (*last, id.as_str())),
+                50,
+                &Labels::default(),
+                (0, u64::MAX),
+            )
             .unwrap();
         for (session, _) in &page {
             n -= 1;
@@ -158,7 +163,9 @@ fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
     assert_eq!(n, 9_850);
     // By the index of that order and no other way: no row is read that is not given, and nothing is sorted.
     let mut plan = session_rows.at_once.prepare(&format!("explain query plan {}", newest_first())).unwrap();
-    let steps = plan.query_map(params![5_000, "x", 50, "{}"], |row| row.get::<_, String>("detail")).unwrap();
+    let steps = plan
+        .query_map(params![5_000, "x", 50, "{}", 0, 9_000_000_000_i64], |row| row.get::<_, String>("detail"))
+        .unwrap();
     let steps: Vec<String> = steps.map(Result::unwrap).collect();
     assert!(steps[0].contains("SEARCH session_rows USING") && steps[0].contains("session_rows_by_last"), "{steps:?}");
     assert!(steps.iter().all(|step| !step.contains("TEMP") && !step.contains("SCAN session_rows")), "{steps:?}");
@@ -209,6 +216,7 @@ fn a_session_of_the_last_time_of_all_is_in_the_list() {
             after.as_ref().map(|(last, name): &(Millis, String)| (*last, name.as_str())),
             1,
             &Labels::default(),
+            (0, u64::MAX),
         )
         .unwrap()
         .pop()

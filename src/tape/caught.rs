@@ -1,0 +1,103 @@
+//! [`Caught`]: an engine whose panics are answers. A panic in a method of the engine is a [`TapeError::Engine`] that names the method
+//! and has the panic's words, so no caller takes it for the end of the runtime.
+//!
+//! A change must keep that the writer is not caught: nobody knows what an append that panicked has left on the tape, so the session
+//! crashes, and its next incarnation reads the tape.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Anchor, Entry, LoadedTape, Mark, Notify, Position, SessionSummary, SoundEnd, TapeError, TapeStore, TapeWriter,
+};
+use crate::words::{
+    ids::{Seq, SessionId},
+    panic_text,
+};
+
+/// An engine behind a catch. The runtime speaks to every engine through it.
+#[derive(Debug)]
+pub(crate) struct Caught(pub(crate) Arc<dyn TapeStore>);
+
+impl Caught {
+    /// Calls a method of the engine. The engine keeps its own state whole: it is used again after the panic.
+    fn call<T>(&self, method: &'static str, call: impl FnOnce(&dyn TapeStore) -> T) -> Result<T, TapeError> {
+        catch_unwind(AssertUnwindSafe(|| call(&*self.0)))
+            .map_err(|panic| TapeError::engine(format!("`{method}` panicked: {}", panic_text(&*panic))))
+    }
+}
+
+impl TapeStore for Caught {
+    fn begin(
+        &self,
+        session: &SessionId,
+        after: Option<&Position>,
+        notify: Notify,
+    ) -> Result<Box<dyn TapeWriter>, TapeError> {
+        self.call("begin", |engine| engine.begin(session, after, notify))?
+    }
+
+    fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
+        self.call("claim", |engine| engine.claim(session, notify))?
+    }
+
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+        self.call("range", |engine| engine.range(session, from, through))?
+    }
+
+    fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
+        self.call("position", |engine| engine.position(session, seq))?
+    }
+
+    fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
+        self.call("parts", |engine| engine.parts(session))?
+    }
+
+    fn names(&self) -> Result<Vec<SessionId>, TapeError> {
+        self.call("names", |engine| engine.names())?
+    }
+
+    fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError> {
+        self.call("summary", |engine| engine.summary(session))?
+    }
+
+    fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
+        self.call("sound_end", |engine| engine.sound_end(session))?
+    }
+
+    fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
+        self.call("erase", |engine| engine.erase(session, last, unless))?
+    }
+
+    fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.call("mark", |engine| engine.mark(session, mark, about))?
+    }
+
+    fn unmark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        self.call("unmark", |engine| engine.unmark(session, mark, about))?
+    }
+
+    fn marks(&self, mark: Mark, of: Option<&SessionId>) -> Result<Vec<(SessionId, String)>, TapeError> {
+        self.call("marks", |engine| engine.marks(mark, of))?
+    }
+
+    /// An engine that panics here has not settled.
+    fn settle(&self, limit: Duration) -> bool {
+        self.call("settle", |engine| engine.settle(limit)).unwrap_or_else(|error| {
+            tracing::error!(%error, "whether every append is written is not known");
+            false
+        })
+    }
+
+    /// An engine that panics here has no folder, as far as this call goes.
+    fn folder(&self, of: Option<&SessionId>) -> Option<PathBuf> {
+        self.call("folder", |engine| engine.folder(of)).unwrap_or_else(|error| {
+            tracing::error!(%error, "the folder beside the tapes is not known");
+            None
+        })
+    }
+}
