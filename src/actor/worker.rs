@@ -36,7 +36,7 @@ use crate::{
         slot::{Arrived, Slot},
     },
     event::{EVENT_VERSION, Event, EventId, EventKind},
-    hook::{HookCall, HookContext, HookFailure, panic_text},
+    hook::{HookCall, HookContext, HookFailure},
     kernel::context::of_text,
     kernel::{Report, Settings},
     lock::Lock,
