@@ -175,9 +175,9 @@ async fn one_that_hangs_is_given_up() {
     tokio::time::pause();
     let began = tokio::time::Instant::now();
     stage.say("and now?").await;
-    let error = tokio::time::timeout(std::time::Duration::from_secs(600), stage.end()).await.unwrap();
-    assert!(error.as_deref().is_some_and(|error| error.contains("was not written within 300 s")), "{error:?}");
-    assert!(began.elapsed().as_secs() >= 299, "{:?}", began.elapsed());
+    let error = tokio::time::timeout(std::time::Duration::from_secs(1_200), stage.end()).await.unwrap();
+    assert!(error.as_deref().is_some_and(|error| error.contains("was not written within 900 s")), "{error:?}");
+    assert!(began.elapsed().as_secs() >= 899, "{:?}", began.elapsed());
     stage.nothing_is_left().await;
     assert_eq!(stage.failures().await, 1);
     stage.say("still there?").await;
