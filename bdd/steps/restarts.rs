@@ -2,11 +2,7 @@
 
 use cucumber::{given, then, when};
 use serde_json::json;
-use tamtam::{
-    Delivery, Outcome,
-    model::Reply,
-    session::{Message, SendError},
-};
+use tamtam::{Delivery, Outcome, model::Reply, session::Message};
 
 use crate::lab::{Lab, seen, within};
 

@@ -53,6 +53,7 @@ fn failure(outcome: &Outcome) -> Option<&'static str> {
         Outcome::Failed { .. } => Some("failed"),
         Outcome::Refused => Some("refused"),
         Outcome::DoomLoop { .. } => Some("doom_loop"),
+        Outcome::RecoveryLimit { .. } => Some("recovery_limit"),
         Outcome::Done
         | Outcome::Aborted { .. }
         | Outcome::Rejected { .. }

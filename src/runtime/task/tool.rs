@@ -156,9 +156,10 @@ impl Tool for TaskTool {
     fn foresee(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
         match parse_arguments::<Arguments>(arguments.clone()) {
             Ok(Arguments { session_id: None, idempotency_key: None, subagent_type: agent, .. })
-                if !self.agents.contains(&agent) =>
+                if !self.agents.iter().any(|(name, _)| *name == agent) =>
             {
-                Err(format!("The task was not given: there is no agent {agent:?}: choose {}", self.agents.join(" or ")))
+                // The names are in the description, without those that this session may not use.
+                Err(format!("The task was not given: there is no agent {agent:?}: choose one that the tool names."))
             }
             _ => Ok(()),
         }
