@@ -124,7 +124,7 @@ Feature: A host restarts, and nobody is told a lie
     And the newest request tells the model:
       | user   | Count          |
       | call   | bash           |
-      | result | stopped        |
+      | failed | outcome is unknown |
 
   # Each life gets a step further and is killed: without a bound this goes round for as long as somebody starts the process again.
   Scenario: A turn that is killed again and again ends, and says why
