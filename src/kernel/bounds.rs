@@ -51,7 +51,10 @@ fn model(model: &ModelRef) -> Result<(), Refusal> {
 /// Checks a message that a host sends. Of values that are too deep nothing is left in it.
 pub(crate) fn message(message: &mut Message) -> Result<(), Refusal> {
     // All of them, also behind the first that is refused: what is left is dropped, and dropping is a walk.
-    let parts = message.parts.iter_mut().fold(Ok(()), |all, part| all.and(bound_part(part)));
+    let mut parts = Ok(());
+    for part in &mut message.parts {
+        parts = parts.and(bound_part(part));
+    }
     parts?;
     name("the id of a message", message.id.as_str())?;
     message.agent.as_deref().map_or(Ok(()), |agent| name("the agent of a message", agent))?;

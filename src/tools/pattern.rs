@@ -111,7 +111,7 @@ mod tests {
         }
         let nested = format!("{}b{}", "{a,".repeat(900), "}".repeat(900));
         let error = Pattern::new(&nested).unwrap_err();
-        assert!(error.len() < 300 && error.ends_with("it is too complex"), "{error}");
+        assert_eq!(error, "the braces of the glob pattern stand more than 16 deep in each other");
         assert!(!matches(&"*a".repeat(500), &"a".repeat(200)));
         assert!(Pattern::new("node_modules/**/*.js").unwrap().names(OsStr::new("node_modules")));
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tamtam::{
     Message, Outcome, Runtime, SessionOptions,
     hook::{Hook as _, HookContext, Redact},
-    model::{AnswerPart, Reply, Scripted},
+    model::{AnswerPart, Item, Reply, Scripted},
     permission::{Action, Globs, Profile, Rule, Ruleset, decide, with_parts},
     runtime::{Agent, AgentFiles, AgentFolder, Dialect},
     session::{Labels, Record, TaskRequest, VALUE_DEPTH_MAX},
@@ -266,18 +266,23 @@ fn hostile(workspace: &Path) {
     }
 }
 
+/// What the model is told of each call, each in a session of its own.
 async fn called(workspace: std::path::PathBuf) -> Vec<String> {
-    let replies = CALLS.iter().map(|(tool, arguments, _)| Reply::call(*tool, arguments()));
-    let model = Arc::new(Scripted::new(replies.chain([Reply::text("done")])));
-    let runtime = Runtime::builder().in_memory().model(model).tools(tools::full()).start().await.unwrap();
-    let session = runtime.create(SessionOptions::new(workspace).profile(Profile::Auto)).await.unwrap();
-    assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().outcome, Outcome::Done);
-    let entries = session.entries().await.unwrap();
-    let answers = entries.into_iter().filter_map(|entry| match entry.record {
-        Record::Result { result, .. } => Some(result.content.chars().take(300).collect()),
-        _ => None,
-    });
-    let answers = answers.collect();
-    assert!(runtime.shutdown().await.is_empty());
+    let mut answers = Vec::new();
+    for (tool, arguments, _) in CALLS {
+        let model = Scripted::from_fn(move |request| match request.history.iter().last().map(|item| &**item) {
+            Some(Item::Result(_)) => Reply::text("done"),
+            _ => Reply::call(*tool, arguments()),
+        });
+        let runtime = Runtime::builder().in_memory().model(Arc::new(model)).tools(tools::full()).start().await.unwrap();
+        let session = runtime.create(SessionOptions::new(&workspace).profile(Profile::Auto)).await.unwrap();
+        assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().outcome, Outcome::Done);
+        let results = session.entries().await.unwrap().into_iter().filter_map(|entry| match entry.record {
+            Record::Result { result, .. } => Some(result.content.chars().take(300).collect()),
+            _ => None,
+        });
+        answers.extend(results.take(1));
+        assert!(runtime.shutdown().await.is_empty());
+    }
     answers
 }
