@@ -135,6 +135,10 @@ impl Renderer {
                 }
                 self.tasks.progress(*ticket, metadata)
             }
+            EventKind::TaskStarted { child, .. } => {
+                self.tasks.begun(child);
+                Vec::new()
+            }
             EventKind::TaskFinished { child, down, .. } => vec![self.tasks.finished(child, down)],
             EventKind::Ask { ask, name, input, access, from, question, offers, .. } => {
                 self.offers.insert(*ask, offers.clone());

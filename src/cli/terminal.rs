@@ -238,7 +238,7 @@ fn show(text: &str) {
     drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
 }
 
-/// Gives the terminal back at Ctrl-Z, stops the process, and takes the terminal again when the process goes on.
+/// Gives the terminal back at Ctrl-Z and stops the process; takes the terminal again when the process goes on.
 async fn stop_and_go(
     terminal: Arc<Terminal>,
     output: Output,
@@ -258,10 +258,12 @@ async fn stop_and_go(
             }
             if stops {
                 terminal.release();
+                // This thread may run on for a moment; the terminal is taken again at SIGCONT alone.
                 let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+            } else {
+                drop(terminal.take());
+                output.draw_again();
             }
-            drop(terminal.take());
-            output.draw_again();
         });
         drop(passed.await);
     }

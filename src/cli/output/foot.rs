@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(foot("> ", "你好世界").text(10), "> …好世界");
         let status = Foot { status: "… waiting for a/b (12 s)".to_owned(), ..Foot::default() };
         assert_eq!(status.text(80), "… waiting for a/b (12 s)");
-        assert_eq!(status.text(12), "… waiting ");
+        assert_eq!(status.text(12), "… waiting");
     }
 }

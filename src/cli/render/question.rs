@@ -18,7 +18,7 @@ use crate::cli::{escape, typed::call_answers};
 /// The permission that is asked for where the model repeats its calls.
 const REPEATS: &str = "doom_loop";
 
-/// The arguments of a call in the order in which the model gave them.
+/// The arguments of a call, in the order in which the model gave them.
 struct Fields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Fields {
@@ -55,7 +55,11 @@ pub(super) fn about_call(
 ) -> String {
     let mut lines = format!("? {}{}:\n", way(from), escape::line(name));
     match serde_json::from_str::<Fields>(input) {
-        Ok(Fields(fields)) => fields.iter().for_each(|(name, value)| field(&mut lines, name, value)),
+        Ok(Fields(mut fields)) => {
+            // A model may give the new text first.
+            fields.sort_by_key(|(name, _)| (mark(name) != ' ', mark(name) == '+'));
+            fields.iter().for_each(|(name, value)| field(&mut lines, name, value));
+        }
         Err(_) => {
             // Writing to a String cannot fail.
             let _ = writeln!(lines, "    {}", escape::text(input).replace('\n', "\n    "));
@@ -88,13 +92,18 @@ fn way(from: &[AskFrom]) -> String {
     from.iter().map(|from| escape::line(&from.agent) + " / ").collect()
 }
 
-/// A text that is replaced and the text in its place stand as in a diff; each other argument under its name.
-fn field(lines: &mut String, name: &str, value: &Value) {
-    let mark = match name {
+/// The mark of an argument's lines in a diff.
+fn mark(name: &str) -> char {
+    match name {
         "old_string" | "old_text" | "oldText" | "oldString" => '-',
         "new_string" | "new_text" | "newText" | "newString" => '+',
         _ => ' ',
-    };
+    }
+}
+
+/// A text that is replaced and the text in its place stand as in a diff; each other argument under its name.
+fn field(lines: &mut String, name: &str, value: &Value) {
+    let mark = mark(name);
     match value.as_str().filter(|_| mark != ' ') {
         Some(text) => {
             for line in escape::text(text).split('\n') {

@@ -1,7 +1,7 @@
 //! What the tasks of a session do, as lines for people: begun, each finished call, over. Of a child's text nothing is shown; its
 //! parent says what came of it. No I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tamtam::{
@@ -21,6 +21,8 @@ pub(super) struct Tasks {
     /// What the running calls say that they do, by ticket: of a call that gives a task, `AGENT: DESCRIPTION`.
     titles: BTreeMap<Seq, String>,
     shown: BTreeMap<SessionId, Task>,
+    /// The children whose tasks are over. The call that waits for one may still report its progress.
+    over: BTreeSet<SessionId>,
 }
 
 #[derive(Debug)]
@@ -32,6 +34,11 @@ struct Task {
 }
 
 impl Tasks {
+    /// A child gets a task, perhaps not its first.
+    pub(super) fn begun(&mut self, child: &SessionId) {
+        self.over.remove(child);
+    }
+
     /// A running call says what it does.
     pub(super) fn titled(&mut self, ticket: Seq, title: &str) {
         self.titles.insert(ticket, title.to_owned());
@@ -67,6 +74,7 @@ impl Tasks {
 
     /// The line for a task that is over.
     pub(super) fn finished(&mut self, child: &SessionId, down: &Down) -> String {
+        self.over.insert(child.clone());
         let name = match self.shown.remove(child) {
             Some(task) => task.name,
             None => format!("task {}", child.as_str().chars().take(8).collect::<String>()),
@@ -83,7 +91,7 @@ impl Tasks {
 
     /// Names a task after the title of the call that gave it; the line for one that has no name yet.
     fn named(&mut self, child: &SessionId, title: &str) -> Vec<String> {
-        if self.shown.contains_key(child) {
+        if self.shown.contains_key(child) || self.over.contains(child) {
             return Vec::new();
         }
         let (agent, what) = title.split_once(": ").unwrap_or(("task", title));
@@ -107,6 +115,7 @@ fn known(before: &[Value], now: &[Value]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use serde_json::json;
 
     use super::*;
@@ -131,5 +140,12 @@ mod tests {
         let lines = tasks.progress(Seq(4), &progress("c1", json!([call("three"), call("four")])));
         assert_eq!(lines, ["  general: ✓ bash: four"]);
         assert_eq!(known(&[call("one")], &[call("two")]), 0);
+        // A late report about a task that is over says nothing; a next task of the same child is shown.
+        let child = "c1".parse::<SessionId>().unwrap();
+        tasks.shown.remove(&child);
+        tasks.over.insert(child.clone());
+        assert_eq!(tasks.progress(Seq(4), &progress("c1", json!([call("four")]))), Vec::<String>::new());
+        tasks.begun(&child);
+        assert_eq!(tasks.progress(Seq(4), &progress("c1", json!([]))), ["  general: look at the first half – started"]);
     }
 }

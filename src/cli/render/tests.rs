@@ -209,9 +209,9 @@ fn text_is_made_safe_for_a_terminal_and_for_nothing_else() {
 fn a_command_that_failed_has_no_tick() {
     for (details, expected) in [
         (serde_json::json!({"exit_code": 0, "timed_out": false, "signal": null}), "✓ bash: make test"),
-        (serde_json::json!({"exit_code": 3, "timed_out": false, "signal": null}), "✗ bash exit 3: make test"),
-        (serde_json::json!({"exit_code": null, "signal": "SIGTERM"}), "✗ bash ended by SIGTERM: make test"),
-        (serde_json::json!({"exit_code": null, "timed_out": true}), "✗ bash timed out: make test"),
+        (serde_json::json!({"exit_code": 3, "timed_out": false, "signal": null}), "✗ bash exit 3: make test\n  | made"),
+        (serde_json::json!({"exit_code": null, "signal": "SIGTERM"}), "✗ bash ended by SIGTERM: make test\n  | made"),
+        (serde_json::json!({"exit_code": null, "timed_out": true}), "✗ bash timed out: make test\n  | made"),
         (serde_json::Value::Null, "✓ bash: make test"),
     ] {
         let finished = EventKind::CallFinished {
@@ -243,13 +243,13 @@ fn asked(name: &str, input: &str, access: Vec<Access>) -> EventKind {
     }
 }
 
-/// The model gives a path, then the old text, then the new one; sorted by name the new one came first.
+/// Sorted by name the new text came first, and the path after both.
 #[test]
-fn a_question_about_an_edit_shows_its_arguments_as_the_model_gave_them_and_as_a_diff() {
-    let input = r#"{"path":"a.rs","old_string":"one\ntwo","new_string":"one\n","replace_all":true}"#;
+fn a_question_about_an_edit_shows_a_diff() {
+    let input = r#"{"new_string":"one\n","old_string":"one\ntwo","path":"a.rs","replace_all":true}"#;
     let pieces = show(true, &[asked("edit", input, Vec::new())]);
     let expected =
-        "? edit:\n    path: a.rs\n    - one\n    - two\n    + one\n    + \n    replace_all: true\n  Allow edit to run?";
+        "? edit:\n    path: a.rs\n    replace_all: true\n    - one\n    - two\n    + one\n    + \n  Allow edit to run?";
     assert!(notes(&pieces)[0].starts_with(expected), "{pieces:?}");
 }
 
@@ -266,13 +266,14 @@ fn a_question_about_a_loop_says_what_repeats_and_how_often() {
 }
 
 #[test]
-fn a_write_and_an_edit_are_named_by_path_and_size() {
+fn a_call_is_named_by_what_it_is_about() {
     let cases = [
         ("write", r#"{"content":"one\ntwo\n","path":"a.txt"}"#, "→ write a.txt (8 bytes, 2 lines)"),
         ("edit", r#"{"path":"a.txt","old_string":"one","new_string":"1\n2"}"#, "→ edit a.txt (-1 +2 lines)"),
         ("edit", r#"{"path":"a.txt","diff":"@@"}"#, "→ edit a.txt"),
         ("bash", r#"{"command":"cargo test\n"}"#, "→ bash cargo test"),
         ("bash", "[", "→ bash ["),
+        ("task", r#"{"description":"look","prompt":"Look.","subagent_type":"general"}"#, "→ task general: look"),
     ];
     for (name, input, expected) in cases {
         assert_eq!(notes(&show(true, &[started(name, input)])), [expected]);

@@ -29,6 +29,9 @@ pub(super) fn started(name: &str, input: &str) -> String {
     let lines = |text: &str| text.lines().count();
     let what = match (name, path) {
         ("bash", _) => text(&["command"]).map(str::to_owned),
+        ("task", _) => {
+            text(&["subagent_type"]).zip(text(&["description"])).map(|(agent, what)| format!("{agent}: {what}"))
+        }
         ("write" | "write_file", Some(path)) => text(&["content"])
             .map(|content| format!("{path} ({}, {})", size(content.len()), count(lines(content), "line"))),
         ("edit" | "edit_file", Some(path)) => {
