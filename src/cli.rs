@@ -27,6 +27,7 @@ mod keys;
 mod local_server;
 mod models;
 mod named_file;
+mod network;
 mod one_call;
 mod output;
 mod progress;
@@ -48,12 +49,7 @@ mod transfer;
 mod trust;
 mod typed;
 
-use std::{
-    io::{IsTerminal as _, Write},
-    path::Path,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::Write, path::Path, process::ExitCode, time::Duration};
 
 use clap::Parser as _;
 
@@ -109,7 +105,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Prompt { command: PromptCommand::Show(given) } => prompt::show(&given, environment).await,
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Agents(arguments) => team::agents(&arguments, environment),
-        Command::Doctor(store) => doctor::doctor(&store, environment),
+        Command::Doctor(store) => doctor::doctor(&store, environment).await,
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
         Command::Replay(arguments) => replay::replay(&arguments, environment),
         Command::Tape { store, command } => {
@@ -172,8 +168,9 @@ fn log_to(stderr: &output::Lines) {
         }
     };
     let stderr = stderr.clone();
+    // Without colours: what writes them is not in the build, and the subscriber would warn of that.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || stderr.clone());
-    log.with_ansi(std::io::stderr().is_terminal()).init();
+    log.with_ansi(false).init();
 }
 
 /// Writes a line for people to stderr. It may block, so use it before a session runs. A write to a closed stderr fails; there is no

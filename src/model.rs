@@ -76,7 +76,7 @@ pub use secret::Secret;
 #[cfg(any(feature = "openai", feature = "anthropic"))]
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
-    endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Quirks, ReasoningBack, SchemaDialect},
+    endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect},
     http::{HttpClient, HttpModel},
     router::{Provider, Router},
 };

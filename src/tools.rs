@@ -239,7 +239,7 @@ pub enum BadToolset {
     #[error("a set of tools cannot be empty")]
     Empty,
     /// There is no such tool.
-    #[error("there is no tool {name:?}")]
+    #[error("unknown tool {name:?}")]
     Unknown {
         /// The name that was asked for.
         name: String,

@@ -106,6 +106,17 @@ impl Command {
         Command { arguments: Some(arguments.to_owned()), ..self }
     }
 
+    /// Whether its text has a gap without arguments: a numbered mark, or arguments that its hint does not put in brackets.
+    fn needs_arguments(&self) -> bool {
+        let Does::Say(template) = &self.does else { return false };
+        let is_required = self.arguments.as_deref().is_some_and(|hint| !hint.starts_with('['));
+        pieces(template).any(|piece| match piece {
+            Piece::Numbered(_) => true,
+            Piece::All => is_required,
+            _ => false,
+        })
+    }
+
     /// The names in double braces of its template: `{{name}}`. An argument `name=value` fills one; one that is not filled stays.
     #[must_use]
     pub fn variables(&self) -> BTreeSet<&str> {
@@ -124,7 +135,7 @@ impl Command {
 pub enum BadCommand {
     /// There is no command of that name.
     #[error(
-        "there is no command /{given}{unused}: use one of {known}; a message that begins with / is sent with a blank before it"
+        "unknown command /{given}{unused}: use one of {known}; to send text that starts with /, put a space before it"
     )]
     Unknown {
         /// The name that was given.
@@ -135,7 +146,7 @@ pub enum BadCommand {
         unused: String,
     },
     /// A quote has no end.
-    #[error("/{name}: a quote has no end: write {quote} behind the argument")]
+    #[error("/{name}: the quote {quote} is not closed")]
     Quote {
         /// The command.
         name: String,
@@ -266,6 +277,10 @@ impl Commands {
             Does::Say(_) => words.unwrap_or_else(|_| arguments.split_whitespace().map(str::to_owned).collect()),
             Does::Act(_) => words?,
         };
+        if words.is_empty() && command.needs_arguments() {
+            let wants = command.arguments.clone().unwrap_or_else(|| "arguments".to_owned());
+            return Err(BadCommand::Arguments { name: name.to_owned(), wants });
+        }
         Ok(Called { command: command.clone(), arguments: arguments.to_owned(), words })
     }
 }

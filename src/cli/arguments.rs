@@ -9,7 +9,7 @@
 mod sessions;
 mod tape;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use tamtam::{SessionId, permission::Profile};
@@ -18,6 +18,7 @@ use super::{
     budget::BudgetArguments,
     escape,
     failure::{Exit, Failure},
+    network::NetworkArguments,
     sandboxed::SandboxArguments,
 };
 
@@ -28,50 +29,58 @@ pub(super) use tape::{
     MergeArguments, RestoreArguments, RollbackArguments, SearchArguments, SweepArguments, TapeCommand,
 };
 
-/// A supervised runtime for AI agents. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a rejection, a
-/// budget, the step limit or the guard against loops, 130 aborted.
+/// Run AI agents as supervised, replayable sessions.
 #[derive(Debug, Parser)]
-#[command(name = "tamtam", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "tamtam", version, propagate_version = true, after_help = EXIT_STATUS)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     pub(super) command: Command,
 }
 
+/// The end of the help.
+const EXIT_STATUS: &str = "\
+Exit status:
+  0    done
+  1    failed
+  2    wrong usage or configuration
+  3    stopped by a rejection, a budget, the step limit or the loop guard
+  130  aborted";
+
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Show the whole machine on a scripted model: real files, steering, a crash, a recovery, the tree
+    /// Watch a scripted session edit files, take a message mid-run, crash and recover (no key, no network)
     Demo,
-    /// Run one prompt to its end; a line typed while it runs steers it
+    /// Run a prompt until it is done. Type while it runs to send the agent a message
     Run(RunArguments),
     /// Continue an interrupted session
     Resume(ResumeArguments),
     /// Give up the open turn of a session that no process runs, also on a full disk; asks no model and runs no tool
     Abort(AbortArguments),
-    /// Run one tool, ask nobody, and print {"content","details","is_error"}
+    /// Run one tool without asking for approval, and print the result as JSON
     Tool(ToolArguments),
-    /// Judge one call, run nothing, and print {"decision","rule","layer","why"}
+    /// Show what the permission rules would decide about a call, without running it
     Permit(PermitArguments),
-    /// Look at the settings that files and arguments make
+    /// Show the effective settings and where each one comes from
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Trust the files in the folder .tamtam of a project as they are now, or take that back
+    /// Trust a project's configuration, agents, commands and AGENTS.md, or revoke that trust
     Trust(TrustArguments),
-    /// Show what a session is sent before its first message
+    /// Show the system prompt and the tools of a new session
     Prompt {
         #[command(subcommand)]
         command: PromptCommand,
     },
-    /// List the models whose price is known, and whether there is a key for them
+    /// List the models with a known price, and whether you have a key for them
     Models(ModelsArguments),
-    /// List the agents: what each is for, and the file that it comes from
+    /// List the agents: what each one is for, and the file that defines it
     Agents(AgentsArguments),
-    /// Show what this system has: the store, keys by name, the terminal, and what it can hold of a sandbox
+    /// Check the configuration, model, API keys, store, terminal and sandbox support
     Doctor(StoreArguments),
-    /// List the sessions of the store
+    /// List the sessions, those that wait for you first
     Sessions(SessionsArguments),
-    /// Run a session again from its tape, with no network and no tools; ends 1 at the first difference
+    /// Replay a session from its tape, without network or tools; exits 1 at the first difference
     Replay(ReplayArguments),
     /// Wait until the parent process is gone, then end the processes that its calls left running
     #[command(name = "__watch", hide = true)]
@@ -90,21 +99,21 @@ pub(super) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Show each setting of a new session and where it comes from, and the rules; takes the arguments of run
+    /// Show each setting of a new session with its origin, and the rules; takes the arguments of run
     Show(TurnArguments),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct TrustArguments {
-    /// The folder of the project
+    /// Folder of the project
     pub(super) dir: Option<PathBuf>,
-    /// List what is trusted, and what was granted for each project
+    /// List the trusted projects and the approvals for each
     #[arg(long, conflicts_with = "revoke")]
     pub(super) list: bool,
-    /// Take back the trust and all that was granted; with an id, that grant of the list
+    /// Revoke the trust and all approvals; with an ID, only that approval of the list
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
     pub(super) revoke: Option<Option<u64>>,
-    /// With --list: one project a line, as JSON
+    /// With --list: one project per line, as JSON
     #[arg(long, requires = "list")]
     pub(super) json: bool,
 }
@@ -124,7 +133,7 @@ pub(super) struct AbortArguments {
 /// Where the tapes are.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct StoreArguments {
-    /// Folder of the tapes [default: tamtam in the user's data folder]
+    /// Folder of the session store [default: tamtam in your data folder]
     #[arg(long, value_name = "DIR", global = true, display_order = 900)]
     pub(super) store: Option<PathBuf>,
 }
@@ -135,7 +144,7 @@ pub(super) struct PermissionArguments {
     /// strict, ask, edits, auto, readonly, headless or opencode [default: ask on a terminal and with --json, else headless]
     #[arg(long, value_name = "PROFILE")]
     pub(super) permission: Option<Profile>,
-    /// A file of rules that win over those of the profile, in TOML (NAME.toml) or JSON: bash = "ask", or
+    /// File of rules that override the profile, in TOML (NAME.toml) or JSON: bash = "ask", or
     /// {"permission":"bash","pattern":"cargo test","action":"allow"} (see docs/CONFIG.md)
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
@@ -144,8 +153,8 @@ pub(super) struct PermissionArguments {
 /// Who answers.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct ModelArguments {
-    /// PROVIDER/MODEL, or scripted:FILE to play a script [default: the session's, else that of the one provider whose key or
-    /// local server is found]
+    /// PROVIDER/MODEL, or scripted:FILE to play a script [default: the session's, else that of the first provider
+    /// with a key, in the order of `tamtam doctor`, else that of a local server]
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(super) model: Option<String>,
     /// URL of the model's provider
@@ -160,16 +169,18 @@ pub(super) struct ModelArguments {
     /// Which of the model's thoughts are sent back: never, with_calls or details [default: that of the provider]
     #[arg(long, value_name = "WHICH", value_parser = super::models::reasoning_back)]
     pub(super) reasoning_back: Option<tamtam::model::ReasoningBack>,
+    #[command(flatten)]
+    pub(super) network: NetworkArguments,
 }
 
 /// Whose session it is, and where it works.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SetupArguments {
-    /// Name of the agent, see `tamtam agents`: build, plan, which changes nothing but its plan until that is approved, or one of
-    /// your files [default: build]
+    /// Agent to use: build, plan (edits only its plan until you approve it), or one of your own (see `tamtam agents`) [default:
+    /// build]
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
-    /// Folder that the tools work in; for a session whose folder was moved, its new place [default: the session's, else the
+    /// Folder that the tools work in; if the folder of a session was moved, its new location [default: the session's, else the
     /// current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
@@ -182,27 +193,29 @@ pub(super) struct SetupArguments {
 /// What a turn is run with.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct TurnArguments {
-    /// A file of settings that win over those of the user and of the project (see docs/CONFIG.md)
+    /// File of settings that override yours and the project's (see docs/CONFIG.md)
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) model: ModelArguments,
     #[command(flatten)]
     pub(super) setup: SetupArguments,
-    /// Model requests that a turn may make, of the session and of each task that it gives [default: 50]
+    /// Maximum number of model requests in a turn, of the session and of each of its tasks [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_steps: Option<u32>,
     #[command(flatten)]
     pub(super) budget: BudgetArguments,
-    /// One event a line on stdout, one command a line on stdin (see docs/FORMATS.md)
+    /// How long a question waits for an answer before it is denied: 90s, 10m, 2h, or off to wait without end [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    pub(super) ask_limit: Option<AskLimit>,
+    /// Write one event per line to stdout, and read one command per line from stdin (see docs/FORMATS.md)
     #[arg(long)]
     pub(super) json: bool,
-    /// Leave keys in the output of tools as they are. By default what is shaped like a key, and the values of variables such as
+    /// Do not redact secrets in tool output. By default, anything that looks like a key, and the values of variables such as
     /// MY_TOKEN, are replaced by [redacted: kind] before the model, the tape and you see them
     #[arg(long)]
     pub(super) no_redact: bool,
-    /// What is on the tape survives the end of the process, or also a power cut, at one sync of the disk for each step
-    /// [default: process]
+    /// How durable the session log is [default: process]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(super) durability: Option<Survives>,
     #[command(flatten)]
@@ -212,25 +225,67 @@ pub(super) struct TurnArguments {
 /// What the tape of a session survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Survives {
-    /// A crash or kill of the process; a power cut may take all that the system had not written yet
+    /// Survives a crash or kill of the process; a power loss may take what the system had not yet written
     Process,
-    /// A power cut
+    /// Survives power loss (one fsync per step)
     Power,
+}
+
+/// How long a question may stay unanswered. `off` is kept as [`AskLimit::OFF`], a hundred years: a moment that programs can still
+/// read as a date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AskLimit(pub(super) Duration);
+
+impl AskLimit {
+    const OFF: AskLimit = AskLimit(Duration::from_secs(36_525 * 86_400));
+}
+
+impl std::str::FromStr for AskLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AskLimit, String> {
+        if text == "off" {
+            return Ok(AskLimit::OFF);
+        }
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match &text[digits.len()..] {
+            "s" => Some(1),
+            "m" => Some(60),
+            "h" => Some(3_600),
+            _ => None,
+        };
+        let seconds = digits.parse::<u64>().ok().filter(|n| *n > 0).zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
+        let seconds = seconds.filter(|seconds| *seconds <= AskLimit::OFF.0.as_secs());
+        seconds
+            .map(|seconds| AskLimit(Duration::from_secs(seconds)))
+            .ok_or("write it as 90s, 10m, 2h or off".to_owned())
+    }
+}
+
+impl std::fmt::Display for AskLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.as_secs() {
+            _ if *self == AskLimit::OFF => f.write_str("off"),
+            seconds if seconds.is_multiple_of(3_600) => write!(f, "{}h", seconds / 3_600),
+            seconds if seconds.is_multiple_of(60) => write!(f, "{}m", seconds / 60),
+            seconds => write!(f, "{seconds}s"),
+        }
+    }
 }
 
 #[derive(Args, Debug)]
 pub(super) struct RunArguments {
-    /// The task, in words; - for the text of stdin; /NAME for a command, see /help
+    /// The prompt; - to read it from stdin; /NAME for a command (see /help)
     #[arg(required = true, value_name = "PROMPT")]
     pub(super) prompt: Vec<String>,
     /// Continue this session, or create it under this id
     #[arg(long, value_name = "ID")]
     pub(super) session: Option<SessionId>,
-    /// What the session is called in lists [default: the words that its first message begins with]
+    /// Title shown in lists [default: the start of the first message]
     #[arg(long, value_name = "TEXT")]
     pub(super) title: Option<String>,
-    /// A label by which `sessions` and `tape search` find the session; may be given again. A session that is there keeps its
-    /// other labels
+    /// Label by which `sessions` and `tape search` find the session; may be repeated. An existing session keeps its other
+    /// labels
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub(super) label: Vec<(String, String)>,
     /// Files and images to send with the prompt
@@ -245,7 +300,7 @@ pub(super) struct ResumeArguments {
     /// The session
     #[arg(value_name = "ID")]
     pub(super) session: SessionId,
-    /// What to say to it when its unfinished work is done; - for the text of stdin
+    /// Prompt to send when the unfinished work is done; - to read it from stdin
     #[arg(value_name = "PROMPT")]
     pub(super) prompt: Vec<String>,
     #[command(flatten)]
@@ -256,7 +311,7 @@ pub(super) struct ResumeArguments {
 pub(super) struct ToolArguments {
     /// read, write, edit, bash, grep, find or ls
     pub(super) name: String,
-    /// Its arguments: a JSON object
+    /// Arguments of the tool: a JSON object
     pub(super) json: String,
     /// Folder that the tool works in [default: the current folder]
     #[arg(long, value_name = "DIR")]
@@ -269,12 +324,12 @@ pub(super) struct ToolArguments {
 pub(super) struct PermitArguments {
     /// The tool
     pub(super) tool: String,
-    /// The arguments of the call: a JSON object
+    /// Arguments of the call: a JSON object
     pub(super) json: String,
     /// Folder that the call would work in [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
-    /// A file of settings that win over those of the user and of the project (see docs/CONFIG.md)
+    /// File of settings that override yours and the project's (see docs/CONFIG.md)
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     #[command(flatten)]
@@ -291,26 +346,26 @@ pub(super) enum PromptCommand {
 pub(super) struct PromptShowArguments {
     #[command(flatten)]
     pub(super) setup: SetupArguments,
-    /// One JSON object: the system prompt whole and by its sections, and the tools
+    /// Print one JSON object: the system prompt, whole and by section, and the tools
     #[arg(long)]
     pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct ModelsArguments {
-    /// Only those whose name contains this
+    /// Only models whose name contains this text
     pub(super) part: Option<String>,
-    /// One model a line, as JSON
+    /// Print one model per line, as JSON
     #[arg(long)]
     pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct AgentsArguments {
-    /// Folder whose agents are listed beside your own [default: the current folder]
+    /// Folder whose agents are listed with your own [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
-    /// One agent a line, as JSON
+    /// Print one agent per line, as JSON
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -323,14 +378,14 @@ pub(super) struct ReplayArguments {
     /// Show every decision and its number; on a terminal one at a time: Enter continues, f makes a fork there, q quits
     #[arg(long)]
     pub(super) step: bool,
-    /// Replay through this decision, then make a new session that continues after it, and print its id; no session is made
-    /// where a decision does not match the tape before
+    /// Replay through this decision, then create a session that continues after it, and print its id; no session is created if
+    /// an earlier decision differs from the tape
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["prompt", "to_test"])]
     pub(super) fork_at: Option<u64>,
-    /// With --fork-at: the id of the new session [default: one that no other has]
+    /// With --fork-at: id of the new session [default: a new id]
     #[arg(long = "as", value_name = "ID", requires = "fork_at")]
     pub(super) fork: Option<SessionId>,
-    /// Begin at the newest anchor, not at the first entry
+    /// Begin at the newest anchor instead of the first entry
     #[arg(long)]
     pub(super) from_anchor: bool,
     /// Replay with the system prompt in this file, and show the first request that it changes
@@ -339,10 +394,10 @@ pub(super) struct ReplayArguments {
     /// Write the tape as a test into this file, then replay it
     #[arg(long, value_name = "FILE")]
     pub(super) to_test: Option<PathBuf>,
-    /// Check a file that --to-test has written, on any machine
+    /// Check a file written by --to-test, on any machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["id", "step", "fork_at", "from_anchor", "prompt", "to_test", "against"])]
     pub(super) test: Option<PathBuf>,
-    /// Compare with the tape of another session; ends 1 where the two differ
+    /// Compare with the tape of another session; exits 1 if they differ
     #[arg(long, value_name = "ID", conflicts_with_all = ["step", "fork_at", "from_anchor", "prompt", "to_test"])]
     pub(super) against: Option<SessionId>,
     #[command(flatten)]
@@ -358,11 +413,13 @@ pub(super) fn refuse(error: &clap::Error) -> ExitCode {
             Exit::Done.into()
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            drop(writeln!(std::io::stderr(), "error: no command was given: see `tamtam --help`"));
+            drop(writeln!(std::io::stderr(), "error: no command given: see `tamtam --help`"));
             Exit::Usage.into()
         }
         _ => {
-            let line = one_line(&error.to_string());
+            let given: Vec<String> =
+                std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+            let line = one_line(&error.to_string(), &given);
             if std::env::args_os().any(|argument| argument == "--json") {
                 let failure = Failure::usage(line.trim_start_matches("error: "));
                 drop(std::io::stdout().write_all(failure.line().as_bytes()));
@@ -373,18 +430,25 @@ pub(super) fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Joins clap's lines into one: the error, its tip, and the `--help` to read.
-fn one_line(message: &str) -> String {
-    let usage = message.lines().find_map(|line| line.strip_prefix("Usage: tamtam"));
-    let command: Vec<&str> = usage
-        .unwrap_or_default()
-        .split_whitespace()
-        .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
-        .collect();
+/// Joins clap's lines into one: the error, its tip, and the `--help` of the command that was given.
+fn one_line(message: &str, given: &[String]) -> String {
+    use clap::CommandFactory as _;
+    let all = Arguments::command();
+    let (mut command, mut path) = (&all, "tamtam".to_owned());
+    for word in given {
+        let Some(below) = command.find_subcommand(word) else { break };
+        command = below;
+        path = format!("{path} {word}");
+    }
+    // The tip of clap is a name that looks alike; a command of `tape` is what was meant.
+    let of_tape = all.find_subcommand("tape").zip(given.first());
+    let of_tape = of_tape.filter(|(tape, word)| path == "tamtam" && tape.find_subcommand(word).is_some());
+    if let Some((_, word)) = of_tape {
+        return escape::line(&format!("error: unrecognized subcommand '{word}': `tamtam tape {word}` is one"));
+    }
     let said = message.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let said: Vec<&str> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
-    let help = ["tamtam"].into_iter().chain(command).chain(["--help"]).collect::<Vec<_>>().join(" ");
-    escape::line(&format!("{} (see `{help}`)", said.join(" ")))
+    escape::line(&format!("{} (see `{path} --help`)", said.join(" ")))
 }
 
 #[cfg(test)]
@@ -394,6 +458,12 @@ mod tests {
 
     fn parse(line: &str) -> Result<Command, clap::Error> {
         Arguments::try_parse_from(line.split(' ')).map(|arguments| arguments.command)
+    }
+
+    /// The line about arguments that do not parse.
+    fn refused(line: &str) -> String {
+        let given: Vec<String> = line.split(' ').skip(1).map(str::to_owned).collect();
+        one_line(&parse(line).unwrap_err().to_string(), &given)
     }
 
     #[test]
@@ -421,6 +491,17 @@ mod tests {
         assert_eq!(resume.session.as_str(), "abc123");
     }
 
+    #[test]
+    fn the_limit_of_a_question_is_read_and_written_in_the_same_words() {
+        for text in ["90s", "10m", "2h", "off"] {
+            assert_eq!(text.parse::<AskLimit>().map(|limit| limit.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!("120s".parse::<AskLimit>().map(|limit| limit.to_string()), Ok("2m".to_owned()));
+        for bad in ["", "10", "m", "0s", "1d", "-1m", "99999999999999999999s", "18446744073709551615h"] {
+            assert!(bad.parse::<AskLimit>().is_err(), "{bad}");
+        }
+    }
+
     /// CLI-CMD-006, CLI-RUN-004: what is wrong is said in one line, with the place to read on.
     #[test]
     fn a_wrong_argument_is_answered_in_one_line() {
@@ -436,9 +517,10 @@ mod tests {
             ),
         ];
         for (line, expected) in cases {
-            assert_eq!(one_line(&parse(line).unwrap_err().to_string()), expected);
+            assert_eq!(refused(line), expected);
         }
-        let bad = parse("tamtam run --permission lax x").unwrap_err().to_string();
-        assert!(one_line(&bad).contains("choose strict, ask"), "{bad}");
+        let bad = refused("tamtam run --permission lax x");
+        assert!(bad.contains("choose strict, ask") && bad.ends_with("(see `tamtam run --help`)"), "{bad}");
+        assert_eq!(refused("tamtam grants"), "error: unrecognized subcommand 'grants': `tamtam tape grants` is one");
     }
 }

@@ -26,7 +26,9 @@ use super::{
     failure::{Exit, Failure},
     models, print,
     progress::Progress,
-    restore, tapes,
+    restore,
+    sessions::count,
+    tapes,
 };
 
 /// Carries out `rollback`: takes a conversation back to a point.
@@ -116,7 +118,7 @@ async fn go_back(runtime: &Runtime, given: &RollbackArguments) -> Result<(String
     // Writing to a String cannot fail.
     let _ = writeln!(said, "session {id} is back at entry {}{gone}{again}", back.to);
     if let Some(files) = &back.files {
-        let _ = writeln!(said, "{} files were restored", files.files.len());
+        let _ = writeln!(said, "{} restored", count(files.files.len() as u64, "file"));
         for file in &files.refused {
             let _ = writeln!(said, "not changed: {}: {}", escape::line(&file.path), escape::line(&file.why));
         }
@@ -202,8 +204,8 @@ pub(super) async fn merge(given: MergeArguments, path: &Path, environment: &Envi
 fn merged_in_words(fork: &SessionId, into: &SessionId, merge: &Merge) -> String {
     let mut said = match merge.entry {
         Some(entry) => format!(
-            "fork {fork} is merged into session {into}: {} items, entry {entry}{}\nnothing left a tape: `tamtam tape rollback {into} --to {}` undoes this\n",
-            merge.items,
+            "fork {fork} is merged into session {into}: {}, entry {entry}{}\nnothing left a tape: `tamtam tape rollback {into} --to {}` undoes this\n",
+            count(merge.items as u64, "item"),
             messages("added", &merge.messages),
             entry.0 - 1,
         ),
@@ -244,11 +246,22 @@ fn messages(what: &str, ids: &[MessageId]) -> String {
     }
 }
 
+/// A failure that names the process that has the session open; none if no process has.
+fn free(store: &Path, id: &SessionId) -> Result<(), Failure> {
+    match tapes::open_to_change(store, id)?.load(id, Arc::new(|_| ())) {
+        Err(error @ TapeError::Claimed { .. }) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// The state of a session at rest, by its tape. A failure if a turn is open, a message is about to begin one, or a child is at
 /// work.
 pub(super) fn resting(store: &Path, id: &SessionId) -> Result<State, Failure> {
     let missing = || TapeError::Missing { session: id.clone() };
     let state = tapes::state(store, id)?.ok_or_else(missing)?;
+    if state.turn.is_some() || !state.is_idle() || state.tasks().next().is_some() {
+        free(store, id)?;
+    }
     if state.turn.is_some() || !state.is_idle() {
         return Err(unfinished(id));
     }

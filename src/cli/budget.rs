@@ -20,16 +20,16 @@ use super::failure::Failure;
 /// The budget arguments of a session. A limit covers its whole life, including what it has used before.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct BudgetArguments {
-    /// US dollars that the session may cost, such as 0.50
+    /// Maximum cost of the session in US dollars, such as 0.50
     #[arg(long = "budget-usd", value_name = "X")]
     pub(super) usd: Option<PicoUsd>,
-    /// Tokens that the session may use, read and written
+    /// Maximum number of tokens of the session, read and written
     #[arg(long = "budget-tokens", value_name = "N")]
     pub(super) tokens: Option<u64>,
     /// At a limit: ask, stop, or switch to PROVIDER/MODEL [default: ask]
     #[arg(long = "on-budget", value_name = "WHAT", value_parser = on_breach)]
     pub(super) on_breach: Option<OnBreach>,
-    /// What the model costs: US dollars for a million tokens, as INPUT/OUTPUT or INPUT/OUTPUT/CACHE_READ/CACHE_WRITE
+    /// Price of the model in US dollars per million tokens, as INPUT/OUTPUT or INPUT/OUTPUT/CACHE_READ/CACHE_WRITE
     #[arg(long, value_name = "IN/OUT", value_parser = price)]
     pub(super) price: Option<Price>,
 }

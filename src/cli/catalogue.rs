@@ -17,15 +17,15 @@ use super::{
 };
 
 /// The footnote of the text output.
-const NOTE: &str = "\nDollars for a million tokens in the month beside them, by the provider's page or a copy of it; --json names the page of each.\n\
-    A month with a ? was not verified. Any other model can be named as PROVIDER/MODEL; its price is unknown, and is given with --price.\n";
+const NOTE: &str = "\nUS dollars per million tokens, as seen in that month on the provider's page or\na copy of it; read and write are the prices of the cache, = is the price of in.\n--json names the page of each. \
+    A month with a ? was not verified. Any other model\ncan be named as PROVIDER/MODEL; its price is unknown: give it with --price.\n";
 
 /// Carries out the command: lists the models whose price is known.
 pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Result<Exit, Failure> {
     let part = given.part.as_deref().unwrap_or_default();
     let mut text = String::new();
     if !given.json {
-        let head = ["model", "key", "context", "input", "output", "cache read", "cache write", "seen"];
+        let head = ["model", "key", "context", "in", "out", "read", "write", "seen"];
         row(&mut text, head.map(str::to_owned));
     }
     for known in PRICES {
@@ -46,7 +46,7 @@ pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Resu
             continue;
         }
         let context = format!("{}k", limits.context / 1_000);
-        let usd = |micro: Option<MicroUsd>| micro.map_or_else(|| "as input".to_owned(), dollars);
+        let usd = |micro: Option<MicroUsd>| micro.map_or_else(|| "=".to_owned(), dollars);
         let prices = [dollars(price.input), dollars(price.output), usd(price.cache_read), usd(price.cache_write)];
         let [input, output, read, write] = prices;
         let key = if has_key { "yes" } else { "-" };
@@ -60,8 +60,7 @@ pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Resu
 }
 
 fn row(text: &mut String, [model, key, context, input, output, read, write, seen]: [String; 8]) {
-    let _ =
-        writeln!(text, "{model:36}  {key:3}  {context:>7}  {input:>8}  {output:>8}  {read:>10}  {write:>11}  {seen}");
+    let _ = writeln!(text, "{model:29} {key:3} {context:>7} {input:>6} {output:>6} {read:>6} {write:>6}  {seen}");
 }
 
 /// A price with as many decimals as it needs, and at least two.

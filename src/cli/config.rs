@@ -41,6 +41,9 @@ use super::{
 pub(super) use file::{Said, parse};
 pub(super) use show::show;
 
+/// The name of the user's file, in the user's configuration folder.
+const NAME: &str = "config.toml";
+
 /// Whose file a layer is. Ordered from the weakest setting to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Layer {
@@ -140,18 +143,24 @@ pub(super) fn store(environment: &Environment, given: &TurnArguments) -> Result<
             return environment.store(Some(Path::new(store)));
         }
     }
+    // A session may not run on settings and rules that were not understood.
+    user(environment)?;
     environment.store(given.store.store.as_deref())
 }
 
-/// The folder of the tapes that the user's file names.
-pub(super) fn user_store(environment: &Environment) -> Result<Option<PathBuf>, Failure> {
-    Ok(user(environment)?.iter().find_map(|layer| layer.values.get("store")).map(PathBuf::from))
+/// The folder of the tapes that the user's file names, and what is wrong with that file. Of a file with a mistake elsewhere the
+/// folder still counts: a command that only works with tapes says the mistake and goes on.
+pub(super) fn user_store(environment: &Environment) -> (Option<PathBuf>, Option<Failure>) {
+    match user(environment) {
+        Ok(layers) => (layers.iter().find_map(|layer| layer.values.get("store")).map(PathBuf::from), None),
+        Err(mistake) => (environment.config_folder().and_then(|folder| file::store(&folder.join(NAME))), Some(mistake)),
+    }
 }
 
 /// The user's file, if there is one.
 fn user(environment: &Environment) -> Result<Vec<Said>, Failure> {
     let Some(folder) = environment.config_folder() else { return Ok(Vec::new()) };
-    let path = folder.join("config.toml");
+    let path = folder.join(NAME);
     match std::fs::symlink_metadata(&path) {
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
             Ok(Vec::new())

@@ -1,55 +1,86 @@
 //! `tamtam doctor`: what this system has of what the binary needs, one line each.
 //!
-//! A change must keep this: no file or folder is made, no request is sent, and of a key only the name of its variable is shown. A
-//! line that begins with `no` or `none` says why, or what to do about it. Of the lines, only a store that cannot be written
-//! makes the command fail; all else is somebody's choice.
+//! What the command looks at may be broken: that is a line with the way out, and no line keeps another from being printed. Only a
+//! store that cannot be written makes the command fail; all else is somebody's choice.
+//!
+//! A change must keep this: of a key only the name of its variable is shown, and of an address nothing that may be a password. One
+//! file is written beside the tapes and removed again, because only a write shows that a disk is full; no folder is made. The one
+//! request asks a local server for its first model, as `run` would.
+
+mod health;
 
 use std::{
     io::IsTerminal as _,
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{Access, access};
 use tamtam::{model::PROVIDERS, tools::process::SandboxLevel};
 
 use super::{
     abort,
-    arguments::StoreArguments,
+    arguments::{StoreArguments, TurnArguments},
+    config::{self, Config},
     environment::Environment,
+    escape,
     failure::{Exit, Failure},
-    models::key_of,
-    print,
+    models::{self, key_of},
+    network::NetworkArguments,
+    print, tapes,
+    trust::Trust,
 };
 
 /// Carries out the command.
-pub(super) fn doctor(given: &StoreArguments, environment: &Environment) -> Result<Exit, Failure> {
-    let store = environment.store(given.store.as_deref())?;
-    let turns = abort::cut_off(&store);
-    let (writable, store) = writable(&store);
-    let lines = [
-        ("store", store),
-        ("turns", turns),
+pub(super) async fn doctor(given: &StoreArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let workspace = environment.workspace(None);
+    let config = workspace.clone().and_then(|workspace| Config::load(environment, &workspace, None));
+    let turn = config.as_ref().map(|config| config.over(&TurnArguments::default(), None).0);
+    let (writable, store) = stores(given, environment);
+    let mut lines = vec![
+        (
+            "version",
+            format!("tamtam {} ({} {})", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
+        ),
+        ("config", config_files(environment, config.as_ref().err())),
+        ("trust", said(workspace.and_then(|workspace| Trust::of(environment).standing(&workspace)))),
+        ("model", model(turn.as_ref().ok(), environment).await),
         ("keys", keys(environment)),
-        ("terminal", terminal(std::io::stdin().is_terminal(), std::io::stderr().is_terminal())),
-        ("sandbox", sandbox(&SandboxLevel::probe())),
+        ("network", network(turn.as_ref().ok().map(|turn| &turn.model.network), environment)),
     ];
-    let text: String = lines.iter().map(|(what, said)| format!("{what:9} {said}\n")).collect();
+    lines.extend(store);
+    lines.push(("terminal", terminal(std::io::stdin().is_terminal(), std::io::stderr().is_terminal())));
+    lines.push(("sandbox", sandbox(&SandboxLevel::probe())));
+    let text: String = lines.iter().map(|(what, said)| format!("{what:9} {}\n", escape::line(said))).collect();
     print(&text)?;
     Ok(if writable { Exit::Done } else { Exit::Failed })
 }
 
-/// Whether the store can be written, or made, and what is said of it.
-fn writable(store: &Path) -> (bool, String) {
-    let shown = store.display();
-    let nearest: Option<PathBuf> = store.ancestors().find(|folder| folder.exists()).map(Path::to_path_buf);
-    let Some(nearest) = nearest else { return (false, format!("no: {shown} cannot be made: choose one with --store")) };
-    match access(&nearest, Access::WRITE_OK | Access::EXEC_OK) {
-        _ if !nearest.is_dir() => {
-            (false, format!("no: {} is not a folder: choose one with --store", nearest.display()))
+/// The words, or why there are none.
+fn said(found: Result<String, Failure>) -> String {
+    found.unwrap_or_else(|failure| format!("no: {}", failure.message))
+}
+
+/// The user's file, and the first mistake of all files that count here.
+fn config_files(environment: &Environment, mistake: Option<&Failure>) -> String {
+    if let Some(mistake) = mistake {
+        return format!("no: {}; `tamtam run` refuses to start until that is corrected", mistake.message);
+    }
+    let Some(folder) = environment.config_folder() else {
+        return "none: no folder for it is known: set HOME".to_owned();
+    };
+    let path = folder.join("config.toml");
+    let is_there = std::fs::symlink_metadata(&path).is_ok();
+    format!("{}{}", path.display(), if is_there { "" } else { " (not there; the defaults apply)" })
+}
+
+/// The model of a new session, and why it is that one.
+async fn model(turn: Option<&TurnArguments>, environment: &Environment) -> String {
+    let Some(turn) = turn else { return "no: the configuration has a mistake".to_owned() };
+    match models::choose(&turn.model, None, environment).await {
+        Ok(choice) => {
+            let why = choice.found.unwrap_or_else(|| "from the configuration".to_owned());
+            format!("{} ({why})", choice.model)
         }
-        Err(error) => (false, format!("no: {} cannot be written: {error}: choose one with --store", nearest.display())),
-        Ok(()) if nearest == store => (true, format!("{shown} can be written")),
-        Ok(()) => (true, format!("{shown} is made with the first session")),
+        Err(failure) => format!("none: {}", failure.message),
     }
 }
 
@@ -63,17 +94,86 @@ fn keys(environment: &Environment) -> String {
     names.join(", ")
 }
 
+/// The proxies and the additional certificates.
+fn network(given: Option<&NetworkArguments>, environment: &Environment) -> String {
+    let given = given.cloned().unwrap_or_default();
+    let proxy = |scheme: &str| {
+        let named = given.proxy_for(scheme, environment)?;
+        Ok::<_, Failure>(named.map(|named| format!("{} ({})", named.shown(), named.by)))
+    };
+    let told = || {
+        given.options(environment)?;
+        let proxies = match (proxy("https")?, proxy("http")?) {
+            (None, None) => "no proxy".to_owned(),
+            (Some(https), Some(http)) if https == http => format!("proxy {https}"),
+            (https, http) => {
+                let shown =
+                    |scheme, proxy: Option<String>| format!("{scheme}: {}", proxy.as_deref().unwrap_or("no proxy"));
+                format!("{}; {}", shown("https", https), shown("http", http))
+            }
+        };
+        let ca = given.ca.as_ref().map(|file| format!("; certificates of {} too", file.display()));
+        Ok(proxies + &ca.unwrap_or_default())
+    };
+    said(told())
+}
+
+/// The lines about the store, and whether it can be written.
+fn stores(given: &StoreArguments, environment: &Environment) -> (bool, Vec<(&'static str, String)>) {
+    // A mistake in the user's file is told on its own line.
+    let named = given.store.as_deref().map(|given| environment.absolute(given));
+    let path = match named.or_else(|| config::user_store(environment).0).or_else(|| environment.data()) {
+        Some(path) => path,
+        None => {
+            return (
+                false,
+                vec![("store", "no: no folder for the tapes is known: name one with --store or set HOME".to_owned())],
+            );
+        }
+    };
+    let (written, store) = writable(&path);
+    let mut lines = vec![("store", store), ("turns", abort::cut_off(&path)), ("space", health::space(&nearest(&path)))];
+    let opened = if path.is_dir() { tapes::open(&path) } else { Ok(None) };
+    let (index, newest) = match opened {
+        Ok(Some(store)) => health::index(&store),
+        Ok(None) => ("none yet".to_owned(), None),
+        Err(error) => (format!("no: the store cannot be read: {}", Failure::from(error).message), None),
+    };
+    lines.push(("index", index));
+    let written_at = written.as_ref().ok().copied().flatten();
+    lines.push(("clock", health::clock(std::time::SystemTime::now(), written_at, newest)));
+    (written.is_ok(), lines)
+}
+
+/// The nearest folder above a path, or the path itself, that is there.
+fn nearest(path: &Path) -> PathBuf {
+    path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/")).to_path_buf()
+}
+
+/// Whether the store can be written, or made, and what is said of it. Where it can, the file system's time of the write.
+fn writable(store: &Path) -> (Result<Option<std::time::SystemTime>, ()>, String) {
+    let nearest = nearest(store);
+    if !nearest.is_dir() {
+        return (Err(()), format!("no: {} is not a folder: choose one with --store", nearest.display()));
+    }
+    match health::write(&nearest) {
+        Err(error) => (Err(()), format!("no: {} cannot be written: {}", nearest.display(), health::way_out(&error))),
+        Ok(written) if nearest == store => (Ok(written), format!("{} can be written", store.display())),
+        Ok(written) => (Ok(written), format!("{} is made with the first session", store.display())),
+    }
+}
+
 fn terminal(stdin: bool, stderr: bool) -> String {
     match (stdin, stderr) {
-        (true, true) => "yes: calls that need an answer are asked about".to_owned(),
-        _ => "no: nobody can be asked, so `tamtam run` goes by the profile headless unless --permission names another"
+        (true, true) => "yes: you are asked about calls that need approval".to_owned(),
+        _ => "none: approvals are not possible; `tamtam run` uses the headless profile unless you pass --permission"
             .to_owned(),
     }
 }
 
 fn sandbox(level: &SandboxLevel) -> String {
     match level.holds() {
-        true => format!("{level}; off unless --sandbox says otherwise"),
+        true => format!("{level}; off unless you pass --sandbox"),
         false => level.to_string(),
     }
 }
@@ -89,11 +189,11 @@ mod tests {
         let said = |path: PathBuf| writable(&path);
         assert!(said(folder.path().to_path_buf()).1.ends_with("can be written"));
         let new = said(folder.path().join("a/b"));
-        assert!(new.0 && new.1.ends_with("made with the first session"), "{}", new.1);
-        assert!(!folder.path().join("a").exists());
+        assert!(new.0.is_ok() && new.1.ends_with("made with the first session"), "{}", new.1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file of the try is gone");
         std::fs::write(folder.path().join("file"), "").unwrap();
         let refused = said(folder.path().join("file/store"));
-        assert!(!refused.0 && refused.1.contains("--store"), "{}", refused.1);
+        assert!(refused.0.is_err() && refused.1.contains("--store"), "{}", refused.1);
     }
 
     #[test]
@@ -102,6 +202,18 @@ mod tests {
         let said = keys(&environment);
         assert!(said.contains("OPENAI_API_KEY") && said.contains("GROQ_API_KEY") && !said.contains("value"), "{said}");
         assert!(keys(&Environment::of(&[])).starts_with("none: set"));
+    }
+
+    #[test]
+    fn a_proxy_is_shown_without_its_password() {
+        let environment = Environment::of(&[("HTTPS_PROXY", "http://user:CANARY@proxy:3128")]);
+        assert_eq!(network(None, &environment), "https: http://proxy:3128 (HTTPS_PROXY); http: no proxy");
+        let environment = Environment::of(&[("ALL_PROXY", "proxy:3128")]);
+        assert_eq!(network(None, &environment), "proxy http://proxy:3128 (ALL_PROXY)");
+        let environment = Environment::of(&[("ALL_PROXY", "socks5://CANARY@proxy")]);
+        let refused = network(None, &environment);
+        assert!(refused.starts_with("no: ALL_PROXY") && !refused.contains("CANARY"), "{refused}");
+        assert_eq!(network(None, &Environment::default()), "no proxy");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use tamtam::{
 use super::{
     config,
     failure::{Exit, Failure},
+    note,
 };
 
 /// The endings of the names of variables whose values are taken out of the output of tools.
@@ -57,16 +58,20 @@ impl Environment {
         Environment { variables, current_dir: None }
     }
 
-    /// The folder of the tapes: the named folder, else that of the user's configuration, else `tamtam` in the user's data folder.
+    /// The folder of the tapes: the named folder, else that of the user's configuration, else `tamtam` in the user's data folder. A
+    /// mistake in the configuration is a warning.
     pub(super) fn store(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
         if let Some(given) = given {
             // Absolute, because tools get paths in this folder.
             return Ok(self.absolute(given));
         }
-        if let Some(store) = config::user_store(self)? {
-            return Ok(store);
+        let (store, mistake) = config::user_store(self);
+        if let Some(mistake) = mistake {
+            note(&format!("warning: {}; of that file only `store` is used here", mistake.message));
         }
-        self.data().ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
+        store
+            .or_else(|| self.data())
+            .ok_or_else(|| Failure::usage("no folder for the tapes is known: name one with --store or set HOME"))
     }
 
     /// The folder of what `tamtam` keeps for the user; `None` where the environment names no place.

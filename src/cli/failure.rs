@@ -110,12 +110,12 @@ impl From<TapeError> for Failure {
                 (Exit::Failed, ": free some space there; the tapes are as they were")
             }
             TapeError::Index { .. } => (Exit::Failed, ": `tamtam tape rebuild` rebuilds it"),
-            TapeError::Claimed { .. } => (Exit::Failed, ": wait until it ends, or use another session"),
+            TapeError::Claimed { .. } => (Exit::Failed, ": wait until that process ends, or use another session"),
             TapeError::Damaged(_) => {
                 (Exit::Failed, ": `tamtam tape verify` lists the damage, `tamtam tape fork ID` continues before it")
             }
             TapeError::Newer { .. } => (Exit::Failed, ": use a newer tamtam"),
-            TapeError::Missing { .. } => (Exit::Usage, ": `tamtam sessions` lists those there are"),
+            TapeError::Missing { .. } => (Exit::Usage, ": `tamtam sessions` lists the sessions"),
             TapeError::Query { .. } => (Exit::Usage, " (see `tamtam tape search --help`)"),
             TapeError::NoEntry { .. } | TapeError::InsideAppend { .. } => (Exit::Usage, ""),
             TapeError::Exists { .. } => (Exit::Usage, ": choose another id"),
@@ -164,9 +164,9 @@ impl From<SendError> for Failure {
         let kind = error.kind();
         match error {
             SendError::Storage(error) => error.into(),
-            SendError::Refused(Refusal::Empty) => Failure::usage("the prompt is empty: say what is to be done"),
+            SendError::Refused(Refusal::Empty) => Failure::usage("the prompt is empty: say what to do"),
             SendError::Parked => {
-                Failure::failed("the session crashed again and again; `tamtam resume ID` tries once more").of(kind)
+                Failure::failed("the session kept crashing; `tamtam resume ID` tries once more").of(kind)
             }
             other => Failure::failed(other.to_string()).of(kind),
         }

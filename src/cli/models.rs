@@ -1,8 +1,8 @@
 //! Chooses the model and its endpoint from the arguments, the session and the environment variables.
 //!
-//! Where neither the arguments nor the session name a model, and keys of two providers are set, that is a usage error, not a guess.
-//! An unknown provider or a missing key fails before a session is opened. The one request made here asks a local server for its
-//! first model, if no model is named and no other provider has a key.
+//! Where neither the arguments nor the session name a model, the default model of the first provider with a key is used, in the
+//! order of [`PROVIDERS`], and [`Choice::found`] says so. An unknown provider or a missing key fails before a session is opened.
+//! The one request made here asks a local server for its first model, if no model is named and no other provider has a key.
 //!
 //! A change must keep this: variables are read through [`Environment`] only, and no message contains a key. So addresses are
 //! printed through [`shown`] only.
@@ -11,7 +11,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     ModelRef,
-    model::{Api, HttpOptions, Models, PROVIDERS, Provider, ReasoningBack, Router, Scripted, Secret},
+    model::{Api, Models, PROVIDERS, Provider, ReasoningBack, Router, Scripted, Secret},
+    session::estimated_tokens,
 };
 
 use super::{arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file};
@@ -19,10 +20,10 @@ use super::{arguments::ModelArguments, environment::Environment, failure::Failur
 /// Largest script file.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 
-/// Default model of each provider, used when no model is named. A name that still works matters more than the newest one.
+/// Default model of each provider, used when no model is named: the newest of the catalogue that is priced for everyday work.
 const DEFAULTS: &[(&str, &str)] = &[
-    ("openai", "gpt-4.1"),
-    ("anthropic", "claude-sonnet-4-6"),
+    ("openai", "gpt-5.1"),
+    ("anthropic", "claude-sonnet-5-5"),
     ("deepseek", "deepseek-flash"),
     ("groq", "llama-3.3-70b-versatile"),
     ("zhipu", "glm-4.6"),
@@ -42,6 +43,24 @@ pub(super) struct Choice {
     pub(super) base_url: String,
     /// Whether the model can be sent images, and whether PDF files.
     pub(super) takes: Takes,
+    /// The tokens that the model reads at most.
+    window: u64,
+    /// Why this model was chosen, where nobody named it: the variable with the key, or the local server.
+    pub(super) found: Option<String>,
+}
+
+impl Choice {
+    /// Refuses a prompt that the model cannot read even alone: its request would be refused, and paid for by some servers.
+    pub(super) fn check_prompt(&self, text: &str) -> Result<(), Failure> {
+        let tokens = estimated_tokens(text);
+        if tokens <= self.window {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "the prompt has about {tokens} tokens, and {} reads at most {}: put the text into a file that the agent can read",
+            self.model, self.window
+        )))
+    }
 }
 
 /// The files that a model can be sent beside text.
@@ -67,7 +86,7 @@ impl Takes {
     }
 }
 
-/// Chooses the named model, else the session's model, else a default: the default model of the only provider with a key, or the
+/// Chooses the named model, else the session's model, else a default: the default model of the first provider with a key, or the
 /// first model of a local server.
 pub(super) async fn choose(
     given: &ModelArguments,
@@ -78,6 +97,7 @@ pub(super) async fn choose(
     if let Some(file) = named.and_then(|named| named.strip_prefix("scripted:")) {
         return scripted(file);
     }
+    let mut found = None;
     let model = match (named, of_session) {
         (Some(named), _) => {
             named.parse().map_err(|error: tamtam::session::BadModelRef| Failure::usage(error.to_string()))?
@@ -88,16 +108,22 @@ pub(super) async fn choose(
             )));
         }
         (None, Some(model)) => model.clone(),
-        (None, None) => find(base_url, environment).await?,
+        (None, None) => {
+            let (model, why) = find(base_url, environment).await?;
+            found = Some(why);
+            model
+        }
     };
-    let router = router(&model.provider, given, environment);
+    let router = router(&model.provider, given, environment)?;
     // Fails here, before a session is opened, if the provider is unknown or its key is missing.
     let endpoint = router.endpoint(&model).map_err(|error| Failure::usage(error.message))?;
+    // So does an address that is none.
+    router.find(&model).map_err(|error| Failure::usage(error.message))?;
     let provider = router.providers().find(|provider| provider.name == model.provider);
     let key_from = provider.map(|provider| provider.key_from.clone()).unwrap_or_default();
-    let images = endpoint.limits.images;
+    let (images, window) = (endpoint.limits.images, endpoint.limits.context);
     let takes = Takes { images, pdf: images && endpoint.api == Api::AnthropicMessages };
-    Ok(Choice { models: Arc::new(router), model, key_from, base_url: endpoint.base_url, takes })
+    Ok(Choice { models: Arc::new(router), model, key_from, base_url: endpoint.base_url, takes, window, found })
 }
 
 fn scripted(file: &str) -> Result<Choice, Failure> {
@@ -106,7 +132,16 @@ fn scripted(file: &str) -> Result<Choice, Failure> {
     let script = Scripted::from_json(&text).map_err(|error| refused(&error))?;
     let model = tamtam::model::Model::id(&script).clone();
     let takes = Takes { images: true, pdf: true };
-    Ok(Choice { models: Arc::new(script), model, key_from: String::new(), base_url: String::new(), takes })
+    Ok(Choice {
+        models: Arc::new(script),
+        model,
+        key_from: String::new(),
+        base_url: String::new(),
+        takes,
+        // A script has no server that could refuse it.
+        window: u64::MAX,
+        found: None,
+    })
 }
 
 /// The words for which of a model's thoughts are sent back.
@@ -134,9 +169,9 @@ fn as_given(mut provider: Provider, given: &ModelArguments) -> Provider {
 }
 
 /// Builds a router with the keys and addresses of the environment. What `given` says is said of the chosen provider.
-fn router(chosen: &str, given: &ModelArguments, environment: &Environment) -> Router {
+fn router(chosen: &str, given: &ModelArguments, environment: &Environment) -> Result<Router, Failure> {
     let base_url = given.base_url.as_deref();
-    let mut router = Router::new(HttpOptions::default());
+    let mut router = Router::new(given.network.options(environment)?);
     for known in PROVIDERS {
         let Some(mut provider) = Provider::known(known.name) else { continue };
         if let Some((name, key)) = key_of(known.key_variables, environment) {
@@ -159,7 +194,7 @@ fn router(chosen: &str, given: &ModelArguments, environment: &Environment) -> Ro
         provider.key_from = variable;
         router = router.with(as_given(provider, given));
     }
-    router
+    Ok(router)
 }
 
 /// The first of the variables that is set, by name, and its key.
@@ -167,13 +202,14 @@ pub(super) fn key_of<'a>(variables: &[&'static str], environment: &'a Environmen
     variables.iter().find_map(|name| Some((*name, environment.get(name)?)))
 }
 
-/// The default model of the only provider with a key, and the variable that has the key. `None` where several or none have a key,
-/// or the one has no default model (`local`).
-pub(super) fn of_only_key(environment: &Environment) -> Option<(ModelRef, &'static str)> {
-    let mut keys = PROVIDERS.iter().filter_map(|known| Some((known.name, key_of(known.key_variables, environment)?.0)));
-    let ((provider, variable), None) = (keys.next()?, keys.next()) else { return None };
-    let (_, model) = DEFAULTS.iter().find(|(name, _)| *name == provider)?;
-    Some((ModelRef { provider: provider.into(), model: (*model).into() }, variable))
+/// The default model of the first provider that has a key and a default model, and the variable that has the key. `None` where
+/// there is none: a key for `local` chooses no model.
+pub(super) fn of_keys(environment: &Environment) -> Option<(ModelRef, &'static str)> {
+    PROVIDERS.iter().find_map(|known| {
+        let (variable, _) = key_of(known.key_variables, environment)?;
+        let (provider, model) = DEFAULTS.iter().find(|(name, _)| *name == known.name)?;
+        Some((ModelRef { provider: (*provider).into(), model: (*model).into() }, variable))
+    })
 }
 
 /// The variable with the address of the provider, and the address, if it is set.
@@ -182,32 +218,22 @@ pub(super) fn address_of<'a>(provider: &str, environment: &'a Environment) -> Op
     Some((known.base_url_variable, environment.get(known.base_url_variable)?))
 }
 
-/// Finds a model when none was named: the default model of the only provider with a key, else the first model of the local server.
-/// Keys of several providers are a usage error, and so is no key without a local server.
-async fn find(base_url: Option<&str>, environment: &Environment) -> Result<ModelRef, Failure> {
-    let with_key: Vec<_> =
-        PROVIDERS.iter().filter(|known| key_of(known.key_variables, environment).is_some()).collect();
-    match with_key.as_slice() {
-        [one] if one.name != "local" => {
-            let model = DEFAULTS.iter().find(|(provider, _)| *provider == one.name);
-            let model =
-                model.map(|(provider, model)| ModelRef { provider: (*provider).into(), model: (*model).into() });
-            model.ok_or_else(|| no_model(&format!("no default model is known for {}", one.name)))
+/// Finds a model when none was named, and says why it is this one: the default model of the first provider with a key, else the
+/// first model of the local server. Neither is a usage error.
+async fn find(base_url: Option<&str>, environment: &Environment) -> Result<(ModelRef, String), Failure> {
+    if let Some((model, variable)) = of_keys(environment) {
+        return Ok((model, format!("{variable} is set; --model chooses another")));
+    }
+    let known = Provider::known("local").map(|local| local.base_url).unwrap_or_default();
+    let url = base_url.or_else(|| environment.get("LOCAL_BASE_URL")).unwrap_or(&known).to_owned();
+    let asked = url.clone();
+    let first = tokio::task::spawn_blocking(move || local_server::first_model(&asked)).await;
+    match first.ok().flatten() {
+        Some(model) => {
+            let why = format!("the first model of the server at {}; --model chooses another", shown(&url));
+            Ok((ModelRef { provider: "local".to_owned(), model }, why))
         }
-        [] | [_] => {
-            let known = Provider::known("local").map(|local| local.base_url).unwrap_or_default();
-            let url = base_url.or_else(|| environment.get("LOCAL_BASE_URL")).unwrap_or(&known).to_owned();
-            let asked = url.clone();
-            let first = tokio::task::spawn_blocking(move || local_server::first_model(&asked)).await;
-            match first.ok().flatten() {
-                Some(model) => Ok(ModelRef { provider: "local".to_owned(), model }),
-                None => Err(no_model(&format!("no key is set, and no server answers at {}", shown(&url)))),
-            }
-        }
-        several => {
-            let names: Vec<_> = several.iter().map(|known| known.name).collect();
-            Err(no_model(&format!("keys of several providers are set ({})", names.join(", "))))
-        }
+        None => Err(no_model(&format!("no key is set, and no server answers at {}", shown(&url)))),
     }
 }
 
@@ -246,14 +272,30 @@ mod tests {
         choose(&given(named, None), None, &environment).await.map(|choice| choice.model.to_string())
     }
 
+    /// Of several keys the first provider of the catalogue wins, and the reason is said.
     #[tokio::test]
-    async fn one_key_is_enough_and_two_are_a_question() {
+    async fn two_keys_are_no_error_and_the_order_of_the_catalogue_decides() {
         assert_eq!(chosen(None, &[("DEEPSEEK_API_KEY", "k")]).await.unwrap(), "deepseek/deepseek-flash");
-        let two = chosen(None, &[("DEEPSEEK_API_KEY", "k"), ("GROQ_API_KEY", "k")]).await.unwrap_err();
-        assert_eq!(two.exit, Exit::Usage);
-        assert!(two.message.contains("deepseek, groq") && two.message.contains("--model"), "{}", two.message);
-        // Two variables of one provider are one provider.
-        assert!(chosen(None, &[("GEMINI_API_KEY", "k"), ("GOOGLE_API_KEY", "k")]).await.is_ok());
+        let several = [("GROQ_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k"), ("LOCAL_API_KEY", "k")];
+        assert_eq!(chosen(None, &several).await.unwrap(), "anthropic/claude-sonnet-5-5");
+        let environment = Environment::of(&[&several[..], &[("OPENAI_API_KEY", "k")]].concat());
+        let choice = choose(&given(None, None), None, &environment).await.unwrap();
+        assert_eq!(choice.model.to_string(), "openai/gpt-5.1");
+        assert_eq!(choice.found.as_deref(), Some("OPENAI_API_KEY is set; --model chooses another"));
+        let named = choose(&given(Some("openai/x"), None), None, &environment).await.unwrap();
+        assert_eq!(named.found, None, "a model that somebody named needs no reason");
+        // A key for a local server chooses no model.
+        assert!(chosen(None, &[("LOCAL_API_KEY", "k")]).await.is_err());
+    }
+
+    /// A default that the catalogue prices is the newest of its family there.
+    #[test]
+    fn the_default_models_of_the_large_providers_are_in_the_catalogue() {
+        for (provider, model) in DEFAULTS.iter().filter(|(name, _)| matches!(*name, "openai" | "anthropic" | "gemini"))
+        {
+            let known = tamtam::model::PRICES.iter().any(|known| known.provider == *provider && known.model == *model);
+            assert!(known, "{provider}/{model}");
+        }
     }
 
     #[tokio::test]

@@ -56,6 +56,7 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 /// Judges one call as a session in that workspace would, and prints the decision.
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.tool, &given.json, &environment.tools())?;
+    tool.check(&arguments).map_err(|why| Failure::usage(format!("bad arguments for {}: {why}", given.tool)))?;
     let root = environment.workspace(given.workspace.as_deref())?;
     let config = Config::load(environment, &root, given.config.as_deref())?;
     config.notes.iter().for_each(|why| note(&format!("warning: {why}")));

@@ -8,7 +8,7 @@
 //! A change must keep this: what is shown comes from a session that was made, not from a second way to build a prompt, or it would
 //! come to differ from what `run` sends; and no request goes to a provider.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, path::Path, sync::Arc};
 
 use serde_json::{Value, json};
 use tamtam::{
@@ -38,10 +38,15 @@ pub(super) fn with_surroundings(builder: Builder, environment: &Environment) -> 
     builder.environment(GitState::new()).environment(FileTree::default()).environment(rules)
 }
 
-/// The rule files that a session is not told of, or not whole; a line for each, with the reason.
-pub(super) fn rules_not_used(settings: &Settings) -> Vec<String> {
+/// The rule files that a session is not told of, or not whole; a line for each, with the reason, and with the command that trusts
+/// one which is not trusted.
+pub(super) fn rules_not_used(settings: &Settings, trust: &Trust) -> Vec<String> {
     let sections = settings.sections().into_iter().filter(|(section, _)| section.layer == Layer::Rules);
-    sections.filter_map(|(section, _)| Some(format!("{}: {}", section.origin, section.note.as_ref()?))).collect()
+    let why = |section: PromptSection| match section.note.as_deref()? {
+        RuleFiles::NOT_TRUSTED => Some(trust.why_not(Path::new(&section.origin))),
+        note => Some(format!("{}: {note}", section.origin)),
+    };
+    sections.filter_map(|(section, _)| why(section)).collect()
 }
 
 /// The day, for the system prompt: no time, so the prompt stays the same and the provider's cache can be used.
@@ -57,7 +62,7 @@ pub(super) async fn show(given: &PromptShowArguments, environment: &Environment)
     let config = Config::load(environment, &workspace, None)?;
     let of_run = TurnArguments { setup: given.setup.clone(), ..TurnArguments::default() };
     let setup = config.over(&of_run, None).0.setup;
-    let mut options = SessionOptions::from_agent(team.agent(setup.agent.as_deref())?, &workspace).map_err(usage)?;
+    let mut options = SessionOptions::from_agent(team.any_agent(setup.agent.as_deref())?, &workspace).map_err(usage)?;
     options.date = Some(today());
     let rights = rules::rights(&setup.permission, &config, run::audience(false))?;
     options.rules_below = rights.session;

@@ -81,7 +81,7 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
         };
     }
     let Some(session) = &given.id else {
-        return Err(Failure::usage("which session? `tamtam sessions` lists those there are"));
+        return Err(Failure::usage("no session given: `tamtam sessions` lists the sessions"));
     };
     let path = environment.store(given.store.store.as_deref())?;
     let store = tapes::open_for(&path, session)?;

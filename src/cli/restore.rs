@@ -20,7 +20,9 @@ use super::{
     environment::Environment,
     escape,
     failure::{Exit, Failure},
-    print, tapes,
+    print,
+    sessions::count,
+    tapes,
 };
 
 /// Lists the changed files, and what a restore would do. Reads only.
@@ -46,13 +48,17 @@ pub(super) fn restore(given: &RestoreArguments, path: &Path, environment: &Envir
     print(&shown)?;
     let id = &given.changes.id;
     let done = ops::offline(&tapes::open_to_change(path, id)?, id, since, &environment.tools(), how)?;
-    let mut text = format!("\n{} files were restored: entry {}\n", done.files.files.len(), done.entry);
+    let mut text = format!("\n{} restored: entry {}\n", files(done.files.files.len()), done.entry);
     for refused in &done.files.refused {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "not changed: {}: {}", escape::line(&refused.path), escape::line(&refused.why));
     }
     print(&text)?;
     Ok(if done.files.refused.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn files(number: usize) -> String {
+    count(number as u64, "file")
 }
 
 /// How a restore treats the files that must be refused: all files or none (`Whole`), without the refused ones (`Rest`), or as
@@ -90,18 +96,17 @@ impl Work {
     pub(super) fn would(&self) -> String {
         let Work { how, to_change, refused, conflicts } = self;
         match (how, refused) {
-            (_, 0) => format!("{to_change} files would change: add --yes to do it\n"),
+            (_, 0) => format!("{} would change: add --yes to do it\n", files(*to_change)),
             (Restore::Whole, _) => {
-                let over = if *conflicts > 0 {
-                    ", or --yes --over to restore those that someone else changed too"
-                } else {
-                    ""
-                };
+                let over =
+                    if *conflicts > 0 { ", or --yes --over to also restore what someone else changed" } else { "" };
                 format!(
-                    "{to_change} files could be changed, {refused} are refused: add --yes --rest to skip the refused files{over}\n"
+                    "{} could be restored, {refused} cannot: add --yes --rest to skip {}{over}\n",
+                    files(*to_change),
+                    if *refused == 1 { "that one" } else { "those" }
                 )
             }
-            _ => format!("{to_change} files would change, {refused} would be skipped: add --yes to do it\n"),
+            _ => format!("{} would change, {refused} would be skipped: add --yes to do it\n", files(*to_change)),
         }
     }
 
@@ -109,11 +114,9 @@ impl Work {
     fn nothing(&self) -> String {
         match (self.refused, self.conflicts) {
             (0, _) => "there is nothing to restore\n".to_owned(),
-            (refused, 0) => format!("no file can be restored: {refused} are refused\n"),
+            (refused, 0) => format!("{} cannot be restored\n", files(refused)),
             (refused, _) => {
-                format!(
-                    "no file can be restored: {refused} are refused; --over restores those that someone else changed\n"
-                )
+                format!("{} cannot be restored; --over restores what someone else changed\n", files(refused))
             }
         }
     }

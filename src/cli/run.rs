@@ -46,8 +46,8 @@ use super::{
 };
 use listener::Listener;
 use narrator::{Heard, Narrator};
-use open::Opened;
 pub(super) use open::audience;
+use open::{Opened, Said};
 use used::Used;
 use view::View;
 
@@ -66,16 +66,20 @@ pub(super) async fn run(given: RunArguments, environment: &Environment) -> Resul
     let begin = async {
         let text = stdin::prompt(&given.prompt, json)?;
         if text.trim().is_empty() && given.file.is_empty() {
-            return Err(Failure::usage("the prompt is empty: say what is to be done"));
+            return Err(Failure::usage("the prompt is empty: say what to do"));
         }
         if text.starts_with('/') && given.file.is_empty() {
-            return Ok((open::for_run(&given, &text, environment).await?, Prompt::Command(text)));
+            return Ok((
+                open::for_run(&given, Said { text: &text, may_be_command: true }, environment).await?,
+                Prompt::Command(text),
+            ));
         }
-        let mut prompt = Message::user(text);
+        let mut prompt = Message::user(text.clone());
         for path in &given.file {
             prompt = prompt.with_part(attach::part(path)?);
         }
-        Ok((open::for_run(&given, "", environment).await?, Prompt::Message(Box::new(prompt))))
+        let said = Said { text: &text, may_be_command: false };
+        Ok((open::for_run(&given, said, environment).await?, Prompt::Message(Box::new(prompt))))
     };
     let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
     drive(opened, Some(prompt), json).await
@@ -87,9 +91,9 @@ pub(super) async fn resume(given: ResumeArguments, environment: &Environment) ->
     let begin = async {
         let text = stdin::prompt(&given.prompt, json)?;
         if text.trim().is_empty() && !given.prompt.is_empty() {
-            return Err(Failure::usage("the prompt is empty: say what is to be done, or leave it out"));
+            return Err(Failure::usage("the prompt is empty: say what to do, or leave it out"));
         }
-        let opened = open::for_resume(&given, &text, environment).await?;
+        let opened = open::for_resume(&given, Said { text: &text, may_be_command: true }, environment).await?;
         let prompt = match text.starts_with('/') {
             true => Prompt::Command(text),
             false => Prompt::Message(Box::new(Message::user(text))),
@@ -117,10 +121,14 @@ enum Prompt {
 
 async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exit, Failure> {
     let Opened { runtime, session, mut events, hints, asked, opened, used, trust, not_read } = opened;
+    let (id, has_prompt) = (session.id().clone(), prompt.is_some());
     let (terminal, output) = screen(json).map_err(|error| failed_to_start(&error))?;
     let view = View::new(json, session.clone(), output.clone());
     view.listen_to(&mut events);
     not_read.iter().for_each(|why| view.warn("configuration_not_read", why));
+    if let Some(why) = &hints.found {
+        view.note(format!("model {} ({why})", hints.model));
+    }
     let left_out = match &prompt {
         Some(Prompt::Message(prompt)) => left_out(prompt, &hints),
         _ => Vec::new(),
@@ -131,6 +139,7 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
     let drive = Drive { view: view.clone(), session, opened, left_out, output: output.clone() };
     let (ended, heard) = drive.carry_through(prompt, &asked, events, &mut listener).await;
     let used = ended.as_ref().ok().map(|ended| ended.used.since(&used)).unwrap_or_default();
+    let has_nothing_to_do = !json && !has_prompt && matches!(&ended, Ok(Ended { turn: None, .. }));
     let (exit, result, message) = match ended {
         Ok(ended) => finished(ended.turn.as_deref(), used, heard.failed_with, &hints),
         Err(failure) => {
@@ -146,6 +155,10 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
         tracing::warn!(?leftover, "something could not be stopped");
     }
     listener.stop().await;
+    if has_nothing_to_do {
+        view.note(format!("session {id} has no unfinished work; `tamtam resume {id} PROMPT` says something to it"));
+    }
+    view.note_denied();
     if let Some(line) = used.line(&hints).filter(|_| !json) {
         view.note(line);
     }
@@ -193,6 +206,8 @@ pub(super) struct Hints {
     pub(super) base_url: String,
     pub(super) model: ModelRef,
     pub(super) takes: Takes,
+    /// Why this model answers, where nobody named it.
+    pub(super) found: Option<String>,
 }
 
 /// The files of a prompt that the model is not sent, each with the reason.

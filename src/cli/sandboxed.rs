@@ -13,37 +13,37 @@ use super::environment::Environment;
 /// What commands may reach.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SandboxArguments {
-    /// Confine the commands of bash to the workspace: `tamtam doctor` says what this system can hold [default: off]
+    /// Confine the commands of bash to the workspace; `tamtam doctor` shows what this system supports [default: off]
     #[arg(long, value_name = "MODE", value_enum)]
     sandbox: Option<Mode>,
-    /// Which sockets confined commands may make [default: off]
+    /// Network access of confined commands [default: off]
     #[arg(long, value_name = "WHICH", value_enum, requires = "sandbox")]
     sandbox_network: Option<Sockets>,
-    /// A further file or folder that confined commands may read; may be given again
+    /// Additional file or folder that confined commands may read; may be repeated
     #[arg(long, value_name = "PATH", requires = "sandbox")]
     sandbox_read: Vec<PathBuf>,
-    /// A further file or folder that confined commands may write; may be given again
+    /// Additional file or folder that confined commands may write; may be repeated
     #[arg(long, value_name = "PATH", requires = "sandbox")]
     sandbox_write: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// Commands may do whatever you may
+    /// Do not confine commands
     Off,
-    /// Confined where the system can hold it; else they run as they are, and each result says so
+    /// Confine commands if the system supports it; otherwise run them unconfined and say so in each result
     Preferred,
-    /// Confined, or not run
+    /// Confine commands, or do not run them
     Required,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sockets {
-    /// None
+    /// No network
     Off,
     /// IPv4 and IPv6
     Ip,
-    /// All that you may
+    /// Everything your user may do
     All,
 }
 

@@ -10,6 +10,7 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 use serde_json::json;
 use tamtam::{
     Millis,
+    session::Record,
     tape::{Access, Behind, CaughtUp, Hit, Order, Page, Query, Store, TapeError},
 };
 
@@ -24,6 +25,7 @@ use super::{
 
 /// Carries out the command.
 pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failure> {
+    given.kind.iter().try_for_each(|kind| known_kind(kind))?;
     let query = Query {
         session: given.session.clone(),
         labels: labels(&given.label)?,
@@ -47,6 +49,15 @@ pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failu
         Progress::warn(&format!("hits may be missing: {lack}; search again, or `tamtam tape rebuild`"));
     }
     Ok(done)
+}
+
+/// Refuses a kind that no entry has: nothing would be found, for another reason than the words.
+fn known_kind(kind: &str) -> Result<(), Failure> {
+    let error = serde_json::from_value::<Record>(json!({ kind: null })).err().map(|error| error.to_string());
+    match error.and_then(|error| error.strip_prefix("unknown variant").map(str::to_owned)) {
+        Some(rest) => Err(Failure::usage(format!("unknown kind of entry{}", rest.replace('`', "")))),
+        None => Ok(()),
+    }
 }
 
 /// A page of hits, after the index was brought up to date; of a store that is open to read only, the page that the index gives now.

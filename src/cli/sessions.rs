@@ -1,4 +1,4 @@
-//! `tamtam sessions`: lists the sessions of the store, newest first.
+//! `tamtam sessions`: lists the sessions of the store, newest first; for people those that wait for a person come before the others.
 //!
 //! The command first brings the index (the database beside the tapes) up to date, for which it may read tapes. It stops doing so
 //! where the index makes no progress, such as in a store that cannot be written.
@@ -6,14 +6,15 @@
 //! A change must keep this: no tape is changed; a list that may be incomplete says so in a warning on stderr, never in the list
 //! itself, which programs read; and in the list for people titles, which come from messages, are escaped.
 
+mod work;
+
 use std::{fmt::Write as _, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
     Millis,
     ops::{self, ListedSession, Parent, SessionPage, SessionQuery},
-    tape::{Behind, SessionStatus},
-    tool::truncate::format_bytes,
+    tape::{Behind, SessionStatus, Store},
 };
 
 use super::{
@@ -21,13 +22,16 @@ use super::{
     environment::Environment,
     escape,
     failure::{Exit, Failure},
-    print,
+    note, print,
     progress::{Progress, lack},
     tapes,
 };
 
 /// How many sessions are shown to a person without `--limit`.
 const SHOWN: usize = 50;
+
+/// Longest title, in characters.
+const TITLE_MAX: usize = 60;
 
 /// How long one query brings the index up to date. It is repeated while the index makes progress, because a person waits.
 const WAIT: Duration = Duration::from_secs(2);
@@ -36,6 +40,9 @@ const WAIT: Duration = Duration::from_secs(2);
 pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> Result<Exit, Failure> {
     let path = environment.store(given.store.store.as_deref())?;
     if !path.exists() {
+        if !given.json {
+            note("no sessions found");
+        }
         return Ok(Exit::Done);
     }
     let store = tapes::open_with_index(&path)?;
@@ -47,7 +54,7 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     query.after.clone_from(&given.after);
     query.wait = WAIT;
     let wanted = given.limit.map_or(if given.json { usize::MAX } else { SHOWN }, usize::from);
-    let (mut shown, mut text, mut left, mut progress) = (0, String::new(), u64::MAX, Progress::new());
+    let (mut shown, mut rows, mut left, mut progress) = (0, Vec::new(), u64::MAX, Progress::new());
     let (next, behind) = loop {
         query.limit = (wanted - shown).min(200);
         let SessionPage { sessions, next, behind, indexed, .. } = ops::sessions(&store, &query)?;
@@ -60,24 +67,33 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
         }
         let first = shown == 0;
         shown += sessions.len();
-        match given.json {
-            true => lines_json(&sessions, &mut text),
-            false => lines(&sessions, first, &mut text),
-        }
-        if !indexed && first && !sessions.is_empty() {
-            Progress::warn("there is no index, and none can be made here; every tape was read; tasks are not counted");
+        let is_empty = sessions.is_empty();
+        let sessions = sessions.into_iter().filter(|listed| given.json || !is_writer(listed));
+        rows.extend(sessions.map(|listed| Row::of(&store, listed)));
+        if !indexed && first && !is_empty {
+            Progress::warn(
+                "the index is missing and cannot be made here, so every tape was read and tasks are not counted",
+            );
         }
         match next {
             Some(next) if shown < wanted => query.after = Some(next),
             next => break (next, behind),
         }
     };
+    let mut text = String::new();
+    match given.json {
+        true => lines_json(&rows, &mut text),
+        false => lines(rows, &mut text),
+    }
     // Writing to a String cannot fail.
     let _ = match next {
         Some(next) if given.json => writeln!(text, "{}", json!({"next": next.to_string()})),
         Some(next) => writeln!(text, "more: --after {next}"),
         None => Ok(()),
     };
+    if text.is_empty() && !given.json {
+        note("no sessions found");
+    }
     print(&text)?;
     if let Some(lack) = lack(behind) {
         Progress::warn(&format!("the newest activity may be missing: {lack}"));
@@ -85,8 +101,31 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     Ok(Exit::Done)
 }
 
-fn lines_json(sessions: &[ListedSession], text: &mut String) {
-    for listed in sessions {
+/// Whether a session is one that wrote a title or a summary for another, and so nothing that a person looks for.
+fn is_writer(listed: &ListedSession) -> bool {
+    let is_task = matches!(listed.parent, Some(Parent::TaskOf { .. }));
+    is_task && matches!(listed.agent.as_deref(), Some("title" | "summary" | "compaction"))
+}
+
+/// A session on the list, and what it does.
+struct Row {
+    listed: ListedSession,
+    work: Option<work::Work>,
+}
+
+impl Row {
+    fn of(store: &Store, listed: ListedSession) -> Row {
+        let work = listed.open.then(|| work::of(store, &listed.session)).flatten();
+        Row { listed, work }
+    }
+
+    fn waits_for_a_person(&self) -> bool {
+        self.work.as_ref().is_some_and(work::Work::waits_for_a_person)
+    }
+}
+
+fn lines_json(rows: &[Row], text: &mut String) {
+    for Row { listed, work } in rows {
         let mut line = json!(listed);
         if let Value::Object(line) = &mut line {
             line.remove("cost");
@@ -94,19 +133,27 @@ fn lines_json(sessions: &[ListedSession], text: &mut String) {
                 line.extend(cost);
             }
             line.insert("model".into(), json!(listed.model.as_ref().map(ToString::to_string)));
+            line.insert("work".into(), json!(work));
         }
         let _ = writeln!(text, "{line}");
     }
 }
 
-fn lines(sessions: &[ListedSession], with_head: bool, text: &mut String) {
-    if with_head && !sessions.is_empty() {
-        row(text, ["id", "used", "state", "entries", "size", "tokens", "cost", "title"].map(str::to_owned));
+/// Two lines for each session, none wider than 80 columns: its figures, then what it is about.
+fn lines(mut rows: Vec<Row>, text: &mut String) {
+    if rows.is_empty() {
+        return;
     }
+    let head = |text: &mut String, [id, used, state, tokens, cost]: [String; 5]| {
+        let line = format!("{id:36}  {used:>6}  {state:11}  {tokens:>10}  {cost:>9}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    };
+    head(text, ["id", "used", "state", "tokens", "cost"].map(str::to_owned));
+    rows.sort_by_key(|row| !row.waits_for_a_person());
     let now = Millis::now();
-    for listed in sessions {
+    for row in &rows {
+        let listed = &row.listed;
         let unknown = || "-".to_owned();
-        let bytes = listed.bytes.saturating_add(listed.beside_bytes);
         let cost = listed.cost.map_or_else(unknown, |cost| match (cost.exact(), cost.known.0) {
             (Some(exact), _) => exact.to_string(),
             (None, 0) => "unknown".to_owned(),
@@ -115,29 +162,27 @@ fn lines(sessions: &[ListedSession], with_head: bool, text: &mut String) {
         let columns = [
             escape::line(listed.session.as_str()),
             listed.last.map_or_else(unknown, |last| age(now, last)),
-            state(listed).to_owned(),
-            listed.entries.unwrap_or(listed.seq.0).to_string(),
-            format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            state(row).to_owned(),
             listed.usage.map_or_else(unknown, |usage| usage.total().to_string()),
             cost,
-            title(listed),
         ];
-        row(text, columns);
+        head(text, columns);
+        let doing = row.work.as_ref().map(|work| {
+            let since = work.since.map(|since| format!(", {}", age(now, since))).unwrap_or_default();
+            format!("    {}: {}{since}\n", work.phase, work.what)
+        });
+        let _ = write!(text, "    {}\n{}", title(listed), doing.unwrap_or_default());
     }
 }
 
-fn row(text: &mut String, [id, used, state, entries, size, tokens, cost, title]: [String; 8]) {
-    let row = format!("{id:36}  {used:>8}  {state:11}  {entries:>7}  {size:>8}  {tokens:>9}  {cost:>9}  {title}");
-    let _ = writeln!(text, "{}", row.trim_end());
-}
-
 /// The state of a session as one word: the most important one if several hold.
-fn state(listed: &ListedSession) -> &'static str {
+fn state(row: &Row) -> &'static str {
+    let listed = &row.listed;
     match listed.status {
         SessionStatus::Hidden => "deleted",
         SessionStatus::Parked => "parked",
         _ if listed.seq.0 == 0 => "no entry",
-        SessionStatus::Live if listed.open => "in a turn",
+        SessionStatus::Live if listed.open => row.work.as_ref().map_or("in a turn", |work| work.phase),
         // No process has it: its process died, and `resume` finishes the turn.
         SessionStatus::Passive if listed.open => "interrupted",
         SessionStatus::Live => "awake",
@@ -156,7 +201,7 @@ fn title(listed: &ListedSession) -> String {
     let belongs: Vec<String> = of.into_iter().chain(counted.map(|(n, what)| count(n, what))).collect();
     let belongs = if belongs.is_empty() { String::new() } else { format!(" [{}]", belongs.join(", ")) };
     let protected = if listed.protected { " (protected)" } else { "" };
-    let title = escape::prose_line(listed.title.as_deref().unwrap_or("(no message)"));
+    let title = escape::short(listed.title.as_deref().unwrap_or("(no message)"), TITLE_MAX);
     format!("{title}{protected}{belongs}")
 }
 

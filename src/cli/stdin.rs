@@ -67,13 +67,13 @@ pub(super) fn prompt(words: &[String], is_json: bool) -> Result<String, Failure>
     if words != ["-"] {
         if !is_json && has_text() {
             return Err(Failure::usage(
-                "there is text on stdin that nothing would read: give - as the prompt, or < /dev/null",
+                "stdin has data, but the prompt was given as an argument: use - to read the prompt from stdin, or redirect stdin from /dev/null",
             ));
         }
         return Ok(words.join(" "));
     }
     if is_json {
-        return Err(Failure::usage("with --json, stdin has commands: give the prompt as an argument"));
+        return Err(Failure::usage("with --json, stdin is for commands: give the prompt as an argument"));
     }
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().take(LINE_BYTES_MAX + 1).read_to_end(&mut bytes);

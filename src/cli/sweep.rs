@@ -46,7 +46,7 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
     }
     let is_heard = !given.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !given.dry_run && !given.yes && !is_heard {
-        let why = if given.json { "--json asks nobody" } else { "there is no terminal to ask on" };
+        let why = if given.json { "--json does not ask" } else { "there is no terminal to ask at" };
         return Err(Failure::usage(format!(
             "nothing was removed, because {why}: --dry-run shows what would be removed, --yes removes it"
         )));
@@ -123,7 +123,7 @@ fn as_text(sweep: &Sweep, removed: bool) -> String {
 pub(super) async fn delete(path: &Path, id: &SessionId, yes: bool, environment: &Environment) -> Result<Exit, Failure> {
     let is_heard = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !yes && !is_heard {
-        let why = "nothing was deleted, because there is no terminal to ask on: --yes deletes without asking";
+        let why = "nothing was deleted, because there is no terminal to ask at: --yes deletes without asking";
         return Err(Failure::usage(why));
     }
     if !tapes::open_for(path, id)?.exists(id) {

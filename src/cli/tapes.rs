@@ -88,7 +88,7 @@ pub(super) fn show(path: &Path, id: &SessionId, json: bool) -> Result<Exit, Fail
     for entry in &entries {
         // An entry that was rolled back stays on the tape, and is no part of the conversation any more.
         let mark = if trail.has(entry.seq) { ' ' } else { '~' };
-        let line = if json { entry_json(entry).to_string() } else { format!("{mark}{}", entry_line(entry)) };
+        let line = if json { json_line(entry) } else { format!("{mark}{}", entry_line(entry)) };
         let _ = writeln!(text, "{line}");
     }
     print(&text)
@@ -101,7 +101,7 @@ fn show_sound(store: &Store, id: &SessionId, json: bool) -> Result<Exit, Failure
     let sound = if end == Seq::ZERO { Vec::new() } else { store.read_to(id, end)?.entries };
     let mut text = String::new();
     for entry in &sound {
-        let line = if json { entry_json(entry).to_string() } else { format!(" {}", entry_line(entry)) };
+        let line = if json { json_line(entry) } else { format!(" {}", entry_line(entry)) };
         let _ = writeln!(text, "{line}");
     }
     print(&text)?;
@@ -133,13 +133,30 @@ fn back_in_words(back: &session::RolledBack) -> String {
     words
 }
 
-pub(super) fn entry_json(entry: &Entry) -> Value {
+/// An entry as one line of JSON. What the tape has is written as it stands there: a number keeps its digits.
+#[derive(serde::Serialize)]
+pub(super) struct EntryJson<'a> {
+    seq: Seq,
+    time: Millis,
+    cause: Option<Value>,
+    turn: Option<Seq>,
+    step: Option<u32>,
+    ticket: Option<Seq>,
+    #[serde(rename = "in")]
+    input: Option<&'a serde_json::value::RawValue>,
+    kind: &'a str,
+    data: &'a serde_json::value::RawValue,
+}
+
+pub(super) fn entry_json(entry: &Entry) -> EntryJson<'_> {
     let Entry { seq, time, cause, turn, step, ticket, input, kind, data } = entry;
-    let value = |text: &serde_json::value::RawValue| serde_json::from_str::<Value>(text.get()).unwrap_or_default();
-    json!({
-        "seq": seq, "time": time, "cause": cause, "turn": turn, "step": step, "ticket": ticket,
-        "in": input.as_deref().map(value), "kind": kind, "data": value(data),
-    })
+    let cause = cause.as_ref().map(|cause| json!(cause));
+    let (seq, time, turn, step, ticket, input) = (*seq, *time, *turn, *step, *ticket, input.as_deref());
+    EntryJson { seq, time, cause, turn, step, ticket, input, kind, data }
+}
+
+fn json_line(entry: &Entry) -> String {
+    serde_json::to_string(&entry_json(entry)).unwrap_or_default()
 }
 
 fn entry_line(entry: &Entry) -> String {

@@ -80,10 +80,22 @@ impl Team {
         Ok(named.unwrap_or_else(|| self.agents.default_agent()))
     }
 
+    /// The same, where the name may also be that of an agent for tasks.
+    pub(super) fn any_agent(&self, given: Option<&str>) -> Result<&Agent, Failure> {
+        match given.and_then(|name| self.agents.subagent(name).ok()) {
+            Some(agent) => Ok(agent),
+            None => self.agent(given),
+        }
+    }
+
     /// Refuses a prompt that is no command although it looks like one.
     pub(super) fn check(&self, prompt: &str) -> Result<(), Failure> {
         match self.commands.read(prompt) {
-            Some(Err(bad)) => Err(Failure::usage(bad.to_string())),
+            // The command may be in a file of the workspace that is not trusted.
+            Some(Err(bad)) => {
+                let untrusted = self.untrusted.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+                Err(Failure::usage(format!("{bad}{untrusted}")))
+            }
             _ => Ok(()),
         }
     }
@@ -111,6 +123,15 @@ fn words_for_models(environment: &Environment) -> BTreeMap<String, ModelRef> {
     ["opus", "sonnet", "haiku"].into_iter().filter_map(|word| Some((word.to_owned(), newest(word)?))).collect()
 }
 
+/// A line of `agents --json`. Written without a detour over a JSON value, which would show 0.7 as 0.699999988079071.
+#[derive(serde::Serialize)]
+struct AgentLine<'a> {
+    #[serde(flatten)]
+    agent: &'a Agent,
+    origin: String,
+    default: bool,
+}
+
 /// Carries out `agents`: lists them with what each is for and where it comes from.
 pub(super) fn agents(given: &AgentsArguments, environment: &Environment) -> Result<Exit, Failure> {
     let workspace = environment.workspace(given.workspace.as_deref())?;
@@ -125,11 +146,9 @@ pub(super) fn agents(given: &AgentsArguments, environment: &Environment) -> Resu
         // Writing to a String cannot fail.
         let _ = match given.json {
             true => {
-                let is_default = agent.name == team.agents.default_agent().name;
-                let mut line = json!(agent);
-                line["origin"] = origin.into();
-                line["default"] = is_default.into();
-                writeln!(text, "{line}")
+                let default = agent.name == team.agents.default_agent().name;
+                let line = serde_json::to_string(&AgentLine { agent, origin, default });
+                writeln!(text, "{}", line.unwrap_or_default())
             }
             false => {
                 let about = super::escape::line(agent.description.lines().next().unwrap_or_default());

@@ -23,7 +23,7 @@ use tamtam::{
     session::{Granted, Scope},
 };
 
-use super::{environment::Environment, failure::Failure};
+use super::{environment::Environment, failure::Failure, sessions::count};
 use stored::{Entry, Stored};
 
 pub(super) use command::trust;
@@ -84,6 +84,39 @@ impl Trust {
         })
     }
 
+    /// Why a rule file such as AGENTS.md is ignored, and the command that trusts it. A folder of rules is trusted with the folder
+    /// that `.tamtam` is in.
+    pub(super) fn why_not(&self, file: &Path) -> String {
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let project =
+            folder.ancestors().find(|above| above.ends_with(".tamtam")).and_then(Path::parent).unwrap_or(folder);
+        let of = |workspace: &Path| Some(file.strip_prefix(workspace).ok()?.to_str()?.to_owned());
+        let stored = self.read().unwrap_or_default();
+        let trusted = stored.projects.iter().map(|entry| Path::new(&entry.path)).find(|workspace| {
+            stored.of(workspace).zip(of(workspace)).is_some_and(|(entry, name)| entry.files.contains_key(&name))
+        });
+        match trusted {
+            Some(workspace) => {
+                format!("{} is ignored: it has changed since you trusted it: {}", file.display(), how(workspace))
+            }
+            None => format!("{} is ignored: it is not trusted: {}", file.display(), how(project)),
+        }
+    }
+
+    /// How the user stands to a folder, in words: whether it is trusted, has changed since, or has nothing to trust.
+    pub(super) fn standing(&self, workspace: &Path) -> Result<String, Failure> {
+        Ok(match self.look(workspace, &project::all())? {
+            Project::Nothing => format!("{} has no files that need trust", workspace.display()),
+            Project::Trusted { files, .. } if files.is_empty() => {
+                format!("{} is trusted; it has no files yet", workspace.display())
+            }
+            Project::Trusted { files, .. } => {
+                format!("{} is trusted with {}", workspace.display(), count(files.len() as u64, "file"))
+            }
+            Project::Untrusted(why) => format!("no: {why}"),
+        })
+    }
+
     /// Trusts the files of a folder as they were read, in all places.
     fn trust(&self, workspace: &Path, files: &project::Files) -> Result<(), Failure> {
         self.change(|stored| {
@@ -135,28 +168,33 @@ impl Trust {
 
 /// As [`Trust::look`], for what the trust file says of the folder.
 fn look(entry: Option<&Entry>, workspace: &Path, places: &[Place]) -> Project {
-    let how = format!("`tamtam trust {}` shows and trusts it", workspace.display());
+    let how = how(workspace);
     let Some(entry) = entry else {
         let Some(found) = places.iter().find(|place| place.is_there(workspace)) else { return Project::Nothing };
         let place = workspace.join(found.path);
-        return Project::Untrusted(format!("{} is not trusted, so nothing of it is read: {how}", place.display()));
+        return Project::Untrusted(format!("{} is ignored: it is not trusted: {how}", place.display()));
     };
     let files = match project::read(workspace, places) {
         Ok(files) => files,
-        Err(why) => return Project::Untrusted(format!("{} is not read: {why}", workspace.display())),
+        Err(why) => return Project::Untrusted(format!("{} is ignored: {why}", workspace.display())),
     };
     let trusted = entry.files.iter().filter(|(name, _)| places.iter().any(|place| place.has(name)));
     match project::difference(&trusted.collect(), &project::hashes(&files)) {
         None => Project::Trusted { files, granted: entry.granted.clone() },
         Some(what) => {
-            Project::Untrusted(format!("{what} since {} was trusted, so it is not read: {how}", workspace.display()))
+            Project::Untrusted(format!("{what} since you trusted {}, so it is ignored: {how}", workspace.display()))
         }
     }
 }
 
 /// What to say about a folder without files that is not trusted.
 pub(super) fn untrusted(workspace: &Path) -> String {
-    format!("{0} is not trusted: `tamtam trust {0}` trusts it", workspace.display())
+    format!("{} is not trusted: {}", workspace.display(), how(workspace))
+}
+
+/// The command that trusts a folder.
+fn how(workspace: &Path) -> String {
+    format!("run `tamtam trust {}`", workspace.display())
 }
 
 #[cfg(test)]

@@ -206,10 +206,31 @@ pub struct HttpOptions {
     pub event_bytes_max: usize,
     /// The most bytes of one answer; 64 MiB by default.
     pub answer_bytes_max: usize,
-    /// The proxy for all requests, such as `http://user:password@host:3128`. No proxy is taken from the environment.
-    pub proxy: Option<Secret>,
+    /// The proxies of requests; none by default. No proxy is taken from the environment.
+    pub proxies: Proxies,
     /// Certificates to trust beside the system's own, as PEM.
     pub extra_roots_pem: Vec<String>,
+}
+
+/// HTTP proxies, such as `http://user:password@host:3128`, by the scheme of the address that is asked.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Proxies {
+    /// The proxy for plain requests (`http`).
+    pub http: Option<Secret>,
+    /// The proxy for secure requests (`https`).
+    pub https: Option<Secret>,
+    /// Hosts that are reached without a proxy, as the variable `NO_PROXY` lists them: names, which include the names below them,
+    /// addresses and ranges of addresses, parted by commas.
+    pub except: String,
+}
+
+impl Proxies {
+    /// One proxy for all requests.
+    #[must_use]
+    pub fn all(proxy: Secret) -> Proxies {
+        Proxies { http: Some(proxy.clone()), https: Some(proxy), except: String::new() }
+    }
 }
 
 impl Default for HttpOptions {
@@ -222,7 +243,7 @@ impl Default for HttpOptions {
             end_timeout: Duration::from_secs(10),
             event_bytes_max: 8 << 20,
             answer_bytes_max: 64 << 20,
-            proxy: None,
+            proxies: Proxies::default(),
             extra_roots_pem: Vec::new(),
         }
     }

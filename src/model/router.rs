@@ -198,7 +198,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
-    use crate::model::ReasoningBack;
+    use crate::model::{Proxies, ReasoningBack};
 
     fn name(text: &str) -> ModelRef {
         text.parse().unwrap()
@@ -291,7 +291,8 @@ mod tests {
     #[test]
     fn debug_of_a_router_shows_no_key() {
         let provider = Provider::known("openai").unwrap().with_key(Secret::new("sk-CANARY"));
-        let options = HttpOptions { proxy: Some("http://user:CANARY@proxy".into()), ..HttpOptions::default() };
+        let options =
+            HttpOptions { proxies: Proxies::all("http://user:CANARY@proxy".into()), ..HttpOptions::default() };
         assert!(!format!("{:?}", Router::new(options).with(provider)).contains("CANARY"));
     }
 

@@ -150,7 +150,7 @@ impl fmt::Display for KeptReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KeptReason::Live => f.write_str("it is open"),
-            KeptReason::AtWork => f.write_str("a turn or a task of it is not over"),
+            KeptReason::AtWork => f.write_str("it has unfinished work"),
             KeptReason::Parked => f.write_str("it is parked"),
             KeptReason::Protected => f.write_str("it is protected"),
             KeptReason::ForkStays(fork) => write!(f, "session {fork} is a fork of it"),

@@ -73,6 +73,9 @@ pub struct RuleFiles {
 }
 
 impl RuleFiles {
+    /// The note of a file that the host does not trust ([`PromptSection::note`](crate::session::PromptSection::note)).
+    pub const NOT_TRUSTED: &str = "ignored: it is not trusted";
+
     /// The rules of projects, as far as `trusts` says so of a file, by its path and its text. The text that was judged is the one
     /// that is used. It is asked on a blocking thread, once for each file and session.
     #[must_use]
@@ -190,7 +193,7 @@ impl Found {
             return;
         }
         if !trusts.is_none_or(|trusts| trusts(&path, &text)) {
-            return self.left_out(name, path, "not trusted, so it is not used".to_owned());
+            return self.left_out(name, path, RuleFiles::NOT_TRUSTED.to_owned());
         }
         let fence = on_one_line(name).replace('"', "'");
         // A file must not end its own fence.

@@ -11,6 +11,7 @@ use crate::{
     error::{Kind, SendError, SpawnError},
     kernel::{AgentChoice, Delivery},
     model::{ModelError, PRICES},
+    runtime::TaskOptions,
     session::{BranchError, Receipt, Session},
     task::TaskRequest,
     words::ids::SessionId,
@@ -96,7 +97,7 @@ impl Session {
     /// let Commanded::Sent(receipt) = session.command("/review src", Delivery::Queue).await? else { panic!() };
     /// assert_eq!(receipt.wait().await?.text, "Nothing is wrong.");
     /// let Commanded::Said(words) = session.command("/undo", Delivery::Queue).await? else { panic!() };
-    /// assert_eq!(words, "1 message is taken back: /redo brings it again");
+    /// assert!(words.starts_with("Undid 1 message; /redo restores it. Files were not changed back"));
     /// runtime.shutdown().await;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
@@ -113,7 +114,8 @@ impl Session {
             Does::Act(act) => self.act(act, &called).await.map(Commanded::Said),
             Does::Say(_) => match self.as_task(&called) {
                 Some(request) => {
-                    let child = self.delegate(request, Default::default()).await?;
+                    let options = TaskOptions { model: called.command.model.clone(), ..TaskOptions::default() };
+                    let child = self.delegate(request, options).await?;
                     Ok(Commanded::Task(child.session().id().clone()))
                 }
                 None => self.say(&called, delivery).await.map(Commanded::Sent),
@@ -151,12 +153,17 @@ impl Session {
         Ok(match act {
             CommandAct::Undo => {
                 let gone = self.undo().await?.gone.len();
-                format!("{} taken back: /redo brings {} again", messages(gone), if gone == 1 { "it" } else { "them" })
+                format!(
+                    "Undid {}; /redo restores {}. Files were not changed back: `tamtam tape restore {}` shows them.",
+                    messages(gone),
+                    if gone == 1 { "it" } else { "them" },
+                    self.id()
+                )
             }
-            CommandAct::Redo => format!("{} back", messages(self.redo().await?.again.len())),
+            CommandAct::Redo => format!("Restored {}.", messages(self.redo().await?.again.len())),
             CommandAct::Compact => {
                 self.compact().await?;
-                "the older part of the conversation is being summed up".to_owned()
+                "Summarizing the older part of the conversation.".to_owned()
             }
             CommandAct::Help => self.help(),
             CommandAct::Agents => self.agent_list().await?,
@@ -164,16 +171,16 @@ impl Session {
                 let name = called.only_word()?;
                 let choice = self.choice_of(name).await?;
                 self.switch_agent(choice).await?;
-                format!("{name} works from the next step on")
+                format!("Switched to agent {name}.")
             }
             CommandAct::Models => models(&called.arguments),
             CommandAct::Model => {
                 let model: ModelRef = called.only_word()?.parse()?;
                 self.shared.models.find(&model).map_err(CommandError::Model)?;
                 self.configure(|settings| settings.model.clone_from(&model)).await?;
-                format!("{model} answers from the next step on")
+                format!("Switched to {model}.")
             }
-            CommandAct::Title => format!("the title is: {}", self.write_title().await?),
+            CommandAct::Title => format!("Title: {}", self.write_title().await?),
             CommandAct::Summary => self.write_summary().await?,
         })
     }
@@ -212,7 +219,7 @@ impl Session {
 }
 
 fn messages(count: usize) -> String {
-    if count == 1 { "1 message is".to_owned() } else { format!("{count} messages are") }
+    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
 }
 
 /// One line of a list: a name, and the first line of what is said about it.

@@ -26,20 +26,23 @@ use crate::{
     session::Session,
     task::{TaskProgress, TaskRequest, TaskResult},
     tool::{May, Tool},
-    words::ids::SessionId,
+    words::{ids::SessionId, message::ModelRef},
 };
 
 /// The names of the tools for tasks.
 const TOOLS: [&str; 4] = ["task", "task_send", "task_stop", "task_status"];
 
 /// How a task is given, beside its request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TaskOptions {
     /// How the child is tied to the sender.
     pub link: Link,
     /// How often the child is started again when it crashes.
     pub restart: RestartPolicy,
+    /// The model that answers the child; by default that of the agent, else the sender's. A session that is gone on with
+    /// ([`TaskRequest::resume_token`]) keeps its own.
+    pub model: Option<ModelRef>,
 }
 
 impl Session {
@@ -85,11 +88,12 @@ impl Session {
         options: TaskOptions,
         may: May,
     ) -> Result<(Child, EventStream), SpawnError> {
+        let link = options.link;
         let made = order::of_request(self, request, options, may).await?;
         let events = self.shared.slot(&made.child).follow();
         let child = match made.what {
             order::What::Before(ticket) => Child::new(self, made.child, ticket),
-            order::What::New(order) => self.give(made.child, *order, options.link).await?,
+            order::What::New(order) => self.give(made.child, *order, link).await?,
         };
         Ok((child, events))
     }

@@ -187,7 +187,7 @@ impl Store {
 }
 
 fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
-    let not_ours = "it is no export of a session";
+    let not_ours = "it is not a session export";
     let line = from.next()?.ok_or_else(|| TapeError::Import { line: 1, what: "it is empty".into() })?;
     // Read the version first: a later version may have other fields.
     let said: serde_json::Value = serde_json::from_slice(&line).map_err(|_| from.refuse(not_ours))?;

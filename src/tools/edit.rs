@@ -184,7 +184,7 @@ fn encoding(content: &[u8], call: &Call, place: &WorkspacePath) -> Result<Option
     let what = match text::kind(content) {
         Kind::Utf8 { .. } => return Ok(None),
         Kind::Encoded(guess) => return Ok(Some(guess.charset)),
-        Kind::Binary => "it is no text".to_owned(),
+        Kind::Binary => "it is not text".to_owned(),
         Kind::Image(mime) => format!("it is {mime}"),
     };
     Err(ToolResult::error(format!("{}: Binary file, cannot be edited: {what}", call.shown(place))))

@@ -30,7 +30,7 @@ fn a_set_can_be_made_of_names() {
     let setup = super::Setup::new();
     assert_eq!(names(&setup.named(["read", "ls"]).unwrap()), ["ls", "read"]);
     let unknown = setup.named(["read", "nonexistent"]).unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no tool \"nonexistent\"");
+    assert_eq!(unknown.to_string(), "unknown tool \"nonexistent\"");
     assert_eq!(setup.named([]).unwrap_err().to_string(), "a set of tools cannot be empty");
 }
 

@@ -47,7 +47,7 @@ impl Tool for TodoWrite {
 
     fn description(&self) -> &'static str {
         "Replaces the to-do list of this session. For work of three steps or more: write the steps first, keep one in_progress, and \
-         mark each completed as soon as it is done. The user sees the list."
+         mark each completed as soon as it is done."
     }
 
     fn schema(&self) -> Value {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tamtam::{
     EventKind, Runtime, Seq, SessionOptions,
     hook::Redact,
-    model::{Api, Endpoint, HttpModel, HttpOptions, Reply, Scripted, Secret},
+    model::{Api, Endpoint, HttpModel, HttpOptions, Proxies, Reply, Scripted, Secret},
     permission::Profile,
     session::Next,
     tool::{self, NoArguments},
@@ -414,7 +414,7 @@ async fn no_debug_prints_a_canary() {
             .with_key(key)
     };
     let mut options = HttpOptions::default();
-    options.proxy = Some(Secret::new(format!("http://u:{CANARY}@127.0.0.1:9")));
+    options.proxies = Proxies::all(Secret::new(format!("http://u:{CANARY}@127.0.0.1:9")));
     let model = HttpModel::new(endpoint(Secret::new(CANARY)), options.clone()).unwrap();
     let bad = HttpModel::new(endpoint(Secret::new(format!("{CANARY}\u{1}"))), options.clone()).err();
     let bash = tamtam::tools::BashOptions::new([("OPENAI_API_KEY".into(), CANARY.into())]);

@@ -16,6 +16,7 @@ mod grants;
 pub(crate) mod lab;
 mod loops;
 mod plan;
+mod program;
 mod replay;
 mod rescue;
 mod sandbox;

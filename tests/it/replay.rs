@@ -292,7 +292,7 @@ async fn a_recorded_tape_is_a_test_in_one_file() {
     });
     assert!(cut.contains("not the one that was recorded") || cut.contains("missing"), "{cut}");
     assert!(broken(&|_| "# nothing\n".into()).contains("it is empty"));
-    assert!(broken(&|_| "{}\n".into()).contains("no recorded tape"));
+    assert!(broken(&|_| "{}\n".into()).contains("not a recorded tape"));
     assert!(broken(&|text| text.replacen("\"tamtam_replay\":1", "\"tamtam_replay\":2", 1)).contains("newer tamtam"));
 }
 

@@ -9,7 +9,7 @@ use tamtam::{
     Message,
     model::{
         Answer, AnswerPart, Api, Delta, Endpoint, ErrorKind, History, HttpModel, HttpOptions, Item, Model, ModelError,
-        Request, RetryClass, Secret, UserItem,
+        Proxies, Request, RetryClass, Secret, UserItem,
     },
     session::Finish,
 };
@@ -606,7 +606,7 @@ async fn a_request_goes_through_the_proxy_that_the_host_names() {
     let password = "proxy-authorization: Basic dTpzay1DQU5BUlktcHJveHk=";
     let with = |proxy: &FaultServer| {
         let mut options = options();
-        options.proxy = Some(Secret::new(proxy.url().replace("http://", "http://u:sk-CANARY-proxy@")));
+        options.proxies = Proxies::all(Secret::new(proxy.url().replace("http://", "http://u:sk-CANARY-proxy@")));
         options
     };
     for api in APIS {

@@ -54,10 +54,7 @@ fn quotes_hold_an_argument_together() {
         let expected = expected.map(|words: Vec<&str>| words.into_iter().map(str::to_owned).collect());
         assert_eq!(words(line), expected, "{line:?}");
     }
-    assert_eq!(
-        read("/agent 'plan").unwrap_err().to_string(),
-        "/agent: a quote has no end: write ' behind the argument"
-    );
+    assert_eq!(read("/agent 'plan").unwrap_err().to_string(), "/agent: the quote ' is not closed");
     assert_eq!(read("/review it's late").unwrap().words, ["it's", "late"]);
 }
 

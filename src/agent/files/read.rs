@@ -273,7 +273,8 @@ fn name_of(given: &str, dialect: Dialect, at: usize) -> Result<String, Fault> {
     if is_name(&name) {
         return Ok(name);
     }
-    let why = format!("{given:?} is no name: write 1 to 64 small letters, digits, - and _, with / between two parts");
+    let why =
+        format!("{given:?} is not a name: write 1 to 64 small letters, digits, - and _, with / between two parts");
     Err(Fault::new(at, "name", why))
 }
 

@@ -215,8 +215,8 @@ fn an_unknown_command_names_its_file_that_is_not_used() {
     let files = AgentFiles::read(&[AgentFolder::new(folder.path(), Dialect::ClaudeCode)], &BTreeMap::new());
     let (_, commands, bad) = files.build().unwrap();
     let said = commands.read("/team/pull-request 1").unwrap().unwrap_err().to_string();
-    let begins = format!("there is no command /team/pull-request (not used: {}): use one of ", bad[0]);
+    let begins = format!("unknown command /team/pull-request (not used: {}): use one of ", bad[0]);
     assert!(said.starts_with(&begins), "{said}");
     let said = commands.read("/other").unwrap().unwrap_err().to_string();
-    assert!(said.starts_with("there is no command /other: use one of "), "{said}");
+    assert!(said.starts_with("unknown command /other: use one of "), "{said}");
 }

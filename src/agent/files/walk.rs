@@ -118,7 +118,7 @@ pub(super) fn text(path: &Path, inside: Option<&Path>, trusts: &Trusts) -> Resul
     };
     let (bytes, _) = opened.and_then(|(root, file)| root.read(&file, FILE_BYTES_MAX)).map_err(|error| match error {
         WorkspaceError::Outside { .. } => whole("it leads out of the workspace: it is not read".to_owned()),
-        WorkspaceError::NotRegular { .. } | WorkspaceError::IsDirectory { .. } => whole("it is no file".to_owned()),
+        WorkspaceError::NotRegular { .. } | WorkspaceError::IsDirectory { .. } => whole("it is not a file".to_owned()),
         WorkspaceError::TooLarge { bytes, max_bytes, .. } => {
             whole(format!("it has {bytes} bytes: at most {max_bytes} are read"))
         }
@@ -127,7 +127,7 @@ pub(super) fn text(path: &Path, inside: Option<&Path>, trusts: &Trusts) -> Resul
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();
-        BadFile { line, ..whole("it is no UTF-8".to_owned()) }
+        BadFile { line, ..whole("it is not UTF-8".to_owned()) }
     })?;
     if !trusts(path, &text) {
         return Err(whole("it is not as it was trusted: it is not read".to_owned()));

@@ -14,25 +14,25 @@ pub(in crate::cli) struct SessionsArguments {
     /// The same without it
     #[arg(value_parser = ["list"], hide = true)]
     pub(in crate::cli) list: Option<String>,
-    /// Only those with this text in their title or id; may be given again
+    /// Only sessions with this text in their title or id; may be repeated
     #[arg(long, value_name = "WORDS")]
     pub(in crate::cli) text: Vec<String>,
-    /// Only those of this agent
+    /// Only sessions of this agent
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) agent: Option<String>,
-    /// Only those with this label; may be given again: all must match
+    /// Only sessions with this label; may be repeated, and all must match
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub(in crate::cli) label: Vec<(String, String)>,
-    /// Only those with this status
+    /// Only sessions with this status
     #[arg(long, value_name = "STATE", value_enum)]
     pub(in crate::cli) state: Option<State>,
-    /// How many sessions at most [default: 50; all with --json]
+    /// Maximum number of sessions [default: 50; all with --json]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(in crate::cli) limit: Option<u16>,
     /// Continue where a page ended
     #[arg(long, value_name = "PLACE")]
     pub(in crate::cli) after: Option<SessionCursor>,
-    /// One session a line, as JSON
+    /// Print one session per line, as JSON
     #[arg(long)]
     pub(in crate::cli) json: bool,
     #[command(flatten)]
@@ -54,13 +54,13 @@ pub(in crate::cli) fn labels(given: &[(String, String)]) -> Result<Labels, Failu
 /// How a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(in crate::cli) enum State {
-    /// Some process has it open
+    /// Open in a process
     Live,
-    /// It is passive: no process runs it
+    /// Not open in any process
     Passive,
-    /// It is stopped until somebody unparks it: it kept crashing, or an operator parked it
+    /// Stopped until it is unparked: it kept crashing, or an operator parked it
     Parked,
-    /// It was deleted, and its tape is kept for its forks
+    /// Deleted; its tape is kept for its forks
     Hidden,
 }
 

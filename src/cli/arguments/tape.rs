@@ -16,7 +16,7 @@ pub(in crate::cli) enum TapeCommand {
     Show {
         /// The session
         id: SessionId,
-        /// One entry a line, as JSON
+        /// Print one entry per line, as JSON
         #[arg(long)]
         json: bool,
     },
@@ -26,9 +26,9 @@ pub(in crate::cli) enum TapeCommand {
     Merge(MergeArguments),
     /// Return a conversation to an earlier point; nothing leaves the tape, so a rollback can be undone
     Rollback(RollbackArguments),
-    /// List what people allowed a session for more than one call, or revoke it
+    /// List or revoke a session's standing approvals
     Grants(GrantsArguments),
-    /// Check every line of one tape or of all; ends 1 and names file and line where something is damaged
+    /// Check every line of one tape or of all; exits 1 and names the file and line of any damage
     Verify {
         /// The session [default: all]
         id: Option<SessionId>,
@@ -37,43 +37,43 @@ pub(in crate::cli) enum TapeCommand {
     Changes(ChangesArguments),
     /// Restore the files that a session changed; shows what would change, and writes it with --yes
     Restore(RestoreArguments),
-    /// Write a session to one file, as a backup or for another store
+    /// Export a session to one file, as a backup or for another store
     Export(ExportArguments),
-    /// Import a session from a file that `export` wrote: all of it or nothing
+    /// Import a session from a file written by `export`, completely or not at all
     Import(ImportArguments),
-    /// Make a new session that continues from a point of this one, and print its id
+    /// Create a session that continues from a point of this one, and print its id
     Fork(ForkArguments),
     /// Remove sessions that are old, not among the newest, or beyond a total size; never one that is open,
     /// at work, parked or protected, or that a remaining fork or a working task needs
     Sweep(SweepArguments),
-    /// Delete a session for good, with everything stored for it; hidden until the last of its forks is gone. Its exports
+    /// Permanently delete a session and everything stored for it; it stays hidden until its last fork is gone. Its exports
     /// and the files in its workspace stay
     Delete {
         /// The session
         id: SessionId,
-        /// Delete without asking; needed without a terminal
+        /// Delete without asking; required without a terminal
         #[arg(long)]
         yes: bool,
     },
-    /// Keep a session from being swept
+    /// Protect a session from sweeps
     Protect {
         /// The session
         id: SessionId,
-        /// Allow it to be swept again
+        /// Remove the protection
         #[arg(long)]
         off: bool,
     },
-    /// Rebuild the index from the tapes, and say whether the old one was right
+    /// Rebuild the index from the tapes, and say whether the old one was correct
     Rebuild,
 }
 
 /// A point by what comes after it.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct BeforeArguments {
-    /// Before this message, and those that were delivered together with it
+    /// Before this message, and the messages delivered with it
     #[arg(long, value_name = "ID")]
     pub(in crate::cli) message: Option<String>,
-    /// Before the turn that this entry began
+    /// Before the turn that began with this entry
     #[arg(long, value_name = "SEQ")]
     pub(in crate::cli) turn: Option<u64>,
 }
@@ -83,7 +83,7 @@ pub(in crate::cli) struct BeforeArguments {
 pub(in crate::cli) struct RollbackArguments {
     /// The session
     pub(in crate::cli) id: SessionId,
-    /// To this entry, which becomes the newest one (`tamtam tape show ID` numbers them)
+    /// To this entry, which becomes the newest one (`tamtam tape show ID` shows the numbers)
     #[arg(long, value_name = "SEQ")]
     pub(in crate::cli) to: Option<u64>,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub(in crate::cli) struct RollbackArguments {
     /// With --files: write the changes
     #[arg(long, requires = "files")]
     pub(in crate::cli) yes: bool,
-    /// With --files: skip the files that must be refused, and restore the rest
+    /// With --files: skip the files that cannot be restored safely, and restore the rest
     #[arg(long, requires = "files")]
     pub(in crate::cli) rest: bool,
     /// With --files: also restore files that somebody else changed since; their version is kept
@@ -111,17 +111,17 @@ pub(in crate::cli) struct RollbackArguments {
 pub(in crate::cli) struct GrantsArguments {
     /// The session
     pub(in crate::cli) id: SessionId,
-    /// Revoke the grant with this id: what it allowed is asked about again
+    /// Revoke the approval with this ID: you are asked again about what it allowed
     #[arg(long, value_name = "GRANT", conflicts_with = "json")]
     pub(in crate::cli) revoke: Option<u64>,
-    /// One grant a line, as JSON
+    /// Print one approval per line, as JSON
     #[arg(long)]
     pub(in crate::cli) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct MergeArguments {
-    /// The fork; it is not changed
+    /// The fork; it does not change
     pub(in crate::cli) fork: SessionId,
     /// The session to merge into [default: the one it was forked from]
     #[arg(long, value_name = "ID")]
@@ -136,16 +136,16 @@ pub(in crate::cli) struct SearchArguments {
     /// Words that must all occur, "phrases" (in quotes of their own) and prefixes*; optional where another option
     /// narrows the search
     pub(in crate::cli) query: Vec<String>,
-    /// In this session only
+    /// Search this session only
     #[arg(long, value_name = "ID")]
     pub(in crate::cli) session: Option<SessionId>,
-    /// In sessions with this label only; may be given again: all must match
+    /// Search sessions with this label only; may be repeated, and all must match
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::label)]
     pub(in crate::cli) label: Vec<(String, String)>,
-    /// Entries of this kind only (accepted, answer, result, …); may be given again
+    /// Search entries of this kind only (accepted, answer, result, …); may be repeated
     #[arg(long, value_name = "KIND")]
     pub(in crate::cli) kind: Vec<String>,
-    /// In this anchor only
+    /// Search this anchor only
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) anchor: Option<String>,
     /// Not earlier than this day or moment (2026-01-31, 2026-01-31T12:00:00Z), in UTC
@@ -157,13 +157,13 @@ pub(in crate::cli) struct SearchArguments {
     /// Best matches first, instead of the newest
     #[arg(long)]
     pub(in crate::cli) best: bool,
-    /// Hits at most: 1 to 200
+    /// Maximum number of hits: 1 to 200
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub(in crate::cli) limit: u16,
-    /// Continue where a page ended
+    /// Continue after the previous page
     #[arg(long, value_name = "PLACE")]
     pub(in crate::cli) after: Option<Cursor>,
-    /// One hit a line as JSON, with its whole entry
+    /// Print one hit per line as JSON, with its whole entry
     #[arg(long)]
     pub(in crate::cli) json: bool,
 }
@@ -182,12 +182,12 @@ pub(in crate::cli) struct ChangesArguments {
 pub(in crate::cli) struct ForkArguments {
     /// The session to continue from; it may be running
     pub(in crate::cli) id: SessionId,
-    /// At this entry, which becomes the newest one (`tamtam tape show ID` numbers them) [default: the newest]
+    /// At this entry, which becomes the newest one (`tamtam tape show ID` shows the numbers) [default: the newest]
     #[arg(long = "seq", visible_alias = "at", value_name = "SEQ")]
     pub(in crate::cli) at: Option<u64>,
     #[command(flatten)]
     pub(in crate::cli) before: BeforeArguments,
-    /// The id of the new session [default: one that no other has]
+    /// ID of the new session [default: a new ID]
     #[arg(long = "as", value_name = "ID")]
     pub(in crate::cli) fork: Option<SessionId>,
 }
@@ -196,13 +196,13 @@ pub(in crate::cli) struct ForkArguments {
 pub(in crate::cli) struct RestoreArguments {
     #[command(flatten)]
     pub(in crate::cli) changes: ChangesArguments,
-    /// Only show what would change, as without --yes
+    /// Only show what would change (the same as without --yes)
     #[arg(long, conflicts_with = "yes")]
     pub(in crate::cli) show: bool,
     /// Write the changes
     #[arg(long)]
     pub(in crate::cli) yes: bool,
-    /// Skip the files that must be refused, and restore the rest
+    /// Skip the files that cannot be restored safely, and restore the rest
     #[arg(long)]
     pub(in crate::cli) rest: bool,
     /// Also restore files that somebody else changed since; their version is kept
@@ -214,7 +214,7 @@ pub(in crate::cli) struct RestoreArguments {
 pub(in crate::cli) struct ExportArguments {
     /// The session
     pub(in crate::cli) id: SessionId,
-    /// The file, which must not be there yet [default: stdout]
+    /// File to create; it must not exist yet [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) to: Option<PathBuf>,
     /// Include the large outputs that were cut for the model
@@ -224,38 +224,38 @@ pub(in crate::cli) struct ExportArguments {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct ImportArguments {
-    /// A file that `export` wrote
+    /// File written by `export`
     pub(in crate::cli) file: PathBuf,
-    /// Import it under this id instead of its own
+    /// Import the session under this ID instead of its own
     #[arg(long = "as", value_name = "ID")]
     pub(in crate::cli) as_id: Option<SessionId>,
-    /// The folder that it works in from now on [default: the current folder]
+    /// Folder that the session works in from now on [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(in crate::cli) workspace: Option<PathBuf>,
-    /// Trust the whole file: its rules, grants, workspace and unfinished work. Only for a file that you exported yourself and
-    /// nobody else could change: its unfinished work continues as soon as the session is opened
+    /// Trust the whole file: its rules, approvals, workspace and unfinished work. Use it only for a file that you exported
+    /// yourself and nobody else could change: its unfinished work continues as soon as the session is opened
     #[arg(long, conflicts_with = "workspace")]
     pub(in crate::cli) as_it_was: bool,
 }
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct SweepArguments {
-    /// Remove sessions that were not used for this long (30d, 12h, 90m, 45s)
+    /// Remove sessions not used for this long (30d, 12h, 90m, 45s)
     #[arg(long, value_name = "TIME", value_parser = crate::cli::sweep::duration)]
     pub(in crate::cli) older_than: Option<Duration>,
-    /// Keep this many, those that were used last
+    /// Keep this many of the most recently used sessions
     #[arg(long, value_name = "N")]
     pub(in crate::cli) keep: Option<usize>,
-    /// Keep at most this much in all (500K, 200M, 2G), with large outputs and kept contents of files
+    /// Keep at most this much in total (500K, 200M, 2G), including large outputs and kept file contents
     #[arg(long, value_name = "BYTES", value_parser = crate::cli::sweep::bytes)]
     pub(in crate::cli) max_bytes: Option<u64>,
     /// Only show what would be removed, and why
     #[arg(long)]
     pub(in crate::cli) dry_run: bool,
-    /// Remove without asking; without a terminal, this or --dry-run is needed
+    /// Remove without asking; without a terminal, this or --dry-run is required
     #[arg(long, conflicts_with = "dry_run")]
     pub(in crate::cli) yes: bool,
-    /// One session a line, as JSON
+    /// Print one session per line, as JSON
     #[arg(long)]
     pub(in crate::cli) json: bool,
 }

@@ -29,7 +29,11 @@ impl Command {
         let is_mark = |name: &str| name == "pin" && fields.contains_key("send");
         let mut named = COMMANDS.into_iter().filter(|name| fields.contains_key(*name) && !is_mark(name));
         match (named.next(), named.next()) {
-            (None, _) => Err(format!("no command: use one of {}", COMMANDS.join(", "))),
+            (None, _) => {
+                let given = fields.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                let named = if given.is_empty() { "no command".to_owned() } else { format!("{given}: not a command") };
+                Err(format!("{named}: use one of {}", COMMANDS.join(", ")))
+            }
             (Some(one), Some(two)) => Err(format!("two commands in one line: {one} and {two}")),
             (Some("send"), None) => send(line),
             (Some("answer"), None) => answer(line),

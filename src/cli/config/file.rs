@@ -80,6 +80,14 @@ pub(in crate::cli) fn parse(layer: Layer, path: &Path, text: &str) -> Result<Sai
     Ok(said)
 }
 
+/// The folder of the tapes that a file names, whatever else is wrong in it.
+pub(super) fn store(path: &Path) -> Option<PathBuf> {
+    let text = named_file::text(path, CONFIG_BYTES_MAX).ok()?;
+    let (table, _) = DeTable::parse_recoverable(&text);
+    let (name, value) = table.get_ref().iter().find(|(name, _)| name.get_ref() == "store")?;
+    setting(Layer::User, path, name.get_ref(), value).ok().map(|(_, store)| PathBuf::from(store))
+}
+
 /// One setting, with its value as text; an error says what is wrong with the name or the value.
 fn setting(
     layer: Layer,
@@ -89,7 +97,7 @@ fn setting(
 ) -> Result<(&'static str, String), String> {
     let setting = settings::find(name)?;
     if setting.of_user && layer == Layer::Project {
-        return Err("a project cannot set this: it belongs into your own file, or behind --config".to_owned());
+        return Err("a project cannot set this: put it into your own file or the file of --config".to_owned());
     }
     let text = match value.get_ref() {
         DeValue::String(text) => text.clone().into_owned(),
@@ -100,7 +108,7 @@ fn setting(
     };
     let text = match name {
         // Relative to the file, so that it means the same from every folder.
-        "store" => path.parent().unwrap_or(Path::new("")).join(text).display().to_string(),
+        "store" | "ca" => path.parent().unwrap_or(Path::new("")).join(text).display().to_string(),
         _ => text,
     };
     settings::set(setting.name, &text, &mut TurnArguments::default())

@@ -11,7 +11,7 @@ use tamtam::session::OnBreach;
 
 use crate::cli::{
     arguments::{Survives, TurnArguments},
-    budget, models,
+    budget, models, network,
 };
 
 /// A setting.
@@ -40,8 +40,8 @@ const fn process(setting: Setting) -> Setting {
 }
 
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 15] = [
-    setting("model", "PROVIDER/MODEL", "that of the one provider whose key or local server is found"),
+pub(super) const ALL: [Setting; 18] = [
+    setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,
         ..process(setting("base_url", "the URL of the model's provider", "that of the provider"))
@@ -72,6 +72,12 @@ pub(super) const ALL: [Setting; 15] = [
     Setting { of_user: true, ..process(setting("store", "a folder", "tamtam in the user's data folder")) },
     Setting { of_user: true, ..process(setting("redact", "true or false", "true")) },
     process(setting("durability", "process or power", "process")),
+    Setting {
+        of_user: true,
+        ..process(setting("proxy", "the URL of an HTTP proxy, or none", "that of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"))
+    },
+    Setting { of_user: true, ..process(setting("ca", "a file of PEM certificates", "the system's certificates")) },
+    setting("ask_limit", "a time such as 90s, 10m or 2h, or off", "10m"),
 ];
 
 /// The setting of that name; else what to say about it.
@@ -81,9 +87,9 @@ pub(super) fn find(name: &str) -> Result<&'static Setting, String> {
         let names = ALL.iter().map(|setting| setting.name).chain(["rules"]);
         let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase().replace('-', "_"), known);
         let near = names.clone().map(|known| (distance(known), known)).min().filter(|(distance, _)| *distance <= 3);
-        let hint = near.map(|(_, known)| format!("; did you mean {known:?}?")).unwrap_or_default();
+        let hint = near.map(|(_, known)| format!("; did you mean `{known}`?")).unwrap_or_default();
         let all: Vec<_> = names.collect();
-        format!("unknown setting: there are {}{hint}", all.join(", "))
+        format!("unknown setting `{name}`{hint} (known: {})", all.join(", "))
     })
 }
 
@@ -104,12 +110,12 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
         }
         "max_steps" => {
             let steps = text.parse().ok().filter(|steps: &u32| *steps > 0);
-            fill(&mut turn.max_steps, steps.ok_or_else(|| format!("{text} is no such number"))?)
+            fill(&mut turn.max_steps, steps.ok_or_else(|| format!("{text} must be 1 or more"))?)
         }
-        "budget_usd" => fill(&mut turn.budget.usd, text.parse().map_err(|_| format!("{text:?} is no sum of money"))?),
-        "budget_tokens" => {
-            fill(&mut turn.budget.tokens, text.parse().map_err(|_| format!("{text} is no such number"))?)
+        "budget_usd" => {
+            fill(&mut turn.budget.usd, text.parse().map_err(|_| format!("{text:?} is not an amount of money"))?)
         }
+        "budget_tokens" => fill(&mut turn.budget.tokens, text.parse().map_err(|_| format!("{text} is not a number"))?),
         "on_budget" => fill(&mut turn.budget.on_breach, budget::on_breach(text)?),
         "price" => fill(&mut turn.budget.price, budget::price(text)?),
         "store" => fill(&mut turn.store.store, PathBuf::from(named(text)?)),
@@ -127,6 +133,9 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
             };
             fill(&mut turn.durability, survives)
         }
+        "proxy" => fill(&mut turn.model.network.proxy, network::proxy(text)?),
+        "ca" => fill(&mut turn.model.network.ca, PathBuf::from(named(text)?)),
+        "ask_limit" => fill(&mut turn.ask_limit, text.parse()?),
         _ => Err("unknown setting".to_owned()),
     }
 }
@@ -154,7 +163,7 @@ fn model(text: &str) -> Result<String, String> {
 
 fn url(text: &str) -> Result<String, String> {
     let is_url = text.starts_with("http://") || text.starts_with("https://");
-    if is_url { Ok(text.to_owned()) } else { Err("it does not begin with https:// or http://".to_owned()) }
+    if is_url { Ok(text.to_owned()) } else { Err("it must begin with https:// or http://".to_owned()) }
 }
 
 /// A setting as the arguments have it; `None` where they are silent.
@@ -187,6 +196,9 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
             Survives::Process => "process".to_owned(),
             Survives::Power => "power".to_owned(),
         }),
+        "proxy" => turn.model.network.proxy.as_deref().map(models::shown),
+        "ca" => turn.model.network.ca.as_ref().map(|file| file.display().to_string()),
+        "ask_limit" => turn.ask_limit.map(|limit| limit.to_string()),
         _ => None,
     }
 }

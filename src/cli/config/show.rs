@@ -20,6 +20,9 @@ use crate::cli::{
     models, note, print, rules,
 };
 
+/// Most characters of a rule; `--json` has it whole.
+const RULE_MAX: usize = 120;
+
 /// Where a value comes from: the layer, and its file, its variable or its flag.
 struct Origin {
     layer: &'static str,
@@ -67,7 +70,7 @@ pub(in crate::cli) fn show(given: &TurnArguments, environment: &Environment) -> 
         text += &escape::line(&format!("rules of {} (the {order} match stands)", layer.name));
         text.push('\n');
         for rule in &layer.rules {
-            text += &escape::line(&format!("    {rule}"));
+            text += &format!("    {}", escape::short(&rule.to_string(), RULE_MAX));
             text.push('\n');
         }
     }
@@ -85,7 +88,7 @@ fn flag(name: &str) -> String {
 
 /// The variable that says a setting on which arguments and files are silent, and its value.
 fn of_environment(name: &str, turn: &TurnArguments, environment: &Environment) -> Option<(&'static str, String)> {
-    let found = || models::of_only_key(environment).filter(|_| turn.model.model.is_none());
+    let found = || models::of_keys(environment).filter(|_| turn.model.model.is_none());
     match name {
         "model" => found().map(|(model, variable)| (variable, model.to_string())),
         "base_url" => {

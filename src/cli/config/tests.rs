@@ -111,16 +111,19 @@ fn what_is_wrong_is_named_by_file_line_and_field() {
     for (text, expected) in [
         (
             "\nmodle = 'a/b'",
-            "line 2: modle: unknown setting: there are model, base_url, first_timeout, images, reasoning_back, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, durability, rules; did you mean \"model\"?",
+            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, base_url, first_timeout, images, reasoning_back, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, durability, proxy, ca, ask_limit, rules)",
         ),
-        ("max-steps = 3", "did you mean \"max_steps\"?"),
-        ("max_steps = 0", "line 1: max_steps: 0 is no such number: write a number of model requests, 1 or more"),
+        ("max-steps = 3", "did you mean `max_steps`?"),
+        ("max_steps = 0", "line 1: max_steps: 0 must be 1 or more: write a number of model requests, 1 or more"),
         ("max_steps = []", "line 1: max_steps: write a number of model requests, 1 or more"),
         (
             "permission = 'lax'",
             "line 1: permission: unknown profile \"lax\": write strict, ask, edits, auto, readonly, headless or opencode",
         ),
-        ("budget_usd = 'much'", "line 1: budget_usd: \"much\" is no sum of money: write US dollars, such as 0.50"),
+        (
+            "budget_usd = 'much'",
+            "line 1: budget_usd: \"much\" is not an amount of money: write US dollars, such as 0.50",
+        ),
         ("model = 'gpt-4'", "line 1: model: "),
         ("base_url = 'example.org'", "line 1: base_url: it does not begin with https:// or http://"),
         ("redact = 'perhaps'", "line 1: redact: \"perhaps\" is neither: write true or false"),

@@ -5,7 +5,7 @@
 
 use tamtam::{EventKind, Outcome, Part, session::ErrorReason, supervisor::CrashReport};
 
-use crate::cli::escape;
+use crate::cli::{escape, sessions::count};
 
 /// The longest line, in characters.
 const LINE_MAX: usize = 160;
@@ -60,7 +60,9 @@ impl Narrator {
             EventKind::Steered { message, .. } => {
                 format!("While {} runs, a message steers: {}", self.running.join(", "), message.text())
             }
-            EventKind::Delivered { messages } => format!("The model is given {} new message(s).", messages.len()),
+            EventKind::Delivered { messages } => {
+                format!("The model is given {}.", count(messages.len() as u64, "new message"))
+            }
             EventKind::SessionRecovered { resumed, .. } => {
                 let how = match crashes.get(self.crashes_told) {
                     Some(crash) => format!("crashed ({})", crash.reason),

@@ -59,12 +59,24 @@ pub(super) struct Opened {
     pub(super) not_read: Vec<String>,
 }
 
+/// What is said to the session first.
+#[derive(Clone, Copy)]
+pub(super) struct Said<'a> {
+    pub(super) text: &'a str,
+    /// Whether it is a command where it begins with `/`: text that goes with files is a message.
+    pub(super) may_be_command: bool,
+}
+
 /// How many tasks of a new session may wait for room behind those that work.
 const TASKS_QUEUED: usize = 200;
 
 /// The session for `run`: the named one, or a new one. If another process makes the named one at the same moment, this tries again,
 /// so that it gives the session or the error that names the process which has it.
-pub(super) async fn for_run(given: &RunArguments, said: &str, environment: &Environment) -> Result<Opened, Failure> {
+pub(super) async fn for_run(
+    given: &RunArguments,
+    said: Said<'_>,
+    environment: &Environment,
+) -> Result<Opened, Failure> {
     for _ in 1..TRIES_MAX {
         if let Ok(opened) = try_run(given, said, environment).await? {
             return Ok(opened);
@@ -77,7 +89,7 @@ pub(super) async fn for_run(given: &RunArguments, said: &str, environment: &Envi
 /// One try of [`for_run`]. The inner error says that another process has made the session between the look and the making.
 async fn try_run(
     given: &RunArguments,
-    said: &str,
+    said: Said<'_>,
     environment: &Environment,
 ) -> Result<Result<Opened, TapeError>, Failure> {
     let store = config::store(environment, &given.turn)?;
@@ -104,6 +116,7 @@ async fn try_run(
     let options = SessionOptions::from_agent(team.agent(turn.setup.agent.as_deref())?, &workspace);
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
     let choice = models::choose(&turn.model, None, environment).await?;
+    choice.check_prompt(said.text)?;
     options.id = given.session.clone();
     options.title = given.title.clone();
     options.labels = labels;
@@ -112,6 +125,7 @@ async fn try_run(
     options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
     options.task_queue_max = Some(TASKS_QUEUED);
+    options.ask_limit = turn.ask_limit.map_or(options.ask_limit, |limit| limit.0);
     turn.budget.apply(&mut options.budget);
     options.date = Some(prompt::today());
     turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
@@ -126,8 +140,9 @@ async fn try_run(
     };
     let events = session.events();
     let state = or_shut_down(&runtime, session.state().await).await?;
-    let not_read = config.notes.into_iter().chain(not_read).chain(prompt::rules_not_used(&state.settings)).collect();
     let trust = Trust::of(environment);
+    let rules = prompt::rules_not_used(&state.settings, &trust);
+    let not_read = config.notes.into_iter().chain(not_read).chain(rules).collect();
     let (asked, opened, used) = (Vec::new(), Seq::ZERO, Used::default());
     Ok(Ok(Opened { runtime, session, events, hints, asked, opened, used, trust, not_read }))
 }
@@ -135,7 +150,7 @@ async fn try_run(
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
 pub(super) async fn for_resume(
     given: &ResumeArguments,
-    said: &str,
+    said: Said<'_>,
     environment: &Environment,
 ) -> Result<Opened, Failure> {
     let store = config::store(environment, &given.turn)?;
@@ -160,7 +175,7 @@ pub(super) async fn for_resume(
 async fn take_up(
     id: &SessionId,
     given: &TurnArguments,
-    said: &str,
+    said: Said<'_>,
     before: &State,
     store: PathBuf,
     environment: &Environment,
@@ -174,6 +189,7 @@ async fn take_up(
     let team = team(Path::new(workspace), said, environment)?;
     let agent = agent(&team, given.setup.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
+    choice.check_prompt(said.text)?;
     let asked_for = &given.setup.permission;
     let rules = match asked_for.permission.is_some() || asked_for.rules.is_some() {
         true => Some(rules::rights(asked_for, &config, audience(given.json))?.session),
@@ -247,9 +263,11 @@ fn moved_to(
 }
 
 /// The agents and commands, which must have what is said, where that is a command.
-fn team(workspace: &Path, said: &str, environment: &Environment) -> Result<Team, Failure> {
+fn team(workspace: &Path, said: Said<'_>, environment: &Environment) -> Result<Team, Failure> {
     let team = Team::load(workspace, environment)?;
-    team.check(said)?;
+    if said.may_be_command {
+        team.check(said.text)?;
+    }
     Ok(team)
 }
 
@@ -284,7 +302,7 @@ struct Changes {
 async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
     let Changes { model, rules, granted, budget, workspace } = changes;
     let nothing = model.is_none() && rules.is_none() && granted.is_none() && budget.is_none() && workspace.is_none();
-    if nothing && given.max_steps.is_none() {
+    if nothing && given.max_steps.is_none() && given.ask_limit.is_none() {
         return Ok(());
     }
     let changed = session.configure(|settings| {
@@ -304,6 +322,9 @@ async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -
             settings.workspace.clone_from(workspace);
         }
         settings.steps_max = given.max_steps.or(settings.steps_max);
+        if let Some(limit) = given.ask_limit {
+            settings.ask_limit_ms = u64::try_from(limit.0.as_millis()).unwrap_or(u64::MAX);
+        }
     });
     Ok(changed.await?)
 }
@@ -316,13 +337,13 @@ async fn start(
     team: Team,
     environment: &Environment,
 ) -> Result<(Runtime, Hints), Failure> {
-    let Choice { models, model, key_from, base_url, takes } = choice;
+    let Choice { models, model, key_from, base_url, takes, found, .. } = choice;
     let durability = match given.durability {
         None | Some(Survives::Process) => Durability::Process,
         Some(Survives::Power) => Durability::Power,
     };
     let prices = given.budget.price.map(|price| (model.clone(), price));
-    let hints = Hints { key_from, base_url, takes, model: model.clone() };
+    let hints = Hints { key_from, base_url, takes, found, model: model.clone() };
     let builder = team
         .host(given.setup.sandbox.sandbox(environment), host_rules, environment)
         .store(store)

@@ -17,7 +17,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Event, EventKind, EventStream, Seq, Session,
-    session::{EventId, Grant},
+    session::{ErrorReason, EventId, Grant},
 };
 use tokio::time::Instant;
 
@@ -25,6 +25,7 @@ use crate::cli::{
     escape,
     output::{self, Output},
     render::{Renderer, Screen, Show, Status},
+    sessions::count,
     typed::Question,
 };
 
@@ -69,6 +70,8 @@ struct Shown {
     last: Option<EventId>,
     /// The open questions, oldest first, each with the lines that ask it. Only the first was shown to a person.
     asked: VecDeque<(Question, Vec<Show>)>,
+    /// How many calls were denied.
+    denied: u64,
 }
 
 impl Shown {
@@ -162,6 +165,9 @@ impl View {
     fn pieces(&self, event: &Event) -> Vec<Show> {
         let mut shown = self.shown();
         shown.status.hear(&event.kind, self.began.elapsed());
+        if let EventKind::CallFinished { error: Some(ErrorReason::Denied), .. } = &event.kind {
+            shown.denied += 1;
+        }
         let mut show = shown.renderer.show(&event.kind, event.time);
         let first = shown.asked.front().map(|(question, _)| question.ask);
         if shown.note_question(&event.kind, show.clone()) && first.is_some() {
@@ -255,6 +261,17 @@ impl View {
     /// Shows a line for people. Never waits.
     pub(super) fn note(&self, line: String) {
         self.output.put(Show::Note(line));
+    }
+
+    /// Tells a person who cannot be asked that calls were denied, and what allows more.
+    pub(super) fn note_denied(&self) {
+        let denied = self.shown().denied;
+        if denied > 0 && !self.takes_lines() {
+            let calls = count(denied, "call");
+            self.note(format!(
+                "{calls} denied: without a terminal nobody can approve them; --permission edits or auto allows more"
+            ));
+        }
     }
 
     /// Shows the result, as the last line of JSON.

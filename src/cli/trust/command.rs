@@ -31,16 +31,19 @@ pub(in crate::cli) fn trust(given: &TrustArguments, environment: &Environment) -
         return list(path.as_deref(), given.json, &trust);
     }
     let path =
-        path.ok_or_else(|| Failure::usage("no folder was named: `tamtam trust DIR`, or `tamtam trust --list`"))?;
+        path.ok_or_else(|| Failure::usage("no folder named: use `tamtam trust DIR` or `tamtam trust --list`"))?;
     if let Some(id) = given.revoke {
         let mut text = String::new();
         for granted in trust.revoke(&path, id)? {
-            text += &line(&format!("taken back: {}", granted.allows()));
+            text += &line(&format!("revoked: {}", granted.allows()));
         }
         if id.is_none() {
             text += &line(&format!("{} is no longer trusted", path.display()));
         }
         return print(&text);
+    }
+    if !path.is_dir() {
+        return Err(Failure::usage(format!("{} is not a folder: name the folder of a project", path.display())));
     }
     let workspace = environment.workspace(given.dir.as_deref())?;
     let refused = |why: String| Failure::usage(format!("cannot trust {}: {why}", workspace.display()));
@@ -66,9 +69,9 @@ fn shown(workspace: &Path, files: &project::Files) -> Result<String, Failure> {
     }
     text += match files.is_empty() {
         true => {
-            "It has no configuration, agents or commands. Where some appear, they are not read until you trust it again.\n"
+            "It has no configuration, agents, commands or rule files. New ones are ignored until you trust the folder again.\n"
         }
-        false => "If one byte of a file changes, it is not read until you trust it again.\n",
+        false => "If a file changes, it is ignored until you trust the folder again.\n",
     };
     Ok(text)
 }
@@ -106,10 +109,10 @@ fn list(only: Option<&Path>, as_json: bool, trust: &Trust) -> Result<Exit, Failu
 fn standing(entry: &Entry, current: Option<&Entry>) -> String {
     let workspace = Path::new(&entry.path);
     match current {
-        None if workspace.is_dir() => "made anew, so nothing holds".to_owned(),
+        None if workspace.is_dir() => "replaced by a new folder, so not trusted".to_owned(),
         None => "gone".to_owned(),
         Some(_) => match look(current, workspace, &project::all()) {
-            Project::Untrusted(why) => format!("not as it was trusted ({why})"),
+            Project::Untrusted(why) => format!("not trusted ({why})"),
             _ => "trusted".to_owned(),
         },
     }

@@ -110,7 +110,7 @@ fn files_of_each_kind_are_compared_by_themselves() {
         Project::Untrusted(why) => why,
         Project::Nothing => "nothing".to_owned(),
     };
-    assert!(why().contains("agents is not trusted"), "{}", why());
+    assert!(why().contains("agents is ignored: it is not trusted"), "{}", why());
     world.say_trusted();
     let trusted = r#"{".tamtam/agents/deep/writer.md": "Writes."}"#;
     assert_eq!(why(), trusted);
@@ -168,7 +168,7 @@ fn hostile_files_are_refused() {
     let refused = |world: &World, why: &str| {
         let read = world.read().unwrap_err();
         assert!(read.contains(why), "{read}");
-        assert!(world.why().contains("is not read: "), "{}", world.why());
+        assert!(world.why().contains("is ignored: "), "{}", world.why());
         std::fs::remove_file(world.file()).unwrap();
     };
     world.write(&"#".repeat((1 << 20) + 1));

@@ -16,7 +16,7 @@ use std::{
 use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
-use crate::model::{ErrorKind, HttpOptions, ModelError};
+use crate::model::{ErrorKind, HttpOptions, ModelError, Secret};
 
 /// How long an unused connection is kept.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,13 +49,19 @@ impl HttpClient {
     pub(super) async fn for_scheme(&self, scheme: &str) -> Result<reqwest::Client, ModelError> {
         let shared = &self.0;
         if scheme != "https" {
-            return shared.plain.get_or_init(|| client(&shared.options, no_tls()?)).clone();
+            return shared
+                .plain
+                .get_or_init(|| client(&shared.options, shared.options.proxies.http.as_ref(), no_tls()?))
+                .clone();
         }
         if let Some(made) = shared.secure.get() {
             return made.clone();
         }
         let shared = Arc::clone(shared);
-        let make = move || shared.secure.get_or_init(|| client(&shared.options, secure_tls(&shared.options)?)).clone();
+        let make = move || {
+            let options = &shared.options;
+            shared.secure.get_or_init(|| client(options, options.proxies.https.as_ref(), secure_tls(options)?)).clone()
+        };
         let made = tokio::task::spawn_blocking(make).await;
         made.unwrap_or_else(|_| Err(unusable("failed to set up tls: the runtime is going down")))
     }
@@ -67,7 +73,7 @@ impl fmt::Debug for HttpClient {
     }
 }
 
-fn client(options: &HttpOptions, tls: ClientConfig) -> Result<reqwest::Client, ModelError> {
+fn client(options: &HttpOptions, proxy: Option<&Secret>, tls: ClientConfig) -> Result<reqwest::Client, ModelError> {
     let mut builder = reqwest::Client::builder()
         .use_preconfigured_tls(tls)
         .no_proxy()
@@ -76,9 +82,10 @@ fn client(options: &HttpOptions, tls: ClientConfig) -> Result<reqwest::Client, M
         .pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .tcp_keepalive(Duration::from_secs(30))
         .user_agent(concat!("tamtam/", env!("CARGO_PKG_VERSION")));
-    if let Some(proxy) = &options.proxy {
+    if let Some(proxy) = proxy {
         // The cause is left out: it would repeat the address, and with it the password.
-        builder = builder.proxy(reqwest::Proxy::all(proxy.reveal()).map_err(|_| unusable("the proxy is not a url"))?);
+        let proxy = reqwest::Proxy::all(proxy.reveal()).map_err(|_| unusable("the proxy is not a url"))?;
+        builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(&options.proxies.except)));
     }
     builder.build().map_err(|error| unusable(&format!("failed to set up http: {}", error.without_url())))
 }

@@ -153,7 +153,7 @@ fn read(path: &Path) -> Result<(Checked, Vec<Append>), CheckError> {
     let bytes = read_bytes(path).map_err(|source| CheckError::Io { path: path.display().to_string(), source })?;
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
     let header = lines.by_ref().find(|(_, line)| !line.starts_with(b"#") && !line.trim_ascii().is_empty());
-    let no_test = |why: String| not_a_test(path, format!("it is no recorded tape: {why}"));
+    let no_test = |why: String| not_a_test(path, format!("it is not a recorded tape: {why}"));
     let (_, header) = header.ok_or_else(|| no_test("it is empty".to_owned()))?;
     let expected: Checked = serde_json::from_slice(header).map_err(|error| no_test(error.to_string()))?;
     if expected.tamtam_replay != VERSION {

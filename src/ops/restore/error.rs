@@ -62,7 +62,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Session(#[from] SendError),
     /// The files were put back, but the tape could not record it. The same restore again finds what was done, and records it.
-    #[error("{} files were restored, but the tape could not record it: {source}", .files.files.len())]
+    #[error("files were restored ({}), but the tape could not record it: {source}", .files.files.len())]
     NotRecorded {
         /// What was done.
         files: Arc<RestoredFiles>,

@@ -94,7 +94,7 @@ fn only_a_text_that_was_trusted_is_used() {
     let expected = [("repo/AGENTS.md", "known"), ("repo/app/AGENTS.md", "changed")];
     assert_eq!(*judged.lock().unwrap(), expected.map(|(name, text)| (scene.at(name), text.to_owned())));
     assert_eq!(names(&found), ["AGENTS.md", "AGENTS.md", "app/AGENTS.md"]);
-    assert_eq!((found[2].text.as_str(), found[2].note.as_deref()), ("", Some("not trusted, so it is not used")));
+    assert_eq!((found[2].text.as_str(), found[2].note.as_deref()), ("", Some(RuleFiles::NOT_TRUSTED)));
 }
 
 /// What is not plain UTF-8 text, a special file, and a link out of the repository are refused, and each says why; a link inside is

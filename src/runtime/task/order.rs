@@ -204,6 +204,7 @@ fn settings(
     made.labels = made.labels.or(&above.labels).map_err(OpenError::Labels)?;
     made.tools = Some(tools(parent, state, request, agent));
     made.restart = options.restart;
+    made.model = options.model.or(made.model);
     (made.asks_wait, made.ask_limit) = (above.asks_wait, above.ask_limit());
     let mut settings = of_child(above, made, above.workspace.clone(), &parent.shared.toolbox, None);
     // Before the parent's own rules: what these deny is denied, and what they ask about the parent's rules may answer.

@@ -199,17 +199,17 @@ fn hostile_files_are_refused_with_a_clear_word() {
     let backwards = refused(&|header| header["anchors"].as_array_mut().unwrap().reverse());
     assert!(backwards.contains("names that no anchors have"), "{backwards}");
     let id = refused(&|header| header["session"] = "../s".into());
-    assert!(id.contains("no export of a session"), "{id}");
+    assert!(id.contains("not a session export"), "{id}");
     assert!(refused(&|header| header["session"] = "t".into()).contains("line 2: the line is of session s"));
     assert!(refused(&|header| header["v"] = 2.into()).contains("format version 2, this library knows up to 1"));
     assert!(refused(&|header| header["spills"][0]["bytes"] = json!(1_u64 << 60)).contains("too large"));
     assert!(refused(&|header| header["last"] = 9.into()).contains("ends with entry 7 and not with 9"));
-    assert!(refused(&|header| header["unknown"] = 9.into()).contains("no export"));
+    assert!(refused(&|header| header["unknown"] = 9.into()).contains("not a session export"));
     for (hostile, what) in [
         (vec![b'x'; HEADER_BYTES_MAX + 10], "too long"),
         (Vec::new(), "it is empty"),
-        (b"\0\0\0\n".to_vec(), "no export of a session"),
-        (b"[]\n".to_vec(), "no export of a session"),
+        (b"\0\0\0\n".to_vec(), "not a session export"),
+        (b"[]\n".to_vec(), "not a session export"),
     ] {
         let refused = bring_in(&to, &hostile).unwrap_err().to_string();
         assert!(refused.contains(what), "{refused}");

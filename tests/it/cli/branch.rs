@@ -171,7 +171,7 @@ fn a_rollback_with_files_shows_the_diff_first() {
     assert_eq!((lab.tape("s").len(), std::fs::read_to_string(lab.work("a")).unwrap()), (before, "two\n".to_owned()));
     let back = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--files", "--yes"]);
     assert_eq!(back.code, 0, "{}", back.stderr);
-    assert!(back.stdout.contains("1 files were restored\n"), "{}", back.stdout);
+    assert!(back.stdout.contains("1 file restored\n"), "{}", back.stdout);
     assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "one\n");
     let forth = format!("tape rollback s --to {before} --files --yes");
     assert!(back.stdout.contains(&format!("`tamtam {forth}` undoes this")), "{}", back.stdout);

@@ -122,18 +122,23 @@ fn a_mistake_in_a_file_is_one_line_and_ends_with_2() {
     let model = lab.script(json!(["Hello."]));
     for (text, said) in [
         ("{ \"model\": 1", "line 1: not TOML"),
-        ("\nmodle = 'a/b'", "line 2: modle: unknown setting"),
-        ("max_steps = 'many'", "line 1: max_steps: many is no such number"),
+        ("\nmodle = 'a/b'", "line 2: modle: unknown setting `modle`; did you mean `model`?"),
+        ("max_steps = 'many'", "line 1: max_steps: many must be 1 or more"),
         ("[rules]\nbash = 'alow'", "line 2: bash: unknown action"),
     ] {
         let file = lab.put(USER, text);
-        for command in
-            [&["run", "--model", &model, "x"][..], &["permit", "ls", "{}"], &["config", "show"], &["sessions"]]
-        {
+        for command in [&["run", "--model", &model, "x"][..], &["permit", "ls", "{}"], &["config", "show"]] {
             let ended = lab.run(command);
             assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{text}: {command:?}: {}", ended.stderr);
             assert!(ended.error().contains(said) && ended.error().contains(file.to_str().unwrap()), "{}", ended.stderr);
         }
+        // A command that only looks at tapes says it and goes on; the doctor names it and does not fail.
+        for command in [&["sessions"][..], &["tape", "verify"]] {
+            let ended = lab.run(command);
+            assert!(ended.code == 0 && ended.stderr.contains(said), "{command:?}: {}", ended.stderr);
+        }
+        let doctor = lab.run(&["doctor"]);
+        assert!(doctor.code == 0 && doctor.stdout.contains(said), "{}", doctor.stdout);
         std::fs::remove_file(file).unwrap();
         // The same in a file that is named.
         let named = lab.put("named.toml", text);

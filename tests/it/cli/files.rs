@@ -39,7 +39,7 @@ fn what_a_session_changed_is_shown_and_put_back() {
 
     let done = lab.run(&["tape", "restore", "s", "--yes"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
-    assert!(done.stdout.contains("1 files were restored: entry "), "{}", done.stdout);
+    assert!(done.stdout.contains("1 file restored: entry "), "{}", done.stdout);
     assert_eq!(std::fs::read_to_string(lab.work("a")).unwrap(), "two\n");
     assert!(lab.run(&["tape", "restore", "s"]).stdout.contains("there is nothing to restore"));
     let tape = lab.tape("s");
@@ -65,7 +65,7 @@ fn a_file_that_someone_else_changed_is_refused_by_name() {
     };
     assert_eq!(
         last_line(&[]),
-        "1 files could be changed, 1 are refused: add --yes --rest to skip the refused files, or --yes --over to restore those that \
+        "1 file could be restored, 1 cannot: add --yes --rest to skip that one, or --yes --over to also restore what \
          someone else changed too"
     );
     assert_eq!(last_line(&["--rest"]), "1 files would change, 1 would be skipped: add --yes to do it");
@@ -84,7 +84,7 @@ fn a_file_that_someone_else_changed_is_refused_by_name() {
     assert!(!lab.work("b").exists());
     // Now the only file that is left is refused.
     let none = lab.run(&["tape", "restore", "s", "--since", "0"]);
-    let line = "no file can be restored: 1 are refused; --over restores those that someone else changed\n";
+    let line = "1 file cannot be restored; --over restores what someone else changed\n";
     assert!(none.code == 0 && none.stdout.ends_with(line), "{}", none.stdout);
     assert_eq!(lab.run(&["tape", "restore", "s", "--since", "0", "--yes"]).code, 1, "it was not done");
     assert_eq!(lab.run(&["tape", "restore", "s", "--since", "0", "--yes", "--over"]).code, 0);

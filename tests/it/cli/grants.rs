@@ -92,7 +92,7 @@ fn an_offer_is_chosen_by_its_key_and_revoked_by_a_command() {
     run.until_text("? [y] once");
     run.type_keys("1 project\n");
     run.until_text("not granted: ");
-    run.until_text("is not trusted: `tamtam trust ");
+    run.until_text("is not trusted: run `tamtam trust ");
     run.type_keys("1 turn\n");
     run.until_text("Allowed for this turn: the command `echo one`, exactly; changing `a.txt`");
     run.until_text("[2] `echo` with any arguments");

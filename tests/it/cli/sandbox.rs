@@ -18,7 +18,7 @@ fn the_doctor_says_what_this_system_has() {
     let line = |name: &str| ended.stdout.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     assert!(line("store").ends_with("is made with the first session"), "{}", ended.stdout);
     assert!(line("keys").ends_with("OPENAI_API_KEY") && !ended.stdout.contains("sk-value"), "{}", ended.stdout);
-    assert!(line("terminal").contains("no: nobody can be asked"), "{}", ended.stdout);
+    assert!(line("terminal").contains("none: approvals are not possible"), "{}", ended.stdout);
     assert!(line("sandbox").contains(&SandboxLevel::probe().to_string()), "{}", ended.stdout);
     // Nothing was made.
     assert_eq!(std::fs::read_dir(lab.path("home")).unwrap().count(), 0);

@@ -82,13 +82,13 @@ fn a_prompt_with_a_slash_is_a_command() {
     let unknown = lab.run(&["run", "--session", "t", "--model", &model, "/great Ada"]);
     assert_eq!(unknown.code, 2, "{}", unknown.stderr);
     assert!(
-        unknown.error().contains("there is no command /great") && unknown.error().contains("/greet"),
+        unknown.error().contains("unknown command /great") && unknown.error().contains("/greet"),
         "{}",
         unknown.stderr
     );
     assert_ne!(lab.run(&["tape", "show", "t"]).code, 0, "no session was made");
     let undone = lab.run(&["run", "--session", "s", "--model", &model, "/undo"]);
-    assert!(undone.code == 0 && undone.stderr.contains("1 message is taken back"), "{}", undone.stderr);
+    assert!(undone.code == 0 && undone.stderr.contains("Undid 1 message; /redo restores it."), "{}", undone.stderr);
 }
 
 /// N-06, N-08, O-06: a command with `subtask` is a task of its own: the conversation gets how it ended, and not its words.

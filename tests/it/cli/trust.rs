@@ -97,7 +97,7 @@ fn one_changed_byte_asks_again() {
     lab.put(PROJECT, &format!("{text} "));
     let (decided, said) = permit(&lab, "write", write("docs/a"));
     assert!(decided == "ask" && said.contains("config.toml has changed since"), "{said}");
-    assert!(lab.run(&["trust", "--list"]).stdout.contains("not as it was trusted (.tamtam/config.toml has changed"));
+    assert!(lab.run(&["trust", "--list"]).stdout.contains("not trusted (.tamtam/config.toml has changed"));
     lab.put(PROJECT, text);
     assert_eq!(permit(&lab, "write", write("docs/a")).0, "allow");
     // An agent of the project is trusted with it, and asked about by itself.
@@ -130,7 +130,7 @@ fn trust_is_for_the_folder_and_not_for_its_name() {
     lab.put(PROJECT, text);
     let (decided, said) = permit(&lab, "write", write("docs/a"));
     assert!(decided == "ask" && said.contains("is not trusted"), "{said}");
-    assert!(lab.run(&["trust", "--list"]).stdout.contains("made anew, so nothing holds"));
+    assert!(lab.run(&["trust", "--list"]).stdout.contains("replaced by a new folder, so not trusted"));
 }
 
 /// A hostile file costs one clear error when it is to be trusted, and one line when it stands where a trusted one was; never a wait.
@@ -144,7 +144,7 @@ fn a_hostile_file_is_a_clear_error() {
         assert_eq!(refused.code, 2, "{why}: {}", refused.stdout);
         assert!(refused.error().contains("cannot trust") && refused.error().contains(why), "{why}: {}", refused.stderr);
         let (decided, said) = permit(&lab, "write", write("a"));
-        assert!(decided == "ask" && said.contains(" is not read: "), "{why}: {said}");
+        assert!(decided == "ask" && said.contains(" is ignored: "), "{why}: {said}");
         std::fs::remove_file(&file).unwrap();
     };
     std::fs::remove_file(&file).unwrap();
@@ -247,7 +247,7 @@ fn always_for_the_project_holds_until_it_is_taken_back() {
 
     assert_eq!(lab.run(&["trust", ".", "--revoke=2"]).code, 2);
     let gone = lab.run(&["trust", ".", "--revoke=1"]);
-    assert_eq!(gone.stdout, "taken back: Allows `echo` with any arguments.\n", "{}", gone.stderr);
+    assert_eq!(gone.stdout, "revoked: Allows `echo` with any arguments.\n", "{}", gone.stderr);
     for session in ["s1", "s2", "s4"] {
         assert!(is_asked(&lab, session, "echo five"), "{session}");
     }
@@ -309,7 +309,8 @@ fn rule_files_are_told_as_they_were_trusted() {
     assert_eq!(told(), (false, true));
     let script = lab.put("script.json", &json!({"replies": ["Done."]}).to_string());
     let ended = lab.run(&["run", "--json", "--model", &format!("scripted:{}", script.display()), "go"]);
-    let warned: Vec<_> = ended.stderr.lines().filter(|line| line.contains("AGENTS.md: not trusted")).collect();
+    let warned: Vec<_> =
+        ended.stderr.lines().filter(|line| line.contains("AGENTS.md is ignored: it has changed since")).collect();
     assert_eq!((ended.code, warned.len()), (0, 1), "{}", ended.stderr);
     lab.put("work/AGENTS.md", &long);
     assert_eq!(told(), (true, true));
