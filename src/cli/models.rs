@@ -335,7 +335,7 @@ mod tests {
             reasoning_back: reasoning_back("with_calls").ok(),
             ..given(Some("local/x"), None)
         };
-        let router = router("local", &given, &Environment::of(&[]));
+        let router = router("local", &given, &Environment::of(&[])).unwrap();
         let of = |name: &str| router.endpoint(&name.parse().unwrap()).unwrap();
         let local = of("local/x");
         assert_eq!((local.quirks.first_timeout, local.limits.images), (Some(Duration::from_secs(900)), true));

@@ -100,7 +100,7 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
         "base_url" => fill(&mut turn.model.base_url, url(text)?),
         "first_timeout" => {
             let seconds = text.parse().ok().filter(|seconds: &u64| *seconds > 0);
-            fill(&mut turn.model.first_timeout, seconds.ok_or_else(|| format!("{text} is no such number"))?)
+            fill(&mut turn.model.first_timeout, seconds.ok_or_else(|| format!("{text} must be 1 or more"))?)
         }
         "images" => fill(&mut turn.model.images, text.parse().map_err(|_| format!("{text:?} is neither"))?),
         "reasoning_back" => fill(&mut turn.model.reasoning_back, models::reasoning_back(text)?),
