@@ -300,7 +300,7 @@ mod tests {
             ("send it", "not JSON"),
             ("[]", "a command is a JSON object"),
             ("{}", "no command: use one of send, abort"),
-            (r#"{"sent":"x"}"#, "no command"),
+            (r#"{"sent":"x"}"#, "`sent`: not a command"),
             (r#"{"send":"x","send":"y"}"#, "duplicate field `send`"),
             (r#"{"abort":"x","abort":"y"}"#, "duplicate field `abort`"),
             (r#"{"answer":{"ask":9,"grant":"once","grant":"reject"}}"#, "duplicate field `grant`"),

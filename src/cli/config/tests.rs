@@ -32,7 +32,8 @@ fn every_setting_is_read_and_shown() {
     let text = "model = 'anthropic/x'\nbase_url = 'http://127.0.0.1:9/v1'\nfirst_timeout = 900\n\
                 images = true\nreasoning_back = 'with_calls'\nagent = 'build'\npermission = 'edits'\n\
                 max_steps = 7\nbudget_usd = 0.5\nbudget_tokens = 1000\non_budget = 'stop'\nprice = '3/15'\n\
-                store = 'tapes'\nredact = false\ndurability = 'power'\n";
+                store = 'tapes'\nredact = false\ndurability = 'power'\n\
+                proxy = 'http://127.0.0.1:8/'\nca = '/ca.pem'\nask_limit = '90s'\n";
     let config = Config::of(vec![said(Layer::User, text)]);
     let (turn, from) = config.over(&given(None), None);
     let shown: Vec<_> = settings::ALL.iter().map(|setting| settings::get(setting.name, &turn).unwrap()).collect();
@@ -52,6 +53,9 @@ fn every_setting_is_read_and_shown() {
         "/c/tapes",
         "false",
         "power",
+        "http://127.0.0.1:8/",
+        "/ca.pem",
+        "90s",
     ];
     assert_eq!(shown, expected);
     assert_eq!(from.len(), settings::ALL.len());
@@ -125,7 +129,7 @@ fn what_is_wrong_is_named_by_file_line_and_field() {
             "line 1: budget_usd: \"much\" is not an amount of money: write US dollars, such as 0.50",
         ),
         ("model = 'gpt-4'", "line 1: model: "),
-        ("base_url = 'example.org'", "line 1: base_url: it does not begin with https:// or http://"),
+        ("base_url = 'example.org'", "line 1: base_url: it must begin with https:// or http://"),
         ("redact = 'perhaps'", "line 1: redact: \"perhaps\" is neither: write true or false"),
         ("durability = 'for ever'", "write process or power"),
         ("agent = ''", "line 1: agent: it is empty: write the name of an agent"),
