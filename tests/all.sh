@@ -2,7 +2,7 @@
 # Installs what the tests need, then runs all of them. The last line says how many passed and failed.
 #
 #   bash tests/all.sh            everything
-#   bash tests/all.sh --quick    without the crash points and the run that leaves the feature sqlite out; coverage is not compared
+#   bash tests/all.sh --quick    without the builds that leave features out; coverage is not compared
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,10 +35,12 @@ run() {
   fi
 }
 
+# One build for all parts that can share it. In it a test may end an actor, a thread or the process at each crash point by name.
+built=cli,fault-injection
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
-run tests cargo test --no-fail-fast --features cli --lib --bins --test it
-run bdd cargo test --features cli --test bdd
-run doc cargo test --features cli --doc
+run tests cargo test --no-fail-fast --features "$built" --lib --bins --test it
+run bdd cargo test --features "$built" --test bdd
+run doc cargo test --features "$built" --doc
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
 # A new program that follows the README.
@@ -47,20 +49,19 @@ run first-hour bash tests/first_hour.sh
 run api python3 tests/api.py
 run weight python3 tests/weight.py
 # The benches, short and unmeasured: that they still run to their end.
-run bench-step cargo test --features cli --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
-run bench-figures cargo test --features cli --bench figures -- --short
-run bench-tools cargo test --features cli --bench tools -- --short
-run bench-shell cargo test --features cli --bench shell -- --short
-run bench-cycles cargo test --features cli --bench cycles -- 1000
+run bench-step cargo test --features "$built" --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
+run bench-figures cargo test --features "$built" --bench figures -- --short
+run bench-tools cargo test --features "$built" --bench tools -- --short
+run bench-shell cargo test --features "$built" --bench shell -- --short
+run bench-cycles cargo test --features "$built" --bench cycles -- 1000
 # The driver of the bench against other runtimes follows the API.
-run peer-driver cargo test --features cli --example peer_driver
+run peer-driver cargo test --features "$built" --example peer_driver
 if [ "${1:-}" != "--quick" ]; then
-  # A build of its own, in which a test may end an actor, a thread or the process at each crash point by name: all modules that
-  # have such tests.
-  run crash-points cargo test --features cli,fault-injection --test it -- crash_points:: back::a_crash branch:: kill:: soak:: links::asks::killed
   # The thousands of random cases of the core are the same in every build, and take most of the time.
   run without-sqlite cargo test --no-default-features --features http,tools,fault-injection --lib -- \
     --skip kernel::tests::sim:: --skip budget::trees:: --skip a_list_of_messages_says
+  # A host may choose any set of features.
+  run features bash tests/features.sh
 fi
 # The program that judges coverage, and then what it says of this run: the checked-in pages must be those of the run.
 run coverage-tests python3 tests/coverage/tests.py
@@ -78,7 +79,7 @@ while read -r p f; do
   failed=$((failed + f))
 done < <(
   cat "$results"/*.log | sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/p'
-  for part in bdd hosts first-hour api weight coverage-tests; do
+  for part in bdd hosts first-hour api weight coverage-tests features; do
     sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$results/$part.log" | tail -n 1
   done
 )

@@ -45,7 +45,7 @@ async fn every_text_in_a_users_place_passes_the_input_hooks() {
     let (folder, careful, hook) = (taped::folder(), Arc::default(), NoCards::default());
     let says = |what: &str| Reply::text(what).when(format!("user: {what}"));
     let asks = Reply::call("careful", json!({})).when("user: ask");
-    let not_then = Reply::text("not then").when("says: ");
+    let not_then = Reply::text("not then").when("was rejected: ");
     let replies = [says("go on"), says("pay [card] soon"), says("pay [card] now"), not_then, asks];
     let model = Arc::new(Scripted::new(replies));
     let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).with_tasks();
