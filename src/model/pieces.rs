@@ -108,7 +108,7 @@ pub(crate) fn file_piece(file: &FilePart, takes: Takes) -> Piece<'_> {
 }
 
 /// The media type of an image that can be sent, or why it cannot. One that travels by its address is fetched by the provider.
-fn image_kind<'f>(file: &'f FilePart, takes: Takes) -> Result<&'f str, Cow<'static, str>> {
+fn image_kind(file: &FilePart, takes: Takes) -> Result<&str, Cow<'static, str>> {
     if !takes.images {
         return Err("this model takes no images".into());
     }

@@ -145,7 +145,8 @@ impl Reading {
         match self.blocks.get_mut(&index) {
             Some(Block::Thinking { .. }) => draft.assembly.end_reasoning(),
             Some(Block::Call { place, given, has_pieces, has_ended }) => {
-                if !std::mem::replace(has_ended, true) && !*has_pieces {
+                let ends_now = !std::mem::replace(has_ended, true);
+                if ends_now && !*has_pieces {
                     draft.assembly.call_input(*place, given);
                 }
             }
