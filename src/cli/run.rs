@@ -158,7 +158,9 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
     if has_nothing_to_do {
         view.note(format!("session {id} has no unfinished work; `tamtam resume {id} PROMPT` says something to it"));
     }
-    view.note_denied();
+    if exit == Exit::Done {
+        view.note_denied();
+    }
     if let Some(line) = used.line(&hints).filter(|_| !json) {
         view.note(line);
     }

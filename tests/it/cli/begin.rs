@@ -32,9 +32,14 @@ fn a_piped_text_is_the_prompt_or_is_refused() {
     assert_eq!((read.code, read.stdout.trim()), (0, "Hello."), "{}", read.stderr);
     assert_eq!(prompts(&lab, "s"), ["explain\nthis"]);
     let refused = piped(&lab, "unread", &["run", "--session", "t", "--model", &model, "hi"]);
-    assert_eq!((refused.code, refused.error().contains("give - as the prompt")), (2, true), "{}", refused.stderr);
+    assert_eq!(
+        (refused.code, refused.error().contains("use - to read the prompt from stdin")),
+        (2, true),
+        "{}",
+        refused.stderr
+    );
     let commands = piped(&lab, "unread", &["run", "--json", "--session", "t", "--model", &model, "-"]);
-    assert_eq!((commands.code, commands.error().contains("stdin has commands")), (2, true), "{}", commands.stderr);
+    assert_eq!((commands.code, commands.error().contains("stdin is for commands")), (2, true), "{}", commands.stderr);
     let binary = lab.path("binary");
     std::fs::write(&binary, [0xff, 0xfe, 0]).unwrap();
     let mut command = lab.command(&["run", "--session", "t", "--model", &model, "-"]);

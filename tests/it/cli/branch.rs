@@ -166,7 +166,7 @@ fn a_rollback_with_files_shows_the_diff_first() {
     assert!(shown.stdout.starts_with("restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-two\n+one\n"), "{}", shown.stdout);
     assert!(
         shown.stdout.contains("would be undone: message ")
-            && shown.stdout.ends_with("1 files would change: add --yes to do it\n")
+            && shown.stdout.ends_with("1 file would change: add --yes to do it\n")
     );
     assert_eq!((lab.tape("s").len(), std::fs::read_to_string(lab.work("a")).unwrap()), (before, "two\n".to_owned()));
     let back = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--files", "--yes"]);

@@ -104,7 +104,7 @@ fn a_value_of_the_environment_names_its_variable() {
         ["value", "layer", "place"].map(|field| found[field].as_str().unwrap_or_default().to_owned())
     };
     let shown = show();
-    assert_eq!(of(&shown, "model"), ["openai/gpt-4.1", "environment", "OPENAI_API_KEY"]);
+    assert_eq!(of(&shown, "model"), ["openai/gpt-5.1", "environment", "OPENAI_API_KEY"]);
     assert_eq!(of(&shown, "base_url"), ["http://127.0.0.1:9/v1", "environment", "OPENAI_BASE_URL"]);
     let data = lab.path("home/data/tamtam").display().to_string();
     assert_eq!(of(&shown, "store"), [&data, "environment", "XDG_DATA_HOME"]);

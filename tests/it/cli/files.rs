@@ -31,7 +31,7 @@ fn what_a_session_changed_is_shown_and_put_back() {
     let shown = lab.run(&["tape", "restore", "s"]);
     assert_eq!((shown.code, shown.stderr.as_str()), (0, ""));
     let expected =
-        "restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-three\n+two\n\n1 files would change: add --yes to do it\n";
+        "restore   a\n\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-three\n+two\n\n1 file would change: add --yes to do it\n";
     assert_eq!(shown.stdout, expected);
     let all = lab.run(&["tape", "changes", "s", "--since", "0"]);
     assert!(all.stdout.starts_with("restore   a\ndelete    b\n\n--- a/a\n"), "{}", all.stdout);
@@ -66,9 +66,9 @@ fn a_file_that_someone_else_changed_is_refused_by_name() {
     assert_eq!(
         last_line(&[]),
         "1 file could be restored, 1 cannot: add --yes --rest to skip that one, or --yes --over to also restore what \
-         someone else changed too"
+         someone else changed"
     );
-    assert_eq!(last_line(&["--rest"]), "1 files would change, 1 would be skipped: add --yes to do it");
+    assert_eq!(last_line(&["--rest"]), "1 file would change, 1 would be skipped: add --yes to do it");
     assert_eq!(last_line(&["--over"]), "2 files would change: add --yes to do it");
     let refused = lab.run(&["tape", "restore", "s", "--since", "0", "--yes"]);
     assert_eq!(refused.code, 1);
