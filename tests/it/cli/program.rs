@@ -26,7 +26,7 @@ impl Lab {
     }
 }
 
-/// M1 of the trial in a terminal: the doctor died of a typo in the configuration, and of a missing home.
+/// The doctor once died of a typo in the configuration, and of a missing home.
 #[test]
 fn the_doctor_needs_nothing_that_it_looks_at() {
     let lab = Lab::new();
