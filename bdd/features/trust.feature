@@ -6,7 +6,7 @@ Feature: A project has a say once it is trusted
     When the operator runs tamtam:
       | permit | write | {"path": "notes/a", "content": ""} |
     Then the command ended with 0 and printed "\"decision\":\"ask\""
-    And the command warned that "is not trusted, so nothing of it is read"
+    And the command warned that "config.toml is ignored: it is not trusted: run `tamtam trust "
     When the operator runs tamtam:
       | trust | . |
     Then the command ended with 0 and printed "allow edit notes/**"
@@ -49,7 +49,7 @@ Feature: A project has a say once it is trusted
     # The folder is not trusted.
     When the operator runs tamtam, and answers the ask with always for the project:
       | run | --json | --model | scripted:one.json | go |
-    Then the command ended with 0 and printed "is not trusted: `tamtam trust"
+    Then the command ended with 0 and printed "is not trusted: run `tamtam trust "
     And the file "one.txt" does not exist
     When the operator runs tamtam:
       | trust | . |

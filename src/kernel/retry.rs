@@ -39,6 +39,8 @@ pub enum Learned {
     Files,
 }
 
+/// The most retries of a request whose client panics: the same code over the same request panics again, as a rule.
+const CRASH_RETRIES_MAX: u32 = 2;
 /// The first wait; each further one is twice as long.
 const BACKOFF_BASE: Duration = Duration::from_secs(1);
 /// The longest wait of our own.
@@ -125,8 +127,8 @@ pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
         return;
     }
     let retries_max = match error.kind {
-        // What crashes a client twice is the request.
-        ErrorKind::Crashed => draft.state.settings.retries_max.min(1),
+        // What crashes a client three times is the request.
+        ErrorKind::Crashed => draft.state.settings.retries_max.min(CRASH_RETRIES_MAX),
         _ => draft.state.settings.retries_max,
     };
     match plan(error, tries_before, retries_max, &|| draft.env.jitter()) {

@@ -301,13 +301,13 @@ impl Model for Panics {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_client_that_panics_is_called_once_more_and_no_oftener() {
+async fn a_model_client_that_panics_is_called_twice_more_and_no_oftener() {
     let folder = taped::folder();
     let calls = Arc::<AtomicUsize>::default();
     let model = Panics("mine/m".parse().unwrap(), calls.clone());
     let (runtime, session) = started(folder.path(), Arc::new(model)).await;
     let Outcome::Failed { error } = end(&session, "go").await.outcome else { panic!("it cannot be done") };
     assert!(error.contains("the model client crashed"), "{error}");
-    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -265,6 +265,8 @@ async fn one_task_is_steered_and_another_one_stopped() {
     let tasks = lab.parent.tasks().await.unwrap();
     let mut of = std::collections::BTreeMap::new();
     for task in tasks {
+        // The parent's tape has a task before the child's is made.
+        soon(task.started()).await.unwrap();
         let prompt = task.session().state().await.unwrap().settings.title.clone();
         of.insert(prompt, task);
     }
