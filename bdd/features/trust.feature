@@ -68,7 +68,7 @@ Feature: A project has a say once it is trusted
     Then the command ended with 0 and printed "Allows `touch` with any arguments."
     When the operator runs tamtam:
       | trust | . | --revoke=1 |
-    Then the command ended with 0 and printed "taken back: Allows `touch` with any arguments."
+    Then the command ended with 0 and printed "revoked: Allows `touch` with any arguments."
     When the operator runs tamtam, and answers the ask with always for the project:
       | run | --json | --model | scripted:two.json | go |
     Then the command asked 1 time
