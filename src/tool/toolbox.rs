@@ -199,7 +199,7 @@ impl Toolbox {
     }
 
     /// Finds a tool: by its exact name, then by the name in lower case, then by an alias in lower case; a name with something of a
-    /// model's own format around it by what is left without that ([`bare`]).
+    /// model's own format around it by what is left without that.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.known(name).map(|known| &known.tool)
