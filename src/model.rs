@@ -39,7 +39,7 @@ mod endpoint;
 mod failure;
 #[cfg(any(feature = "openai", feature = "anthropic"))]
 mod http;
-#[cfg(feature = "_wire")]
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 mod image;
 #[cfg(feature = "openai")]
 mod openai;

@@ -174,6 +174,7 @@ impl Filters {
     }
 
     /// Whether a hook filters output.
+    #[cfg(all(unix, feature = "tools"))]
     pub(crate) fn is_any(&self) -> bool {
         self.0.is_some()
     }
@@ -261,6 +262,10 @@ impl May {
 pub struct Progress {
     report: Arc<dyn Fn(Option<String>, Value) + Send + Sync>,
     /// Shows words in the tree.
+    #[cfg_attr(
+        not(all(unix, feature = "tools")),
+        allow(dead_code, reason = "only tools of this crate show words of ours")
+    )]
     tree: Option<Arc<dyn Fn(String) + Send + Sync>>,
 }
 

@@ -122,6 +122,7 @@ impl Workspace {
 
     /// Opens the folder that holds a file of the user's own, wherever links lead, and gives the path of the file in it. Such files are
     /// often links into another folder.
+    #[cfg(any(feature = "agent-files", all(unix, feature = "tools")))]
     pub(crate) fn behind_links(path: &Path) -> Result<(Workspace, WorkspacePath), WorkspaceError> {
         let fault = |source: std::io::Error| {
             let path = path.display().to_string();

@@ -35,6 +35,7 @@ pub(crate) fn redacted(wanted: &Arc<Wanted>, text: &[u8]) -> (Vec<u8>, Vec<Strin
 }
 
 /// The mark that `new` has more often than `old`, where there is one.
+#[cfg(any(test, all(unix, feature = "tools")))]
 pub(crate) fn new_mark(old: &str, new: &str) -> Option<String> {
     let marks = |text: &str| {
         let mut marks = std::collections::BTreeMap::<String, usize>::new();
@@ -54,6 +55,7 @@ pub(crate) fn new_mark(old: &str, new: &str) -> Option<String> {
 }
 
 /// Whether a word begins as keys do and goes on as one: also a key of which a part was left out, as servers show it.
+#[cfg(any(test, feature = "openai", feature = "anthropic"))]
 pub(crate) fn begins_like_a_key(word: &str) -> bool {
     let goes_on = |prefix: &str| {
         word.strip_prefix(prefix).is_some_and(|rest| {
@@ -65,9 +67,11 @@ pub(crate) fn begins_like_a_key(word: &str) -> bool {
 }
 
 /// The fewest characters of a key behind its prefix. Fewer make a word, not a key.
+#[cfg(any(test, feature = "openai", feature = "anthropic"))]
 const WORD_REST_MIN: usize = 6;
 
 /// The names that a key follows.
+#[cfg(any(test, feature = "openai", feature = "anthropic"))]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     table::names()
 }

@@ -377,6 +377,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// How keys begin, where that is long enough to say something by itself.
+#[cfg(any(test, feature = "openai", feature = "anthropic"))]
 pub(super) fn prefixes() -> impl Iterator<Item = &'static str> {
     let says_something = |text: &str| {
         let begins = text.as_bytes()[0].is_ascii_alphanumeric();
@@ -390,6 +391,7 @@ pub(super) fn prefixes() -> impl Iterator<Item = &'static str> {
 }
 
 /// The names that a key follows.
+#[cfg(any(test, feature = "openai", feature = "anthropic"))]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     ROWS.iter().filter_map(|row| match row.2 {
         Named(text) | Assigned(text) => Some(text),

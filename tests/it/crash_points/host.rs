@@ -87,7 +87,7 @@ async fn go_on(runtime: &Runtime, world: &World, workspace: &Path) -> Result<Sta
                     world.look().acked.insert(id);
                 }
                 // An engine that panicked over its mark is a storage failure: nothing was taken, so the host asks again.
-                Ok(Err(error)) if matches!(error, tamtam::SendError::Storage(_)) => continue,
+                Ok(Err(tamtam::SendError::Storage(_))) => continue,
                 Ok(Err(error)) => return Err(format!("{id} was refused: {error}")),
                 Err(_) => return Err(format!("{id} got no answer; the tree:\n{}", runtime.tree())),
             }
