@@ -215,7 +215,7 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             format!("… {items} older items are summarized")
         }
         EventKind::CompactionFinished { items, .. } => format!("… {items} older items are left out, without a summary"),
-        EventKind::SessionRecovered { n: 0, .. } => return None,
+        EventKind::SessionRecovered { n: 0, resumed: true } => return None,
         EventKind::SessionRecovered { resumed: true, .. } => {
             "! the session was rebuilt from its tape and continues".to_owned()
         }

@@ -104,7 +104,7 @@ impl State {
         // These commands were done at the parent, and not here.
         self.done.clear();
         self.origin = None;
-        self.recoveries = 0;
+        (self.recoveries, self.stopped) = (0, false);
         self.next_agent = None;
         (self.on_hold, self.paused, self.waits) = (false, false, false);
     }
