@@ -41,6 +41,7 @@ pub use verdict::{Verdict, decide};
 pub(crate) use mask::denies_all;
 pub(crate) use offer::{allows, grants};
 pub(crate) use pattern::simple as matches_simply;
+pub(crate) use shell::restricts_reads;
 
 use crate::{
     tool::{Access, CallFacts},

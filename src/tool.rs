@@ -43,7 +43,7 @@ pub(crate) use arguments::schema_of;
 pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
 pub use changes::ChangeLog;
 pub(crate) use context::{Filters, SessionRef};
-pub use context::{May, OutputFilter, Progress, ToolContext, blocking};
+pub use context::{Held, May, OutputFilter, Progress, ToolContext, blocking};
 pub(crate) use facts::arguments;
 pub use facts::{CallFacts, Unusable};
 #[cfg(all(unix, feature = "tools"))]

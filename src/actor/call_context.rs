@@ -25,7 +25,7 @@ use crate::{
     event::EventKind,
     hook::HookCall,
     supervisor::WorkerNode,
-    tool::{ChangeLog, May, Progress, ToolContext},
+    tool::{ChangeLog, Held, May, Progress, ToolContext},
     words::depth,
 };
 
@@ -39,6 +39,7 @@ pub(crate) struct CallContext {
     /// The folder for the contents that files had before calls changed them.
     pub(crate) files: Option<Arc<PathBuf>>,
     pub(crate) external: Arc<[PathBuf]>,
+    pub(crate) held: Option<Arc<Held>>,
     pub(crate) may: May,
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) plan_file: Option<String>,
@@ -64,6 +65,7 @@ impl CallContext {
             workspace: self.workspace,
             spill: self.spill,
             external: self.external,
+            held: self.held,
             may: self.may,
             cancel,
             progress: progress(post, node),

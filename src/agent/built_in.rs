@@ -82,7 +82,7 @@ impl Agent {
                 Rule::new("edit", "**", Action::Deny),
                 Rule::new("edit", PLAN_FILE, Action::Allow),
                 Rule::new("bash", "*", Action::Ask),
-                Rule::new("harmless_bash", "*", Action::Allow),
+                Rule::new("confined_bash", "*", Action::Allow),
                 // Leaving plan mode always asks a person, by itself.
                 Rule::new("plan_exit", "*", Action::Allow),
             ],

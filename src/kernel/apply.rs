@@ -152,11 +152,12 @@ impl State {
                 Some(Open::Ask(ask)) => self.in_call(ask.call, |call| call.state = CallState::Pending),
                 _ => {}
             },
-            Record::CallStarted { attempt, bytes, .. } => {
+            Record::CallStarted { attempt, bytes, confined, .. } => {
                 if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
                     call.state = CallState::Running;
                     call.attempts = *attempt;
                     call.bytes = *bytes;
+                    call.confined = *confined;
                     self.count(Spent { calls: 1, ..Spent::default() });
                 }
             }
@@ -357,6 +358,7 @@ impl State {
             told,
             attempts: 0,
             bytes: None,
+            confined: false,
             answers: Vec::new(),
         };
         self.put_open(ticket, Open::Call(opened));

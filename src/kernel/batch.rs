@@ -254,8 +254,8 @@ fn next_to_start(draft: &Draft<'_>) -> Option<Seq> {
 
 /// The decision of the present rules about a call.
 enum Ruling {
-    /// The call may run.
-    Run,
+    /// The call may run: as its tool runs it, or confined by the kernel to what the rules allow.
+    Run { confined: bool },
     /// A person must be asked about these accesses.
     Ask(Vec<Access>),
     /// The call does not run; this is the verdict and the text of its result.
@@ -272,8 +272,8 @@ fn start_or_ask(draft: &mut Draft<'_>, ticket: Seq) -> bool {
         return !draft.state.is_ending();
     }
     match judge(draft, &call) {
-        Ruling::Run => match spending::for_call(draft, &call) {
-            Some(bytes) => start(draft, ticket, &call, bytes),
+        Ruling::Run { confined } => match spending::for_call(draft, &call) {
+            Some(bytes) => start(draft, ticket, &call, bytes, confined),
             None => return false,
         },
         Ruling::Ask(access) => ask(draft, ticket, access),
@@ -311,8 +311,9 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
         Repetition::Ask(_) | Repetition::Free => {}
     }
     match verdict.judgement.action {
-        Action::Allow => Ruling::Run,
-        Action::Ask if call.state == CallState::Allowed || call.granted => Ruling::Run,
+        Action::Allow => Ruling::Run { confined: verdict.confined },
+        // What a person was asked about is said by the accesses: a command that nobody was asked about stays confined.
+        Action::Ask if call.state == CallState::Allowed || call.granted => Ruling::Run { confined: verdict.confined },
         Action::Ask => to_ask(draft, access, &verdict),
         Action::Deny => {
             let by = verdict.judgement.rule.map(|rule| format!(" ({rule})")).unwrap_or_default();
@@ -337,7 +338,7 @@ fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
     // A call that names no access has nothing that could have been granted.
     let all_granted = wanted.is_empty() && !verdict.asked.is_empty();
     if all_granted || is_granted(&wanted) {
-        return Ruling::Run;
+        return Ruling::Run { confined: verdict.confined };
     }
     if !reaches_someone(draft) {
         let wanted = shown(&wanted);
@@ -351,9 +352,9 @@ fn shown(access: &[Access]) -> String {
     access.iter().map(Access::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>) {
+fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>, confined: bool) {
     let key = format!("{}/{ticket}", draft.state.session);
-    draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts.saturating_add(1), key, bytes });
+    draft.write(Some(ticket), Record::CallStarted { attempt: call.attempts.saturating_add(1), key, bytes, confined });
 }
 
 /// Runs a call again whose outcome is not known, if the rules that hold now allow it.
@@ -367,7 +368,7 @@ pub(super) fn run_again(draft: &mut Draft<'_>, ticket: Seq) {
     }
     let Some(bytes) = spending::for_call_again(draft, &call) else { return close_unknown(draft, ticket) };
     match judge(draft, &call) {
-        Ruling::Run => start(draft, ticket, &call, bytes),
+        Ruling::Run { confined } => start(draft, ticket, &call, bytes, confined),
         Ruling::Ask(access) => ask(draft, ticket, access),
         Ruling::Refuse(judged, text) => fail(draft, ticket, judged, text),
     }

@@ -115,6 +115,9 @@ pub struct OpenCall {
     /// The most bytes that the result may have; `None` where no budget limits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Whether it was started confined by the kernel to what the rules allow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confined: bool,
     /// The answers to the questions that the call asked while it ran, oldest first; at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<CallAnswer>,

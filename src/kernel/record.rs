@@ -179,6 +179,9 @@ pub enum Record {
         /// The most bytes that the result may have, where a budget limits them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
+        /// Whether it runs confined by the kernel to what the rules allow, because nobody was asked about it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        confined: bool,
     },
     /// A request, a call or a child is told to stop; its ticket stays open until it is down.
     Closing {

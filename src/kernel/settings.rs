@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{Budget, PromptSection, Switched, toolset},
     model::Params,
-    permission::{Action, Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide, denies_all},
+    permission::{
+        Action, Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide, denies_all, restricts_reads,
+    },
     tool::Access,
     words::is_default,
     words::labels::Labels,
@@ -207,6 +209,14 @@ impl Settings {
         let own = decide(&self.host.iter().chain(self.layers()).collect::<Vec<_>>(), accesses, globs);
         // Of two equally strict decisions the session's own is named.
         above.rev().fold(own, |below, above| above.and(below))
+    }
+
+    /// Whether a rule in force denies reading some path, or asks about it.
+    pub(crate) fn restricts_reads(&self, globs: &Globs) -> bool {
+        let restricts = |layers: Vec<&Ruleset>| restricts_reads(&layers, globs);
+        let host = || self.host.iter();
+        restricts(host().chain(self.layers()).collect())
+            || self.above.iter().any(|chain| restricts(host().chain(chain.layers()).collect()))
     }
 
     /// Whether a list of agents names this one to the session: not where its rules about `task` deny this agent and let others be. Rules

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_deny_about_everything_masks() {
         use Action::{Allow, Ask, Deny};
-        let bash = ["bash", "harmless_bash", "unclear_bash"];
+        let bash = ["bash", "confined_bash", "unclear_bash"];
         for (rules, permissions, expected) in [
             ([].as_slice(), ["edit"].as_slice(), false),
             (&[("edit", "*", Deny)], &["edit"], true),
@@ -68,9 +68,9 @@ mod tests {
             (&[("edit", "*", Deny), ("edit", "**/.git/**", Deny)], &["edit"], true),
             (&[("*", "*", Allow), ("edit", "*", Deny)], &["edit"], true),
             (&[("bash", "*", Deny)], &bash, true),
-            (&[("bash", "*", Deny), ("harmless_bash", "*", Allow)], &bash, false),
-            (&[("harmless_bash", "*", Allow), ("bash", "*", Deny)], &bash, true),
-            (&[("harmless_bash", "*", Deny)], &bash, false),
+            (&[("bash", "*", Deny), ("confined_bash", "*", Allow)], &bash, false),
+            (&[("confined_bash", "*", Allow), ("bash", "*", Deny)], &bash, true),
+            (&[("confined_bash", "*", Deny)], &bash, false),
             (&[("bash", "*", Deny), ("unclear_bash", "eval *", Ask)], &bash, false),
             (&[("*", "*", Deny)], &bash, true),
             (&[("*", "*", Deny)], &[], false),
@@ -135,7 +135,7 @@ mod tests {
             })
             .collect();
         let patterns = ["*", "**", "a", "ls*", "src/**", "?", ""];
-        let names = ["*", "edit", "read", "bash", "harmless_bash", "unclear_bash", "external_directory", "e*", "*bash"];
+        let names = ["*", "edit", "read", "bash", "confined_bash", "unclear_bash", "external_directory", "e*", "*bash"];
         let mut masked_times = 0;
         for seed in 0..20_000 {
             let mut rng = Rng::new(seed);

@@ -3,7 +3,7 @@
 //! A test reads the tables of `docs/SECURITY.md` and judges one call of each kind, so the tables are what the profiles do.
 //! A session stores the rules of its profile on its tape, so a change here is for new sessions only. A change must not rename a
 //! profile: the names are part of the command line, and stand on tapes as names of rulesets (`profile ask`). Which commands only
-//! report (`harmless_bash`) is known to `permission/shell/reports.rs`.
+//! report (`confined_bash`) is known to `permission/shell/reports.rs`.
 //!
 //! `unclear_bash` is the permission of a command that the parser cannot take apart. No profile may have a rule that names it,
 //! because such a rule would allow the command by a pattern over its text. Without one the command is asked about even where
@@ -105,14 +105,14 @@ impl Profile {
     #[must_use]
     pub fn ruleset(self) -> Ruleset {
         use Action::{Allow, Ask, Deny};
-        // read and to-do list, edit, command, harmless command, outside, doom loop, protected, others
-        let [read, edit, command, harmless, outside, doom_loop, protected, others] = match self {
+        // read and to-do list, edit, command, confined command, outside, doom loop, protected, others
+        let [read, edit, command, confined, outside, doom_loop, protected, others] = match self {
             Profile::Strict => [Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask],
-            Profile::Ask => [Allow, Ask, Ask, Ask, Ask, Ask, Ask, Ask],
+            Profile::Ask => [Allow, Ask, Ask, Allow, Ask, Ask, Ask, Ask],
             Profile::Edits => [Allow, Allow, Ask, Allow, Ask, Ask, Ask, Ask],
             Profile::Auto => [Allow, Allow, Allow, Allow, Ask, Ask, Ask, Allow],
             Profile::Readonly => [Allow, Deny, Deny, Allow, Deny, Deny, Deny, Deny],
-            Profile::Headless => [Allow, Deny, Deny, Deny, Deny, Deny, Deny, Deny],
+            Profile::Headless => [Allow, Deny, Deny, Allow, Deny, Deny, Deny, Deny],
             Profile::Opencode => [Allow, Allow, Allow, Allow, Ask, Ask, Allow, Allow],
         };
         let patterns = self::protected();
@@ -122,11 +122,16 @@ impl Profile {
             // A session's own list: to note something there reaches nothing else.
             Rule::new("todo", "*", read),
             Rule::new("edit", "**", edit),
-            Rule::new("bash", "*", command),
-            Rule::new("harmless_bash", "*", harmless),
             Rule::new("external_directory", "*", outside),
             Rule::new("doom_loop", "*", doom_loop),
         ];
+        // Where every command is allowed, a confined run is for those that cannot be read; where one is asked about or denied, it
+        // comes first.
+        let commands = [Rule::new("confined_bash", "*", confined), Rule::new("bash", "*", command)];
+        match command {
+            Allow => rules.extend(commands),
+            Ask | Deny => rules.extend(commands.into_iter().rev()),
+        }
         // They come last, because the last matching rule wins.
         rules.extend(patterns.into_iter().map(|pattern| Rule::new("edit", pattern, protected)));
         Ruleset::new(format!("profile {}", self.name()), rules)
@@ -156,7 +161,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{
-        permission::{Globs, judge_all, with_parts},
+        permission::{Globs, decide, judge_all, with_parts},
         tool::Access,
     };
 
@@ -177,13 +182,17 @@ mod tests {
         let (head, rows) = table(page, "| profile | read |");
         let names: Vec<_> = kinds.iter().map(|kind| kind[0]).collect();
         assert_eq!(head[1..], names, "each kind has a column");
-        for kind in ["network", "task", "MCP", "harmless bash", "doom_loop", "external_directory"] {
+        for kind in ["network", "task", "MCP", "command", "confined command", "doom_loop", "external_directory"] {
             assert!(names.contains(&kind), "{kind}");
         }
         for row in &rows {
             let rules = row[0].parse::<Profile>().unwrap().ruleset();
             for (kind, expected) in kinds.iter().zip(&row[1..]) {
-                let wanted = with_parts(vec![Access::new(kind[1], kind[2])]);
+                let wanted = match kind[1] {
+                    "confined_bash" => Access::command(kind[2], "", true),
+                    permission => Access::new(permission, kind[2]),
+                };
+                let wanted = with_parts(vec![wanted]);
                 let judged = judge_all(&[&rules], &wanted, &Globs::default()).action;
                 assert_eq!(format!("{judged:?}").to_lowercase(), **expected, "{row:?} {kind:?}");
             }
@@ -199,7 +208,7 @@ mod tests {
             let rules = profile.ruleset();
             let judged = |path: &str| {
                 let tool = judge_all(&[&rules], &[Access::new("edit", path)], &Globs::default()).action;
-                let command = with_parts(vec![Access::new("bash", format!("echo > '{path}'"))]);
+                let command = with_parts(vec![Access::command(format!("echo > '{path}'"), "", true)]);
                 assert_eq!(judge_all(&[&rules], &command, &Globs::default()).action, tool, "a redirect to {path}");
                 tool
             };
@@ -241,16 +250,22 @@ mod tests {
         }
     }
 
-    /// Reliability P01: a command that only reports, with something chained behind it, is not that command.
+    /// Reliability P01: what may run without a yes runs confined, whatever is chained behind it; where the kernel cannot hold it,
+    /// it does not run. What it says by name is judged all the same.
     #[test]
-    fn what_stands_behind_a_read_only_command_is_judged_too() {
+    fn what_nobody_was_asked_about_runs_confined_or_not_at_all() {
         let rules = Profile::Readonly.ruleset();
-        let judged = |command: &str| {
-            judge_all(&[&rules], &with_parts(vec![Access::new("bash", command)]), &Globs::default()).action
+        let judged = |command: &str, confined: bool| {
+            let verdict =
+                decide(&[&rules], &with_parts(vec![Access::command(command, "", confined)]), &Globs::default());
+            (verdict.judgement.action, verdict.confined)
         };
-        for listed in ["ls", "ls -l", "ls -la", "pwd", "git status", "git diff", "git log", "git log --oneline"] {
-            assert_eq!(judged(listed), Action::Allow, "{listed}");
+        for command in ["ls", "git status", "git log -p", "git status; rm -rf .", "eval rm x", "python3 -c 'print(1)'"]
+        {
+            assert_eq!(judged(command, true), (Action::Allow, true), "{command}");
+            assert_eq!(judged(command, false), (Action::Deny, false), "{command}");
         }
-        assert_eq!(judged("git status; rm -rf ."), Action::Deny);
+        assert_eq!(judged("git status > f", true).0, Action::Deny);
+        assert_eq!(judged("cat /etc/passwd", true).0, Action::Deny);
     }
 }

@@ -8,7 +8,7 @@
 //! `unclear_bash`.
 //!
 //! A change must keep that what is not known is never taken for harmless. Syntax that is not known makes a command unclear. A
-//! program or an option that is not on the lists of `reports.rs` takes the command out of those that only report. An option of a
+//! program that is not on the lists of `reports.rs` is no report. An option of a
 //! wrapper and a variable that are not listed make it unclear. Any other program with any options is a name for the rules;
 //! `commands.rs` lists the commands and options that would hide from the rules what else is run, and they make it unclear too.
 //! The code is pure: no disk, no clock. Reading a command takes time, so workers do it and never the core.
@@ -44,7 +44,8 @@ mod tests;
 use crate::tool::one_line;
 
 pub use parts::with_parts;
-pub(super) use rules::{is_plain, judge};
+pub(crate) use rules::restricts_reads;
+pub(super) use rules::{is_by_confinement, is_plain, judge, judge_beside};
 
 /// A longer command is unclear.
 #[cfg(feature = "shell-policy")]
@@ -55,6 +56,9 @@ pub(super) const ANY: char = '\u{1}';
 
 /// The same for a part that becomes names of files.
 pub(super) const GLOB: char = '\u{2}';
+
+/// Stands for a file that is read without a path of its own: one in the history of a repository.
+pub(super) const HISTORY: &str = "\u{1}";
 
 /// What a command would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +101,7 @@ struct Simple {
     name: String,
     args: Vec<Arg>,
     role: Role,
-    /// The paths that it reads by name, where it is known to only report.
+    /// The paths that it reads by name, where its words are known to name files.
     reads: Option<Vec<String>>,
 }
 
@@ -128,7 +132,7 @@ struct Arg {
 
 #[cfg(feature = "shell-policy")]
 impl Simple {
-    /// A command that only reports and reads no file.
+    /// A command that reads no file.
     fn reporting(name: &str, args: Vec<Arg>) -> Simple {
         Simple { name: name.to_owned(), args, role: Role::Command, reads: Some(Vec::new()) }
     }
@@ -178,8 +182,8 @@ fn unclear<T>(why: impl Into<String>) -> Result<T, Unclear> {
 
 /// Reads a command. Takes time in proportion to its length, and never panics.
 #[cfg(feature = "shell-policy")]
-fn analyse(command: &str) -> Analysis {
-    match statements::read(command) {
+fn analyse(command: &str, folder: &str) -> Analysis {
+    match statements::read(command, folder) {
         Ok(found) => Analysis::Found(found),
         Err(Unclear(why)) => Analysis::Unclear { why },
     }
@@ -187,6 +191,6 @@ fn analyse(command: &str) -> Analysis {
 
 /// Without a parser no command is read.
 #[cfg(not(feature = "shell-policy"))]
-fn analyse(_command: &str) -> Analysis {
+fn analyse(_command: &str, _folder: &str) -> Analysis {
     Analysis::Unclear { why: "this build does not read shell commands".to_owned() }
 }

@@ -8,7 +8,11 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    permission::{Action, Globs, Judgement, Ruleset, judge, unruled},
+    permission::{
+        Action, Globs, Judgement, Ruleset, judge,
+        shell::{is_by_confinement, judge_beside},
+        unruled,
+    },
     tool::{Access, ShellPart, one_line},
 };
 
@@ -22,6 +26,8 @@ pub struct Verdict {
     pub decided: Option<usize>,
     /// The indices of the accesses that a person must be asked about.
     pub asked: BTreeSet<usize>,
+    /// Whether a part of a shell command is allowed only because it can run confined by the kernel.
+    pub confined: bool,
 }
 
 /// Decides about all accesses of a call, by layers from the most to the least powerful: the strictest judgement stands.
@@ -40,12 +46,28 @@ pub struct Verdict {
 /// ```
 #[must_use]
 pub fn decide(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Verdict {
-    let mut stands = Verdict { judgement: unruled(), decided: None, asked: BTreeSet::new() };
-    for (at, access) in accesses.iter().enumerate() {
-        let judgement = judge(layers.iter().copied(), access, globs);
+    let mut stands = Verdict { judgement: unruled(), decided: None, asked: BTreeSet::new(), confined: false };
+    let mut beside = false;
+    let mut judged: Vec<_> = accesses.iter().map(|access| judge(layers.iter().copied(), access, globs)).collect();
+    let is_command =
+        |access: &Access| matches!(access.part, Some(ShellPart::Command { .. } | ShellPart::Unread { .. }));
+    // A person may say yes to it, or a rule names it: either way the whole does not run confined.
+    let by_name = |(access, judgement): (&Access, &Judgement)| {
+        is_command(access) && !(judgement.action == Action::Allow && is_by_confinement(access, judgement))
+    };
+    if accesses.iter().zip(&judged).any(by_name) {
+        for (access, judgement) in accesses.iter().zip(&mut judged) {
+            if judgement.action == Action::Allow && is_by_confinement(access, judgement) {
+                *judgement = judge_beside(layers, access, globs);
+                beside = true;
+            }
+        }
+    }
+    for (at, (access, judgement)) in accesses.iter().zip(judged).enumerate() {
         if judgement.action == Action::Ask {
             stands.asked.insert(at);
         }
+        stands.confined |= !beside && judgement.action == Action::Allow && is_by_confinement(access, &judgement);
         // Of equally strict parts of a command the first is named; of other accesses the last.
         let names_it = match judgement.action.cmp(&stands.judgement.action) {
             std::cmp::Ordering::Less => false,
@@ -63,6 +85,7 @@ impl Verdict {
     /// The stricter one of two decisions about the same accesses; of equally strict ones the later.
     pub(crate) fn and(self, mut later: Verdict) -> Verdict {
         later.asked.extend(&self.asked);
+        later.confined |= self.confined;
         if self.judgement.action > later.judgement.action {
             (later.judgement, later.decided) = (self.judgement, self.decided);
         }
@@ -76,6 +99,7 @@ impl Verdict {
             decided: self.decided.and_then(place),
             asked: self.asked.into_iter().filter_map(place).collect(),
             judgement: self.judgement,
+            confined: self.confined,
         }
     }
 
@@ -103,10 +127,12 @@ fn named(access: &Access) -> String {
     let pattern = one_line(&access.pattern);
     match &access.part {
         None => format!("`{} {pattern}`", access.permission),
-        Some(ShellPart::Command { .. } | ShellPart::Also { .. } | ShellPart::Whole) => format!("`{pattern}`"),
+        Some(ShellPart::Line { .. } | ShellPart::Command { .. } | ShellPart::Also { .. } | ShellPart::Whole) => {
+            format!("`{pattern}`")
+        }
         Some(ShellPart::Read) => format!("it reads `{pattern}`"),
         Some(ShellPart::Write) => format!("it writes `{pattern}`"),
-        Some(ShellPart::Unread { why }) => {
+        Some(ShellPart::Unread { why, .. }) => {
             format!("the command cannot be judged by its parts: {}", one_line(why))
         }
     }

@@ -60,6 +60,12 @@ pub struct Confinement {
     /// Files, and folders with all beneath them, that may also be written, made and removed; no devices can be made there. One that
     /// does not exist is left out.
     pub write: Vec<PathBuf>,
+    /// Files, and folders with all beneath them, that may be read and not executed. One that does not exist is left out.
+    pub look: Vec<PathBuf>,
+    /// Folders whose names may be listed, with those of all folders beneath them.
+    pub list: Vec<PathBuf>,
+    /// Whether what lies in [`write`](Confinement::write) may not be executed.
+    pub runs_nothing_written: bool,
     /// Which sockets may be made.
     pub network: Network,
 }

@@ -34,14 +34,27 @@ pub struct Access {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ShellPart {
+    /// A whole shell command, as a tool names it; its parts take its place before it is judged.
+    Line {
+        /// The folder that it starts in, as the tool was given it; empty for the workspace.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        folder: String,
+        /// Whether its tool can run it confined by the kernel.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        confined: bool,
+    },
     /// A simple command, which a rule must allow.
     Command {
         /// The command with its unknown parts, where it has any: the pattern of the access shows `…` for them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unknown: Option<UnknownWords>,
-        /// The files that it reads by name, where it is known to only report; `None` for every other command.
+        /// The files that it reads by name, where it is a program whose words are known to name files; `None` for every other
+        /// command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reads: Option<Vec<ReadPath>>,
+        /// Whether it can run confined by the kernel, so that rules about `confined_bash` are about it too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        confined: bool,
     },
     /// A wrapper, or another name of a command: it counts only where a rule is about it.
     Also {
@@ -55,6 +68,9 @@ pub enum ShellPart {
     Unread {
         /// Why not: a sentence about the command.
         why: String,
+        /// Whether it can run confined by the kernel, so that rules about `confined_bash` are about it too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        confined: bool,
     },
     /// A file that the shell reads for the command.
     Read,
@@ -91,9 +107,40 @@ impl Access {
         Access { permission: permission.into(), pattern: pattern.into(), part: None }
     }
 
+    /// A shell command that starts in `folder` (empty: the workspace). `confined` says that the tool can run it confined by the
+    /// kernel ([`ToolContext::held`](crate::tool::ToolContext::held)).
+    #[must_use]
+    pub fn command(command: impl Into<String>, folder: impl Into<String>, confined: bool) -> Access {
+        Access::new("bash", command).into_part(ShellPart::Line { folder: folder.into(), confined })
+    }
+
     /// Whether no word of it is unknown before the call runs.
     pub(crate) fn is_known(&self) -> bool {
         !matches!(self.part, Some(ShellPart::Command { unknown: Some(_), .. } | ShellPart::Also { unknown: Some(_) }))
+    }
+
+    /// What a shell command reads, as far as it says so by name.
+    pub(crate) fn reads(&self) -> &[ReadPath] {
+        match &self.part {
+            Some(ShellPart::Command { reads: Some(reads), .. }) => reads,
+            _ => &[],
+        }
+    }
+
+    /// Whether it is a file that the shell writes for a command.
+    pub(crate) fn is_write(&self) -> bool {
+        self.part == Some(ShellPart::Write)
+    }
+
+    /// Whether it is no command that may read what has no path, such as the history of a repository.
+    pub(crate) fn keeps_to_files(&self) -> bool {
+        match &self.part {
+            Some(ShellPart::Command { reads, .. }) => {
+                reads.as_ref().is_some_and(|reads| reads.iter().all(|read| read.path != "\u{1}"))
+            }
+            Some(ShellPart::Unread { .. } | ShellPart::Line { .. }) | None => false,
+            Some(ShellPart::Also { .. } | ShellPart::Whole | ShellPart::Read | ShellPart::Write) => true,
+        }
     }
 
     /// The same access as a part of a shell command.
@@ -123,12 +170,13 @@ impl fmt::Display for Access {
         match part {
             ShellPart::Read => f.write_str(" (read by the command)"),
             ShellPart::Write => f.write_str(" (written by the command)"),
-            ShellPart::Unread { why } => write!(f, " (cannot be judged by its parts: {})", one_line(why)),
+            ShellPart::Unread { why, .. } => write!(f, " (cannot be judged by its parts: {})", one_line(why)),
             ShellPart::Command { reads, .. } => {
                 let outside = reads.iter().flatten().find(|read| read.outside);
                 outside.map_or(Ok(()), |read| write!(f, " (reads {})", one_line(&read.path)))
             }
-            ShellPart::Also { .. } | ShellPart::Whole => Ok(()),
+            ShellPart::Line { folder, .. } if !folder.is_empty() => write!(f, " (in {})", one_line(folder)),
+            ShellPart::Line { .. } | ShellPart::Also { .. } | ShellPart::Whole => Ok(()),
         }
     }
 }
@@ -166,15 +214,17 @@ mod tests {
 
     #[test]
     fn a_part_comes_back_from_the_tape_and_is_one_line() {
-        let command = |reads| ShellPart::Command { unknown: None, reads };
+        let command = |reads| ShellPart::Command { unknown: None, reads, confined: true };
         let outside = vec![ReadPath::new("a".into(), false), ReadPath::new("/etc/x".into(), true)];
         for (part, shown) in [
             (command(None), "bash a b"),
             (command(Some(outside)), "bash a b (reads /etc/x)"),
             (ShellPart::Also { unknown: Some(UnknownWords::new("a\u{1}b".into(), "x".into())) }, "bash a b"),
+            (ShellPart::Line { folder: String::new(), confined: true }, "bash a b"),
+            (ShellPart::Line { folder: "x".into(), confined: false }, "bash a b (in x)"),
             (ShellPart::Whole, "bash a b"),
             (
-                ShellPart::Unread { why: "it has a\nnewline".into() },
+                ShellPart::Unread { why: "it has a\nnewline".into(), confined: false },
                 "bash a b (cannot be judged by its parts: it has a newline)",
             ),
             (ShellPart::Read, "bash a b (read by the command)"),

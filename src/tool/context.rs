@@ -53,6 +53,9 @@ pub struct ToolContext {
     pub spill: Option<Arc<PathBuf>>,
     /// Paths outside of the workspace that this call was allowed to reach, absolute: folders with all beneath them, or files.
     pub external: Arc<[PathBuf]>,
+    /// What a command of the call is confined to; `None` for a call that a person or a rule allowed by name. A tool that names no
+    /// command ([`Access::command`]) can leave it out.
+    pub held: Option<Arc<Held>>,
     /// The judge of paths that the call did not name and comes across while it runs.
     pub may: May,
     /// Resolves when the call must stop.
@@ -93,6 +96,7 @@ impl ToolContext {
             workspace: Arc::new(workspace),
             spill: Some(Arc::new(spill)),
             external: Arc::default(),
+            held: None,
             may: May::anything(),
             cancel: CancellationToken::new(),
             progress: Progress::ignore(),
@@ -217,6 +221,21 @@ impl fmt::Debug for SessionRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionRef")
     }
+}
+
+/// What a call may reach that nobody was asked about: it must run confined by the kernel to this, or not at all.
+///
+/// What may be read is judged path by path ([`ToolContext::may`]); everything else is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Held {
+    /// The files that it may write, as absolute paths; links in them are not resolved yet.
+    pub writes: Vec<PathBuf>,
+    /// Whether the rules let it read some of the workspace only. Where they do not, all of it may be read.
+    pub keeps_reads: bool,
+    /// Whether it is known to read nothing that has no path, so that the history of a repository may be there for it although
+    /// some files may not be read.
+    pub history: bool,
 }
 
 /// Whether a call may touch a path that it did not name: the end of a link, a file in a folder that it searches.

@@ -357,6 +357,21 @@ impl Workspace {
         }
     }
 
+    /// Makes an empty file that is not there yet, with the usual mode, and opens it. Its folder must be there. A link that stays
+    /// inside is followed.
+    #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
+    pub(crate) fn create_new(&self, path: &WorkspacePath) -> Result<File, WorkspaceError> {
+        self.may_change(path)?;
+        match self.locate(path, LastLink::Follow, Missing::Refuse)? {
+            Located::Directory(_) => Err(WorkspaceError::IsDirectory { path: path.to_string() }),
+            Located::Entry { parent, name, .. } => {
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let made = rustix::fs::openat(&parent, &name, flags, Mode::from_bits_truncate(0o666));
+                made.map(File::from).map_err(|errno| self.fault(path, errno.into()))
+            }
+        }
+    }
+
     /// Puts `content` in a file, in one step: a reader finds the old content or the new one, never a mixture.
     ///
     /// The new content is written to a temporary file in the same directory, which then takes the old one's place and mode.

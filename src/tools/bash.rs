@@ -19,8 +19,10 @@
 
 mod arguments;
 mod capture;
+mod held;
 mod look;
 mod options;
+mod refused;
 mod report;
 mod sandbox;
 mod screen;
@@ -41,7 +43,7 @@ use serde_json::{Value, json};
 use crate::{
     process::{Event, Folder, Process, Spec, Tag, scrub},
     tool::{
-        Access, BoxFuture, Changes, Files, Tool, ToolContext, ToolResult,
+        Access, BoxFuture, Changes, Files, Question, Tool, ToolContext, ToolResult,
         truncate::Limits,
         workspace::{Workspace, WorkspaceError},
     },
@@ -51,7 +53,7 @@ use crate::{
 use arguments::Arguments;
 use capture::Capture;
 use report::{Ending, Run};
-use sandbox::Guard;
+use sandbox::{Guard, Shut};
 
 pub use look::LookLimits;
 pub use options::BashOptions;
@@ -169,28 +171,75 @@ impl Bash {
                 self.shell.display()
             ));
         }
-        let room = match self.sandbox.enter(context).await {
-            Ok(room) => room,
-            Err(refused) => return refused,
+        let Some(held) = context.held.clone() else { return self.as_asked(folder, &arguments, context).await };
+        // A command that can change no file is not looked after.
+        let before = match held.writes.is_empty() {
+            true => None,
+            false => Some(look::before(self.options.look, &self.files, context).await),
         };
-        let result = self.run_in(folder, room.as_ref(), arguments, context).await;
-        if let Some(room) = room {
-            room.leave().await;
+        let ran = match self.sandbox.enter(context, true).await {
+            Ok(room) => Ok(self.run_in(folder, room, &arguments, context, true).await),
+            Err(Shut::Never(result)) => return result,
+            Err(Shut::Unheld(why)) => Err(why),
+        };
+        if let Some(before) = before {
+            look::after(before, &self.files, context).await;
         }
+        self.or_ask(ran, arguments, context).await
+    }
+
+    /// Runs a command that a person or a rule allowed.
+    async fn as_asked(&self, folder: Folder, arguments: &Arguments, context: &ToolContext) -> ToolResult {
+        let before = look::before(self.options.look, &self.files, context).await;
+        let result = match self.sandbox.enter(context, false).await {
+            Ok(room) => self.run_in(folder, room, arguments, context, false).await,
+            Err(Shut::Never(result)) => result,
+            Err(Shut::Unheld(why)) => ToolResult::error(format!("the command was not run: {why}")),
+        };
+        look::after(before, &self.files, context).await;
         result
+    }
+
+    /// Asks whether a command may run as it is that the kernel refused something, or that the kernel could not confine. The result
+    /// of the confined run stays where the answer is no, and says so.
+    async fn or_ask(&self, ran: Result<ToolResult, String>, arguments: Arguments, context: &ToolContext) -> ToolResult {
+        let (mut result, refused) = match ran {
+            Ok(result) => match refused::of(&result) {
+                None => return result,
+                Some(refused) => (result, refused),
+            },
+            Err(why) => (ToolResult::error(String::new()), refused::Refused { why, failed: true }),
+        };
+        if !refused.failed {
+            result.content.push_str(&refused.note("It went on without that."));
+            return result;
+        }
+        let access = [Access::command(&arguments.command, &arguments.cwd, false)];
+        let question = Question::about("Run it again without confinement?", access).with_details(refused.details());
+        let answer = context.ask(question).await;
+        if !answer.is_granted() {
+            result.content.push_str(&refused.note(&answer.to_string()));
+            return result;
+        }
+        match self.folder(&arguments, context).await {
+            Ok(folder) => self.as_asked(folder, &arguments, context).await,
+            Err(error) => ToolResult::error(format!("cannot run in that folder: {error}")),
+        }
     }
 
     /// Runs the command in a folder, confined to `room` (what the sandbox lets this call reach) where there is one.
     async fn run_in(
         &self,
         folder: Folder,
-        room: Option<&sandbox::Room>,
-        arguments: Arguments,
+        room: Option<sandbox::Room>,
+        arguments: &Arguments,
         context: &ToolContext,
+        unasked: bool,
     ) -> ToolResult {
         let tag = context.processes.tag();
         // The last one of a name counts.
-        let environment = self.environment.iter().cloned().chain(room.map(sandbox::Room::variable)).collect();
+        let own = room.iter().flat_map(sandbox::Room::variables);
+        let environment = self.environment.iter().cloned().chain(own).collect();
         let spec = Spec {
             program: self.prelude_shell().to_owned(),
             arguments: self.shell_arguments(&arguments.command, &tag),
@@ -198,9 +247,8 @@ impl Bash {
             folder,
             tag,
             streams: self.options.streams,
-            confinement: room.map(|room| room.confinement.clone()),
+            confinement: room.as_ref().map(|room| room.confinement.clone()),
         };
-        let before = look::before(self.options.look, &self.files, context).await;
         let started = Instant::now();
         let process = tokio::select! {
             biased;
@@ -211,10 +259,12 @@ impl Bash {
             }
         };
         let result = match process {
-            Ok(process) => self.watch(process, arguments, started, context).await,
+            Ok(process) => self.watch(process, arguments, started, context, unasked).await,
             Err(error) => ToolResult::error(format!("failed to start {}: {error}", self.shell.display())),
         };
-        look::after(before, &self.files, context).await;
+        if let Some(room) = room {
+            room.leave().await;
+        }
         result
     }
 
@@ -266,9 +316,10 @@ impl Bash {
     async fn watch(
         &self,
         mut process: Process,
-        arguments: Arguments,
+        arguments: &Arguments,
         started: Instant,
         context: &ToolContext,
+        unasked: bool,
     ) -> ToolResult {
         let mut capture = Capture::new(&self.options, context);
         let seconds = arguments.timeout();
@@ -310,8 +361,8 @@ impl Bash {
         capture.drain(&mut process, REST).await;
         let captured = capture.finish().await;
         let streams = self.options.streams;
-        let sandbox = self.sandbox.details();
-        let run = Run { arguments: &arguments, ending, swept: &swept, took: started.elapsed(), streams, sandbox };
+        let sandbox = self.sandbox.details(unasked);
+        let run = Run { arguments, ending, swept: &swept, took: started.elapsed(), streams, sandbox };
         report::result(&run, &captured)
     }
 }
@@ -347,7 +398,8 @@ impl Tool for Bash {
     fn limit(&self, arguments: &Value) -> Duration {
         // The command's own time, then what ending its tree may take.
         let seconds = Arguments::of(arguments).map_or(TIMEOUT_SECONDS, |arguments| arguments.timeout());
-        Duration::from_secs(seconds + 10)
+        let runs = if self.sandbox.runs_the_unasked() { 2 } else { 1 };
+        Duration::from_secs((seconds + 10) * runs)
     }
 
     fn output(&self) -> Limits {
@@ -355,13 +407,18 @@ impl Tool for Bash {
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {
-        let command = arguments.get("command").and_then(Value::as_str);
-        vec![Access::new("bash", command.unwrap_or("*"))]
+        match Arguments::of(arguments) {
+            Ok(Arguments { command, cwd, .. }) => {
+                vec![Access::command(command, cwd, self.sandbox.runs_the_unasked())]
+            }
+            Err(_) => vec![Access::new("bash", "*")],
+        }
     }
 
     fn permissions(&self) -> Vec<String> {
-        // Commands that only report, and such as cannot be read, may be allowed where all others are denied.
-        ["bash", "harmless_bash", "unclear_bash"].map(str::to_owned).into()
+        // Commands that run confined, and such as cannot be read, may be allowed where all others are denied.
+        let confined = self.sandbox.runs_the_unasked().then_some("confined_bash");
+        ["bash", "unclear_bash"].into_iter().chain(confined).map(str::to_owned).collect()
     }
 
     fn check(&self, arguments: &Value) -> Result<(), String> {

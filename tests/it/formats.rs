@@ -139,7 +139,7 @@ fn records() -> Vec<Record> {
             .unwrap(),
         )),
         Record::BudgetAsk { breach, expires: Millis(600_000) },
-        Record::CallStarted { attempt: 1, key: "ticket-1/6".into(), bytes: Some(51_200) },
+        Record::CallStarted { attempt: 1, key: "ticket-1/6".into(), bytes: Some(51_200), confined: false },
         Record::Closing { why: None },
         Record::Result { result, judged: CallVerdict::Allowed },
         Record::Ending { outcome: Outcome::Aborted { reason: "enough".into() } },

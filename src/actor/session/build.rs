@@ -6,16 +6,20 @@
 //! runs as it was judged: the tool is not asked again what the call wants. Beyond the accesses that were judged, a call may reach
 //! only what the rules treat no more strictly than these.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
     actor::{call_context::CallContext, facts::may, shared::Shared, tapes::Tapes, worker::WorkerContext},
     hook::HookCall,
-    kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, State, toolset},
+    kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, Settings, State, toolset},
     model::{Request, ToolSpec},
-    permission::seen_from,
+    permission::{Globs, seen_from},
     tape::{TapeError, TapeStoreExt as _},
-    tool::{Access, Tool, ToolResult, arguments},
+    tool::{Access, Held, Tool, ToolResult, arguments},
     words::ids::{Seq, SessionId},
     words::message::ErrorReason,
 };
@@ -87,6 +91,7 @@ pub(super) fn call(
     // The call may reach the accesses that were judged: the tool is not asked again.
     let accesses = seen_from(&settings.workspace, &settings.read_roots, open.facts.access.clone());
     let external = external(&accesses);
+    let held = open.confined.then(|| Arc::new(held(settings, &accesses, &shared.globs)));
     let may = may(state.settings.clone(), accesses.clone());
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
@@ -96,6 +101,7 @@ pub(super) fn call(
         spill: folders.spill.clone(),
         files: folders.files.clone(),
         external,
+        held,
         may,
         #[cfg(all(unix, feature = "tools"))]
         plan_file: settings.plan_file().map(str::to_owned),
@@ -117,7 +123,21 @@ pub(super) fn call(
 /// The absolute paths outside of the workspace that a call named. The call runs, so all accesses that it named were allowed.
 fn external(accesses: &[Access]) -> Arc<[PathBuf]> {
     let outside = accesses.iter().filter(|access| access.permission == "external_directory");
-    outside.map(|access| PathBuf::from(&access.pattern)).filter(|path| path.is_absolute()).collect()
+    let outside = outside.map(|access| &access.pattern);
+    let read = accesses.iter().flat_map(Access::reads).filter(|read| read.outside).map(|read| &read.path);
+    outside.chain(read).map(PathBuf::from).filter(|path| path.is_absolute()).collect()
+}
+
+/// What a call may reach that runs confined to what the rules allow.
+fn held(settings: &Settings, accesses: &[Access], globs: &Globs) -> Held {
+    let written = accesses.iter().filter(|access| access.is_write() && access.permission == "edit");
+    let workspace = Path::new(&settings.workspace);
+    let commands = || accesses.iter().filter(|access| access.permission == "bash");
+    Held {
+        writes: written.map(|access| workspace.join(&access.pattern)).collect(),
+        keeps_reads: settings.restricts_reads(globs),
+        history: commands().all(Access::keeps_to_files),
+    }
 }
 
 /// The result of a call that was told to stop and has no worker.

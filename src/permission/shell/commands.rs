@@ -282,13 +282,13 @@ impl Scan {
         if shell {
             return unclear("it makes git run another program");
         }
-        if self.folders.len() == 1 {
+        if self.folders == [""] {
             return self.plain("git", kept);
         }
-        // Another folder may be another repository, whose settings make git run a program. So it is another command for rules that
-        // allow, and the same for those that deny.
-        let elsewhere = [Arg::plain("-C"), Arg::unknown()].into_iter().chain(kept.iter().cloned()).collect();
-        self.found(Simple { name: "git".into(), args: elsewhere, role: Role::Command, reads: None })?;
+        // Another folder may be another repository, whose settings make git run a program. So no rule that names git allows it, and
+        // those that deny it are about it.
+        let elsewhere = format!("{ANY}git");
+        self.found(Simple { name: elsewhere, args: kept.clone(), role: Role::Command, reads: None })?;
         self.found(Simple { name: "git".into(), args: kept, role: Role::Also, reads: None })
     }
 }

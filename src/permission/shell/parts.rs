@@ -42,21 +42,25 @@ const BASH: &str = "bash";
 /// ```
 #[must_use]
 pub fn with_parts(accesses: Vec<Access>) -> Vec<Access> {
-    let is_command = |access: &Access| access.permission == BASH && access.part.is_none();
+    let is_command =
+        |access: &Access| access.permission == BASH && matches!(access.part, None | Some(ShellPart::Line { .. }));
     if !accesses.iter().any(is_command) {
         return accesses;
     }
-    let parts =
-        accesses.into_iter().flat_map(|access| if is_command(&access) { of(&access.pattern) } else { vec![access] });
+    let parts = accesses.into_iter().flat_map(|access| match &access.part {
+        _ if !is_command(&access) => vec![access],
+        Some(ShellPart::Line { folder, confined }) => of(&access.pattern, folder, *confined),
+        _ => of(&access.pattern, "", false),
+    });
     parts.collect()
 }
 
-/// The accesses of one command.
-fn of(command: &str) -> Vec<Access> {
+/// The accesses of one command that starts in a folder.
+fn of(command: &str, folder: &str, confined: bool) -> Vec<Access> {
     let whole = command.trim_matches([' ', '\t', '\n']);
-    let unread = |why: String| vec![Access::new(BASH, whole).into_part(ShellPart::Unread { why })];
-    let parts = match analyse(command) {
-        Analysis::Found(found) => parts(&found, whole),
+    let unread = |why: String| vec![Access::new(BASH, whole).into_part(ShellPart::Unread { why, confined })];
+    let parts = match analyse(command, folder) {
+        Analysis::Found(found) => parts(&found, whole, confined),
         Analysis::Unclear { why } => return unread(why),
     };
     match parts.iter().map(bytes).sum::<usize>() > PARTS_BYTES + PARTS_FACTOR * command.len() {
@@ -73,7 +77,7 @@ const PARTS_FACTOR: usize = 16;
 fn bytes(access: &Access) -> usize {
     const NAMES: usize = 64;
     let part = match &access.part {
-        Some(ShellPart::Command { unknown, reads }) => {
+        Some(ShellPart::Command { unknown, reads, .. }) => {
             let reads = reads.iter().flatten().map(|read| read.path.len() + NAMES / 2).sum::<usize>();
             reads + unknown.as_ref().map_or(0, |unknown| unknown.text.len() + NAMES)
         }
@@ -84,12 +88,12 @@ fn bytes(access: &Access) -> usize {
 }
 
 /// The parts of a command, each once.
-fn parts(found: &Found, whole: &str) -> Vec<Access> {
+fn parts(found: &Found, whole: &str, confined: bool) -> Vec<Access> {
     let hash = LazyCell::new(|| blake3::hash(whole.as_bytes()).to_hex()[..16].to_owned());
-    let mut parts: Vec<_> = found.commands.iter().map(|simple| command(simple, &|| hash.clone())).collect();
+    let mut parts: Vec<_> = found.commands.iter().map(|simple| command(simple, confined, &|| hash.clone())).collect();
     // A text that only opens files, or does nothing, is a command too: what is said about all commands holds for it.
     if found.commands.is_empty() {
-        let nothing = ShellPart::Command { unknown: None, reads: Some(Vec::new()) };
+        let nothing = ShellPart::Command { unknown: None, reads: Some(Vec::new()), confined };
         parts.push(Access::new(BASH, whole).into_part(nothing));
     }
     let file = |permission: &'static str, path: &str, part: ShellPart| {
@@ -100,7 +104,7 @@ fn parts(found: &Found, whole: &str) -> Vec<Access> {
     parts.extend(found.writes.iter().flat_map(|path| file("edit", path, ShellPart::Write)));
     parts.extend(found.reads.iter().flat_map(|path| file("read", path, ShellPart::Read)));
     // A rule that denies the whole text denies a command that is the whole text anyway.
-    let one = Access::new(BASH, whole).into_part(ShellPart::Command { unknown: None, reads: None });
+    let one = Access::new(BASH, whole).into_part(ShellPart::Command { unknown: None, reads: None, confined });
     if !parts.contains(&one) {
         parts.push(Access::new(BASH, whole).into_part(ShellPart::Whole));
     }
@@ -110,14 +114,15 @@ fn parts(found: &Found, whole: &str) -> Vec<Access> {
 }
 
 /// The access of a simple command. `hash` gives the hash of the text that it stands in.
-fn command(simple: &Simple, hash: &dyn Fn() -> String) -> Access {
+fn command(simple: &Simple, confined: bool, hash: &dyn Fn() -> String) -> Access {
     let text = simple.text();
     let pattern = text.replace([ANY, GLOB], "…");
     let unknown = text.contains([ANY, GLOB]).then(|| UnknownWords::new(text, hash()));
     let read = |path: &String| ReadPath::new(path.clone(), leads_out(path));
     let part = match simple.role {
         Role::Command => {
-            ShellPart::Command { unknown, reads: simple.reads.as_ref().map(|paths| paths.iter().map(read).collect()) }
+            let reads = simple.reads.as_ref().map(|paths| paths.iter().map(read).collect());
+            ShellPart::Command { unknown, reads, confined }
         }
         Role::Also => ShellPart::Also { unknown },
     };

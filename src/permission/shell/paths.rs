@@ -23,3 +23,11 @@ pub(super) fn joined(folder: &str, path: &str) -> String {
         (false, false) => kept.join("/"),
     }
 }
+
+/// The folder that a command starts in, as [`joined`] has it; empty for the workspace.
+pub(super) fn start(folder: &str) -> String {
+    match joined("", folder).as_str() {
+        "." => String::new(),
+        folder => folder.to_owned(),
+    }
+}

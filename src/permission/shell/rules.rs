@@ -4,10 +4,11 @@
 //! without quotes, one blank between them. A word that is not known before the command runs matches a pattern for certain where a
 //! `*` takes it, and perhaps where some value of it would; a stricter rule that perhaps matches makes a person be asked.
 //!
-//! A command that only reports has two permissions, `bash` and `harmless_bash`: a rule about either of them is about it. Where a
-//! rule about `harmless_bash` allows it, the paths that it reads are judged as reads. A command that cannot be read has the
-//! permissions `bash` and `unclear_bash`; only a rule that names the second one allows it by a pattern. A rule with exactly its
-//! text allows it where the text has plain characters only.
+//! A command that its tool can run confined by the kernel has two permissions, `bash` and `confined_bash`: a rule about either of
+//! them is about it. Where a rule about `confined_bash` alone allows it, it runs confined, and what it reads by name is judged as
+//! reads; what it reads without a name is the kernel's to refuse. A command that cannot be read has the permissions `bash`,
+//! `unclear_bash` and, where it can run confined, `confined_bash`; only a rule that names one of the last two allows it by a
+//! pattern. A rule with exactly its text allows it where the text has plain characters only.
 //!
 //! A change must not let a rule allow a part that it would not allow for every value.
 
@@ -16,7 +17,7 @@ use crate::{
         Action, Globs, Judgement, Rule, Ruleset, by_text, judge_all,
         path::read_accesses,
         pattern::simple,
-        shell::{ANY, GLOB},
+        shell::{ANY, GLOB, HISTORY},
         unruled,
     },
     tool::{Access, ReadPath, ShellPart, UnknownWords},
@@ -30,12 +31,56 @@ pub(in crate::permission) fn judge(layers: &[&Ruleset], access: &Access, part: &
         None => access.pattern.clone(),
     };
     match part {
+        // A line was put in parts before it came here; one that was not is a command that cannot be read.
+        ShellPart::Line { confined, .. } | ShellPart::Unread { confined, .. } => {
+            judges.unread(&access.pattern, *confined)
+        }
         ShellPart::Read | ShellPart::Write => by_text(layers.iter().copied(), access, globs),
-        ShellPart::Command { unknown, reads } => judges.command(&text(unknown), reads.as_deref()),
+        ShellPart::Command { unknown, reads, confined } => {
+            judges.command(&text(unknown), reads.as_deref().unwrap_or_default(), *confined)
+        }
         ShellPart::Also { unknown } => only_about_it(judges.text(&text(unknown), &[]), Action::Ask),
         ShellPart::Whole => only_about_it(judges.text(&access.pattern, &[]), Action::Deny),
-        ShellPart::Unread { .. } => judges.unread(&access.pattern),
     }
+}
+
+/// Whether a part of a command is allowed only because it can run confined: by a rule that is not about `bash`.
+pub(in crate::permission) fn is_by_confinement(access: &Access, judgement: &Judgement) -> bool {
+    let can = matches!(
+        access.part,
+        Some(
+            ShellPart::Line { confined: true, .. }
+                | ShellPart::Command { confined: true, .. }
+                | ShellPart::Unread { confined: true, .. }
+        )
+    );
+    can && judgement.rule.as_ref().is_some_and(|rule| rule.permission == CONFINED)
+}
+
+/// Judges a part that is allowed only because it can run confined, where another part of its command is allowed by a rule that
+/// names it: the whole then runs as that rule says. A report needs no rule of its own there; every other part does.
+pub(in crate::permission) fn judge_beside(layers: &[&Ruleset], access: &Access, globs: &Globs) -> Judgement {
+    let judges = Judges { layers, globs };
+    match &access.part {
+        Some(ShellPart::Command { unknown: None, reads: Some(reads), .. }) if !runs_settings(access) => {
+            let judged = judges.text(&access.pattern, &[CONFINED]);
+            judges.as_report(&access.pattern, reads, judged, |_| true)
+        }
+        Some(ShellPart::Command { unknown, .. }) => {
+            judges.text(unknown.as_ref().map_or(&access.pattern, |unknown| &unknown.text), &[])
+        }
+        _ => judges.unread(&access.pattern, false),
+    }
+}
+
+/// Whether a rule in force denies reading some path, or asks about it.
+pub(crate) fn restricts_reads(layers: &[&Ruleset], globs: &Globs) -> bool {
+    Judges { layers, globs }.stricter_about(HISTORY).is_some()
+}
+
+/// Whether a report runs what files of the folder tell it to run: git, by the settings of a repository.
+fn runs_settings(access: &Access) -> bool {
+    access.pattern.split(' ').next() == Some("git")
 }
 
 /// The rules of a session, by layers.
@@ -45,19 +90,42 @@ struct Judges<'a> {
 }
 
 impl Judges<'_> {
-    fn command(&self, text: &str, reads: Option<&[ReadPath]>) -> Judgement {
-        let Some(reads) = reads else { return self.text(text, &[]) };
-        let judged = self.text(text, &[HARMLESS]);
-        let as_report = judged.rule.as_ref().is_some_and(|rule| rule.permission == HARMLESS);
-        if !as_report || judged.action != Action::Allow {
+    fn command(&self, text: &str, reads: &[ReadPath], confined: bool) -> Judgement {
+        let also: &[&str] = if confined { &[CONFINED] } else { &[] };
+        let judged = self.text(text, also);
+        if judged.action != Action::Allow {
             return judged;
         }
-        let (known, unknown): (Vec<_>, Vec<_>) = reads.iter().partition(|read| !read.path.contains([ANY, GLOB]));
-        let read = known.iter().map(|read| judge_all(self.layers, &read_accesses(read), self.globs));
-        if let Some(stricter) = read.filter(|read| read.action > Action::Allow).max_by_key(|read| read.action) {
+        let by_confinement = judged.rule.as_ref().is_some_and(|rule| rule.permission == CONFINED);
+        // A rule about all commands names none: what the command reads is judged as under a confined run.
+        let names_it = judged.rule.as_ref().is_some_and(|rule| rule.exact || !rule.pattern.chars().all(|c| c == '*'));
+        if names_it && !by_confinement {
+            return judged;
+        }
+        // Of a confined command the kernel holds each file that has a path; the history of a repository has none.
+        self.as_report(text, reads, judged, |read| !by_confinement || read.path == HISTORY)
+    }
+
+    /// The judgement about a command that is allowed, with what it reads: the files that it names, and of the others those that
+    /// the kernel does not hold.
+    fn as_report(
+        &self,
+        text: &str,
+        reads: &[ReadPath],
+        judged: Judgement,
+        counts: impl Fn(&ReadPath) -> bool,
+    ) -> Judgement {
+        let is_known = |read: &&ReadPath| !read.path.contains([ANY, GLOB]);
+        let known = reads.iter().filter(is_known);
+        let known = known.map(|read| judge_all(self.layers, &read_accesses(read), self.globs));
+        if let Some(stricter) = known.filter(|read| read.action > Action::Allow).max_by_key(|read| read.action) {
             return stricter;
         }
-        match unknown.iter().find_map(|read| self.stricter_about(&read.path)) {
+        match reads
+            .iter()
+            .filter(|read| !is_known(read) && counts(read))
+            .find_map(|read| self.stricter_about(&read.path))
+        {
             None => judged,
             // It is a command like any other then, and a person is asked at least.
             Some(rule) => Judgement { action: self.text(text, &[]).action.max(Action::Ask), ..rule },
@@ -86,20 +154,39 @@ impl Judges<'_> {
         asks
     }
 
-    fn unread(&self, text: &str) -> Judgement {
-        let judged = self.text(text, &[UNCLEAR]);
+    /// Judges a command that cannot be read: a rule that allows commands of `bash` by a pattern says nothing about it.
+    fn unread(&self, text: &str, confined: bool) -> Judgement {
         let exact = |rule: &Rule| rule.pattern == text && text.chars().all(is_plain);
-        let allows = |rule: &Rule| rule.permission == UNCLEAR || exact(rule);
-        match judged.action {
-            Action::Allow if !judged.rule.as_ref().is_some_and(allows) => {
-                Judgement { action: Action::Ask, ..unruled() }
-            }
-            _ => judged,
+        let allows =
+            |rule: &Rule| rule.permission == UNCLEAR || (confined && rule.permission == CONFINED) || exact(rule);
+        let counts = |rule: &Rule| rule.action != Action::Allow || allows(rule);
+        let also: &[&str] = if confined { &[UNCLEAR, CONFINED] } else { &[UNCLEAR] };
+        let judged = self.text_by(text, also, counts);
+        let by_confinement = judged.rule.as_ref().is_some_and(|rule| rule.permission == CONFINED);
+        match self.denies_a_name().filter(|_| by_confinement && judged.action == Action::Allow) {
+            Some(denied) => denied,
+            None => judged,
         }
+    }
+
+    /// An ask because of a rule that denies some commands by name: what cannot be read may be one of them.
+    fn denies_a_name(&self) -> Option<Judgement> {
+        let by_name = |rule: &&Rule| {
+            rule.action == Action::Deny && simple(&rule.permission, "bash") && !rule.pattern.chars().all(|c| c == '*')
+        };
+        self.layers.iter().find_map(|layer| {
+            let rule = layer.strongest_first().find(by_name)?;
+            Some(Judgement { action: Action::Ask, rule: Some(rule.clone()), layer: layer.name.clone() })
+        })
     }
 
     /// Judges the text of a command, in which some parts may be unknown. Rules about the permissions `also` are about it too.
     fn text(&self, text: &str, also: &[&str]) -> Judgement {
+        self.text_by(text, also, |_| true)
+    }
+
+    /// The same by those rules alone that count.
+    fn text_by(&self, text: &str, also: &[&str], counts: impl Fn(&Rule) -> bool) -> Judgement {
         let mut stands = unruled();
         // A deny that matches for some values: no later layer can undo it.
         let mut perhaps_denied: Option<Judgement> = None;
@@ -107,7 +194,7 @@ impl Judges<'_> {
             let judgement =
                 |rule: &Rule, action| Judgement { action, rule: Some(rule.clone()), layer: layer.name.clone() };
             let mut perhaps_asked = None;
-            for rule in layer.strongest_first() {
+            for rule in layer.strongest_first().filter(|rule| counts(rule)) {
                 match matches(rule, text, also) {
                     Match::Yes => {
                         stands = judgement(rule, rule.action);
@@ -134,8 +221,8 @@ impl Judges<'_> {
     }
 }
 
-/// The permission of commands that only report.
-const HARMLESS: &str = "harmless_bash";
+/// The permission of commands that run confined by the kernel.
+const CONFINED: &str = "confined_bash";
 
 /// The permission of commands that cannot be judged by their parts.
 const UNCLEAR: &str = "unclear_bash";
@@ -259,7 +346,7 @@ mod tests {
             Ruleset::new("s", rules.iter().map(|(pattern, action)| Rule::new("bash", *pattern, *action)))
         };
         let judged = |rules: &Ruleset, text: &str| {
-            let part = ShellPart::Unread { why: "it is a test".into() };
+            let part = ShellPart::Unread { why: "it is a test".into(), confined: false };
             judge([rules], &Access::new("bash", text).into_part(part), &Globs::default()).action
         };
         let exact = set(&[("cargo test --lib", Action::Allow), ("ls; rm x", Action::Allow), ("a *", Action::Allow)]);

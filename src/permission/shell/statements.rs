@@ -45,17 +45,22 @@ pub(super) struct Reader<'s> {
     pub(super) scan: &'s mut Scan,
 }
 
-/// Everything that a command would run, read and write.
-pub(super) fn read(text: &str) -> Result<Found, Unclear> {
+/// Everything that a command would run, read and write that starts in a folder (empty: the workspace).
+pub(super) fn read(text: &str, folder: &str) -> Result<Found, Unclear> {
     let mut scan = Scan {
         found: Found::default(),
-        folders: vec![String::new()],
+        folders: vec![paths::start(folder)],
         loops: 0,
         depth: 0,
         looks_only: false,
         runners: 0,
         lost: false,
     };
+    if !folder.is_empty() {
+        let to = Arg::plain(folder);
+        let reads = Some(vec![paths::joined("", folder)]);
+        scan.found(Simple { name: "cd".into(), args: vec![to], role: Role::Command, reads })?;
+    }
     scan.text(text)?;
     if scan.lost { unclear("it runs commands through too many programs") } else { Ok(scan.found) }
 }

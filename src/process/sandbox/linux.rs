@@ -56,6 +56,9 @@ fn restrict_files(confinement: &Confinement) -> Result<u32, String> {
     let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let ruleset = Ruleset::default().handle_access(all).and_then(|ruleset| ruleset.scope(Scope::Signal));
     let ruleset = ruleset.and_then(Ruleset::create).and_then(|ruleset| allow(ruleset, &confinement.read, read));
+    let ruleset = ruleset.and_then(|ruleset| allow(ruleset, &confinement.look, read & !AccessFs::Execute));
+    let ruleset = ruleset.and_then(|ruleset| allow(ruleset, &confinement.list, AccessFs::ReadDir.into()));
+    let write = if confinement.runs_nothing_written { write & !AccessFs::Execute } else { write };
     let ruleset = ruleset.and_then(|ruleset| allow(ruleset, &confinement.write, write));
     let status = ruleset.and_then(RulesetCreated::restrict_self).map_err(|error| format!("Landlock: {error}"))?;
     match status.landlock {

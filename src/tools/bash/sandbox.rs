@@ -1,10 +1,12 @@
 //! The sandbox of commands: what a host asks for ([`Sandbox`]), what this system can hold of it ([`Guard`]), and what one call is
 //! confined to ([`Room`]).
 //!
-//! Unless the sandbox is off, what the system can hold is probed once, when the tool is made. Where it holds, a call runs confined.
-//! Where it does not, [`SandboxMode::Required`] refuses the call, and [`SandboxMode::Preferred`] runs it as it is and says so in
-//! its details and in the supervision tree. A change must never let a call run with less than its details say. The kernel's part
-//! is in `process/sandbox.rs`.
+//! What the system can hold is probed once, when the tool is made. A call that nobody was asked about ([`ToolContext::held`]) runs
+//! confined to what the rules allow, whatever the mode is; where the system cannot hold that, the rules let no such call run, unless
+//! the host takes the risk ([`Sandbox::runs_unheld`]). For every other call the mode counts: where the system cannot hold it,
+//! [`SandboxMode::Required`] refuses the call, and [`SandboxMode::Preferred`] runs it as it is and says so in its details and in the
+//! supervision tree. A change must never let a call run with less than its details say. The kernel's part is in
+//! `process/sandbox.rs`.
 //!
 //! A confined command has a folder for temporary files of its own, which is made before it and removed after it.
 
@@ -22,6 +24,7 @@ use serde_json::{Value, json};
 use crate::{
     process::{Confinement, Network, SandboxLevel},
     tool::{ToolContext, ToolResult},
+    tools::bash::held::Grants,
 };
 
 /// What commands of every day read of the system: programs, their configuration, and what the kernel tells.
@@ -78,6 +81,47 @@ const TOOLCHAINS: &[&str] = &[
 /// Devices that every program may write to. Not among them: terminals, disks, and `/dev/shm`, which all programs share.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
+/// Files of the system that hold secrets, in `/etc`: a command that nobody was asked about is granted the rest of that folder. Only
+/// a user who may read them is kept from them so, such as root.
+const SECRETS: &[&str] = &[
+    "NetworkManager",
+    "docker",
+    "gshadow",
+    "gshadow-",
+    "ipsec.d",
+    "ipsec.secrets",
+    "krb5.keytab",
+    "kubernetes",
+    "letsencrypt",
+    "openvpn",
+    "opasswd",
+    "ppp",
+    "rancher",
+    "security/opasswd",
+    "shadow",
+    "shadow-",
+    "ssh",
+    "ssl/private",
+    "sudoers",
+    "sudoers.d",
+    "wireguard",
+];
+
+/// Settings of git that run no program which a repository names. What git has no setting for (filters, drivers of differences) runs
+/// as confined as git does.
+const GIT_SETTINGS: &[(&str, &str)] = &[
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.sshCommand", "false"),
+    ("core.askPass", "true"),
+    ("core.pager", "cat"),
+    ("core.editor", "true"),
+    ("credential.helper", ""),
+    ("gpg.program", "false"),
+    ("log.showSignature", "false"),
+    ("protocol.ext.allow", "never"),
+];
+
 /// How long the end of a call waits for its temporary files to be removed.
 const REMOVAL: Duration = Duration::from_secs(1);
 
@@ -108,6 +152,10 @@ impl SandboxMode {
 
 /// What commands of `bash` may reach, held by the kernel (Linux, feature `sandbox`). Off by default.
 ///
+/// The mode is for commands that a person allowed, or a rule about `bash`. A command that nobody was asked about always runs
+/// confined, to less: it writes nothing but its folder for temporary files and the files of its redirects that the rules let it
+/// write, starts no program of the workspace, and has no network.
+///
 /// A confined command, with all that it starts, may write the workspace, a folder for temporary files of its own (`TMPDIR`), and
 /// [`write`](Sandbox::write). It may also read [`read`](Sandbox::read), the session's kept outputs, and the paths outside of the
 /// workspace that were allowed to its call; [`network`](Sandbox::network) says which sockets it can make; and it gets no rights by
@@ -133,6 +181,9 @@ pub struct Sandbox {
     pub read: Vec<PathBuf>,
     /// Files and folders beside the workspace that they may also write; `~` as above. By default `/dev/null` and its like.
     pub write: Vec<PathBuf>,
+    /// Whether a command that nobody was asked about runs as it is where the system cannot confine it, in place of being asked
+    /// about. False by default. With true, nothing but the names in the rules holds such a command.
+    pub runs_unheld: bool,
 }
 
 impl Sandbox {
@@ -158,7 +209,8 @@ impl Sandbox {
     #[must_use]
     pub fn new(mode: SandboxMode) -> Sandbox {
         let read = SYSTEM.iter().chain(TOOLCHAINS).map(PathBuf::from).collect();
-        Sandbox { mode, network: Network::Off, read, write: DEVICES.iter().map(PathBuf::from).collect() }
+        let write = DEVICES.iter().map(PathBuf::from).collect();
+        Sandbox { mode, network: Network::Off, read, write, runs_unheld: false }
     }
 }
 
@@ -168,35 +220,77 @@ impl Default for Sandbox {
     }
 }
 
+/// A folder that may be read; `/etc` without its secrets, where this user can read one.
+fn without_secrets(folder: PathBuf) -> Vec<PathBuf> {
+    let readable = |name: &&&str| {
+        let path = folder.join(name);
+        std::fs::File::open(&path).is_ok()
+    };
+    if folder != Path::new("/etc") || SECRETS.iter().filter(readable).count() == 0 {
+        return vec![folder];
+    }
+    let mut granted = Vec::new();
+    around(&folder, "", &mut granted);
+    granted
+}
+
+/// The entries of a folder in `/etc` that are no secret and have none beneath them.
+fn around(folder: &Path, within: &str, granted: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let name = format!("{within}{name}");
+        if SECRETS.contains(&name.as_str()) {
+            continue;
+        }
+        match SECRETS.iter().any(|secret| secret.starts_with(&format!("{name}/"))) {
+            true => around(&entry.path(), &format!("{name}/"), granted),
+            false => granted.push(entry.path()),
+        }
+    }
+}
+
 /// The sandbox of one tool.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     mode: SandboxMode,
-    /// What the system can hold; not looked at where the mode is off.
+    /// What the system can hold.
     pub(super) level: SandboxLevel,
+    runs_unheld: bool,
     /// What every call may reach. The workspace, the kept outputs and the allowed paths come with the call.
     shared: Confinement,
+    /// The same for a call that nobody was asked about.
+    least: Confinement,
     /// The folder in which calls get their folders for temporary files.
     temporary: PathBuf,
 }
 
 impl Guard {
-    /// Looks at what the system can hold, unless the mode is off.
+    /// Looks at what the system can hold.
     pub(super) fn new(sandbox: &Sandbox, home: Option<&Path>, shell: &Path, temporary: Option<OsString>) -> Guard {
-        let level = match sandbox.mode {
-            SandboxMode::Off => SandboxLevel::none("the sandbox is off"),
-            SandboxMode::Preferred | SandboxMode::Required => SandboxLevel::probe(),
-        };
+        let level = SandboxLevel::probe();
         let real = |path: &PathBuf| match (path.strip_prefix("~"), home) {
             (Ok(rest), Some(home)) => Some(home.join(rest)),
             (Ok(_), None) => None,
             (Err(_), _) => Some(path.clone()),
         };
-        let read = sandbox.read.iter().filter_map(real).chain([shell.to_owned()]).collect();
+        let read: Vec<_> = sandbox.read.iter().filter_map(real).chain([shell.to_owned()]).collect();
         let write = sandbox.write.iter().filter_map(real).collect();
-        let shared = Confinement { read, write, network: sandbox.network };
+        let shared = Confinement { read: read.clone(), write, network: sandbox.network, ..Confinement::default() };
+        let least = Confinement {
+            read: read.into_iter().flat_map(without_secrets).collect(),
+            write: DEVICES.iter().map(PathBuf::from).collect(),
+            runs_nothing_written: true,
+            network: Network::Off,
+            ..Confinement::default()
+        };
         let temporary = temporary.map(PathBuf::from).filter(|path| path.is_absolute());
-        Guard { mode: sandbox.mode, level, shared, temporary: temporary.unwrap_or_else(|| "/tmp".into()) }
+        let temporary = temporary.unwrap_or_else(|| "/tmp".into());
+        Guard { mode: sandbox.mode, level, runs_unheld: sandbox.runs_unheld, shared, least, temporary }
+    }
+
+    /// Whether a command that nobody was asked about can run: confined, or as it is where the host takes the risk.
+    pub(super) fn runs_the_unasked(&self) -> bool {
+        self.level.holds() || self.runs_unheld
     }
 
     /// Whether calls run confined.
@@ -215,21 +309,45 @@ impl Guard {
         }
     }
 
-    /// What one call is confined to; `None` where it runs as it is; the error is the result of a call that may not run. Unless the
-    /// sandbox is off, it is shown in the tree. Makes the folder for temporary files.
-    pub(super) async fn enter(&self, context: &ToolContext) -> Result<Option<Room>, ToolResult> {
+    /// What one call is confined to; `None` where it runs as it is. Unless the sandbox is off, it is shown in the tree. Makes the
+    /// folder for temporary files.
+    pub(super) async fn enter(&self, context: &ToolContext, unasked: bool) -> Result<Option<Room>, Shut> {
         match self.mode {
-            SandboxMode::Off => return Ok(None),
-            SandboxMode::Required if !self.level.holds() => return Err(self.refusal()),
-            _ => context.progress.plain_title(format!("sandbox: {}", self.held())),
+            _ if unasked && !self.runs_the_unasked() => {
+                let why = self.level.missing.as_deref().unwrap_or("not known");
+                return Err(Shut::Unheld(format!("this system cannot confine it: {why}")));
+            }
+            SandboxMode::Off if !unasked => return Ok(None),
+            SandboxMode::Required if !self.level.holds() => return Err(Shut::Never(self.refusal())),
+            _ => context.progress.plain_title(format!("sandbox: {}", self.held(unasked))),
         }
         if !self.level.holds() {
             return Ok(None);
         }
-        let mut confinement = self.shared.clone();
-        confinement.read.extend(context.spill.iter().map(|folder| folder.to_path_buf()));
-        confinement.read.extend(context.external.iter().cloned());
-        confinement.write.push(context.workspace.to_path_buf());
+        let (confinement, grants) = match context.held.clone().filter(|_| unasked) {
+            Some(held) => {
+                let mut confinement = self.least.clone();
+                confinement.look.extend(context.spill.iter().map(|folder| folder.to_path_buf()));
+                confinement.look.extend(context.external.iter().cloned());
+                let context = context.clone();
+                let grants = tokio::task::spawn_blocking(move || Grants::of(&held, &context)).await;
+                let grants = grants.unwrap_or_else(|lost| Err(lost.to_string())).map_err(Shut::Unheld)?;
+                grants.add_to(&mut confinement);
+                (confinement, Some(grants))
+            }
+            None => {
+                let mut confinement = self.shared.clone();
+                confinement.read.extend(context.spill.iter().map(|folder| folder.to_path_buf()));
+                confinement.read.extend(context.external.iter().cloned());
+                confinement.write.push(context.workspace.to_path_buf());
+                (confinement, None)
+            }
+        };
+        self.room(confinement, grants).await.map(Some).map_err(Shut::Never)
+    }
+
+    /// Makes the folder for temporary files of a call.
+    async fn room(&self, mut confinement: Confinement, grants: Option<Grants>) -> Result<Room, ToolResult> {
         let temporary = self.temporary.clone();
         let made = tokio::task::spawn_blocking(move || Temporary::make(&temporary)).await;
         let temporary = made.unwrap_or_else(|lost| Err(io::Error::other(lost)));
@@ -238,7 +356,7 @@ impl Guard {
             ToolResult::error(format!("the command was not run: its folder in {folder} could not be made: {error}"))
         })?;
         confinement.write.push(temporary.0.clone());
-        Ok(Some(Room { confinement, temporary }))
+        Ok(Room { confinement, temporary, grants })
     }
 
     fn refusal(&self) -> ToolResult {
@@ -247,12 +365,13 @@ impl Guard {
             "the command was not run: it must run in a sandbox, and this system has none: {why}. The host has to change that (a \
              kernel with Landlock, the feature `sandbox`), or set the sandbox to `preferred` or `off`. The other tools work."
         ))
-        .with_details(json!({ "sandbox": self.details() }))
+        .with_details(json!({ "sandbox": self.details(false) }))
     }
 
     /// What is held of a call, in a few words.
-    fn held(&self) -> String {
-        match (self.level.holds(), self.shared.network) {
+    fn held(&self, unasked: bool) -> String {
+        let network = if unasked { Network::Off } else { self.shared.network };
+        match (self.level.holds(), network) {
             (false, _) => self.level.to_string(),
             (true, Network::Off) if self.level.holds_signals() => "files, network, signals".to_owned(),
             (true, Network::Off) => "files, network; not signals".to_owned(),
@@ -262,15 +381,16 @@ impl Guard {
     }
 
     /// What the details of a result say; null where the sandbox is off.
-    pub(super) fn details(&self) -> Value {
-        if self.mode == SandboxMode::Off {
+    pub(super) fn details(&self, unasked: bool) -> Value {
+        if self.mode == SandboxMode::Off && !unasked {
             return Value::Null;
         }
+        let network = if unasked { Network::Off } else { self.shared.network };
         json!({
-            "mode": self.mode.name(),
+            "mode": if unasked { "unasked" } else { self.mode.name() },
             "held": self.level.holds(),
             "files": self.level.holds(),
-            "network": if self.level.holds() { self.shared.network } else { Network::All }.name(),
+            "network": if self.level.holds() { network } else { Network::All }.name(),
             "signals": self.level.holds_signals(),
             "landlock": self.level.landlock,
             "why_not": self.level.missing,
@@ -282,18 +402,42 @@ impl Guard {
 pub(super) struct Room {
     pub(super) confinement: Confinement,
     temporary: Temporary,
+    /// What a call was granted that nobody was asked about.
+    grants: Option<Grants>,
+}
+
+/// Why a call did not run.
+pub(super) enum Shut {
+    /// The result of the call.
+    Never(ToolResult),
+    /// The system cannot confine it as the rules want it, and nobody was asked about it: why not.
+    Unheld(String),
 }
 
 impl Room {
-    /// The variable that names the folder for temporary files.
-    pub(super) fn variable(&self) -> (OsString, OsString) {
-        ("TMPDIR".into(), self.temporary.0.clone().into())
+    /// The variables of a call in it: the folder for temporary files, and for a call that nobody was asked about the settings that
+    /// keep git from running what a folder tells it to.
+    pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
+        let mut variables = vec![("TMPDIR".into(), self.temporary.0.clone().into())];
+        if self.grants.is_some() {
+            let count = GIT_SETTINGS.len().to_string();
+            variables.push(("GIT_OPTIONAL_LOCKS".into(), "0".into()));
+            variables.push(("GIT_CONFIG_COUNT".into(), count.into()));
+            for (at, (key, value)) in GIT_SETTINGS.iter().enumerate() {
+                variables.push((format!("GIT_CONFIG_KEY_{at}").into(), (*key).into()));
+                variables.push((format!("GIT_CONFIG_VALUE_{at}").into(), (*value).into()));
+            }
+        }
+        variables
     }
 
     /// Removes the temporary files. To be called when no process of the call is left.
     pub(super) async fn leave(mut self) {
-        let folder = self.temporary.take();
-        let removed = tokio::task::spawn_blocking(move || folder.map(remove));
+        let (folder, grants) = (self.temporary.take(), self.grants.take());
+        let removed = tokio::task::spawn_blocking(move || {
+            drop(grants);
+            folder.map(remove)
+        });
         // A disk that does not answer holds up no call; the removal goes on.
         drop(tokio::time::timeout(REMOVAL, removed).await);
     }

@@ -47,7 +47,7 @@ async fn a_model_is_offered_what_the_rules_might_allow() {
     let but_docs = rules("r", &[("edit", "**", Action::Deny), ("edit", "docs/**", Action::Allow)]);
     let secrets = rules("r", &[("read", "secrets/**", Action::Deny)]);
     let no_commands = rules("r", &[("bash", "*", Action::Deny)]);
-    let reports = rules("r", &[("bash", "*", Action::Deny), ("harmless_bash", "*", Action::Allow)]);
+    let reports = rules("r", &[("bash", "*", Action::Deny), ("confined_bash", "*", Action::Allow)]);
     let plan_mode = ["plan_enter", "plan_exit"];
     let changes = ["bash", "edit", "write", "plan_enter", "plan_exit"];
     let table: Vec<(Ruleset, &[&str])> = vec![

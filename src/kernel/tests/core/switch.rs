@@ -139,7 +139,7 @@ fn plan_mode_edits_only_its_plan() {
         ("edit", ".", Action::Deny),
         ("read", "src/main.rs", Action::Allow),
         ("bash", "cargo test", Action::Ask),
-        ("harmless_bash", "ls", Action::Allow),
+        ("confined_bash", "ls", Action::Allow),
         ("external_directory", "/etc", Action::Ask),
     ] {
         assert_eq!(judged(settings, permission, pattern), expected, "{permission} {pattern}");
@@ -175,7 +175,7 @@ fn an_imported_session_is_its_own_agent() {
     let at = play.tape().len();
     let here = play.imported_at(at);
     assert_eq!((agent(&here), here.state.settings.switched.is_none()), ("build", true));
-    assert_eq!(judged(&here.state.settings, "harmless_bash", "ls"), Action::Ask);
+    assert_eq!(judged(&here.state.settings, "confined_bash", "ls"), Action::Ask);
 }
 
 /// A message's agent has the turn of that message: wherever the process dies, and whatever is chosen before; what a host chooses in

@@ -510,7 +510,7 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
     scene.edit("g", "old", "new");
     let call = CallOpened { answer: Seq(1), index: 0, id: "c".into(), facts: facts("write", Effect::Once) };
     let ticket = scene.push(None, Record::Call(call));
-    scene.push(Some(ticket), Record::CallStarted { attempt: 1, key: "k".into(), bytes: None });
+    scene.push(Some(ticket), Record::CallStarted { attempt: 1, key: "k".into(), bytes: None, confined: false });
     let (parent, fork) = (scene.session.clone(), SessionId::new());
     let forked_at = scene.seq();
     let mut entries = scene.entries.clone();
@@ -562,7 +562,7 @@ fn a_call_that_waited_while_an_anchor_began_is_taken_back_too() {
     scene.entries.iter().for_each(|entry| state.apply(entry));
     assert!(state.calls().any(|(open, _)| open == ticket));
     let anchor = scene.push(None, Record::State(Arc::new(state)));
-    scene.push(Some(ticket), Record::CallStarted { attempt: 1, key: "k".into(), bytes: None });
+    scene.push(Some(ticket), Record::CallStarted { attempt: 1, key: "k".into(), bytes: None, confined: false });
     let result = scene.run("write", json!({"path": "f", "content": "new\n"}), ticket);
     scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
     // Read from the anchor on, as for any entry behind it.

@@ -359,7 +359,7 @@ fn what_bash_runs_was_found() {
             }
         };
         tried += 1;
-        let Analysis::Found(found) = analyse(&text) else { continue };
+        let Analysis::Found(found) = analyse(&text, "") else { continue };
         read += 1;
         let (ran, files) = run(&text);
         if let Some(missed) = missed(&found, &ran, &files) {
