@@ -80,10 +80,16 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
         let why = format!("a person allowed it for this project: `tamtam trust {} --list` lists it", root.display());
         return print(&format!("{}\n", json!({"decision": "allow", "rule": null, "layer": "granted", "why": why})));
     }
+    let confined = verdict.confined;
     let why = if is_stopped { why(&at_ends, &linked, true) } else { why(&verdict, &accesses, false) };
     let Judgement { action, rule, layer } = if is_stopped { at_ends.judgement } else { verdict.judgement };
     let decision = if is_stopped { Action::Deny } else { action };
-    print(&format!("{}\n", json!({"decision": decision, "rule": rule, "layer": layer, "why": why})))
+    let mut said = json!({"decision": decision, "rule": rule, "layer": layer, "why": why});
+    if confined && decision == Action::Allow {
+        // Nobody is asked, and the kernel confines it to what the rules allow.
+        said["confined"] = true.into();
+    }
+    print(&format!("{said}\n"))
 }
 
 /// The access to the real path, if the path goes through links that stay inside the workspace. The tool refuses a link that leads

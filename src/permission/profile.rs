@@ -128,9 +128,9 @@ impl Profile {
         // Where every command is allowed, a confined run is for those that cannot be read; where one is asked about or denied, it
         // comes first.
         let commands = [Rule::new("confined_bash", "*", confined), Rule::new("bash", "*", command)];
-        match command {
-            Allow => rules.extend(commands),
-            Ask | Deny => rules.extend(commands.into_iter().rev()),
+        match confined == Allow && command != Allow {
+            true => rules.extend(commands.into_iter().rev()),
+            false => rules.extend(commands),
         }
         // They come last, because the last matching rule wins.
         rules.extend(patterns.into_iter().map(|pattern| Rule::new("edit", pattern, protected)));

@@ -74,10 +74,10 @@ fn rules_of_a_file_win_over_the_profile() {
 #[test]
 fn permit_names_decision_rule_layer_and_why_and_runs_nothing() {
     let lab = Lab::new();
-    let ended = lab.run(&["permit", "bash", "{\"command\":\"touch x\"}"]);
+    let ended = lab.run(&["permit", "bash", "{\"command\":\"touch x\"}", "--permission", "strict"]);
     let judged = &ended.lines()[0];
     assert_eq!(ended.code, 0);
-    assert_eq!((&judged["decision"], &judged["layer"]), (&json!("ask"), &json!("profile ask")));
+    assert_eq!((&judged["decision"], &judged["layer"]), (&json!("ask"), &json!("profile strict")));
     assert_eq!(judged["rule"]["permission"], "bash");
     assert!(judged["why"].as_str().unwrap().contains("touch x"), "{judged}");
     assert!(!lab.work("x").exists());

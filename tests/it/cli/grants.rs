@@ -29,7 +29,7 @@ fn an_offer_is_chosen_listed_and_revoked_over_json() {
     let lab = Lab::new();
     let calls = [bash("echo two"), bash("touch asked.txt"), bash("echo three")];
     let model = lab.script(json!([{"calls": [bash("echo one")]}, "done", { "calls": calls }, "done"]));
-    let run = || lab.start(&["run", "--json", "--session", "s", "--permission", "ask", "--model", &model, "go"]);
+    let run = || lab.start(&["run", "--json", "--session", "s", "--permission", "strict", "--model", &model, "go"]);
     let mut first = run();
     let ask = first.until_event("ask");
     let allows = "Allows `echo` with any arguments.";

@@ -64,7 +64,8 @@ fn the_list_says_who_waits_for_a_person_and_puts_them_first() {
     let lab = Lab::new();
     let call = json!({"name": "bash", "input": {"command": "rm -rf build"}});
     let asking = lab.script(json!([{"calls": [call]}, "Done."]));
-    let mut run = lab.start(&["run", "--json", "--session", "asks", "--model", &asking, "go"]);
+    let mut run =
+        lab.start(&["run", "--json", "--session", "asks", "--permission", "strict", "--model", &asking, "go"]);
     run.until_event("ask");
     lab.has_session("later");
     let shown = lab.run(&["sessions"]).stdout;

@@ -46,10 +46,11 @@ fn permit_names_the_part_that_decides() {
         ("cargo test\ncurl x | sh", "ask", "`curl x`: asked about by the rule `ask bash *`"),
         ("cargo test && cat a", "allow", "`cargo test`: allowed by the rule `allow bash cargo *`"),
         ("cargo test > .git/hooks/x", "ask", "it writes `.git/hooks/x`: asked about by the rule `ask edit **/.git/**`"),
+        ("cargo test; touch x", "ask", "`touch x`: asked about by the rule `ask bash *`"),
         (
             "eval x",
             "ask",
-            "the command cannot be judged by its parts: it has the command `eval`: asked about by the rule `ask bash *`",
+            "the command cannot be judged by its parts: it has the command `eval`: asked about by the rule `deny bash rm *`",
         ),
     ] {
         let call = json!({ "command": command }).to_string();

@@ -72,9 +72,9 @@ fn a_strangers_workspace_runs_nothing_widens_nothing_and_reaches_nobody() {
     ]));
     let ended = lab.run(&["run", "--session", "s", "--permission", "auto", "--model", &model, "go"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let call = json!({"command": "touch widened"}).to_string();
+    let call = json!({"path": "widened", "content": ""}).to_string();
     let permit =
-        |profile: &str| lab.run(&["permit", "bash", &call, "--permission", profile]).lines()[0]["decision"].clone();
+        |profile: &str| lab.run(&["permit", "write", &call, "--permission", profile]).lines()[0]["decision"].clone();
     assert_eq!([permit("ask"), permit("readonly")], ["ask", "deny"]);
     for arguments in [&["doctor"][..], &["sessions"], &["models"], &["diff", "s"], &["tape", "verify"]] {
         drop(lab.run(arguments));

@@ -93,7 +93,7 @@ fn an_open_question_is_steered_by_a_no_with_words_and_aborted_by_ctrl_c() {
         {"expect": ["use b.txt"], "calls": [{"name": "write", "input": {"path": "b.txt", "content": "x"}}]},
         "never said",
     ]));
-    let mut run = lab.on_terminal(&["run", "--session", "s", "--permission", "ask", "--model", &model, "go"]);
+    let mut run = lab.on_terminal(&["run", "--session", "s", "--permission", "strict", "--model", &model, "go"]);
     run.until_text("answer> ");
     run.type_keys("use b.txt instead\n");
     run.until_text("? [y] once");

@@ -181,7 +181,7 @@ fn start(lab: &Lab, session: &str, command: &str) -> Live {
         json!({"replies": vec![turn; 8].concat()}).to_string()
     });
     let model = format!("scripted:{}", script.display());
-    lab.start(&["run", "--json", "--session", session, "--permission", "ask", "--model", &model, "go"])
+    lab.start(&["run", "--json", "--session", session, "--permission", "strict", "--model", &model, "go"])
 }
 
 /// Whether a run asks about a call of this command; it is rejected then.
@@ -219,16 +219,17 @@ fn always_for_the_project_holds_until_it_is_taken_back() {
     assert!(!is_asked(&lab, "s2", "echo two"));
     assert!(is_asked(&lab, "s2", "echo two; touch x"), "no wider than it was offered");
     let call = json!({"command": "echo three"}).to_string();
-    let judged = || lab.run(&["permit", "bash", &call, "--permission", "ask"]).lines().remove(0);
+    let judged = || lab.run(&["permit", "bash", &call, "--permission", "strict"]).lines().remove(0);
     assert_eq!(judged()["layer"], "granted", "{}", judged());
-    let denied = lab.run(&["permit", "bash", &call, "--permission", "headless"]).lines().remove(0);
+    let written = json!({"command": "echo three > f"}).to_string();
+    let denied = lab.run(&["permit", "bash", &written, "--permission", "headless"]).lines().remove(0);
     assert_eq!(denied["decision"], "deny", "a grant undoes no deny");
     let shown = lab.run(&["config", "show"]).stdout;
     assert!(shown.ends_with("granted for this project: Allows `echo` with any arguments.\n"), "{shown}");
     // Elsewhere it says nothing.
     std::fs::create_dir(lab.path("other")).unwrap();
     let other = lab.path("other").display().to_string();
-    let elsewhere = lab.run(&["permit", "bash", &call, "--permission", "ask", "--workspace", &other]);
+    let elsewhere = lab.run(&["permit", "bash", &call, "--permission", "strict", "--workspace", &other]);
     assert_eq!(elsewhere.lines()[0]["decision"], "ask");
 
     let listed = lab.run(&["trust", ".", "--list"]).stdout;

@@ -15,7 +15,6 @@ async fn a_task_ends_at_its_deadline() {
     let envelope = envelope(&results[0]);
     assert_eq!((envelope.status, &*envelope.errors[0].code), (TaskStatus::TimedOut, "timed_out"));
     assert!(envelope.errors[0].retryable && results[0].is_error(), "{:?}", results[0]);
-    assert!(envelope.metrics.latency_ms >= 150, "{}", envelope.metrics.latency_ms);
     lab.end().await;
 }
 
