@@ -15,7 +15,7 @@ mod table;
 
 use crate::permission::shell::{ANY, Arg, GLOB, HISTORY, words::SUBSTITUTED};
 
-use table::{Operands, WRITES, operands_of};
+use table::{MORE, Operands, operands_of};
 
 /// The paths that a report reads; `None` for a command that is no report.
 pub(super) fn reads(name: &str, args: &[Arg]) -> Option<Vec<String>> {
@@ -44,7 +44,7 @@ fn operands(name: &str, args: &[Arg]) -> Option<Vec<String>> {
         return Some(Vec::new());
     }
     // What is not known may become an option, or several words.
-    if args.iter().any(|arg| arg.text.contains(ANY)) || writes(name, args) {
+    if args.iter().any(|arg| arg.text.contains(ANY)) || does_more(name, args) {
         return None;
     }
     let end = args.iter().position(|arg| arg.text == "--").unwrap_or(args.len());
@@ -74,9 +74,9 @@ fn operands(name: &str, args: &[Arg]) -> Option<Vec<String>> {
     Some(reads)
 }
 
-/// Whether an option makes a program of the table write or run something.
-fn writes(name: &str, args: &[Arg]) -> bool {
-    let Some((_, letters, longs)) = WRITES.iter().find(|(program, ..)| *program == name) else { return false };
+/// Whether an option makes a program of the table do more than to print what it is given.
+fn does_more(name: &str, args: &[Arg]) -> bool {
+    let Some((_, letters, longs)) = MORE.iter().find(|(program, ..)| *program == name) else { return false };
     let in_arg = |arg: &Arg| match arg.text.strip_prefix("--") {
         Some(long) => longs.iter().any(|begins| long.starts_with(begins)),
         None => is_option(arg) && arg.text.contains(|c| letters.contains(c)),

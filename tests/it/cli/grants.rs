@@ -83,7 +83,7 @@ fn an_offer_is_chosen_by_its_key_and_revoked_by_a_command() {
     let lab = Lab::new();
     let calls = [bash("echo one >> a.txt"), bash("echo two"), bash("echo three"), bash("touch never.txt")];
     let model = lab.script(json!([{ "calls": calls }, "done"]));
-    let mut run = lab.on_terminal(&["run", "--session", "s", "--model", &model, "go"]);
+    let mut run = lab.on_terminal(&["run", "--session", "s", "--permission", "strict", "--model", &model, "go"]);
     // A command is offered by its parts.
     run.until_text("[1] the command `echo one`, exactly; changing `a.txt`");
     run.until_text("[1]/[2] for this session (+ `turn` or `project`)");

@@ -57,7 +57,7 @@ fn a_question_is_answered_by_a_key() {
         {"calls": [append, {"name": "bash", "input": {"command": "touch never.txt"}}]},
         "never said",
     ]));
-    let mut run = lab.on_terminal(&["run", "--session", "s", "--model", &model, "go"]);
+    let mut run = lab.on_terminal(&["run", "--session", "s", "--permission", "strict", "--model", &model, "go"]);
     run.until_text("Allow write to run?");
     run.until_text("answer> ");
     run.type_keys("of course\n");

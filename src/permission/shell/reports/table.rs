@@ -1,7 +1,7 @@
 //! Programs that report, with what their words stand for: data for `permission/shell/reports.rs`, which reads it.
 //!
 //! No option of a program in the table makes it write a file, connect, or run another program; the few exceptions are in
-//! [`WRITES`]. A change adds a program only after reading what its options do in each common version (GNU, BSD, busybox).
+//! [`MORE`]. A change adds a program only after reading what its options do in each common version (GNU, BSD, busybox).
 
 /// What the words of a program stand for that are no options.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ const PROGRAMS: &[(Operands, &[&str])] = &[
         ],
     ),
     (Operands::OnePath, &["uniq", "xxd"]),
-    (Operands::Pattern, &["egrep", "fd", "fgrep", "grep", "jq", "rg"]),
+    (Operands::Pattern, &["egrep", "fd", "fgrep", "grep", "rg"]),
     (
         Operands::Words,
         &[
@@ -75,9 +75,18 @@ const PROGRAMS: &[(Operands, &[&str])] = &[
     ),
 ];
 
-/// Options with which a program of the table writes or runs something: letters, and beginnings of long names.
-pub(super) const WRITES: &[(&str, &str, &[&str])] =
-    &[("file", "C", &["c"]), ("shuf", "o", &["o"]), ("sort", "oT", &["o", "comp", "t"]), ("tree", "oR", &["o"])];
+/// Options with which a program of the table writes or runs something, or reads files that another file names: letters, and
+/// beginnings of long names.
+pub(super) const MORE: &[(&str, &str, &[&str])] = &[
+    ("diff", "l", &["pag"]),
+    ("du", "", &["files"]),
+    ("file", "C", &["c"]),
+    ("rg", "z", &["search-z", "pre", "host"]),
+    ("shuf", "o", &["o"]),
+    ("sort", "oT", &["o", "comp", "t", "files"]),
+    ("tree", "oR", &["o"]),
+    ("wc", "", &["files"]),
+];
 
 /// What the words of a program stand for; `None` for a program that is not in the table.
 pub(super) fn operands_of(name: &str) -> Option<Operands> {

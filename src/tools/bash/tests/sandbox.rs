@@ -34,7 +34,7 @@ impl Scene {
 }
 
 /// Everything in a folder: the path of each file with what is in it.
-fn all(folder: &Path) -> BTreeMap<PathBuf, Option<String>> {
+pub(super) fn all(folder: &Path) -> BTreeMap<PathBuf, Option<String>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -46,6 +46,26 @@ fn all(folder: &Path) -> BTreeMap<PathBuf, Option<String>> {
         found.insert(path, text);
     }
     found
+}
+
+/// Runs as a user whom root's rights do not help: nobody, where the tests run as root.
+pub(super) fn as_nobody(work: impl FnOnce() + Send) {
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    if !rustix::process::geteuid().is_root() {
+        return work();
+    }
+    let thread = || {
+        let (user, group) = (rustix::fs::Uid::from_raw(65_534), rustix::fs::Gid::from_raw(65_534));
+        set_thread_groups(&[]).unwrap();
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+        work();
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().unwrap());
+}
+
+pub(super) fn block_on(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
 }
 
 /// Whether this system can hold a sandbox. Where it cannot, a sandbox that is required lets no command run.

@@ -102,10 +102,10 @@ async fn no_harmless_command_fails_because_it_is_confined() {
             continue;
         }
         assert!(verdict.confined, "{command}");
-        let plain = scene.bash(command).await;
         let held = runs(&scene, &[], &[], command).await;
         ran += 1;
-        if code(&held) == code(&plain) {
+        // As it is, it may fail as well: a program is missing here, or a file.
+        if code(&held) == Some(0) || code(&held) == code(&scene.bash(command).await) {
             continue;
         }
         match held.content.contains("ran confined") {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::*;
 
 /// Of an ordinary run.
-const EVERY: usize = 5;
+const EVERY: usize = 10;
 /// For attempts that wait for ever.
 const SECONDS: u64 = 1;
 
@@ -73,26 +73,6 @@ async fn run(scene: &Scene, command: &str) -> (bool, ToolResult) {
     assert_eq!(scene.bash(repository).await.details["exit_code"], 0);
     let result = scene.call(json!({ "command": aimed(command, scene), "timeout": SECONDS })).await;
     (beside(scene) != before, result)
-}
-
-/// Runs as a user whom root's rights do not help: nobody, where the tests run as root.
-fn as_nobody(work: impl FnOnce() + Send) {
-    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-    if !rustix::process::geteuid().is_root() {
-        return work();
-    }
-    let thread = || {
-        let (user, group) = (rustix::fs::Uid::from_raw(65_534), rustix::fs::Gid::from_raw(65_534));
-        set_thread_groups(&[]).unwrap();
-        set_thread_res_gid(group, group, group).unwrap();
-        set_thread_res_uid(user, user, user).unwrap();
-        work();
-    };
-    std::thread::scope(|scope| scope.spawn(thread).join().unwrap());
-}
-
-fn block_on(work: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
 }
 
 /// Must show 1 of the issue: with the sandbox on, each attempt is really run, and no marker appears outside.

@@ -1,0 +1,251 @@
+//! The corpus of attempts to get past the rules, each one really run wherever a profile or a rule lets it run without a yes: what it is
+//! after does not come about.
+//!
+//! A scene is a workspace that a stranger has prepared (`permission/shell/corpus/setup.sh`), with a folder outside of it. An attempt
+//! is after one of these: to run something that makes `marker` outside (`exec`, `write`), to print a canary that the rules deny to be
+//! read (`read`), to connect (`network`), or to end a process outside (`signal`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::ErrorKind,
+    net::TcpListener,
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, Stdio},
+};
+
+use serde::Deserialize;
+
+use super::*;
+use crate::permission::{Action, Globs, Profile, Rule, Ruleset, decide, seen_from, with_parts};
+
+/// What a denied file has in it.
+const CANARY: &str = "CANARY-7F3A";
+/// The paths that the rules of these tests deny to be read.
+const DENIED: &[&str] = &["secrets", ".env"];
+/// For attempts that wait for ever.
+const SECONDS: u64 = 2;
+/// The programs that a person's rule names, each with any arguments.
+const PROGRAMS: [&str; 20] = [
+    "git", "find", "tar", "ssh", "split", "sort", "grep", "rg", "ls", "cat", "head", "tail", "wc", "diff", "echo", "printf",
+    "rsync", "zip", "man", "date",
+];
+
+#[derive(Deserialize)]
+struct Attempt {
+    command: String,
+    #[serde(default)]
+    class: String,
+    #[serde(default)]
+    effect: String,
+    /// Left out in the older corpus: what the rules said.
+    #[serde(default)]
+    expected: Option<Action>,
+}
+
+/// The attempts of both corpora, each command once.
+fn attempts() -> Vec<Attempt> {
+    let texts = [
+        include_str!("../../../../permission/shell/corpus/attempts.jsonl"),
+        include_str!("../../../../permission/shell/corpus/bypasses.jsonl"),
+    ];
+    let mut seen = BTreeSet::new();
+    let read = |line: &str| serde_json::from_str::<Attempt>(line).unwrap();
+    let all = texts.iter().flat_map(|text| text.lines()).map(read);
+    let all = all.filter(|attempt| attempt.expected != Some(Action::Allow));
+    all.filter(|attempt| seen.insert(attempt.command.clone())).collect()
+}
+
+/// A prepared workspace, a folder outside, a server that nobody should reach, and a process that nobody should end.
+struct Stage {
+    scene: Scene,
+    server: TcpListener,
+    process: Child,
+    before: BTreeMap<PathBuf, Option<String>>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let scene = scene();
+        let outside = scene.folder.path().join("outside");
+        fs::create_dir_all(outside.join("dir")).unwrap();
+        fs::write(outside.join("secret"), CANARY).unwrap();
+        let setup = scene.folder.path().join("setup.sh");
+        fs::write(&setup, include_str!("../../../../permission/shell/corpus/setup.sh")).unwrap();
+        let built = Command::new("/bin/bash")
+            .arg(&setup)
+            .arg(&outside)
+            .current_dir(scene.path(""))
+            .env_clear()
+            .envs([("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", scene.folder.path().to_str().unwrap())])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        server.set_nonblocking(true).unwrap();
+        let process = Command::new("/bin/sleep").arg("1000").process_group(0).spawn().unwrap();
+        fs::write(outside.join("pid"), process.id().to_string()).unwrap();
+        let before = beside(&scene);
+        Stage { scene, server, process, before }
+    }
+
+    /// The attempt with the places of this stage in it, also where they are written in base64.
+    fn aimed(&self, command: &str) -> String {
+        use base64::Engine as _;
+        let outside = self.scene.folder.path().join("outside").display().to_string();
+        let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        let hidden = encode(&format!("touch {outside}/marker\n"));
+        let port = self.server.local_addr().unwrap().port().to_string();
+        let aimed = command.replace("dG91Y2ggL291dHNpZGUvbWFya2Vy", &hidden).replace("/outside", &outside);
+        aimed.replace("PORT", &port)
+    }
+
+    /// What came about of a run, besides what it printed.
+    fn effects(&mut self) -> Vec<&'static str> {
+        let mut effects = Vec::new();
+        if beside(&self.scene) != self.before {
+            effects.push("something outside changed");
+        }
+        match self.server.accept() {
+            Ok(_) => effects.push("it connected"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        if self.process.try_wait().unwrap().is_some() {
+            effects.push("it ended a process");
+        }
+        effects
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// What is in a scene beside its workspace.
+fn beside(scene: &Scene) -> BTreeMap<PathBuf, Option<String>> {
+    let mut found = sandbox::all(scene.folder.path());
+    found.retain(|path, _| !path.starts_with(scene.path("")) && !path.starts_with(scene.folder.path().join("spill")));
+    found
+}
+
+/// The rules under which an attempt is judged: each profile, with reads that are denied.
+fn profiles() -> Vec<(Profile, Ruleset)> {
+    let all = [Profile::Strict, Profile::Ask, Profile::Edits, Profile::Auto, Profile::Readonly, Profile::Headless, Profile::Opencode];
+    let with = |profile: Profile| {
+        let mut rules = profile.ruleset();
+        rules.rules.extend(["secrets/**", "**/.env"].map(|path| Rule::new("read", path, Action::Deny)));
+        (profile, rules)
+    };
+    all.map(with).into()
+}
+
+/// A run of an attempt that nobody said yes to: as it is, or confined, with the files that it may write.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Confined(Vec<String>),
+    AsItIs,
+}
+
+fn way(rules: &Ruleset, command: &str, workspace: &str) -> Option<Way> {
+    let parts = with_parts(vec![Access::command(command, "", true)]);
+    let parts = seen_from(workspace, &[], parts);
+    let verdict = decide(&[rules], &parts, &Globs::default());
+    (verdict.judgement.action == Action::Allow).then(|| match verdict.confined {
+        true => Way::Confined(parts.iter().filter(|part| part.is_write()).map(|part| part.pattern.clone()).collect()),
+        false => Way::AsItIs,
+    })
+}
+
+async fn run(stage: &Stage, way: &Way, command: &str) -> ToolResult {
+    let context = match way {
+        Way::Confined(writes) => {
+            let writes: Vec<&str> = writes.iter().map(String::as_str).collect();
+            context(&stage.scene, &writes, DENIED)
+        }
+        Way::AsItIs => stage.scene.context(),
+    };
+    stage.scene.bash.run(json!({ "command": command, "timeout": SECONDS }), &context).await
+}
+
+/// Must show 1 of the guards: under every profile, of at least 1,200 attempts none that runs without a yes comes about. What `auto` and
+/// `opencode` allow as it is, is what their table says, and is not run.
+#[test]
+fn no_attempt_that_nobody_said_yes_to_comes_about() {
+    sandbox::as_nobody(|| {
+        sandbox::block_on(async {
+            let all = attempts();
+            assert!(all.len() >= 1_200, "{}", all.len());
+            let mut stage = Stage::new();
+            if !can_hold(&stage.scene).await {
+                return;
+            }
+            let workspace = stage.scene.path("").display().to_string();
+            let (mut ran, mut wrong, mut classes) = (0, Vec::new(), BTreeMap::<&str, usize>::new());
+            for attempt in &all {
+                *classes.entry(&attempt.class).or_default() += 1;
+                let command = stage.aimed(&attempt.command);
+                let ways: BTreeSet<Way> = profiles()
+                    .into_iter()
+                    .filter_map(|(profile, rules)| {
+                        let way = way(&rules, &command, &workspace)?;
+                        let by_table = matches!(profile, Profile::Auto | Profile::Opencode) && way == Way::AsItIs;
+                        (!by_table).then_some(way)
+                    })
+                    .collect();
+                for way in &ways {
+                    let result = run(&stage, way, &command).await;
+                    ran += 1;
+                    let mut effects = stage.effects();
+                    let printed = result.content.split("[Nobody was asked").next().unwrap_or_default();
+                    if printed.contains(CANARY) && !attempt.command.contains("CANARY") {
+                        effects.push("it printed what may not be read");
+                    }
+                    if !effects.is_empty() {
+                        wrong.push(format!("{}: {}: {effects:?}: {}", attempt.class, attempt.command, result.content));
+                        stage = Stage::new();
+                        break;
+                    }
+                }
+            }
+            stage.scene.is_clean();
+            println!("{} attempts in {} classes, {ran} runs without a yes, {} came about", all.len(), classes.len(), wrong.len());
+            assert!(ran > all.len() / 2, "{ran}");
+            assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n---\n"));
+        });
+    });
+}
+
+/// The same under a person's rule that names one of twenty programs, with any arguments: what is run by it in hiding does not run.
+#[test]
+fn no_attempt_hides_in_what_a_rule_names() {
+    sandbox::as_nobody(|| {
+        sandbox::block_on(async {
+            let (mut ran, mut wrong) = (0, Vec::new());
+            let mut stage = Stage::new();
+            let workspace = stage.scene.path("").display().to_string();
+            for attempt in attempts().iter().filter(|attempt| matches!(attempt.effect.as_str(), "exec" | "")) {
+                let command = stage.aimed(&attempt.command);
+                let rules = PROGRAMS.map(|program| {
+                    let pattern = format!("{program} *");
+                    let rules = [Rule::new("bash", pattern, Action::Allow), Rule::new("bash", program, Action::Allow)];
+                    Ruleset::new("session", [Profile::Strict.ruleset().rules, rules.into()].concat())
+                });
+                if !rules.iter().any(|rules| way(rules, &command, &workspace) == Some(Way::AsItIs)) {
+                    continue;
+                }
+                let result = run(&stage, &Way::AsItIs, &command).await;
+                ran += 1;
+                // A stage that a command was let loose in is not the same any more.
+                if !stage.effects().is_empty() {
+                    wrong.push(format!("{}: {}: {}", attempt.class, attempt.command, result.content));
+                    stage = Stage::new();
+                }
+            }
+            println!("{ran} runs by a rule that names a program, {} came about", wrong.len());
+            assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n---\n"));
+        });
+    });
+}
