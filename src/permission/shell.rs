@@ -33,6 +33,8 @@ mod redirects;
 #[cfg(feature = "shell-policy")]
 mod reports;
 #[cfg(feature = "shell-policy")]
+mod runners;
+#[cfg(feature = "shell-policy")]
 mod shells;
 #[cfg(feature = "shell-policy")]
 mod statements;

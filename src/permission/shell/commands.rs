@@ -10,8 +10,8 @@
 //! is dropped here is judged by no rule.
 
 use crate::permission::shell::{
-    ANY, Arg, GLOB, HOME, Role, Simple, Unclear, options, paths, reports, shells, statements::Scan, unclear, variables,
-    words::SUBSTITUTED, wrappers,
+    ANY, Arg, GLOB, HOME, Role, Simple, Unclear, options, paths, reports, runners, shells, statements::Scan, unclear,
+    variables, words::SUBSTITUTED, wrappers,
 };
 
 /// Commands of the shell that run a text, or that change what a later command means.
@@ -111,10 +111,10 @@ impl Scan {
 
     /// A command that is what it is called. Where it only reports, that is noted with what it reads.
     pub(super) fn plain(&mut self, name: &str, args: Vec<Arg>) -> Result<(), Unclear> {
-        if wrappers::is_runner(name) {
+        if runners::is_runner(name) {
             self.may_run(&args)?;
         }
-        if wrappers::runs_code(name, &args) {
+        if runners::runs_code(name, &args) {
             self.may_run_anything()?;
         }
         let reads = self.reads(name, &args)?;

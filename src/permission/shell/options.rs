@@ -127,7 +127,7 @@ pub(super) fn known(program: &str, row: &str, args: &[Arg]) -> Result<(), Unclea
         let is_value = before.is_some_and(|before| takes_next(row, valued, before, at));
         let letters = arg.text.strip_prefix('-').map(|rest| rest.split('=').next().unwrap_or_default());
         let unknown_name = letters.is_some_and(|name| name.contains([ANY, GLOB, HOME]));
-        if (unknown_name || arg.may_be_an_option()) && !(is_value && !arg.splits) {
+        if (unknown_name || arg.may_be_an_option()) && (!is_value || arg.splits) {
             return unclear(format!("it gives {program} a word that may turn out to be an option"));
         }
     }
@@ -192,5 +192,5 @@ const FIND_VALUED: &[&str] = &[
 pub(super) fn may_be_an_expression(before: Option<&Arg>, arg: &Arg) -> bool {
     let is_value = before.is_some_and(|before| FIND_VALUED.contains(&before.text.as_str()));
     let odd = arg.text.starts_with('-') && arg.is_unknown();
-    (odd || arg.may_be_an_option()) && !(is_value && !arg.splits)
+    (odd || arg.may_be_an_option()) && (!is_value || arg.splits)
 }
