@@ -25,6 +25,7 @@ const COMMANDS: &[&str] = &[
     "http-backend",
     "imap-send",
     "instaweb",
+    "merge-index",
     "p4",
     "quiltimport",
     "receive-pack",
@@ -46,9 +47,11 @@ const ANYWHERE: (&str, &str, &[&str]) =
 const RUNS: &[(&str, &str, &[&str])] = &[
     ("archive", "", &["remote"]),
     ("clone", "uc", &["template", "config"]),
-    ("difftool", "x", &[]),
+    // The name of a tool is a path of a script beneath git's own folder, and may climb out of it.
+    ("difftool", "xt", &["tool"]),
     ("help", "wim", &["web", "info", "man"]),
     ("init", "", &["template"]),
+    ("mergetool", "t", &["tool"]),
     ("rebase", "xi", &["interactive", "edit-todo"]),
 ];
 
@@ -57,6 +60,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("bisect", &["run", "visualize", "view"]),
     ("maintenance", &["start", "register"]),
     ("submodule", &["foreach", "update"]),
+    ("submodule--helper", &["foreach", "update"]),
 ];
 
 /// Commands that are given addresses.

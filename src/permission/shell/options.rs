@@ -34,13 +34,13 @@ const RUNS: &[Runs] = &[
     ("hg", "", &["config", "ssh", "remotecmd", "tool"]),
     ("java", "", &["agentpath", "agentlib", "javaagent", "XX:OnError", "XX:OnOutOfMemoryError"]),
     ("make", "E", &["eval"]),
-    ("man", "PH", &["pager", "html"]),
+    ("man", "CPH", &["pager", "html", "config-file"]),
     ("npm", "", &["script-shell", "node-options", "init-module", "userconfig", "globalconfig"]),
     ("pnpm", "", &["script-shell", "node-options"]),
     ("podman", "", &[]),
     ("rg", "", &["pre", "hostname-bin"]),
     ("rpm", "ED", &["eval", "define", "pipe", "load"]),
-    ("rsync", "e", &["rsh", "rsync-path"]),
+    ("rsync", "eM", &["rsh", "rsync-path", "remote-option", "daemon", "config"]),
     ("scp", "oSDF", &[]),
     ("sftp", "oSDFb", &[]),
     ("sort", "", &["compress-program"]),
@@ -64,6 +64,9 @@ const RUNS: &[Runs] = &[
     ("wget", "e", &["use-askpass", "execute"]),
     ("zip", "T", &["unzip-command"]),
 ];
+
+/// Programs that read more options from a file that is named behind a `@`.
+const READ_OPTIONS: &[&str] = &["c++", "cc", "clang", "clang++", "g++", "gcc", "java"];
 
 /// Options that take the next word as their value, whatever it is: the program (of git, also its command).
 const VALUED: &[(&str, &[&str])] = &[
@@ -96,7 +99,9 @@ pub(super) fn checked(name: &str, args: &[Arg]) -> Result<(), Unclear> {
     let Some(runs) = RUNS.iter().find(|(program, ..)| *program == name) else { return Ok(()) };
     // Tar takes its letters without a dash too.
     let bare = name == "tar" && args.first().is_some_and(|arg| is_bundle(arg) && arg.text.contains(['I', 'F']));
-    if bare || run_another(runs, args) {
+    // A file of options, which no rule sees.
+    let from_file = READ_OPTIONS.contains(&name) && args.iter().any(|arg| arg.text.starts_with('@'));
+    if bare || from_file || run_another(runs, args) {
         return unclear(format!("it makes {name} run another program"));
     }
     known(name, name, args)

@@ -339,6 +339,56 @@ fn an_unknown_word_where_an_option_could_stand_is_unclear() {
     }
 }
 
+/// Options of other programs by which they run one.
+#[test]
+fn an_option_that_runs_a_program_is_no_part_of_what_a_rule_allows() {
+    for command in [
+        "tar xf a --to-command=./x",
+        "tar xf a --to-com ./x",
+        "tar cIf ./x a b",
+        "tar -cf a b -I ./x",
+        "tar -cf a --checkpoint=1 --checkpoint-action=exec=./x b",
+        "ssh -oProxyCommand=./x h",
+        "ssh -4oProxyCommand=./x h",
+        "ssh -F x h",
+        "ssh -I ./x.so h",
+        "scp -S ./x a b:c",
+        "rsync -ae ./x a b",
+        "rsync --rs ./x a b",
+        "rsync --daemon --config=x",
+        "sort --compress-p=./x a",
+        "split --filt=./x a",
+        "make --eval=x",
+        "go test -exec ./x",
+        "go build --toolexec=./x",
+        "gcc -wrapper ./x a.c",
+        "gcc -fplugin=./x.so a.c",
+        "gcc @x",
+        "java -XX:OnError=./x A",
+        "man -P ./x ls",
+        "man -C x ls",
+        "npm run x --script-shell=./x",
+        "wget -e use_askpass=./x a",
+        "zip -TT ./x a b",
+        "svn diff --diff-cmd ./x",
+        "hg --config a.b=c st",
+        "apt-get -o a=b update",
+        "rpm --eval x",
+        "rg --pre=./x a",
+        "fd -x ./x",
+        "cargo test --config x",
+    ] {
+        let name = command.split(' ').next().unwrap_or_default();
+        assert_eq!(judged(&allowing(&format!("{name} *")), command).action, Action::Ask, "{command}");
+    }
+    for command in
+        ["tar czf a b", "ssh -p 22 h ls", "rsync -av a b", "make -j4 test", "go test ./...", "gcc -O2 -c a.c -o a"]
+    {
+        let name = command.split(' ').next().unwrap_or_default();
+        assert_eq!(judged(&allowing(&format!("{name} *")), command).action, Action::Allow, "{command}");
+    }
+}
+
 /// F11: the options and commands by which git runs another program.
 #[test]
 fn git_that_runs_another_program_is_unclear() {
@@ -351,6 +401,10 @@ fn git_that_runs_another_program_is_unclear() {
         "git difftool -x ./x",
         "git difftool -yx ./x",
         "git difftool --extcmd=./x",
+        "git difftool -t ../../../tmp/x",
+        "git mergetool --tool=../../../tmp/x",
+        "git merge-index ./x -a",
+        "git submodule--helper foreach ./x",
         "git clone -u ./x a b",
         "git clone -c core.fsmonitor=./x a",
         "git clone --upload-pack=./x a",
