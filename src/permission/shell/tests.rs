@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod against_bash;
+mod costs;
+mod programs;
 mod readings;
 
 use proptest::prelude::*;
@@ -44,6 +46,10 @@ fn found(command: &str) -> Found {
 
 fn texts(command: &str) -> Vec<String> {
     found(command).commands.iter().map(|simple| one_line(&simple.text())).collect()
+}
+
+fn is_unclear(command: &str) -> bool {
+    matches!(analyse(command), Analysis::Unclear { .. })
 }
 
 #[test]
