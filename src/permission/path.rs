@@ -77,7 +77,8 @@ fn path_from(workspace: &str, access: &Access) -> Option<String> {
 /// An access with the paths that a command reads as `seen` gives them. It is given each path as the accesses of a read.
 fn with_reads(mut access: Access, seen: impl Fn(Vec<(usize, Access)>) -> Vec<(usize, Access)>) -> Access {
     if let Some(ShellPart::Command { reads: Some(reads), .. }) = &mut access.part {
-        for read in reads {
+        // A path in a home folder has one spelling, wherever it is seen from.
+        for read in reads.iter_mut().filter(|read| !read.path.starts_with('~')) {
             let seen = unplaced(seen(read_accesses(read).into_iter().enumerate().collect()));
             let outside = seen.iter().any(|access| access.permission == "external_directory");
             if let Some(path) = seen.into_iter().find(|access| access.permission == "read") {
@@ -94,9 +95,10 @@ pub(super) fn read_accesses(read: &ReadPath) -> Vec<Access> {
     outside.into_iter().chain([Access::new("read", &read.path)]).collect()
 }
 
-/// Whether a path, as it is written, may lead out of the workspace.
+/// Whether a path in a shell command, as it is written, may lead out of the workspace. A `~` at its beginning is a home folder; a file
+/// of that name inside counts as one too.
 pub(super) fn leads_out(path: &str) -> bool {
-    path.starts_with('/') || path == ".." || path.starts_with("../")
+    path.starts_with(['/', '~']) || path == ".." || path.starts_with("../")
 }
 
 /// The same access; a path that begins with `..` is made absolute.

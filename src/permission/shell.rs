@@ -19,13 +19,23 @@ mod parts;
 mod rules;
 
 #[cfg(feature = "shell-policy")]
+mod bounds;
+#[cfg(feature = "shell-policy")]
 mod commands;
 #[cfg(feature = "shell-policy")]
+mod git;
+#[cfg(feature = "shell-policy")]
 mod paths;
+#[cfg(feature = "shell-policy")]
+mod options;
 #[cfg(feature = "shell-policy")]
 mod redirects;
 #[cfg(feature = "shell-policy")]
 mod reports;
+#[cfg(feature = "shell-policy")]
+mod runners;
+#[cfg(feature = "shell-policy")]
+mod shells;
 #[cfg(feature = "shell-policy")]
 mod statements;
 #[cfg(feature = "shell-policy")]
@@ -47,10 +57,6 @@ pub use parts::with_parts;
 pub(crate) use rules::restricts_reads;
 pub(super) use rules::{is_by_confinement, is_plain, judge, judge_beside};
 
-/// A longer command is unclear.
-#[cfg(feature = "shell-policy")]
-const COMMAND_BYTES_MAX: usize = 64 * 1024;
-
 /// Stands in the text of a word for a part that is known only when the command runs. No command that is read has this character.
 pub(super) const ANY: char = '\u{1}';
 
@@ -59,6 +65,10 @@ pub(super) const GLOB: char = '\u{2}';
 
 /// Stands for a file that is read without a path of its own: one in the history of a repository.
 pub(super) const HISTORY: &str = "\u{1}";
+
+/// Stands for the `~` at the beginning of a word while the command that has it is read; [`ANY`] takes its place in what is found.
+#[cfg(feature = "shell-policy")]
+const HOME: char = '\u{3}';
 
 /// What a command would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +159,12 @@ impl Arg {
     }
 
     fn is_unknown(&self) -> bool {
-        self.text.contains([ANY, GLOB])
+        self.text.contains([ANY, GLOB, HOME])
+    }
+
+    /// Whether the word may turn out to begin with a dash, or become several words of which one does.
+    fn may_be_an_option(&self) -> bool {
+        self.text.starts_with([ANY, GLOB]) || (self.splits && self.text.contains(ANY))
     }
 
     /// The same word where a program puts something in place of a mark.
@@ -180,7 +195,7 @@ fn unclear<T>(why: impl Into<String>) -> Result<T, Unclear> {
     Err(Unclear(why.into()))
 }
 
-/// Reads a command. Takes time in proportion to its length, and never panics.
+/// Reads a command. What that may cost is bounded (`bounds.rs`), and it never panics.
 #[cfg(feature = "shell-policy")]
 fn analyse(command: &str, folder: &str) -> Analysis {
     match statements::read(command, folder) {

@@ -4,8 +4,12 @@
 //! and this is no protection against them: a command that leaves the workspace through a link is stopped by a sandbox only.
 
 /// Joins `path` to `folder`, and resolves `.` and `..`. A path that begins with `/` ignores the folder. In an absolute path, a `..`
-/// above the root is dropped; in a relative one, a leading `..` is kept.
+/// above the root is dropped; in a relative one, a leading `..` is kept. A path that begins with `~` is in some home folder, wherever
+/// that is, and stays as it is.
 pub(super) fn joined(folder: &str, path: &str) -> String {
+    if path.starts_with('~') {
+        return path.to_owned();
+    }
     let whole = if path.starts_with('/') { path.to_owned() } else { format!("{folder}/{path}") };
     let absolute = path.starts_with('/') || folder.starts_with('/');
     let mut kept: Vec<&str> = Vec::new();

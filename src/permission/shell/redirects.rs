@@ -35,19 +35,26 @@ impl Reader<'_> {
                     if !words.is_empty() {
                         apart(before)?;
                     }
-                    words.push((kind, self.word(child)?));
+                    words.push((kind, self.word(child)?, self.source.of(child)));
                 }
             }
         }
         let mut words = words.into_iter();
         if !matches!(operator, "<&-" | ">&-") {
-            let Some((kind, target)) = words.next() else { return unclear("it has a redirect without a target") };
+            let Some((kind, target, written)) = words.next() else {
+                return unclear("it has a redirect without a target");
+            };
+            // Bash expands the word behind these twice: a quoted `$(…)` would run.
+            let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+,:@%".contains(c);
+            if matches!(operator, ">&" | "<&") && !written.chars().all(plain) {
+                return unclear("it has a redirect whose word bash expands twice");
+            }
             if kind != "process_substitution" {
                 self.opened(operator, &target)?;
             }
         }
         match behind {
-            Some(behind) => behind.extend(words.map(|(_, word)| word)),
+            Some(behind) => behind.extend(words.map(|(_, word, _)| word)),
             None if words.next().is_some() => return unclear("it has words behind a redirect"),
             None => {}
         }
@@ -56,6 +63,9 @@ impl Reader<'_> {
 
     /// A number before a redirect is its descriptor only at the start of a word.
     pub(super) fn descriptor(&self, node: Node<'_>) -> Result<(), Unclear> {
+        if names_a_variable(self.source.between(0, node.start_byte())) {
+            return unclear("it has a redirect that sets a variable");
+        }
         let Some(first) = node.child(0).filter(|child| child.kind() == "file_descriptor") else { return Ok(()) };
         let starts = self.source.between(0, node.start_byte()).chars().next_back();
         let starts = starts.is_none_or(|c| c.is_whitespace() || ";&|()".contains(c));
@@ -81,7 +91,7 @@ impl Reader<'_> {
         if matches!(path, "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr") {
             return Ok(());
         }
-        let places = self.scan.places(path);
+        let places = self.scan.places(path)?;
         match operator {
             "<" => self.scan.found.reads.extend(places),
             ">" | ">>" | ">|" | "&>" | "&>>" | ">&" => self.scan.found.writes.extend(places),
@@ -157,6 +167,13 @@ impl Reader<'_> {
         }
         unclear("it has a heredoc without an end")
     }
+}
+
+/// Whether a redirect behind this text has the name of a variable before it: bash sets `{name}` to the number of a descriptor.
+fn names_a_variable(before: &str) -> bool {
+    let Some((start, name)) = before.strip_suffix('}').and_then(|rest| rest.rsplit_once('{')) else { return false };
+    let starts = start.chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|()<>".contains(c));
+    starts && !name.contains([' ', '\t', '\n', ';'])
 }
 
 /// The mark of a heredoc, and whether quotes keep its body as it is.

@@ -10,7 +10,9 @@
 use tree_sitter::Node;
 
 use crate::permission::shell::{
-    Arg, Found, Role, Simple, Unclear, commands, one_line, paths,
+    ANY, Arg, Found, HOME, Role, Simple, Unclear,
+    bounds::Steps,
+    commands, one_line, paths,
     tree::{Gap, Source, gap, parse},
     unclear, variables,
     words::apart,
@@ -35,8 +37,9 @@ pub(super) struct Scan {
     looks_only: bool,
     /// How many programs that run commands in many ways stand around what is read.
     pub(super) runners: usize,
-    /// Something that may run was not looked at.
-    pub(super) lost: bool,
+    /// Why something that may run was not looked at: the whole command is unclear then, whatever the walk makes of the error.
+    lost: Option<String>,
+    steps: Steps,
 }
 
 /// Reads the tree of one text.
@@ -47,27 +50,60 @@ pub(super) struct Reader<'s> {
 
 /// Everything that a command would run, read and write that starts in a folder (empty: the workspace).
 pub(super) fn read(text: &str, folder: &str) -> Result<Found, Unclear> {
-    let mut scan = Scan {
-        found: Found::default(),
-        folders: vec![paths::start(folder)],
-        loops: 0,
-        depth: 0,
-        looks_only: false,
-        runners: 0,
-        lost: false,
-    };
+    let mut scan = Scan::new();
+    scan.folders = vec![paths::start(folder)];
     if !folder.is_empty() {
         let to = Arg::plain(folder);
         let reads = Some(vec![paths::joined("", folder)]);
         scan.found(Simple { name: "cd".into(), args: vec![to], role: Role::Command, reads })?;
     }
     scan.text(text)?;
-    if scan.lost { unclear("it runs commands through too many programs") } else { Ok(scan.found) }
+    match scan.lost {
+        Some(why) => unclear(why),
+        None => Ok(scan.found),
+    }
+}
+
+/// How many steps it takes to read a command.
+#[cfg(test)]
+pub(super) fn steps(text: &str) -> usize {
+    let mut scan = Scan::new();
+    drop(scan.text(text));
+    scan.steps.taken()
 }
 
 impl Scan {
+    fn new() -> Scan {
+        Scan {
+            found: Found::default(),
+            folders: vec![String::new()],
+            loops: 0,
+            depth: 0,
+            looks_only: false,
+            runners: 0,
+            lost: None,
+            steps: Steps::new(),
+        }
+    }
+
+    /// Something is beyond a bound. An error about one word of many may be passed over where it only says that the word is no
+    /// command; this one never is.
+    pub(super) fn beyond<T>(&mut self, why: &str) -> Result<T, Unclear> {
+        self.lost.get_or_insert_with(|| why.to_owned());
+        unclear(why)
+    }
+
+    /// Counts steps of work. Where too many were taken, or something was lost before, the walk ends.
+    pub(super) fn take(&mut self, steps: usize) -> Result<(), Unclear> {
+        if let Some(why) = &self.lost {
+            return unclear(why.clone());
+        }
+        self.steps.take(steps).or_else(|Unclear(why)| self.beyond(&why))
+    }
+
     /// A text that a shell runs.
     pub(super) fn text(&mut self, text: &str) -> Result<(), Unclear> {
+        self.take(text.len())?;
         let tree = parse(text)?;
         let root = tree.root_node();
         gap(text.get(..root.start_byte()).unwrap_or_default())?;
@@ -78,7 +114,8 @@ impl Scan {
     /// Goes one level deeper. An error ends the whole walk, so only a success goes back ([`Scan::leave`]).
     pub(super) fn enter(&mut self) -> Result<(), Unclear> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX { unclear("it is nested too deep") } else { Ok(()) }
+        self.take(1)?;
+        if self.depth > DEPTH_MAX { self.beyond("it is nested too deep") } else { Ok(()) }
     }
 
     pub(super) fn leave(&mut self) {
@@ -88,7 +125,10 @@ impl Scan {
     /// Takes a command.
     pub(super) fn found(&mut self, mut simple: Simple) -> Result<(), Unclear> {
         if self.found.commands.len() >= COMMANDS_MAX {
-            return unclear("it has too many commands");
+            return self.beyond("it has too many commands");
+        }
+        for arg in &mut simple.args {
+            arg.text = arg.text.replace(HOME, ANY.encode_utf8(&mut [0; 4]));
         }
         if self.looks_only {
             (simple.role, simple.reads) = (Role::Also, None);
@@ -127,12 +167,13 @@ impl Scan {
                 self.folders.push(there);
             }
         }
-        if self.folders.len() > FOLDERS_MAX { unclear("it changes its folder too often") } else { Ok(()) }
+        if self.folders.len() > FOLDERS_MAX { self.beyond("it changes its folder too often") } else { Ok(()) }
     }
 
     /// A path in each of the folders that it may start from.
-    pub(super) fn places(&self, path: &str) -> Vec<String> {
-        self.folders.iter().map(|folder| paths::joined(folder, path)).collect()
+    pub(super) fn places(&mut self, path: &str) -> Result<Vec<String>, Unclear> {
+        self.take(self.folders.iter().map(|folder| folder.len() + path.len() + 1).sum())?;
+        Ok(self.folders.iter().map(|folder| paths::joined(folder, path)).collect())
     }
 }
 

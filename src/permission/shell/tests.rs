@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod against_bash;
+mod costs;
+mod programs;
+mod readings;
 
 use proptest::prelude::*;
 
@@ -49,6 +52,10 @@ fn found(command: &str) -> Found {
 
 fn texts(command: &str) -> Vec<String> {
     found(command).commands.iter().map(|simple| one_line(&simple.text())).collect()
+}
+
+fn is_unclear(command: &str) -> bool {
+    matches!(analyse(command, ""), Analysis::Unclear { .. })
 }
 
 #[test]
@@ -266,7 +273,7 @@ fn a_report_that_may_read_what_is_denied_is_none() {
 #[test]
 fn a_long_or_deep_command_is_unclear() {
     let unclear = |command: &str| matches!(analyse(command, ""), Analysis::Unclear { .. });
-    assert!(unclear(&format!("ls {}", "a".repeat(COMMAND_BYTES_MAX))));
+    assert!(unclear(&format!("ls {}", "a".repeat(bounds::TEXT_BYTES_MAX))));
     assert!(unclear(&format!("ls {}ls{}", "$(ls ".repeat(200), ")".repeat(200))));
     assert!(unclear(&"(".repeat(30_000)));
     assert!(unclear(&"ls && ".repeat(2_000)));

@@ -4,23 +4,21 @@
 //! alone is no proof. Three checks stand beside it: the whole text is looked through for characters that the two read
 //! differently, no tree with an error is taken, and the readers of the tree look at the bytes between its nodes ([`gap`]).
 //!
-//! A change must keep the work bounded by the length of the text, and must not look at a clock: the same command must be judged
-//! the same.
+//! What a text may cost is bounded before and while it is parsed (`bounds.rs`).
 
 use std::ops::ControlFlow;
 
-use tree_sitter::{Node, ParseOptions, Parser, Tree};
+use tree_sitter::{Node, ParseOptions, ParseState, Parser, Tree};
 
-use crate::permission::shell::{COMMAND_BYTES_MAX, Unclear, unclear};
+use crate::permission::shell::{
+    Unclear,
+    bounds::{NODES_MAX, PARSER_REPORTS_MAX, fits},
+    unclear,
+};
 
-/// How often the parser may report that it has done 100 more steps. An ordinary text needs three for each 100 bytes.
-const PARSER_REPORTS_MAX: usize = 60_000;
-
-/// The syntax tree of a command; an error where it is too long, has a character that hides what runs, or is not understood.
+/// The syntax tree of a command; an error where it is too much of a text, has a character that hides what runs, or is not understood.
 pub(super) fn parse(text: &str) -> Result<Tree, Unclear> {
-    if text.len() > COMMAND_BYTES_MAX {
-        return unclear("it is too long");
-    }
+    fits(text)?;
     if let Some(hidden) = text.chars().find(|c| hides(*c)) {
         return unclear(format!("it has the character U+{:04X}", u32::from(hidden)));
     }
@@ -29,17 +27,22 @@ pub(super) fn parse(text: &str) -> Result<Tree, Unclear> {
         return unclear("its grammar does not fit its parser");
     }
     let mut reports = 0;
-    let mut bounded = |_: &_| {
+    // Once every reading of the text is in error, the tree would have one too: to repair it is work for nothing.
+    let mut hopeless = false;
+    let mut bounded = |state: &ParseState| {
         reports += 1;
-        if reports > PARSER_REPORTS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        hopeless = state.has_error();
+        if hopeless || reports > PARSER_REPORTS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let options = ParseOptions::new().progress_callback(&mut bounded);
     let bytes = text.as_bytes();
     let tree = parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
     match tree {
         Some(tree) if tree.root_node().has_error() => unclear("its syntax is not understood"),
+        Some(tree) if tree.root_node().descendant_count() > NODES_MAX => unclear("it has too much syntax to be judged"),
         Some(tree) => Ok(tree),
-        None => unclear("it takes too long to parse"),
+        None if hopeless => unclear("its syntax is not understood"),
+        None => unclear("it takes too much work to be judged"),
     }
 }
 

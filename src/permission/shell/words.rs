@@ -1,8 +1,8 @@
 //! Reads the words of a command as bash hands them to a program: without quotes, and with a mark for what is not known before
 //! the command runs.
 //!
-//! Each part of a word that is only known at run time (a variable, the output of a command, a glob, a home folder) is one [`ANY`]
-//! or [`GLOB`]; a word with a list in braces is one [`ANY`]. No other text has these characters, so rules can be matched against
+//! Each part of a word that is only known at run time (a variable, the output of a command, a glob) is one [`ANY`] or [`GLOB`], and
+//! a `~` at its beginning is [`HOME`]; a word with a list in braces is one [`ANY`]. No other text has these characters, so rules can be matched against
 //! every value that the part may have. Commands in substitutions are handed on and judged by themselves. A part that bash would
 //! evaluate as code without a substitution (`${x@P}`, `${!x}`, arithmetic over variables) makes the command unclear.
 //!
@@ -10,7 +10,7 @@
 
 use tree_sitter::Node;
 
-use crate::permission::shell::{ANY, Arg, GLOB, Unclear, one_line, statements::Reader, tree::Gap, unclear};
+use crate::permission::shell::{ANY, Arg, GLOB, HOME, Unclear, one_line, statements::Reader, tree::Gap, unclear};
 
 /// The path of a process substitution, as the program that gets it is told. The number may be another one.
 pub(super) const SUBSTITUTED: &str = "/dev/fd/63";
@@ -123,8 +123,8 @@ impl<'s> Reader<'s> {
                 "string_content" => quoted(inside, "\"$`\\", &mut draft.text)?,
                 _ => {
                     self.expansion(child)?;
-                    // "$@" in quotes is several words as well.
-                    draft.unknown(inside.contains('@'));
+                    // "$@" in quotes is several words as well; what a command prints is one.
+                    draft.unknown(child.kind() != "command_substitution" && inside.contains('@'));
                 }
             }
         }
@@ -212,7 +212,8 @@ fn unquoted(text: &str, draft: &mut Draft) -> Result<(), Unclear> {
             }
             '*' | '?' => draft.glob(),
             '[' if text.len() > 1 || !at_start => draft.glob(),
-            '~' if (first && at_start) || draft.text.ends_with(['=', ':']) => draft.unknown(false),
+            '~' if first && at_start => draft.text.push(HOME),
+            '~' if draft.text.ends_with(['=', ':']) => draft.unknown(false),
             _ => {
                 draft.brace |= c == '{';
                 draft.list |= c == ',' || c == '.';

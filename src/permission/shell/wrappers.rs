@@ -3,9 +3,7 @@
 //! The first table ([`WRAPPERS`]) says which options a wrapper may have. A wrapper with another one is unclear, because what looks
 //! like the inner command may be the value of an option. A change must list an option with a value only where the value may be a
 //! word of its own; else the name of the inner command would be passed over.
-//!
-//! Programs that run commands in many ways ([`RUNNERS`]) are judged by name, and no rule that allows an inner command allows them;
-//! what their arguments may run is looked at for the rules that deny or ask.
+//! Programs that run commands in other ways stand in `runners.rs`.
 
 use crate::permission::shell::{ANY, Arg, GLOB, Role, Simple, Unclear, statements::Scan, unclear, variables};
 
@@ -78,60 +76,9 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("busybox", "", "", &[]),
 ];
 
-/// Programs that run commands in many ways: a part of their arguments, or the text in one of them. They are judged by name; what
-/// their arguments may run is looked at as well, for the rules that deny it or ask about it.
-const RUNNERS: &[&str] = &[
-    "at",
-    "batch",
-    "bwrap",
-    "chroot",
-    "chrt",
-    "docker",
-    "entr",
-    "expect",
-    "faketime",
-    "firejail",
-    "flock",
-    "gdb",
-    "hyperfine",
-    "kubectl",
-    "ltrace",
-    "nsenter",
-    "npx",
-    "parallel",
-    "perf",
-    "pkexec",
-    "podman",
-    "poetry",
-    "proot",
-    "prlimit",
-    "runuser",
-    "rlwrap",
-    "screen",
-    "script",
-    "setpriv",
-    "ssh",
-    "strace",
-    "su",
-    "systemd-run",
-    "taskset",
-    "tmux",
-    "unbuffer",
-    "unshare",
-    "uv",
-    "valgrind",
-    "watch",
-    "xvfb-run",
-];
-
 /// The wrapper of a name.
 pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)
-}
-
-/// Whether a program runs commands that its arguments name.
-pub(super) fn is_runner(name: &str) -> bool {
-    RUNNERS.contains(&name) || name.starts_with("ld-")
 }
 
 impl Wrapper {
@@ -234,40 +181,4 @@ impl Scan {
         self.found(Simple { name: name.to_owned(), args, role: wrapper.role, reads: None })?;
         self.command(&inner, rest)
     }
-
-    /// What the arguments of a runner may run: each tail of them, and each text in one of them.
-    pub(super) fn may_run(&mut self, args: &[Arg]) -> Result<(), Unclear> {
-        if self.runners >= RUNNERS_MAX {
-            self.lost = true;
-            return Ok(());
-        }
-        self.runners += 1;
-        // What is behind the last one that is looked at could be a command that a rule denies.
-        self.lost |= args.len() > TAILS_MAX;
-        for (at, arg) in args.iter().enumerate().take(TAILS_MAX) {
-            if arg.is_unknown() {
-                // It may be a command, or hold one.
-                let any = Simple { name: ANY.to_string(), args: Vec::new(), role: Role::Also, reads: None };
-                self.looked_at_only(|scan| scan.found(any))?;
-                continue;
-            }
-            if arg.text.starts_with('-') {
-                continue;
-            }
-            if arg.text.contains([' ', '\n', ';']) {
-                self.looked_at_only(|scan| scan.text(&arg.text))?;
-            } else {
-                // A word that cannot be a command is none, and what is behind it is looked at next.
-                self.looked_at_only(|scan| scan.command(arg, args[at + 1..].to_vec()).or(Ok(())))?;
-            }
-        }
-        self.runners -= 1;
-        Ok(())
-    }
 }
-
-/// How many runners may run one another.
-const RUNNERS_MAX: usize = 3;
-
-/// How many tails of a runner's arguments are looked at. A command with more is unclear.
-const TAILS_MAX: usize = 40;
