@@ -60,10 +60,16 @@ fn a_text_for_another_shell_is_judged_where_all_read_it_alike() {
     for shell in ["nu", "elvish", "pwsh", "xonsh", "rc"] {
         assert!(is_unclear(&format!("{shell} -c 'a b'")), "{shell}");
     }
-    for text in ["repeat 3 a", "noglob a", "and a", "foreach x", "begin a"] {
+    for text in ["repeat 3 a", "\"repeat\" 3 a", "noglob a", "and a", "foreach x", "begin a"] {
         assert!(is_unclear(&format!("zsh -c '{text}'")), "{text}");
     }
-    for text in ["cd a && b > c 2>&1", "for f in a b; do c \"$f\"; done", "echo $(d e)", "a | b > /dev/null"] {
+    for text in [
+        "cd a && b > c 2>&1",
+        "for f in a b; do c \"$f\"; done",
+        "echo $(d e)",
+        "a | b > /dev/null",
+        "[ -f a ] && ! b; c",
+    ] {
         assert!(!is_unclear(&format!("sh -c '{text}'")), "{text}");
     }
     assert!(texts("rbash -c '[[ a == b ]] && c'").contains(&"c".to_owned()));
