@@ -50,12 +50,23 @@ pub(super) struct Reader<'s> {
 
 /// Everything that a command would run, read and write.
 pub(super) fn read(text: &str) -> Result<Found, Unclear> {
+    if sets_how_characters_are_read(text) {
+        return unclear("it sets how the shell reads its characters");
+    }
     let mut scan = Scan::new();
     scan.text(text)?;
     match scan.lost {
         Some(why) => unclear(why),
         None => Ok(scan.found),
     }
+}
+
+/// Whether a text with characters beyond ASCII names a variable of the locale. In some locales (Shift-JIS, Big5, GBK) a backslash or
+/// a pipe may be the second byte of a character, and bash reads the next line of a text, or the text of another shell, by the
+/// locale that was set.
+fn sets_how_characters_are_read(text: &str) -> bool {
+    let bare = || text.replace(['"', '\'', '\\'], "");
+    !text.is_ascii() && ["LANG", "LC_"].iter().any(|name| bare().contains(name))
 }
 
 /// How many steps it takes to read a command.

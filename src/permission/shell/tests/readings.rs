@@ -141,6 +141,19 @@ fn no_spelling_hides_what_evaluates_a_name() {
     }
 }
 
+/// In Shift-JIS the two bytes of `\u{84}\\` are one character, and the quote behind them ends the string.
+#[test]
+fn a_locale_beside_characters_that_it_could_change_is_unclear() {
+    for command in [
+        "LC_ALL=ja_JP.SJIS\necho \"\u{c4}\\\" ; touch M #\"",
+        "LC_ALL=ja_JP.SJIS bash -c 'echo \"\u{c4}\\\" ; touch M #\"'",
+        "env L''ANG=ja_JP.SJIS bash -c 'echo \u{c4}\\'",
+    ] {
+        assert!(is_unclear(command), "{command}");
+    }
+    assert!(!is_unclear("LC_ALL=C grep a b") && !is_unclear("grep \u{c4} b"));
+}
+
 /// F6: bash expands the word of `>&` twice.
 #[test]
 fn a_word_that_bash_expands_twice_is_unclear() {
