@@ -35,6 +35,8 @@ mod reports;
 #[cfg(feature = "shell-policy")]
 mod runners;
 #[cfg(feature = "shell-policy")]
+mod scan;
+#[cfg(feature = "shell-policy")]
 mod shells;
 #[cfg(feature = "shell-policy")]
 mod statements;
@@ -194,7 +196,7 @@ fn unclear<T>(why: impl Into<String>) -> Result<T, Unclear> {
 /// Reads a command. What that may cost is bounded (`bounds.rs`), and it never panics.
 #[cfg(feature = "shell-policy")]
 fn analyse(command: &str) -> Analysis {
-    match statements::read(command) {
+    match scan::read(command) {
         Ok(found) => Analysis::Found(found),
         Err(Unclear(why)) => Analysis::Unclear { why },
     }

@@ -5,7 +5,7 @@
 //! shells read alike, and unclear otherwise. A shell that is given no text and no script reads its commands from where no rule sees
 //! them (a pipe, a heredoc, a string), so it is unclear too.
 
-use crate::permission::shell::{Arg, Role, Simple, Unclear, statements::Scan, unclear};
+use crate::permission::shell::{Arg, Role, Simple, Unclear, scan::Scan, unclear};
 
 /// How far a shell reads a text as bash does.
 #[derive(Clone, Copy, PartialEq, Eq)]
