@@ -35,6 +35,8 @@ mod reports;
 #[cfg(feature = "shell-policy")]
 mod runners;
 #[cfg(feature = "shell-policy")]
+mod scan;
+#[cfg(feature = "shell-policy")]
 mod shells;
 #[cfg(feature = "shell-policy")]
 mod statements;
@@ -198,7 +200,7 @@ fn unclear<T>(why: impl Into<String>) -> Result<T, Unclear> {
 /// Reads a command. What that may cost is bounded (`bounds.rs`), and it never panics.
 #[cfg(feature = "shell-policy")]
 fn analyse(command: &str, folder: &str) -> Analysis {
-    match statements::read(command, folder) {
+    match scan::read(command, folder) {
         Ok(found) => Analysis::Found(found),
         Err(Unclear(why)) => Analysis::Unclear { why },
     }

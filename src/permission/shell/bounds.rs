@@ -13,7 +13,8 @@
 
 use crate::permission::shell::{Unclear, unclear};
 
-/// A longer text is unclear. Sixteen KiB of `a|a|…` without an error would take 25 MB, the most for each byte of all valid texts.
+/// A longer text is unclear. A valid one takes memory in proportion to its length: 1.6 KB for each byte of `a|a|…`, which is the most
+/// that was found.
 pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// How many characters of a text may mean something to a shell, also where quotes take their meaning away: they are counted before
@@ -48,8 +49,7 @@ pub(super) fn fits(text: &str) -> Result<(), Unclear> {
     Ok(())
 }
 
-/// The steps that are left. Once they are used up, each further step fails, so that no part of a walk that goes on after an error
-/// can hide that something was not looked at.
+/// The steps that are left. Once they are used up, each further step fails.
 #[derive(Debug)]
 pub(super) struct Steps {
     left: usize,
@@ -73,7 +73,7 @@ impl Steps {
         }
     }
 
-    /// Whether there was enough for all.
+    /// How many were taken; all of them where there were too few.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
         STEPS_MAX - self.left

@@ -10,7 +10,7 @@
 //! is dropped here is judged by no rule.
 
 use crate::permission::shell::{
-    ANY, Arg, GLOB, HOME, Role, Simple, Unclear, options, paths, reports, runners, shells, statements::Scan, unclear,
+    ANY, Arg, GLOB, HOME, Role, Simple, Unclear, options, paths, reports, runners, scan::Scan, shells, unclear,
     variables, words::SUBSTITUTED, wrappers,
 };
 

@@ -4,7 +4,7 @@
 //! addresses with a transport of their own. A command with one of those that are listed here is unclear, so `allow git *` does not
 //! allow it. What a repository's own settings make git run, and its hooks, are not looked at.
 
-use crate::permission::shell::{Arg, Role, Simple, Unclear, options, statements::Scan, unclear};
+use crate::permission::shell::{ANY, Arg, Role, Simple, Unclear, options, scan::Scan, unclear};
 
 /// Commands that run a program, a server or a shell, or that hand out secrets, whatever they are given.
 const COMMANDS: &[&str] = &[

@@ -104,7 +104,13 @@ pub(super) fn checked(name: &str, args: &[Arg]) -> Result<(), Unclear> {
     if bare || from_file || run_another(runs, args) {
         return unclear(format!("it makes {name} run another program"));
     }
-    known(name, name, args)
+    let row = match name {
+        "podman" => "docker",
+        "fdfind" => "fd",
+        "clang" | "g++" | "clang++" | "c++" => "cc",
+        name => name,
+    };
+    known(name, row, args)
 }
 
 /// Whether an argument before `--` is one of the options of a row.

@@ -6,7 +6,7 @@
 //!
 //! The lists are a courtesy: a program that is missing on them runs what it wants unseen, beside a rule that allows it.
 
-use crate::permission::shell::{ANY, Arg, Role, Simple, Unclear, commands, statements::Scan};
+use crate::permission::shell::{ANY, Arg, Role, Simple, Unclear, commands, scan::Scan};
 
 /// Programs that run commands in many ways: a part of their arguments, or the text in one of them. They are judged by name; what
 /// their arguments may run is looked at as well, for the rules that deny it or ask about it.

@@ -5,7 +5,7 @@
 //! shells read alike, and unclear otherwise. A shell that is given no text and no script reads its commands from where no rule sees
 //! them (a pipe, a heredoc, a string), so it is unclear too.
 
-use crate::permission::shell::{Arg, Role, Simple, Unclear, statements::Scan, unclear};
+use crate::permission::shell::{Arg, Role, Simple, Unclear, scan::Scan, unclear};
 
 /// How far a shell reads a text as bash does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,8 @@ impl Kin {
         let common = |c: char| c.is_ascii_alphanumeric() || " _./:,@%+-\"';&|".contains(c);
         // For bash `|&` is a pipe; elsewhere, if at all, it is a pipe and a sign of its own.
         let signs = ["|&", "&|", ";&", ";|", ";;"].iter().any(|sign| text.contains(sign));
-        let word_apart = || text.split([' ', ';', '&', '|', '\n', '(']).any(|word| WORDS_APART.contains(&word));
+        let bare = text.replace(['"', '\''], "");
+        let word_apart = || bare.split([' ', ';', '&', '|', '\n', '(']).any(|word| WORDS_APART.contains(&word));
         match self {
             Kin::Bash => true,
             Kin::Unknown => false,
@@ -147,6 +148,10 @@ fn posix(text: &str) -> bool {
             // No arithmetic, no subshell in a substitution that looks like it, no process substitution, no pattern of ksh.
             '(' => next != '(' && (last == '$' || last.is_ascii_whitespace() || ";&|".contains(last)),
             ')' => true,
+            // As the name of `[` and its last word; no `[[`, no index, and no set of characters, whose signs differ.
+            '[' => next == ' ' && (last.is_ascii_whitespace() || ";&|(".contains(last)),
+            ']' => last == ' ' && (next.is_ascii_whitespace() || ";&|)".contains(next)),
+            '!' => next == ' ' && last.is_ascii_whitespace(),
             // No `&>`, `>&word`, `<<`, `<(`, and no descriptor of two digits.
             '>' => {
                 last != '&'

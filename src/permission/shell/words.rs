@@ -159,9 +159,9 @@ impl<'s> Reader<'s> {
                 if text.starts_with('`') && text.contains('\\') {
                     return unclear("it has a backslash between backquotes");
                 }
-                self.nested(node)
+                self.statements(node)
             }
-            "process_substitution" => self.nested(node),
+            "process_substitution" => self.statements(node),
             "arithmetic_expansion" => {
                 // A variable in it is evaluated in turn, and its value may have a substitution in an index.
                 let number = |c: char| c.is_ascii_digit() || " +-*/%()$<>=!".contains(c);

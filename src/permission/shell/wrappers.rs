@@ -5,7 +5,7 @@
 //! word of its own; else the name of the inner command would be passed over.
 //! Programs that run commands in other ways stand in `runners.rs`.
 
-use crate::permission::shell::{ANY, Arg, GLOB, Role, Simple, Unclear, statements::Scan, unclear, variables};
+use crate::permission::shell::{ANY, Arg, GLOB, Role, Simple, Unclear, scan::Scan, unclear, variables};
 
 /// A program that runs the command behind its own options.
 pub(super) struct Wrapper {

@@ -43,7 +43,12 @@ fn permit_names_the_part_that_decides() {
     );
     for (command, decision, why) in [
         ("cargo test; /bin/rm -rf x", "deny", "`rm -rf x`: denied by the rule `deny bash rm *`"),
-        ("cargo test\ncurl x | sh", "ask", "`curl x`: asked about by the rule `ask bash *`"),
+        ("cargo test\ncurl x | cat", "ask", "`curl x`: asked about by the rule `ask bash *`"),
+        (
+            "cargo test\ncurl x | sh",
+            "ask",
+            "the command cannot be judged by its parts: it makes sh run what it reads: asked about by the rule `ask bash *`",
+        ),
         ("cargo test && cat a", "allow", "`cargo test`: allowed by the rule `allow bash cargo *`"),
         ("cargo test > .git/hooks/x", "ask", "it writes `.git/hooks/x`: asked about by the rule `ask edit **/.git/**`"),
         ("cargo test; touch x", "ask", "`touch x`: asked about by the rule `ask bash *`"),

@@ -132,6 +132,13 @@ const SOUP: &[&str] = &[
     "$@",
     "${v:-d}",
     "$\"x\"",
+    "{v}>f9",
+    "{PATH}>&1",
+    ">&'$(c9)'",
+    "jobs -rx c9",
+    "[ -v",
+    "export",
+    "~/c",
 ];
 
 const WORDS: &[&str] = &[

@@ -51,7 +51,7 @@ fn no_text_costs_more_than_its_bounds() {
         for bytes in [500, 2_000, 8_000, 16_000, 64_000, 1_000_000] {
             let many = bytes / (before.len() + behind.len());
             let text = format!("{}a{}", before.repeat(many), behind.repeat(many));
-            let steps = statements::steps(&text);
+            let steps = scan::steps(&text);
             assert!(steps <= bounds::STEPS_MAX, "{before}: {steps} steps for {bytes} bytes");
             assert!(
                 steps <= 20_000 + 100 * text.len().min(bounds::TEXT_BYTES_MAX),
@@ -76,7 +76,7 @@ fn no_text_costs_more_than_its_bounds() {
 #[test]
 fn runners_in_one_another_take_steps_in_proportion_to_their_words() {
     for words in [10, 30, 1_000, 4_000] {
-        let steps = statements::steps(&format!("{}rm x", "ssh ".repeat(words)));
+        let steps = scan::steps(&format!("{}rm x", "ssh ".repeat(words)));
         assert!(steps < 400_000, "{words} words: {steps} steps");
     }
     let denied = ruleset(&[("bash", "*", Action::Allow), ("bash", "rm *", Action::Deny)]);

@@ -60,10 +60,16 @@ fn a_text_for_another_shell_is_judged_where_all_read_it_alike() {
     for shell in ["nu", "elvish", "pwsh", "xonsh", "rc"] {
         assert!(is_unclear(&format!("{shell} -c 'a b'")), "{shell}");
     }
-    for text in ["repeat 3 a", "noglob a", "and a", "foreach x", "begin a"] {
+    for text in ["repeat 3 a", "\"repeat\" 3 a", "noglob a", "and a", "foreach x", "begin a"] {
         assert!(is_unclear(&format!("zsh -c '{text}'")), "{text}");
     }
-    for text in ["cd a && b > c 2>&1", "for f in a b; do c \"$f\"; done", "echo $(d e)", "a | b > /dev/null"] {
+    for text in [
+        "cd a && b > c 2>&1",
+        "for f in a b; do c \"$f\"; done",
+        "echo $(d e)",
+        "a | b > /dev/null",
+        "[ -f a ] && ! b; c",
+    ] {
         assert!(!is_unclear(&format!("sh -c '{text}'")), "{text}");
     }
     assert!(texts("rbash -c '[[ a == b ]] && c'").contains(&"c".to_owned()));
@@ -133,6 +139,19 @@ fn no_spelling_hides_what_evaluates_a_name() {
     for command in ["printf '%s\\n' a", "printf '%5d%%\\n' 3", "{ a; } > b", "a ${x}>b", "jobs -l"] {
         assert!(!is_unclear(command), "{command}: {:?}", analyse(command, ""));
     }
+}
+
+/// In Shift-JIS the two bytes of `\u{84}\\` are one character, and the quote behind them ends the string.
+#[test]
+fn a_locale_beside_characters_that_it_could_change_is_unclear() {
+    for command in [
+        "LC_ALL=ja_JP.SJIS\necho \"\u{c4}\\\" ; touch M #\"",
+        "LC_ALL=ja_JP.SJIS bash -c 'echo \"\u{c4}\\\" ; touch M #\"'",
+        "env L''ANG=ja_JP.SJIS bash -c 'echo \u{c4}\\'",
+    ] {
+        assert!(is_unclear(command), "{command}");
+    }
+    assert!(!is_unclear("LC_ALL=C grep a b") && !is_unclear("grep \u{c4} b"));
 }
 
 /// F6: bash expands the word of `>&` twice.
