@@ -81,9 +81,15 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
         return print(&format!("{}\n", json!({"decision": "allow", "rule": null, "layer": "granted", "why": why})));
     }
     let why = if is_stopped { why(&at_ends, &linked, true) } else { why(&verdict, &accesses, false) };
+    // A person would be asked about each of them, where one rule more would not be enough.
+    let asks: Vec<_> = verdict.asked.iter().filter_map(|at| accesses.get(*at)).map(Access::to_string).collect();
     let Judgement { action, rule, layer } = if is_stopped { at_ends.judgement } else { verdict.judgement };
     let decision = if is_stopped { Action::Deny } else { action };
-    print(&format!("{}\n", json!({"decision": decision, "rule": rule, "layer": layer, "why": why})))
+    let mut said = json!({"decision": decision, "rule": rule, "layer": layer, "why": why});
+    if decision == Action::Ask {
+        said["asks"] = json!(asks);
+    }
+    print(&format!("{said}\n"))
 }
 
 /// The access to the real path, if the path goes through links that stay inside the workspace. The tool refuses a link that leads
