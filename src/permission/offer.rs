@@ -122,20 +122,17 @@ pub(crate) fn grants<'a>(rules: impl IntoIterator<Item = &'a Rule>, access: &Acc
 /// where each part stands for itself. So it is where a part changes the folder, and where one runs what it is given and is given
 /// more than its words: by a pipe, a redirect or a text in the command.
 pub(crate) fn bound_text(accesses: &[Access]) -> Option<String> {
-    let is_one_of_many = accesses.iter().filter(|access| access.part.is_some()).count() > 1;
-    if !is_one_of_many || !accesses.iter().any(|access| moves(access) || is_fed(access)) {
+    let whole = accesses.iter().find(|access| access.part == Some(ShellPart::Whole));
+    let is_command = |access: &&Access| matches!(access.part, Some(ShellPart::Command { .. }));
+    let command = accesses.iter().filter(is_command).find(|access| !moves(access));
+    // Without a text of its own the one command is the text, and all that it is given stands in its words.
+    let text = whole.or(command)?.pattern.as_str();
+    if !accesses.iter().any(|access| moves(access) || (whole.is_some() && is_fed(access))) {
         return None;
     }
-    let whole = accesses.iter().find(|access| access.part == Some(ShellPart::Whole));
-    let commands = accesses.iter().filter(|access| matches!(access.part, Some(ShellPart::Command { .. })));
-    let texts: Vec<&str> = match whole {
-        // A folder that the call names beside its command stands before the text.
-        Some(Access { pattern: text, .. }) => {
-            let before = commands.filter(|access| moves(access) && !text.contains(&access.pattern));
-            before.map(|access| access.pattern.as_str()).chain([text.as_str()]).collect()
-        }
-        None => commands.map(|access| access.pattern.as_str()).collect(),
-    };
+    // A folder that the call names beside its command stands before the text.
+    let before = accesses.iter().filter(|access| moves(access) && !text.contains(&access.pattern));
+    let texts: Vec<_> = before.map(|access| access.pattern.as_str()).chain([text]).collect();
     Some(texts.join(" && "))
 }
 

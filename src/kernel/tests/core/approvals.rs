@@ -75,6 +75,8 @@ fn an_approval_covers_nothing_else_behind_a_restart() {
     assert_eq!(play.call_state(ticket), Some(CallState::Allowed));
     play.crash();
     assert_eq!(play.call_state(ticket), Some(CallState::Allowed), "the same call stays allowed");
+    let (mut play, ask, ticket) = asked(true);
+    play.grant(ask, Grant::Once).unwrap();
     play.toolbox = play.toolbox.with(Deploy { to: "production" });
     play.crash();
     assert_eq!(play.call_state(ticket), Some(CallState::Pending));
@@ -166,4 +168,28 @@ fn nobody_to_ask_is_no_rejection() {
     play.grant(ask, Grant::Unheard).unwrap();
     assert_eq!(play.state.question_answer(ticket, ask), Some(QuestionAnswer::Unheard));
     assert_eq!(play.call_state(ticket), Some(CallState::Running));
+}
+
+/// An ask about a loop says what is repeated, and how often.
+#[test]
+fn an_ask_about_a_loop_says_what_repeats_and_how_often() {
+    let lines = [("*", "*", Action::Allow), ("doom_loop", "*", Action::Ask)];
+    let repeated = |inputs: &[&str]| {
+        let mut play = Play::with(|settings: &mut Settings| settings.rules = vec![rules("s", &lines)]);
+        play.toolbox = play.toolbox.with(Deploy { to: "test" });
+        play.send("go");
+        for input in inputs {
+            play.answer(vec![call("c0", "deploy", input)], Finish::ToolCalls);
+            if let [ticket] = play.started()[..] {
+                play.returned(ticket, "ok");
+            }
+        }
+        assert_eq!(wants(&play), ["deploy test, doom_loop deploy"]);
+        let call = play.state.calls().next().unwrap().1;
+        let repeats = play.state.repeats(call).unwrap();
+        (repeats.calls, repeats.times)
+    };
+    assert_eq!(repeated(&["{}", "{}", "{}"]), (1, 3));
+    let other = r#"{"a":1}"#;
+    assert_eq!(repeated(&["{}", other, "{}", other, "{}", other]), (2, 3));
 }

@@ -44,8 +44,8 @@ const ASKED: [(&str, usize); 36] = [
     ("node a.js > log", 0),
     ("sh run.sh", 0),
     ("sed -i s/a/b/ f", 0),
-    ("find . -delete", 0),
-    ("xargs rm < list", 0),
+    ("perl -e 1", 0),
+    ("ruby < a.rb", 0),
     ("ssh h ls", 0),
     ("cd sub && make", 0),
     ("cd sub && cargo test --lib", 0),
@@ -112,10 +112,10 @@ fn further(asked: &str) -> Vec<Further> {
     // What else runs, or runs elsewhere, or with words that nobody knows before.
     let outer = [
         "{} $x",
-        "{} $(rm x)",
-        "{} `rm x`",
-        "{} \"$(rm x)\"",
-        "{} <(rm x)",
+        "{} $(dd x)",
+        "{} `dd x`",
+        "{} \"$(dd x)\"",
+        "{} <(dd x)",
         "{} > f",
         "{} >> ../f",
         "{} 2> f",
@@ -149,13 +149,13 @@ fn further(asked: &str) -> Vec<Further> {
         "eval {}",
         "source {}",
         ". {}",
-        "echo rm x | sh; {}",
+        "echo dd x | sh; {}",
         "echo x | python3; {}",
-        "bash <<< 'rm x'; {}",
-        "sh <<E\nrm x\nE\n{}",
-        "f() { rm x; }; f; {}",
+        "bash <<< 'dd x'; {}",
+        "sh <<E\ndd x\nE\n{}",
+        "f() { dd x; }; f; {}",
         "alias a=b; {}",
-        "trap 'rm x' EXIT; {}",
+        "trap 'dd x' EXIT; {}",
         "../{}",
         "/tmp/{}",
         "x/{}",
@@ -202,19 +202,26 @@ fn an_offer_grants_what_its_sentence_says() {
     for (asked, wide) in ASKED {
         let mut play = play();
         calls(&mut play, asked);
-        let ask = play.asks()[0];
-        let Open::Ask(open) = &play.state.open[&ask] else { panic!("{asked}") };
-        let offers = open.offers();
-        assert_eq!(offers.len(), if wide > 0 { 2 } else { 1 }, "{asked}: {offers:?}");
+        let offers = match play.asks()[..] {
+            [ask] => match &play.state.open[&ask] {
+                Open::Ask(open) => open.offers(),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        if offers.len() != if wide > 0 { 2 } else { 1 } {
+            wrong.push(format!("{asked}: {offers:?}"));
+        }
         let further = further(asked);
         assert!(further.len() >= 100, "{asked}: {}", further.len());
         for offer in &offers {
             let mut settings = Settings::clone(&play.state.settings);
             settings.granted.clone_from(&offer.rules);
             let runs = |command: &str| settings.grants(&parts(command), &globs);
-            assert!(runs(asked), "{asked}: {offer:?}");
             let exactly = offer.allows.contains("exactly");
-            assert_eq!(exactly, offer.offer == 1, "{asked}: {}", offer.allows);
+            if !runs(asked) || exactly != (offer.offer == 1) {
+                wrong.push(format!("{asked}: {offer:?}"));
+            }
             for Further { text, runs: programs } in &further {
                 if !runs(text) {
                     continue;
