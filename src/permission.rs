@@ -39,7 +39,7 @@ pub use shell::with_parts;
 pub use verdict::{Verdict, decide};
 
 pub(crate) use mask::denies_all;
-pub(crate) use offer::{allows, grants};
+pub(crate) use offer::{allows, binds, bound_text, grants, stays_in};
 pub(crate) use pattern::simple as matches_simply;
 pub(crate) use shell::restricts_reads;
 

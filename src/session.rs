@@ -39,9 +39,9 @@ pub use crate::kernel::{
     Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Learned, Limits, Link, Merged, MergedLast, Mode, ModelSeen,
     NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest,
     OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal,
-    RefusedFile, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope,
-    Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk, TaskEnd,
-    TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
+    RefusedFile, Repeats, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack,
+    Scope, Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk,
+    TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
@@ -228,7 +228,7 @@ impl Session {
     /// of the words of a [`Grant::Reject`]: the ask stays open.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
         let grant = self.passed_grant(grant).await?;
-        self.ask(AnswerAsk { ask, grant, who: None, rules: None }).await.map(drop)
+        self.ask(AnswerAsk { ask, grant, who: None, rules: None, digest: None }).await.map(drop)
     }
 
     /// As [`Session::answer`], and says who answered. The name (at most 256 bytes are kept) is on the tape, and in the event
@@ -238,7 +238,22 @@ impl Session {
     /// As [`Session::answer`].
     pub async fn answer_as(&self, ask: Seq, grant: Grant, who: impl Into<String>) -> Result<(), SendError> {
         let grant = self.passed_grant(grant).await?;
-        self.ask(AnswerAsk { ask, grant, who: Some(who.into()), rules: None }).await.map(drop)
+        self.ask(AnswerAsk { ask, grant, who: Some(who.into()), rules: None, digest: None }).await.map(drop)
+    }
+
+    /// As [`Session::answer_as`], for what was shown and nothing else: `digest` is that of the event ([`EventKind::Ask`]).
+    ///
+    /// # Errors
+    /// As [`Session::answer`]; [`Refusal::NotShown`] where the ask is about something else, and then it stays open.
+    pub async fn answer_shown(
+        &self,
+        ask: Seq,
+        grant: Grant,
+        digest: impl Into<String>,
+        who: Option<String>,
+    ) -> Result<(), SendError> {
+        let grant = self.passed_grant(grant).await?;
+        self.ask(AnswerAsk { ask, grant, who, rules: None, digest: Some(digest.into()) }).await.map(drop)
     }
 
     /// Replaces the waiting message that has the same id. Input hooks see the new message as they see one that is sent.

@@ -317,7 +317,7 @@ impl Watch {
                 Some(AskAnswer { grant, who, rules }) => {
                     // An older version has put no rules on the parent's tape.
                     let rules = Some(rules.clone()).filter(|rules| !rules.is_empty());
-                    let answer = AnswerAsk { ask: *below, grant: grant.clone(), who: who.clone(), rules };
+                    let answer = AnswerAsk { ask: *below, grant: grant.clone(), who: who.clone(), rules, digest: None };
                     match child.ask(answer).await {
                         // It is over there: the child says so next.
                         Ok(_) | Err(SendError::Refused(Refusal::AskClosed { .. })) => {}

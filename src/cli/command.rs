@@ -24,7 +24,7 @@ pub(super) enum Command {
     Abort { reason: String },
     Queue,
     Withdraw { message: MessageId },
-    Answer { ask: Seq, grant: Grant, who: Option<String> },
+    Answer { ask: Seq, grant: Grant, who: Option<String>, digest: Option<String> },
     Grants,
     Revoke { grant: Seq },
     Pin { message: MessageId },
@@ -83,7 +83,7 @@ impl Command {
                 grants.map(|grants| json!({"grants": grants.iter().map(listed).collect::<Vec<_>>()}))
             }
             Command::Revoke { grant } => session.revoke(grant).await.map(|()| json!({})),
-            Command::Answer { ask, grant, who } => match host.answer(ask, grant, who).await {
+            Command::Answer { ask, grant, who, digest } => match host.answer(ask, grant, who, digest).await {
                 Ok(()) => Ok(json!({})),
                 Err(AnswerError::Send(error)) => Err(error),
                 Err(AnswerError::Project { kind, message }) => {

@@ -109,14 +109,21 @@ pub(super) enum AnswerError {
 impl Host {
     /// Answers an ask. With the scope `project`, the rules are kept for the folder of the session that makes the call, which must
     /// be trusted: else nothing is granted at all.
-    pub(super) async fn answer(&self, ask: Seq, grant: Grant, who: Option<String>) -> Result<(), AnswerError> {
+    pub(super) async fn answer(
+        &self,
+        ask: Seq,
+        grant: Grant,
+        who: Option<String>,
+        digest: Option<String>,
+    ) -> Result<(), AnswerError> {
         let folder = match grant.standing() {
             Some((Scope::Project, _)) => Some(self.trusted_folder(ask).await?),
             _ => None,
         };
-        match who {
-            Some(who) => self.session.answer_as(ask, grant, who).await?,
-            None => self.session.answer(ask, grant).await?,
+        match (digest, who) {
+            (Some(digest), who) => self.session.answer_shown(ask, grant, digest, who).await?,
+            (None, Some(who)) => self.session.answer_as(ask, grant, who).await?,
+            (None, None) => self.session.answer(ask, grant).await?,
         }
         match folder {
             Some(folder) => self.keep(folder, ask).await,

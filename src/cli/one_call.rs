@@ -82,12 +82,17 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
     }
     let confined = verdict.confined;
     let why = if is_stopped { why(&at_ends, &linked, true) } else { why(&verdict, &accesses, false) };
+    // A person would be asked about each of them, where one rule more would not be enough.
+    let asks: Vec<_> = verdict.asked.iter().filter_map(|at| accesses.get(*at)).map(Access::to_string).collect();
     let Judgement { action, rule, layer } = if is_stopped { at_ends.judgement } else { verdict.judgement };
     let decision = if is_stopped { Action::Deny } else { action };
     let mut said = json!({"decision": decision, "rule": rule, "layer": layer, "why": why});
     if confined && decision == Action::Allow {
         // Nobody is asked, and the kernel confines it to what the rules allow.
         said["confined"] = true.into();
+    }
+    if decision == Action::Ask {
+        said["asks"] = json!(asks);
     }
     print(&format!("{said}\n"))
 }

@@ -140,13 +140,13 @@ impl Renderer {
                 Vec::new()
             }
             EventKind::TaskFinished { child, down, .. } => vec![self.tasks.finished(child, down)],
-            EventKind::Ask { ask, name, input, access, from, question, offers, .. } => {
+            EventKind::Ask { ask, name, input, access, from, question, offers, repeats, .. } => {
                 self.offers.insert(*ask, offers.clone());
                 vec![match question {
                     Some(asked) => question::by_call(from, asked, access, offers),
                     None => {
                         let ran = self.started.iter().filter(|(ran, with)| ran == name && **with == **input).count();
-                        question::about_call(from, name, input, access, offers, ran)
+                        question::about_call(from, name, input, access, offers, (*repeats, ran))
                     }
                 }]
             }

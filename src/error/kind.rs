@@ -111,6 +111,7 @@ impl Refusal {
             | Refusal::TooLarge { .. }
             | Refusal::NothingToCompact
             | Refusal::NotABudget { .. }
+            | Refusal::NotShown { .. }
             | Refusal::RaisesNothing { .. }
             | Refusal::NotAnOrphan { .. }
             | Refusal::StandsAbove { .. } => Kind::Invalid,

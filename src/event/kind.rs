@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::{
     event::{BranchEvent, BudgetThen, shown},
     kernel::{
-        AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, ShownTasks, Tie,
+        AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Repeats,
+        ShownTasks, Tie,
     },
     model::{ErrorKind, RetryClass},
     permission::{Offer, Rule},
@@ -194,6 +195,12 @@ pub enum EventKind {
         /// The question that the running call asks; `None` where the ask is about the call itself, which has not started.
         #[serde(skip_serializing_if = "Option::is_none")]
         question: Option<Arc<Question>>,
+        /// The digest of tool, arguments, accesses and question. An answer that names it
+        /// ([`Session::answer_shown`](crate::Session::answer_shown)) is for what was shown, or it is refused.
+        digest: String,
+        /// What the call repeats, where that is asked about (`doom_loop`); `None` else, and for a question of a child.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repeats: Option<Repeats>,
     },
     /// An ask is closed.
     AskClosed {

@@ -10,8 +10,8 @@ use crate::{
     event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
-        AskClosedWhy, Breach, Charge, Delivery, Entry, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk, Outcome,
-        Record, RequestOpened, State, TaskAsk,
+        AskClosedWhy, Breach, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk,
+        Outcome, Record, RequestOpened, State, TaskAsk, ask_digest,
     },
     model::Answer,
     permission::offers,
@@ -136,6 +136,8 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         }
         Record::Ask { call, access, expires, question } => {
             let call = before.call(*call)?;
+            let digest = ask_digest(&call.facts.tool, &call.input, access, question.as_deref());
+            let repeats = before.repeats(call).filter(|_| question.is_none());
             EventKind::Ask {
                 ask: entry.seq,
                 call: call.id.clone(),
@@ -147,12 +149,32 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
                 from: Vec::new(),
                 offers: offers(access),
                 question: question.clone(),
+                digest,
+                repeats,
             }
         }
         Record::TaskAsk(asked) => {
+            let (digest, repeats) = (asked.digest(), None);
             let TaskAsk { from, call, name, input, access, expires, waits, question, .. } = (**asked).clone();
             let offers = offers(&access);
-            EventKind::Ask { ask: entry.seq, call, name, input, access, expires, waits, from, offers, question }
+            EventKind::Ask {
+                ask: entry.seq,
+                call,
+                name,
+                input,
+                access,
+                expires,
+                waits,
+                from,
+                offers,
+                question,
+                digest,
+                repeats,
+            }
+        }
+        Record::Granted { grant: Grant::Unheard, who, .. } => {
+            let why = Some(AskClosedWhy::Unheard);
+            EventKind::AskClosed { ask: ticket, grant: None, why, who: who.clone(), rules: Vec::new() }
         }
         Record::Granted { grant, who, rules } => {
             let (grant, who, rules) = (Some(grant.clone()), who.clone(), rules.clone());

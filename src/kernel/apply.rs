@@ -66,6 +66,9 @@ impl State {
         match &entry.record {
             Record::State(_) | Record::Restored(_) => {}
             Record::Settings(settings) => {
+                if settings.workspace != self.settings.workspace {
+                    self.forget_approvals();
+                }
                 self.settings = Arc::new((**settings).clone());
                 self.begin_queued_tasks();
             }
@@ -125,7 +128,17 @@ impl State {
                 self.in_turn(|turn| turn.retries = *attempt);
             }
             Record::Call(call) => self.open_call(entry.seq, call),
-            Record::CallFacts { facts, .. } => self.in_call(ticket, |call| call.facts = call.facts_now(facts)),
+            Record::CallFacts { facts, .. } => self.in_call(ticket, |call| {
+                let now = call.facts_now(facts);
+                // A person allowed what was shown, and nothing else.
+                if now.access != call.facts.access {
+                    call.granted = false;
+                    if call.state == CallState::Allowed {
+                        call.state = CallState::Pending;
+                    }
+                }
+                call.facts = now;
+            }),
             Record::Ask { call, access, expires, question } => {
                 let (access, question) = (access.clone(), question.clone());
                 if question.is_none() {
@@ -365,6 +378,19 @@ impl State {
         self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
     }
 
+    /// Takes back what people allowed of calls that are not over: the session works in another folder from here on, so the same paths
+    /// are other files.
+    fn forget_approvals(&mut self) {
+        for open in self.open.values_mut() {
+            if let Open::Call(call) = open {
+                call.granted = false;
+                if call.state == CallState::Allowed {
+                    call.state = CallState::Pending;
+                }
+            }
+        }
+    }
+
     fn in_call(&mut self, ticket: Seq, change: impl FnOnce(&mut OpenCall)) {
         if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
             change(call);
@@ -387,7 +413,7 @@ impl State {
                 (call.state, call.granted) = (CallState::Allowed, true)
             }
             // The result of the call follows in the same decision.
-            Grant::Reject(_) | Grant::Raise(_) => call.state = CallState::Pending,
+            Grant::Reject(_) | Grant::Raise(_) | Grant::Unheard => call.state = CallState::Pending,
         });
     }
 

@@ -25,7 +25,7 @@ use crate::{
         task_ask, toolset,
     },
     model::{AnswerPart, Item},
-    permission::{Action, Rule, Verdict, seen_from},
+    permission::{Action, Rule, Verdict, binds, seen_from, stays_in},
     tape::Cause,
     tool::{Access, CallFacts, ToolResult, Unusable, arguments},
     words::ids::Seq,
@@ -43,12 +43,20 @@ pub(crate) struct AnswerAsk {
     pub who: Option<String>,
     /// The rules of a standing grant, where they were chosen before: on the parent's tape, or on this one. `None` for a host.
     pub rules: Option<Vec<Rule>>,
+    /// The digest of what the person was shown (`question::digest`): the answer is for that and nothing else. `None`
+    /// where the host does not say.
+    pub digest: Option<String>,
 }
 
 impl Decide for AnswerAsk {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         draft.cause = Some(Cause::Entry(self.ask));
         let (ask, grant, who) = (self.ask, &self.grant, task_ask::named(self.who.as_ref()));
+        if let (Some(shown), Some(digest)) = (&self.digest, draft.state.digest_of(ask))
+            && *shown != digest
+        {
+            return Err(Refusal::NotShown { ask });
+        }
         if let Some(Open::TaskAsk(open)) = draft.state.open.get(&ask).cloned() {
             return task_ask::answer(draft, self, &open);
         }
@@ -63,6 +71,11 @@ impl Decide for AnswerAsk {
         let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules });
         match grant {
             Grant::Once | Grant::Raise(_) => {}
+            // A running call is told, and goes on.
+            Grant::Unheard if is_question => {}
+            Grant::Unheard => {
+                fail(draft, call, CallVerdict::Unheard, "Permission denied: nobody was left whom to ask.")
+            }
             Grant::Always(_) | Grant::Offered { .. } => release_granted(draft),
             Grant::Reject(_) if is_question => question::answered(draft, call, &grant),
             Grant::Reject(Some(message)) => {
@@ -326,10 +339,14 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     }
 }
 
-/// Asks about what the rules ask about and nobody has granted: of a shell command the parts, else all that the call wants.
+/// Asks about what the rules ask about and nobody has granted: of a shell command the parts, else all that the call wants. Parts of
+/// which one decides what another one does (`is_bound`) are asked about together, with the whole text.
 fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
     let is_granted = |access: &[Access]| draft.state.is_granted(access, draft.env.globs());
+    let stays = |access: &Access| stays_in(access, &draft.state.settings.workspace);
+    let is_bound = draft.state.settings.is_bound(&access);
     let is_wanted = |at: usize, access: &Access| match access.part {
+        Some(_) if is_bound => verdict.asked.contains(&at) || (binds(access) && !stays(access)),
         Some(_) => verdict.asked.contains(&at) && !is_granted(std::slice::from_ref(access)),
         None => true,
     };

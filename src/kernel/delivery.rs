@@ -55,6 +55,9 @@ pub enum Grant {
     Raise(Limits),
     /// This call may not run. With a message the model is told and goes on; without one the turn ends.
     Reject(Option<String>),
+    /// Nobody is left whom the host could ask. The call is answered as where nobody listens, and the turn goes on; a budget ask is
+    /// answered as by a no.
+    Unheard,
 }
 
 impl Grant {
@@ -64,7 +67,7 @@ impl Grant {
         match self {
             Grant::Always(scope) => Some((*scope, 1)),
             Grant::Offered { scope, offer } => Some((*scope, *offer)),
-            Grant::Once | Grant::Raise(_) | Grant::Reject(_) => None,
+            Grant::Once | Grant::Raise(_) | Grant::Reject(_) | Grant::Unheard => None,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         AskAnswer, CarriedOut, Grant, Record, Refusal, Scope, Settings, State, batch::AnswerAsk, decide::Draft,
         input::Decide,
     },
-    permission::{Action, Globs, Judgement, Rule, allows, grants, offers},
+    permission::{Action, Globs, Judgement, Rule, allows, bound_text, grants, offers, stays_in},
     tool::Access,
     words::ids::{Millis, Seq},
 };
@@ -107,18 +107,35 @@ impl Settings {
     #[must_use]
     pub fn grants(&self, accesses: &[Access], globs: &Globs) -> bool {
         let rules: Vec<_> = self.granted.iter().collect();
-        self.allows_rest(&left(&rules, accesses, globs), accesses, globs)
+        self.allows_rest(&self.left(&rules, accesses, globs), accesses, globs)
+    }
+
+    /// Whether these are parts of a command of which one decides what another one does ([`bound_text`]). To go to the folder where the
+    /// command begins anyway changes nothing.
+    pub(super) fn is_bound(&self, accesses: &[Access]) -> bool {
+        let moving = |access: &&Access| !stays_in(access, &self.workspace);
+        bound_text(&accesses.iter().filter(moving).cloned().collect::<Vec<_>>()).is_some()
+    }
+
+    /// The accesses that none of these granted rules takes. Parts of a command of which one decides what another one does are taken
+    /// together, by a rule with the whole text, or not at all.
+    fn left(&self, rules: &[&Rule], accesses: &[Access], globs: &Globs) -> Vec<Access> {
+        let is_granted = |text: String| {
+            let whole = Access::new("bash", text);
+            rules.iter().any(|rule| rule.exact && grants([*rule], &whole, globs))
+        };
+        let (is_bound, is_whole) = (self.is_bound(accesses), bound_text(accesses).is_some_and(is_granted));
+        let is_taken = |access: &Access| match access.permission.as_str() {
+            "bash" if is_bound || is_whole => is_whole,
+            _ => grants(rules.iter().copied(), access, globs),
+        };
+        accesses.iter().filter(|access| !is_taken(access)).cloned().collect()
     }
 
     /// Whether some of these accesses are granted, and the rules allow the others.
     fn allows_rest(&self, left: &[Access], accesses: &[Access], globs: &Globs) -> bool {
         left.len() < accesses.len() && (left.is_empty() || self.judge(left, globs).action == Action::Allow)
     }
-}
-
-/// The accesses that none of these granted rules takes.
-fn left(rules: &[&Rule], accesses: &[Access], globs: &Globs) -> Vec<Access> {
-    accesses.iter().filter(|access| !grants(rules.iter().copied(), access, globs)).cloned().collect()
 }
 
 impl State {
@@ -142,7 +159,7 @@ impl State {
         let turn = self.turn.as_ref().map(|turn| turn.id);
         let standing = || self.grants.iter().filter(|granted| granted.turn.is_none() || granted.turn == turn);
         let rules: Vec<_> = standing().flat_map(|granted| &granted.rules).chain(&self.settings.granted).collect();
-        let left = left(&rules, accesses, globs);
+        let left = self.settings.left(&rules, accesses, globs);
         let as_before = |access| standing().any(|granted| granted.access.as_ref() == Some(access));
         left.iter().all(as_before) || self.settings.allows_rest(&left, accesses, globs)
     }

@@ -321,6 +321,7 @@ impl Command {
                 Grant::Once => format!("ask {ask} was granted once"),
                 Grant::Always(_) | Grant::Offered { .. } => format!("ask {ask} was granted for more than once"),
                 Grant::Reject(_) => format!("ask {ask} was rejected"),
+                Grant::Unheard => format!("nobody was left to answer ask {ask}"),
                 Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
             },
             Command::RevokeGrant(revoke) => format!("grant {} was revoked", revoke.grant),
@@ -411,7 +412,7 @@ impl Command {
     pub(crate) fn stops(&self) -> bool {
         match self {
             Command::StopTask(_) | Command::StopChild(_) | Command::GiveUpBranch(_) => true,
-            Command::AnswerAsk(AnswerAsk { grant, .. }) => matches!(grant, Grant::Reject(_)),
+            Command::AnswerAsk(AnswerAsk { grant, .. }) => matches!(grant, Grant::Reject(_) | Grant::Unheard),
             Command::SendMessage(send) => send.delivery == Delivery::Steer(Steering::AbortRunning),
             other => other.ends_the_turn(),
         }

@@ -78,7 +78,9 @@ impl Outcome {
 pub enum AskClosedWhy {
     /// Nobody answered in time.
     Expired,
-    /// A steering message came before an answer, or after a crash the call must not run again.
+    /// Nobody was left whom the host could ask.
+    Unheard,
+    /// A steering message came before an answer; or after a crash the call must not run again, or wants something else than was shown.
     Withdrawn,
     /// The turn was ended.
     Aborted,

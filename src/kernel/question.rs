@@ -144,6 +144,13 @@ fn questions_of(state: &State, call: Seq) -> impl Iterator<Item = (Seq, &OpenAsk
     state.asks().filter(move |(_, ask)| ask.call == call && ask.question.is_some())
 }
 
+/// The digest of what a person is shown: the tool, its arguments, what is asked about, and the question of a running call. Two asks
+/// with the same digest are about the same.
+pub(crate) fn digest(tool: &str, input: &str, access: &[Access], question: Option<&Question>) -> String {
+    // All of it can be written as JSON.
+    short_hash(serde_json::to_string(&(tool, input, access, question)).unwrap_or_default().as_bytes())
+}
+
 /// The name of a question: equal questions have the same.
 fn name_of(access: &[Access], question: &Question) -> String {
     // Both can be written as JSON.
@@ -158,6 +165,18 @@ impl OpenAsk {
 }
 
 impl State {
+    /// The digest of what an open ask shows, its own or a child's; `None` where there is no such ask about a call.
+    pub(crate) fn digest_of(&self, ask: Seq) -> Option<String> {
+        match self.open.get(&ask)? {
+            Open::Ask(asked) => {
+                let call = self.call(asked.call)?;
+                Some(digest(&call.facts.tool, &call.input, &asked.access, asked.question.as_deref()))
+            }
+            Open::TaskAsk(open) => Some(open.asked.digest()),
+            _ => None,
+        }
+    }
+
     /// The tickets of the questions that a call has open.
     pub(crate) fn open_questions(&self, call: Seq) -> Vec<Seq> {
         questions_of(self, call).map(|(ask, _)| ask).collect()
@@ -192,6 +211,7 @@ pub(super) fn answer_of(grant: &Grant) -> QuestionAnswer {
     match grant {
         Grant::Once | Grant::Always(_) | Grant::Offered { .. } => QuestionAnswer::Granted,
         Grant::Reject(message) => QuestionAnswer::Rejected { message: message.clone() },
+        Grant::Unheard => QuestionAnswer::Unheard,
         // Refused where it is decided: it is an answer about a budget.
         Grant::Raise(_) => QuestionAnswer::Cancelled,
     }

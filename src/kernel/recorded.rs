@@ -199,7 +199,8 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         ("withdraw", Some(Record::Withdrawn { id })) => WithdrawMessage { id: id.clone() }.into(),
         ("clear_queue", Some(Record::Withdrawn { .. })) => ClearQueue.into(),
         ("answer_ask", Some(Record::Granted { grant, who, rules })) => {
-            AnswerAsk { ask: ticket?, grant: grant.clone(), who: who.clone(), rules: Some(rules.clone()) }.into()
+            AnswerAsk { ask: ticket?, grant: grant.clone(), who: who.clone(), rules: Some(rules.clone()), digest: None }
+                .into()
         }
         ("revoke", Some(Record::Revoked { grant })) => RevokeGrant { grant: *grant }.into(),
         ("put_question", Some(Record::Ask { call, access, question: Some(question), .. })) => {

@@ -8,12 +8,12 @@
 //! | ticket | rule |
 //! |---|---|
 //! | request | made again, byte for byte; closed with nothing if it was told to stop, or the budget does not allow it again |
-//! | call, waiting to start | goes on as if nothing had happened |
+//! | call, waiting to start | goes on as if nothing had happened; what a person allowed holds for what was shown alone |
 //! | call, running: `Read` or `Idempotent` | judged again, by the rules and the budget of now; then runs again, with the same key |
 //! | call, running: `Once` | not run again: answered "outcome unknown" |
 //! | call, told to stop | answered: stopped, how far it got is unknown |
 //! | request or running call, while the turn is being ended or a message that aborts waits | closed, as if told to stop |
-//! | ask, for a call or a budget | stays open, and expires at the moment it names |
+//! | ask, for a call or a budget | stays open, and expires at the moment it names; withdrawn where the call wants something else now |
 //! | question of a child | stays open, until the child says that it is over |
 //! | wait | goes on until the moment it names |
 //! | compaction | the tokens reserved for it count as used; its summary is asked for again, if the budget allows it |
@@ -33,7 +33,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     kernel::{
-        CallState, Open, Outcome, Record, Steering, advance, batch, compact, decide::Draft, retry, spending, tasks,
+        AskClosedWhy, CallState, Open, Outcome, Record, Steering, advance, batch, compact, decide::Draft, retry,
+        spending, tasks,
     },
     tool::{CallFacts, Effect},
 };
@@ -86,6 +87,11 @@ fn learn(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
         if let Some(facts) = calls.get(&index)
             && call.facts_now(facts) != call.facts
         {
+            let (state, is_other) = (call.state, facts.access != call.facts.access);
+            if is_other && let CallState::Asking(ask) = state {
+                // What a person was shown is not what the call wants now, so a yes to it would be for another call.
+                draft.write(Some(ask), Record::AskClosed { why: AskClosedWhy::Withdrawn });
+            }
             draft.write(Some(ticket), Record::CallFacts { index, facts: facts.clone() });
         }
     }

@@ -190,6 +190,12 @@ pub enum Refusal {
         /// The id.
         grant: Seq,
     },
+    /// The answer is for something else than the ask is about: what was shown to the person has another digest. The ask stays open.
+    #[error("ask {ask} is about something else than was shown: look at it again, and answer that")]
+    NotShown {
+        /// Which ask.
+        ask: Seq,
+    },
     /// The ask is about a call, and only a budget ask can be answered with higher limits.
     #[error("ask {ask} is about a call: answer once, always or reject")]
     NotABudget {

@@ -87,7 +87,26 @@ impl Turn {
     }
 }
 
+/// What a call repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Repeats {
+    /// How many calls are made in turn: 1 where it is the same call again and again.
+    pub calls: u32,
+    /// How often this very call was asked for since the last message, this time included. Counted to 12 at most, and for calls in turn
+    /// to 12 calls of all of them.
+    pub times: u32,
+}
+
 impl State {
+    /// What a call repeats; `None` where it repeats nothing.
+    pub(crate) fn repeats(&self, call: &OpenCall) -> Option<Repeats> {
+        let (calls, key) = (call.cycle?, call.facts.loop_key.as_deref()?);
+        let newest = self.turn.as_ref()?.newest_calls.iter();
+        let times = u32::try_from(newest.filter(|made| &***made == key).count()).unwrap_or(u32::MAX);
+        Some(Repeats { calls, times })
+    }
+
     /// Lets the calls begin anew, also those that are open.
     pub(super) fn reset_loops(&mut self) {
         self.in_turn(Turn::forget_calls);

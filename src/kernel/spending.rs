@@ -256,7 +256,7 @@ pub(super) fn answer(
         return Err(Refusal::RaisesNothing { ask, resource: breach.resource });
     }
     let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules: Vec::new() });
-    if matches!(grant, Grant::Reject(_)) {
+    if matches!(grant, Grant::Reject(_) | Grant::Unheard) {
         stop(draft, breach, None);
     }
     Ok(CarriedOut::Done(seq))

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{
         AskClosedWhy, CarriedOut, Grant, Open, OpenAsk, Record, Refusal, State, batch::AnswerAsk, decide::Draft,
-        grants, input::Decide,
+        grants, input::Decide, question,
     },
     permission::{Offer, Rule, offers},
     tool::{Access, Question},
@@ -68,6 +68,12 @@ impl TaskAsk {
     #[must_use]
     pub fn offers(&self) -> Vec<Offer> {
         offers(&self.access)
+    }
+
+    /// The digest of what a person is shown: the same as at the child.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        question::digest(&self.name, &self.input, &self.access, self.question.as_deref())
     }
 }
 

@@ -6,20 +6,23 @@
 //! the rules that a person chose are stored.
 //!
 //! A change must keep four bounds. An offer has the permissions of the accesses that were asked about, and no other. A command
-//! with shell syntax, or of a program that is listed here because it runs other programs, is offered exactly or not at all. A
-//! command with words that are known only when it runs is not offered, because equal texts may be different commands. A granted
+//! with shell syntax, or of a program that is listed here because it runs other programs, is offered exactly or not at all. Where
+//! one part of a command decides what another one does ([`bound_text`]), only the whole text is offered, exactly: `sh` means what is
+//! piped into it, and `make` what the folder has. A command with words that are known only when it runs is not offered, because equal texts may be different commands. A granted
 //! rule with a wildcard takes no command with shell syntax, no command that reads a file outside of the workspace, and no hidden
 //! path; [`grants`] checks this again whenever such a rule is matched, because the pattern alone would take more: a command on an
 //! old tape is one text, and a `*` takes any text.
 //!
 //! The code is pure: the core calls it, and replay calls it again.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::{
     permission::{
         Action, Globs, Rule,
-        shell::{ANY, GLOB, is_plain},
+        shell::{ANY, GLOB, is_plain, words_of},
     },
     tool::{Access, ShellPart},
 };
@@ -74,7 +77,19 @@ pub struct Offer {
 #[must_use]
 pub fn offers(accesses: &[Access]) -> Vec<Offer> {
     let Some(ladders) = accesses.iter().map(ladder).collect::<Option<Vec<_>>>() else { return Vec::new() };
-    let steps = ladders.iter().map(Vec::len).max().unwrap_or_default();
+    if let Some(text) = bound_text(accesses) {
+        let others = ladders.into_iter().zip(accesses).filter(|(_, access)| access.permission != "bash");
+        let whole = Rule { exact: true, ..allow("bash", text) };
+        let exactly = others.filter_map(|(ladder, _)| ladder.into_iter().next()).flatten();
+        let rules: Vec<_> = std::iter::once(whole).chain(exactly).collect();
+        return vec![Offer { offer: 1, allows: allows(&rules), rules }];
+    }
+    let is_told_apart =
+        |access: &Access| !matches!(access.part, Some(ShellPart::Also { .. } | ShellPart::Unread { .. }));
+    let steps = match accesses.iter().all(is_told_apart) {
+        true => ladders.iter().map(Vec::len).max().unwrap_or_default(),
+        false => 1,
+    };
     // An access with fewer steps stays at its widest one while the others go on.
     let rules = (0..steps).map(|step| {
         let mut rules: Vec<Rule> = Vec::new();
@@ -103,6 +118,50 @@ pub(crate) fn grants<'a>(rules: impl IntoIterator<Item = &'a Rule>, access: &Acc
         })
 }
 
+/// The text of a command of which one part decides what another one does, so that the parts mean nothing each for itself; `None`
+/// where each part stands for itself. So it is where a part changes the folder, and where one runs what it is given and is given
+/// more than its words: by a pipe, a redirect or a text in the command.
+pub(crate) fn bound_text(accesses: &[Access]) -> Option<String> {
+    let whole = accesses.iter().find(|access| access.part == Some(ShellPart::Whole));
+    let is_command = |access: &&Access| matches!(access.part, Some(ShellPart::Command { .. }));
+    let command = accesses.iter().filter(is_command).find(|access| !moves(access));
+    // Without a text of its own the one command is the text, and all that it is given stands in its words.
+    let text = whole.or(command)?.pattern.as_str();
+    if !accesses.iter().any(|access| moves(access) || (whole.is_some() && is_fed(access))) {
+        return None;
+    }
+    // A folder that the call names beside its command stands before the text.
+    let before = accesses.iter().filter(|access| moves(access) && !text.contains(&access.pattern));
+    let texts: Vec<_> = before.map(|access| access.pattern.as_str()).chain([text]).collect();
+    Some(texts.join(" && "))
+}
+
+/// Whether a part must be shown and granted with the others of its command: it decides what they do, or they decide what it does.
+pub(crate) fn binds(access: &Access) -> bool {
+    moves(access) || is_fed(access) || access.part == Some(ShellPart::Whole)
+}
+
+/// Whether a part of a command changes the folder that what is behind it runs in.
+fn moves(access: &Access) -> bool {
+    matches!(access.part, Some(ShellPart::Command { .. }))
+        && matches!(access.pattern.split(' ').next(), Some("cd" | "pushd" | "popd"))
+}
+
+/// Whether a part of a command may run what it is given: it may not be offered with any arguments, or it names its standard input.
+fn is_fed(access: &Access) -> bool {
+    let is_stdin = |word: &Cow<'_, str>| matches!(word.as_ref(), "-" | "/dev/stdin" | "/dev/fd/0");
+    matches!(access.part, Some(ShellPart::Command { .. }))
+        && (with_any_arguments(access).is_none()
+            || words_of(&access.pattern).is_none_or(|words| words.iter().any(is_stdin)))
+}
+
+/// Whether a part of a command goes to the folder where the command begins anyway.
+pub(crate) fn stays_in(access: &Access, workspace: &str) -> bool {
+    let to = access.pattern.strip_prefix("cd ").filter(|_| matches!(access.part, Some(ShellPart::Command { .. })));
+    let to = to.map(|to| to.trim_end_matches('/'));
+    to.is_some_and(|to| to == "." || (!workspace.is_empty() && to == workspace.trim_end_matches('/')))
+}
+
 /// The rules for one access, from the narrowest to the widest; `None` where it cannot be granted.
 fn ladder(access: &Access) -> Option<Vec<Vec<Rule>>> {
     let Access { permission, pattern, .. } = access;
@@ -112,7 +171,7 @@ fn ladder(access: &Access) -> Option<Vec<Vec<Rule>>> {
     }
     let wider = match permission.as_str() {
         _ if !is_ordinary(access) => None,
-        "bash" => with_any_arguments(pattern),
+        "bash" => with_any_arguments(access),
         "read" | "edit" => folder(pattern).map(|folder| vec![allow(permission, format!("{folder}/**"))]),
         "external_directory" => folder(pattern).map(|folder| vec![allow(permission, format!("{folder}/*"))]),
         // Such an access names the tool and nothing finer.
@@ -124,9 +183,12 @@ fn ladder(access: &Access) -> Option<Vec<Vec<Rule>>> {
 }
 
 /// The rules for a command with any arguments; `None` where its arguments may be commands.
-fn with_any_arguments(command: &str) -> Option<Vec<Rule>> {
-    let words: Vec<&str> = command.split(' ').collect();
-    if !command.chars().all(is_plain) || words.iter().any(|word| word.is_empty()) || runs_arguments(words[0]) {
+fn with_any_arguments(access: &Access) -> Option<Vec<Rule>> {
+    let words = words_of(&access.pattern)?;
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    // What was read into words is one command, whatever its words hold; of another text that is certain for plain characters only.
+    let is_one = access.part.is_some() || (access.pattern.chars().all(is_plain) && !words.contains(&""));
+    if !is_one || !words[0].chars().all(is_plain) || words[0].contains(' ') || runs_arguments(words[0]) {
         return None;
     }
     let prefix = words.get(..words_of_the_command(&words)?)?;

@@ -16,6 +16,7 @@
 //! Without the feature `shell-policy` every command is unclear.
 
 mod parts;
+mod quotes;
 mod rules;
 
 #[cfg(feature = "shell-policy")]
@@ -55,7 +56,10 @@ mod tests;
 #[cfg(feature = "shell-policy")]
 use crate::tool::one_line;
 
+use quotes::quoted;
+
 pub use parts::with_parts;
+pub(super) use quotes::{joined, words_of};
 pub(crate) use rules::restricts_reads;
 pub(super) use rules::{is_by_confinement, is_plain, judge, judge_beside};
 
@@ -118,16 +122,17 @@ struct Simple {
 }
 
 impl Simple {
-    /// The text that rules are matched against: name and words with one blank between them.
+    /// The text that rules are matched against: name and words with one blank between them, a word that is no plain one in quotes
+    /// ([`quoted`]). So two commands with different words never have the same text.
     fn text(&self) -> String {
-        let mut text = self.name.clone();
+        let mut text = quoted(&self.name).into_owned();
         for arg in &self.args {
             // What may become no word at all has its blank in it.
-            let may_vanish = arg.splits && arg.text.chars().all(|c| c == ANY);
+            let may_vanish = arg.splits && !arg.text.is_empty() && arg.text.chars().all(|c| c == ANY);
             if !may_vanish {
                 text.push(' ');
             }
-            text.push_str(&arg.text);
+            text.push_str(&quoted(&arg.text));
         }
         text
     }

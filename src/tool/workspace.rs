@@ -334,12 +334,13 @@ impl Workspace {
         }
     }
 
-    /// Opens a directory to list it or to walk down from it.
+    /// Opens a directory to list it or to walk down from it. Its own path ([`Dir::path`]) has no links: it is the path by which this
+    /// very directory was opened, whatever becomes of the links.
     pub fn open_dir(&self, path: &WorkspacePath) -> Result<Dir, WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let opened = walk::open(self.root_of(path), path.relative(), flags);
-        let (handle, _) = opened.map_err(|fault| self.fault(path, fault))?;
-        Ok(Dir::new(handle, path.clone()))
+        let (handle, real) = opened.map_err(|fault| self.fault(path, fault))?;
+        Ok(Dir::new(handle, if real == path.relative() { path.clone() } else { path.sibling(real) }))
     }
 
     /// Makes a directory and the missing ones above it. A directory that exists already is no error.

@@ -15,7 +15,7 @@ use crate::{
     tool::{
         ToolResult,
         truncate::{BYTES_MAX, Limits, format_bytes, head},
-        workspace::FileKind,
+        workspace::{FileKind, WorkspaceError},
     },
     tools::{
         arguments::or_default,
@@ -71,7 +71,9 @@ impl FileWork for Find {
         let pattern = Pattern::new(&self.pattern).map_err(ToolResult::error)?;
         let exclude = self.exclude.as_deref().map(Pattern::new).transpose().map_err(ToolResult::error)?;
         let limit = self.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
-        let start = call.resolve_existing(self.path.as_deref().unwrap_or("."))?;
+        let given = self.path.as_deref().unwrap_or(".");
+        let start = call.open_folder(given)?.ok_or_else(|| not_a_folder(given))?;
+        let from = start.path().clone();
         // Only the newest are kept, so memory is bounded by the limit and not by the tree.
         let mut newest: BinaryHeap<Reverse<Hit>> = BinaryHeap::with_capacity(limit + 1);
         let mut total = 0_usize;
@@ -80,14 +82,18 @@ impl FileWork for Find {
             asked_for: &|folder: &OsStr| pattern.names(folder),
             left_out: &|path, is_directory| exclude.as_ref().is_some_and(|exclude| exclude.matches(path, is_directory)),
         };
-        let mut visited = 0_usize;
-        let missed = walk(&call.workspace, &start, &rules, &|| call.context.is_cancelled(), |entry| {
+        let (mut visited, mut withheld) = (0_usize, 0_usize);
+        let missed = walk(&call.workspace, start, &rules, &|| call.context.is_cancelled(), |entry| {
             visited += 1;
             if visited.is_multiple_of(PROGRESS_EVERY) {
                 call.context.progress.metadata(json!({ "entries": visited, "found": total }));
             }
             let is_directory = entry.kind == FileKind::Directory;
             if !pattern.matches(entry.path, is_directory) {
+                return Step::On;
+            }
+            if !call.may_touch(&call.below(&from, entry.path)) {
+                withheld += 1;
                 return Step::On;
             }
             total += 1;
@@ -103,11 +109,11 @@ impl FileWork for Find {
         call.go_on()?;
         let hits: Vec<Hit> = newest.into_sorted_vec().into_iter().map(|Reverse(hit)| hit).collect();
         let lines = hits.iter().map(|hit| {
-            let path = call.below(&start, &hit.path.0);
+            let path = call.below(&from, &hit.path.0);
             // A path that is joined with an empty one gets a slash at its end.
             names::shown(&if hit.is_directory { path.join("") } else { path })
         });
-        Ok(answer(lines.collect(), total, limit, missed, &self.pattern))
+        Ok(answer(lines.collect(), (total, withheld), limit, missed, &self.pattern))
     }
 }
 
@@ -119,7 +125,19 @@ struct Hit {
     is_directory: bool,
 }
 
-fn answer(mut files: Vec<String>, total: usize, limit: usize, missed: Missed, pattern: &str) -> ToolResult {
+/// The result for a path that is no folder.
+fn not_a_folder(given: &str) -> ToolResult {
+    failure(WorkspaceError::NotDirectory { path: given.to_owned() })
+}
+
+/// The result: `total` files matched, and the rules leave out `withheld` more.
+fn answer(
+    mut files: Vec<String>,
+    (total, withheld): (usize, usize),
+    limit: usize,
+    missed: Missed,
+    pattern: &str,
+) -> ToolResult {
     let cut = head(&files.join("\n"), Limits::bytes(BYTES_MAX));
     files.truncate(cut.output_lines);
     let (shown, truncated) = (files.len(), files.len() < total);
@@ -133,6 +151,9 @@ fn answer(mut files: Vec<String>, total: usize, limit: usize, missed: Missed, pa
             _ => "Refine the pattern or search a folder further down.".to_owned(),
         };
         parts.push(format!("[Showing {shown} of {total} files{by}. {next}]"));
+    }
+    if withheld > 0 {
+        parts.push(format!("[{withheld} files left out by the permission rules]"));
     }
     parts.extend(missed.ignored_notice().filter(|_| total == 0));
     parts.extend(missed.notice());

@@ -2,7 +2,7 @@
 //!
 //! The search runs in this process, so a pattern is never an option or a command. No pattern makes the time exponential, and
 //! memory is bounded, whatever the files hold: a change must keep both, because patterns and files come from anywhere. Beneath a
-//! folder, a file about which the permission rules are stricter than about the call is skipped and counted, and links are not
+//! folder, a file about which the permission rules are stricter than about the call is skipped and counted. Links are not
 //! followed. The search stops with the call. The doc comments of the arguments are what a model is told of them.
 
 mod long_lines;
@@ -21,7 +21,7 @@ use crate::{
     tool::{
         ToolResult,
         truncate::{BYTES_MAX, format_bytes},
-        workspace::{FileKind, WorkspacePath},
+        workspace::{Dir, FileKind},
     },
     tools::{
         arguments::or_default,
@@ -128,12 +128,12 @@ impl FileWork for Grep {
             unreadable: 0,
             binary: 0,
         };
-        let start = call.resolve_existing(self.path.as_deref().unwrap_or("."))?;
-        let missed = match call.workspace.info(&start).map_err(failure)?.kind {
-            FileKind::Directory => search.tree(&start, glob.as_ref(), self.include_ignored)?,
-            _ => {
-                let (file, _) = call.workspace.open_read(&start).map_err(failure)?;
-                search.file(file, &call.path_of(&start));
+        let given = self.path.as_deref().unwrap_or(".");
+        let missed = match call.open_folder(given)? {
+            Some(folder) => search.tree(folder, glob.as_ref(), self.include_ignored)?,
+            None => {
+                let opened = call.open_existing(given)?;
+                search.file(opened.file, &call.path_of(&opened.path));
                 Missed::default()
             }
         };
@@ -177,18 +177,19 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn tree(&mut self, start: &WorkspacePath, glob: Option<&Pattern>, all: bool) -> Result<Missed, ToolResult> {
+    fn tree(&mut self, start: Dir, glob: Option<&Pattern>, all: bool) -> Result<Missed, ToolResult> {
         let call = self.call;
         let rules = Rules {
             obey_ignore: !all,
             asked_for: &|folder: &OsStr| glob.is_some_and(|glob| glob.names(folder)),
             left_out: &|_, _| false,
         };
+        let from = start.path().clone();
         let missed = walk(&call.workspace, start, &rules, &|| call.context.is_cancelled(), |entry| {
             if entry.kind != FileKind::File || !glob.is_none_or(|glob| glob.matches(entry.path, false)) {
                 return Step::On;
             }
-            let path = call.below(start, entry.path);
+            let path = call.below(&from, entry.path);
             if !call.may_touch(&path) {
                 self.withheld += 1;
                 return Step::On;

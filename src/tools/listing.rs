@@ -29,7 +29,7 @@ pub(crate) fn listing(folder: &Path, most: usize, stop: &dyn Fn() -> bool) -> Re
     let workspace = Workspace::open(folder)?;
     let rules = Rules { obey_ignore: true, asked_for: &|_| false, left_out: &|_, _| false };
     let (mut found, mut more) = (Vec::new(), false);
-    walk(&workspace, &workspace.resolve(".")?, &rules, stop, |entry| {
+    walk(&workspace, workspace.open_dir(&workspace.resolve(".")?)?, &rules, stop, |entry| {
         if found.len() == LOOKED_AT_MAX {
             more = true;
             return Step::Stop;

@@ -16,7 +16,7 @@ use crate::{
     tool::{
         ToolResult,
         truncate::{BYTES_MAX, format_bytes},
-        workspace::{Dir, DirEntry, FileKind},
+        workspace::{Dir, DirEntry, FileKind, WorkspaceError},
     },
     tools::{
         call::{Call, failure},
@@ -50,8 +50,8 @@ impl FileWork for Ls {
     const PATH_NAMES: &'static [&'static str] = &["path", "directory", "dir", "file_path"];
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
-        let place = call.resolve_existing(&self.path)?;
-        let dir = call.workspace.open_dir(&place).map_err(failure)?;
+        let no_folder = || failure(WorkspaceError::NotDirectory { path: self.path.clone() });
+        let dir = call.open_folder(&self.path)?.ok_or_else(no_folder)?;
         let mut entries = Vec::new();
         for entry in dir.entries().map_err(failure)? {
             call.go_on()?;
@@ -83,7 +83,7 @@ impl FileWork for Ls {
             _ => String::new(),
         };
         text.push_str(&hint);
-        let name = call.shown(&place);
+        let name = call.shown(dir.path());
         Ok(ToolResult::ok(text.trim_end_matches('\n'))
             .with_details(json!({ "path": name, "entries": shown, "total": total, "truncated": count < total }))
             .with_title(format!("Listed {name}")))

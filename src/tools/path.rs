@@ -18,7 +18,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use crate::{
     tool::{
         Access, ToolResult,
-        workspace::{FileInfo, Workspace, WorkspaceError, WorkspacePath},
+        workspace::{Dir, FileInfo, Workspace, WorkspaceError, WorkspacePath},
     },
     tools::{
         call::{Call, failure},
@@ -45,13 +45,23 @@ impl Call<'_> {
         self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve_for_write(given)).map_err(failure)?)
     }
 
-    /// The path of a file that should be there, also where the model spelled its name a little differently: see
-    /// [`Workspace::resolve_existing`] and `unicode_forms`.
-    pub(super) fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
-        self.judged(self.meant(given)?)
+    /// Opens a folder that should be there; `None` where the path leads to something else. The path that is judged is the one that
+    /// was opened, and [`Dir::path`] has no links: what stands beneath it is judged by where it is.
+    pub(super) fn open_folder(&self, given: &str) -> Result<Option<Dir>, ToolResult> {
+        let path = self.meant(given)?;
+        match self.workspace.open_dir(&path) {
+            Ok(dir) => self.judge(&path, dir.path().relative()).map(|()| Some(dir)),
+            // About a folder that the call may not touch it is not said what it is.
+            Err(error) => match self.judged(path) {
+                Ok(_) if matches!(error, WorkspaceError::NotDirectory { .. }) => Ok(None),
+                Ok(_) => Err(failure(error)),
+                Err(denied) => Err(denied),
+            },
+        }
     }
 
-    /// Opens a file that should be there. The path that is judged is the one that was opened.
+    /// Opens a file that should be there, also where the model spelled its name a little differently (see
+    /// [`Workspace::resolve_existing`] and `unicode_forms`). The path that is judged is the one that was opened.
     pub(super) fn open_existing(&self, given: &str) -> Result<Opened, ToolResult> {
         let path = self.meant(given)?;
         match self.workspace.open_real(&path) {

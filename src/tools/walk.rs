@@ -93,16 +93,16 @@ struct Ignore {
 /// means that the start cannot be opened or listed.
 pub(super) fn walk(
     workspace: &Workspace,
-    start: &WorkspacePath,
+    dir: Dir,
     rules: &Rules,
     stop: &dyn Fn() -> bool,
     mut visit: impl FnMut(&Entry) -> Step,
 ) -> Result<Missed, WorkspaceError> {
+    let start = dir.path().clone();
     let prefix = start.relative().to_owned();
     let mut walk = Walk { rules, stop, prefix, ignores: Vec::new(), missed: Missed::default() };
-    let dir = workspace.open_dir(start)?;
     if rules.obey_ignore {
-        walk.take_in_above(workspace, start);
+        walk.take_in_above(workspace, &start);
     }
     let mut levels = vec![walk.level(dir, PathBuf::new())?];
     while let Some(current) = levels.last_mut() {

@@ -51,7 +51,9 @@ impl FileWork for Write {
             Ok(info) if info.kind == FileKind::Directory => {
                 Err(failure(WorkspaceError::IsDirectory { path: place.to_string() }))
             }
-            _ => Ok(()),
+            // A file that is not there yet is made. What else keeps it from being looked at keeps it from being written.
+            Ok(_) | Err(WorkspaceError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failure(error)),
         }
     }
 

@@ -121,6 +121,7 @@ struct AnswerFields {
     who: Option<String>,
     message: Option<String>,
     by: Option<RaiseFields>,
+    digest: Option<String>,
 }
 
 /// By how much limits are raised. Money is in millionths of a US dollar, as on every line.
@@ -212,7 +213,7 @@ fn answer(line: &str) -> Result<Command, String> {
         (_, _, Some(_), _) => return Err("`message` needs \"grant\":\"reject\"".to_owned()),
         (.., Some(_)) => return Err("`by` needs \"grant\":\"raise\"".to_owned()),
     };
-    Ok(Command::Answer { ask, grant, who: fields.who })
+    Ok(Command::Answer { ask, grant, who: fields.who, digest: fields.digest })
 }
 
 /// Reads the text of the line and not its parsed value, because only the text shows a key that is there twice. Which of two such
@@ -233,7 +234,7 @@ mod tests {
     #[test]
     fn the_commands_of_the_interface_are_read() {
         let send = |delivery| Command::Send { text: "x".to_owned(), id: None, delivery, pin: false };
-        let answer = |grant| Command::Answer { ask: Seq(9), grant, who: None };
+        let answer = |grant| Command::Answer { ask: Seq(9), grant, who: None, digest: None };
         let dollars = |usd: &str| Grant::Raise(Limits { usd: Some(usd.parse().unwrap()), ..Limits::default() });
         let cases = [
             (r#"{"send":"x"}"#, send(Delivery::Queue)),
@@ -264,7 +265,7 @@ mod tests {
             (r#"{"answer":{"ask":9,"grant":"once"}}"#, answer(Grant::Once)),
             (
                 r#"{"answer":{"ask":9,"grant":"once","who":"ada"}}"#,
-                Command::Answer { ask: Seq(9), grant: Grant::Once, who: Some("ada".to_owned()) },
+                Command::Answer { ask: Seq(9), grant: Grant::Once, who: Some("ada".to_owned()), digest: None },
             ),
             (r#"{"answer":{"ask":"9","grant":"always"}}"#, answer(Grant::Always(Scope::Session))),
             (r#"{"answer":{"ask":9,"grant":"always","scope":"turn"}}"#, answer(Grant::Always(Scope::Turn))),

@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use tamtam::{
     permission::Offer,
-    session::{AskClosedWhy, AskFrom, Grant, Scope},
+    session::{AskClosedWhy, AskFrom, Grant, Repeats, Scope},
     tool::{Access, Question},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn about_call(
     input: &str,
     access: &[Access],
     offers: &[Offer],
-    ran: usize,
+    (repeats, ran): (Option<Repeats>, usize),
 ) -> String {
     let mut lines = format!("? {}{}:\n", way(from), escape::line(name));
     match serde_json::from_str::<Fields>(input) {
@@ -71,10 +71,27 @@ pub(super) fn about_call(
             1 => "once".to_owned(),
             times => format!("{times} times"),
         };
-        let _ = writeln!(lines, "  The agent repeats itself: this exact call has run {times} in this turn.");
+        let what = match repeats {
+            Some(Repeats { calls: 1, times, .. }) => {
+                format!("it asks for this call for the {} time in a row; ", nth(times))
+            }
+            Some(Repeats { calls, times, .. }) => {
+                format!("it makes the same {calls} calls in turn, this one for the {} time; ", nth(times))
+            }
+            None => String::new(),
+        };
+        let _ = writeln!(lines, "  The agent repeats itself: {what}this exact call has run {times} in this turn.");
     }
     let _ = write!(lines, "  Allow {} to run? {}", escape::line(name), call_answers("once", offers.len()));
     lines
+}
+
+fn nth(times: u32) -> String {
+    match times {
+        3 => "3rd".to_owned(),
+        12.. => "12th or a later".to_owned(),
+        times => format!("{times}th"),
+    }
 }
 
 /// The question of a call that runs.
@@ -152,6 +169,9 @@ pub(super) fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>, offers: &
         (Some(Grant::Offered { scope, offer }), _) => return standing(*scope, *offer),
         (Some(Grant::Raise(_)), _) => "Limit raised",
         (Some(Grant::Reject(_)), _) => "Rejected",
+        (Some(Grant::Unheard), _) | (None, Some(AskClosedWhy::Unheard)) => {
+            "Question closed: nobody was left to answer it"
+        }
         (None, Some(AskClosedWhy::Expired)) => "Question closed: nobody answered in time, so the call was denied",
         (None, Some(AskClosedWhy::Withdrawn)) => "Question closed: a message came before an answer",
         (None, Some(AskClosedWhy::Aborted)) => "Question closed: the turn ended",

@@ -169,6 +169,8 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
         from: Vec::new(),
         offers: tamtam::permission::offers(&[Access::new("bash", "cargo test")]),
         question: None,
+        digest: String::new(),
+        repeats: None,
     };
     let pieces = show(true, std::slice::from_ref(&ask));
     let question = notes(&pieces)[0];
@@ -189,8 +191,20 @@ fn a_question_shows_the_whole_call_with_nothing_hidden() {
     let EventKind::Ask { ask, call, input, access, expires, waits, from, offers, .. } = ask else { unreachable!() };
     let asked = Question::new("Go\u{1b}[2K?").with_details("- [ ] one\n\u{202e}two");
     let question = Some(asked.into());
-    let ask =
-        EventKind::Ask { ask, call, name: "plan_exit".into(), input, access, expires, waits, from, offers, question };
+    let ask = EventKind::Ask {
+        ask,
+        call,
+        name: "plan_exit".into(),
+        input,
+        access,
+        expires,
+        waits,
+        from,
+        offers,
+        question,
+        digest: String::new(),
+        repeats: None,
+    };
     let pieces = show(true, &[ask]);
     let question = notes(&pieces)[0];
     assert!(question.starts_with("  | - [ ] one\n  | \\u{202e}two\n  wants: bash echo"), "{question}");
@@ -240,6 +254,8 @@ fn asked(name: &str, input: &str, access: Vec<Access>) -> EventKind {
         from: Vec::new(),
         offers: Vec::new(),
         question: None,
+        digest: String::new(),
+        repeats: None,
     }
 }
 

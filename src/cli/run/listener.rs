@@ -344,7 +344,7 @@ impl Lines {
             },
             Typed::Answer(ask, grant) => {
                 let is_project = grant.standing().is_some_and(|(scope, _)| scope == Scope::Project);
-                let answered = self.host.answer(ask, grant, None).await;
+                let answered = self.host.answer(ask, grant, None, None).await;
                 if is_project && answered.is_ok() {
                     self.view.note("kept for this folder: `tamtam trust --list` shows it".to_owned());
                 }

@@ -2,7 +2,7 @@
 //!
 //! No durable event is shown twice, and all are shown in order. A person is asked one question at a time; a program (`--json`) gets
 //! each question as it comes. Where there is neither, or the program has closed stdin, the stream of events only looks on
-//! ([`EventStream::look_on`]), so the session denies what must be asked for. A question that is open by then is rejected, so no
+//! ([`EventStream::look_on`]), so the session denies what must be asked for. A question that is open by then is closed as unheard, so no
 //! turn waits for an answer that cannot come.
 //!
 //! A change must keep this: only [`View::event`] and [`View::room_for_answers`] wait for the reader. The lines that answer or
@@ -31,9 +31,6 @@ use crate::cli::{
 
 /// The version of the lines of `--json` (`docs/FORMATS.md`).
 const FORMAT_VERSION: u32 = 1;
-
-/// What the model is told when its question is rejected because no person can be asked.
-const NOBODY: &str = "No person can be asked. Use only what is allowed, and say what else you need.";
 
 /// Width of the lines that quote a file or a program, where no terminal says it.
 const COLUMNS: usize = 200;
@@ -191,13 +188,13 @@ impl View {
         }
     }
 
-    /// Nobody can answer a question from now on: those that are open are rejected.
+    /// Nobody can answer a question from now on: those that are open are closed as unheard.
     pub(super) async fn nobody_answers(&self) {
         self.shown().has_answerer = false;
         self.reject_unheard().await;
     }
 
-    /// Rejects the open questions if nobody can answer them: a question may have come before the session knew that.
+    /// Closes the open questions if nobody can answer them: a question may have come before the session knew that.
     async fn reject_unheard(&self) {
         let open: Vec<_> = {
             let mut shown = self.shown();
@@ -206,10 +203,9 @@ impl View {
             }
             shown.asked.drain(..).map(|(question, _)| question).collect()
         };
-        for Question { ask, more, .. } in open {
-            let words = more.is_none().then(|| NOBODY.to_owned());
+        for Question { ask, .. } in open {
             // An ask that was closed meanwhile needs no answer.
-            drop(self.session.answer(ask, Grant::Reject(words)).await);
+            drop(self.session.answer(ask, Grant::Unheard).await);
         }
     }
 

@@ -55,7 +55,7 @@ impl State {
                     }
                 }
             }
-            Grant::Reject(_) => {}
+            Grant::Reject(_) | Grant::Unheard => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! The pure core, told what happens and asked what follows: tables of `design.md` §5, loop.md §2, checklist B, C, K and T.
 
 mod abort;
+mod approvals;
 mod back;
 mod batch;
 mod budget;
@@ -19,6 +20,7 @@ pub(crate) mod line;
 mod mask;
 mod merge;
 mod narrowing;
+mod offers;
 mod pause;
 mod permission;
 mod pin;

@@ -17,7 +17,7 @@ use crate::{
         Action, Globs, Judgement, Rule, Ruleset, by_text, judge_all,
         path::read_accesses,
         pattern::simple,
-        shell::{ANY, GLOB, HISTORY},
+        shell::{ANY, GLOB, HISTORY, joined},
         unruled,
     },
     tool::{Access, ReadPath, ShellPart, UnknownWords},
@@ -247,7 +247,21 @@ enum Match {
     No,
 }
 
+/// Whether a rule is about a command. A rule that denies or asks is not got round by quotes: it is matched against the words without
+/// them too.
 fn matches(rule: &Rule, text: &str, also: &[&str]) -> Match {
+    let found = matches_text(rule, text, also);
+    let plain = joined(text);
+    if found == Match::Yes || rule.action == Action::Allow || plain == text {
+        return found;
+    }
+    match matches_text(rule, &plain, also) {
+        Match::No => found,
+        stricter => stricter,
+    }
+}
+
+fn matches_text(rule: &Rule, text: &str, also: &[&str]) -> Match {
     let about = simple(&rule.permission, "bash") || also.contains(&rule.permission.as_str());
     if !about {
         return Match::No;

@@ -51,7 +51,7 @@ fn found(command: &str) -> Found {
 }
 
 fn texts(command: &str) -> Vec<String> {
-    found(command).commands.iter().map(|simple| one_line(&simple.text())).collect()
+    found(command).commands.iter().map(|simple| one_line(&joined(&simple.text()))).collect()
 }
 
 fn is_unclear(command: &str) -> bool {

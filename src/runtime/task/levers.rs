@@ -24,6 +24,9 @@ pub(super) fn all() -> [Arc<dyn Tool>; 3] {
     [Lever::Send, Lever::Stop, Lever::Status].map(|lever| Arc::new(lever) as Arc<dyn Tool>)
 }
 
+/// What the model is told that names no task.
+const WHICH: &str = "Say which task: session_id.";
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lever {
     Send,
@@ -86,6 +89,16 @@ impl Tool for Lever {
         vec![Access::new("task", "*")]
     }
 
+    fn check(&self, arguments: &Value) -> Result<(), String> {
+        match parse_arguments::<Arguments>(arguments.clone()) {
+            Ok(Arguments { session_id: None, .. }) if *self != Lever::Status => Err(WHICH.to_owned()),
+            Ok(Arguments { message, .. }) if *self == Lever::Send && message.trim().is_empty() => {
+                Err("Say what it should know: message.".to_owned())
+            }
+            parsed => parsed.map(drop).map_err(|error| error.to_string()),
+        }
+    }
+
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let done = match (context.session(), parse_arguments::<Arguments>(arguments)) {
@@ -101,11 +114,7 @@ impl Tool for Lever {
 impl Lever {
     async fn pull(self, session: &Session, arguments: Arguments, context: &ToolContext) -> Result<ToolResult, String> {
         let Some(id) = arguments.session_id else {
-            return if self == Lever::Status {
-                status_of_all(session).await
-            } else {
-                Err("Say which task: session_id.".to_owned())
-            };
+            return if self == Lever::Status { status_of_all(session).await } else { Err(WHICH.to_owned()) };
         };
         let task = session.task_of(&id).await.map_err(|error| error.to_string())?;
         let task = task.ok_or_else(|| {

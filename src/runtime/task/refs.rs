@@ -57,7 +57,12 @@ fn file(workspace: &str, id: &str, may: &May, room: usize) -> Result<String, Str
     let failed = |error: crate::tool::WorkspaceError| format!("the file {id} cannot be given: {error}");
     let inside = Workspace::open(std::path::Path::new(workspace)).map_err(failed)?;
     let path = inside.resolve_existing(id).map_err(failed)?;
-    let real = inside.real(&path).map_err(failed)?;
+    // What is judged is the file that was opened, wherever links lead meanwhile.
+    let opened = inside.open_real(&path);
+    let real = match &opened {
+        Ok((_, _, real)) => real.clone(),
+        Err(_) => inside.real(&path).map_err(failed)?,
+    };
     let named = [path.relative().to_path_buf(), real];
     if !named.iter().all(|path| may.touch(&Access::new("read", path.to_string_lossy()))) {
         return Err(format!(
@@ -65,7 +70,7 @@ fn file(workspace: &str, id: &str, may: &May, room: usize) -> Result<String, Str
         ));
     }
     let bytes_max = u64::try_from(room).unwrap_or(u64::MAX);
-    let (mut open, info) = inside.open_read(&path).map_err(failed)?;
+    let (mut open, info, _) = opened.map_err(failed)?;
     let mut bytes = Vec::new();
     let read = std::io::Read::take(&mut open, bytes_max);
     std::io::Read::read_to_end(&mut { read }, &mut bytes).map_err(|error| format!("failed to read {id}: {error}"))?;

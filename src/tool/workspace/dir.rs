@@ -44,7 +44,7 @@ impl Dir {
         Dir { handle, path }
     }
 
-    /// The path by which the directory was opened.
+    /// The path of the directory when it was opened, without links.
     #[must_use]
     pub fn path(&self) -> &WorkspacePath {
         &self.path

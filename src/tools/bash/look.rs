@@ -160,10 +160,10 @@ fn look(root: &Path, limits: LookLimits, stop: &dyn Fn() -> bool) -> Result<Look
     let (at, started) = (SystemTime::now(), Instant::now());
     let is_late = || started.elapsed() > limits.time_max;
     let workspace = Workspace::open(root).map_err(|error| error.to_string())?;
-    let start = workspace.resolve(".").map_err(|error| error.to_string())?;
+    let start = workspace.resolve(".").and_then(|top| workspace.open_dir(&top)).map_err(|error| error.to_string())?;
     let rules = Rules { obey_ignore: true, asked_for: &|_| false, left_out: &|_, _| false };
     let (mut files, mut too_many) = (BTreeMap::new(), false);
-    let walked = walk(&workspace, &start, &rules, &|| stop() || is_late(), |entry| {
+    let walked = walk(&workspace, start, &rules, &|| stop() || is_late(), |entry| {
         if entry.kind == FileKind::Directory {
             return Step::On;
         }

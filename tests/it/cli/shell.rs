@@ -61,6 +61,11 @@ fn permit_names_the_part_that_decides() {
         let call = json!({ "command": command }).to_string();
         let judged = lab.run(&["permit", "bash", &call, "--permission", "edits", "--rules", &rules]).lines()[0].clone();
         assert_eq!((&judged["decision"], &judged["why"]), (&json!(decision), &json!(why)), "{command}");
+        if command.contains("| sh") {
+            assert_eq!(judged["asks"], json!(["bash curl x", "bash sh"]), "all that a person would be asked about");
+        } else if decision != "ask" {
+            assert_eq!(judged["asks"], json!(null), "{command}");
+        }
     }
 }
 

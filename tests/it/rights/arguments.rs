@@ -87,6 +87,7 @@ fn work(folder: &Path, files: &[(&str, &str)]) {
 async fn a_call_that_cannot_succeed_asks_nobody() {
     let folder = taped::folder();
     work(folder.path(), &[("f", "one\n"), ("d/x", "")]);
+    std::os::unix::fs::symlink("/", folder.path().join("work/out")).unwrap();
     let edit = |old: &str| json!({"path": "f", "old_string": old, "new_string": "x"});
     let cases = [
         ("edit", json!({"path": "f"}), "missing field `old_string`"),
@@ -98,6 +99,14 @@ async fn a_call_that_cannot_succeed_asks_nobody() {
         ("edit", json!({"path": "missing", "old_string": "a", "new_string": "b"}), "File not found: missing"),
         ("edit", json!({"path": "d", "old_string": "a", "new_string": "b"}), "Is a directory"),
         ("write", json!({"path": "d", "content": "x"}), "Is a directory"),
+        ("write", json!({"path": "f/x", "content": "x"}), "Not a directory"),
+        ("write", json!({"path": "out/x", "content": "x"}), "outside"),
+        ("write", json!({"path": "x"}), "missing field `content`"),
+        ("task_send", json!({"message": "x"}), "Say which task"),
+        ("task_send", json!({"session_id": "s", "message": " "}), "Say what it should know"),
+        ("task_stop", json!({}), "Say which task"),
+        ("bash", json!({}), "missing field `command`"),
+        ("grep", json!({"pattern": "("}), "Invalid regular expression"),
         (
             "task",
             json!({"description": "a b c", "prompt": "p", "subagent_type": "nobody"}),

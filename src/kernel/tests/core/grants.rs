@@ -61,7 +61,7 @@ fn revoke(play: &mut Play, grant: Seq) -> Result<CarriedOut, Refusal> {
 fn answer_with(play: &mut Play, ask: Seq, rules: Vec<Rule>) {
     let reply = play.reply_to();
     let grant = Grant::Always(Scope::Session);
-    play.signal(AnswerAsk { ask, grant, who: None, rules: Some(rules) }.to(reply));
+    play.signal(AnswerAsk { ask, grant, who: None, rules: Some(rules), digest: None }.to(reply));
 }
 
 /// H-13, C-05: the chosen offer is what is not asked about again, in its scope, and the tape has its rules.

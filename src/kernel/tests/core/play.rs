@@ -331,7 +331,7 @@ impl Play {
     /// Answers an ask.
     pub(crate) fn grant(&mut self, ask: Seq, grant: Grant) -> Result<CarriedOut, Refusal> {
         let reply = self.reply_to();
-        self.signal(AnswerAsk { ask, grant, who: None, rules: None }.to(reply));
+        self.signal(AnswerAsk { ask, grant, who: None, rules: None, digest: None }.to(reply));
         self.reply.clone().unwrap()
     }
 

@@ -13,8 +13,8 @@ use tamtam::{
 use super::play::{Play, call, rules};
 
 /// A tool that runs shell commands; with their parts, as the worker tells them, or without, as old tapes have them.
-struct Shell {
-    in_parts: bool,
+pub(super) struct Shell {
+    pub(super) in_parts: bool,
 }
 
 impl Tool for Shell {
@@ -53,7 +53,7 @@ fn play(in_parts: bool) -> Play {
     play
 }
 
-fn calls(play: &mut Play, command: &str) {
+pub(super) fn calls(play: &mut Play, command: &str) {
     let input = serde_json::json!({ "do": command }).to_string();
     play.answer(vec![call("c0", "shell", &input)], Finish::ToolCalls);
 }

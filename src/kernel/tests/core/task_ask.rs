@@ -35,7 +35,7 @@ fn over(play: &mut Play, ask: Seq) {
 
 fn answer(play: &mut Play, ask: Seq, grant: Grant) -> Result<Seq, Refusal> {
     let reply = play.reply_to();
-    play.signal(AnswerAsk { ask, grant, who: Some("x".repeat(300)), rules: None }.to(reply));
+    play.signal(AnswerAsk { ask, grant, who: Some("x".repeat(300)), rules: None, digest: None }.to(reply));
     match play.reply.clone().unwrap() {
         Ok(CarriedOut::Done(seq)) => Ok(seq),
         Ok(other) => panic!("an answer was answered with {other:?}"),

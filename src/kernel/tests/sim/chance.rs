@@ -331,7 +331,7 @@ impl World {
         if is_for_more && self.rng.percent(50) {
             let grant = Grant::Raise(super::budgets::raise(&mut self.rng));
             let reply = self.host.wish(Wish::Other);
-            return self.signal(&AnswerAsk { ask, grant, who: None, rules: None }.to(reply));
+            return self.signal(&AnswerAsk { ask, grant, who: None, rules: None, digest: None }.to(reply));
         }
         let grant = self.rng.pick(&[
             Grant::Once,
@@ -342,7 +342,7 @@ impl World {
             Grant::Reject(None),
         ]);
         let reply = self.host.wish(Wish::Other);
-        self.signal(&AnswerAsk { ask, grant, who: None, rules: None }.to(reply))
+        self.signal(&AnswerAsk { ask, grant, who: None, rules: None, digest: None }.to(reply))
     }
 
     fn configure(&mut self) -> Result<(), Broken> {

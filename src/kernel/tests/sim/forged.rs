@@ -147,7 +147,7 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
             }
             Open::Call(_) => all.push(Report::Returned { result: ToolResult::ok("ok") }.of(ticket)),
             Open::Ask(_) | Open::BudgetAsk(_) => {
-                all.push(AnswerAsk { ask: ticket, grant: Grant::Once, who: None, rules: None }.to(reply));
+                all.push(AnswerAsk { ask: ticket, grant: Grant::Once, who: None, rules: None, digest: None }.to(reply));
             }
             Open::Compaction(_) => {
                 let result = Ok(("sum".into(), Default::default()));

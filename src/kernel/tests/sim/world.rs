@@ -323,7 +323,7 @@ impl World {
                     Open::BudgetAsk(_) => Grant::Always(Scope::Session),
                     _ => Grant::Once,
                 };
-                self.at_once(&AnswerAsk { ask, grant, who: None, rules: None }.to(reply))?;
+                self.at_once(&AnswerAsk { ask, grant, who: None, rules: None, digest: None }.to(reply))?;
             } else if let Some(ticket) = leaving {
                 let reply = self.host.wish(Wish::Other);
                 self.at_once(&GiveUpBranch { ticket, why: Box::new("calm".into()), lost: 1 }.to(reply))?;

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::permission::shell::{Analysis, Found, analyse, rules::meet};
+use crate::permission::shell::{Analysis, Found, analyse, joined, rules::meet};
 
 /// A pseudo-random sequence that is the same in each run.
 pub(super) struct Random(pub(super) u64);
@@ -336,7 +336,7 @@ fn run(text: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 
 /// The first command or file of a run that was not found in the text.
 fn missed(found: &Found, ran: &BTreeSet<String>, files: &BTreeSet<String>) -> Option<String> {
-    let texts: Vec<_> = found.commands.iter().map(super::super::Simple::text).collect();
+    let texts: Vec<_> = found.commands.iter().map(|simple| joined(&simple.text()).into_owned()).collect();
     let known = |line: &&String| {
         // Nothing is found in the folders for programs either, and wrappers are not run.
         let line = line.trim_start_matches("/bin/").replace('¶', "\n");
@@ -370,7 +370,7 @@ fn what_bash_runs_was_found() {
         read += 1;
         let (ran, files) = run(&text);
         if let Some(missed) = missed(&found, &ran, &files) {
-            let texts: Vec<_> = found.commands.iter().map(super::super::Simple::text).collect();
+            let texts: Vec<_> = found.commands.iter().map(|simple| joined(&simple.text()).into_owned()).collect();
             wrong.push(format!("{missed} in\n{text}\nwhere {texts:?} write {:?}\n", found.writes));
         }
     }
