@@ -350,23 +350,25 @@ fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
         Some(_) => verdict.asked.contains(&at) && !is_granted(std::slice::from_ref(access)),
         None => true,
     };
-    let wanted = access.into_iter().enumerate().filter(|(at, access)| is_wanted(*at, access)).map(|(_, access)| access);
-    let wanted: Vec<_> = wanted.collect();
+    let wanted = access.into_iter().enumerate().filter(|(at, access)| is_wanted(*at, access));
+    let (at, wanted): (Vec<_>, Vec<_>) = wanted.unzip();
     // A call that names no access has nothing that could have been granted.
     let all_granted = wanted.is_empty() && !verdict.asked.is_empty();
     if all_granted || is_granted(&wanted) {
         return Ruling::Run { confined: verdict.confined };
     }
     if !reaches_someone(draft) {
-        let wanted = shown(&wanted);
+        // Not the parts that are asked about only beside others.
+        let asked = at.iter().zip(&wanted).filter(|(at, access)| verdict.asked.contains(at) || access.part.is_none());
+        let wanted = shown(asked.map(|(_, access)| access));
         let text = format!("Permission denied: {wanted} must be asked for, and nobody listens who could answer.");
         return Ruling::Refuse(CallVerdict::Unheard, text);
     }
     Ruling::Ask(wanted)
 }
 
-fn shown(access: &[Access]) -> String {
-    access.iter().map(Access::to_string).collect::<Vec<_>>().join(", ")
+fn shown<'a>(access: impl IntoIterator<Item = &'a Access>) -> String {
+    access.into_iter().map(Access::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn start(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, bytes: Option<u64>, confined: bool) {

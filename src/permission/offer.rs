@@ -15,8 +15,6 @@
 //!
 //! The code is pure: the core calls it, and replay calls it again.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
 
 use crate::{
@@ -147,12 +145,19 @@ fn moves(access: &Access) -> bool {
         && matches!(access.pattern.split(' ').next(), Some("cd" | "pushd" | "popd"))
 }
 
-/// Whether a part of a command may run what it is given: it may not be offered with any arguments, or it names its standard input.
+/// Whether a part of a command may run what it is given: its arguments may be commands, or it names its standard input.
 fn is_fed(access: &Access) -> bool {
-    let is_stdin = |word: &Cow<'_, str>| matches!(word.as_ref(), "-" | "/dev/stdin" | "/dev/fd/0");
+    let is_stdin = |word: &&str| matches!(*word, "-" | "/dev/stdin" | "/dev/fd/0");
+    let is_fed = |words: &[&str]| {
+        let named = words_of_the_command(words).map(|count| &words[1..count.min(words.len())]);
+        // An option before the word that says what the program does may hide that word.
+        let runs = |names: &[&str]| names.iter().any(|name| is_among(RUNS_OTHERS, name) || name.starts_with('-'));
+        runs_arguments(words[0])
+            || named.is_none_or(|names| words.len() > 2 && runs(names))
+            || words.iter().any(|word| is_stdin(&word))
+    };
     matches!(access.part, Some(ShellPart::Command { .. }))
-        && (with_any_arguments(access).is_none()
-            || words_of(&access.pattern).is_none_or(|words| words.iter().any(is_stdin)))
+        && words_of(&access.pattern).is_none_or(|words| is_fed(&words.iter().map(AsRef::as_ref).collect::<Vec<_>>()))
 }
 
 /// Whether a part of a command goes to the folder where the command begins anyway.

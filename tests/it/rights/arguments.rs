@@ -105,7 +105,7 @@ async fn a_call_that_cannot_succeed_asks_nobody() {
         ("task_send", json!({"message": "x"}), "Say which task"),
         ("task_send", json!({"session_id": "s", "message": " "}), "Say what it should know"),
         ("task_stop", json!({}), "Say which task"),
-        ("bash", json!({}), "missing field `command`"),
+        ("bash", json!({}), "command is required"),
         ("grep", json!({"pattern": "("}), "Invalid regular expression"),
         (
             "task",
