@@ -39,6 +39,9 @@ pub(super) struct Scan {
 
 /// Everything that a command would run, read and write that starts in a folder (empty: the workspace).
 pub(super) fn read(text: &str, folder: &str) -> Result<Found, Unclear> {
+    if sets_how_characters_are_read(text) {
+        return unclear("it sets how the shell reads its characters");
+    }
     let mut scan = Scan::new();
     scan.folders = vec![paths::start(folder)];
     if !folder.is_empty() {
