@@ -172,12 +172,6 @@ impl Filters {
         }
         value
     }
-
-    /// Whether a hook filters output.
-    #[cfg(all(unix, feature = "tools"))]
-    pub(crate) fn is_any(&self) -> bool {
-        self.0.is_some()
-    }
 }
 
 /// Filters one after the other; without any, bytes pass as they are.
