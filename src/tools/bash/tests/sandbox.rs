@@ -4,6 +4,7 @@
 //! hold no sandbox these tests show that no command runs.
 
 mod corpus;
+mod escapes;
 
 use std::{collections::BTreeMap, net::TcpListener, os::unix::net::UnixListener};
 

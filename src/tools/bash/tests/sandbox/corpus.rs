@@ -76,7 +76,7 @@ async fn run(scene: &Scene, command: &str) -> (bool, ToolResult) {
 }
 
 /// Runs as a user whom root's rights do not help: nobody, where the tests run as root.
-fn as_nobody(work: impl FnOnce() + Send) {
+pub(super) fn as_nobody(work: impl FnOnce() + Send) {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     if !rustix::process::geteuid().is_root() {
         return work();
@@ -91,7 +91,7 @@ fn as_nobody(work: impl FnOnce() + Send) {
     std::thread::scope(|scope| scope.spawn(thread).join().unwrap());
 }
 
-fn block_on(work: impl Future<Output = ()>) {
+pub(super) fn block_on(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
 }
 
