@@ -41,6 +41,8 @@ pub(crate) struct CallContext {
     pub(crate) external: Arc<[PathBuf]>,
     pub(crate) may: May,
     #[cfg(all(unix, feature = "tools"))]
+    pub(crate) sandbox: Option<Arc<crate::words::sandbox::SandboxTerms>>,
+    #[cfg(all(unix, feature = "tools"))]
     pub(crate) plan_file: Option<String>,
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) todos: Arc<[crate::tool::Todo]>,
@@ -70,6 +72,8 @@ impl CallContext {
             changes,
             #[cfg(all(unix, feature = "tools"))]
             processes: post.shared.processes.clone(),
+            #[cfg(all(unix, feature = "tools"))]
+            sandbox: self.sandbox,
             asks: questions::asks(&post.slot, post.ticket, self.attempt, waited),
             #[cfg(all(unix, feature = "tools"))]
             modes: modes::modes(&post.slot, self.plan_file),

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(all(unix, feature = "tools"))]
-use crate::process::Processes;
+use crate::{process::Processes, words::sandbox::SandboxTerms};
 use crate::{
     tool::{Access, Asks, ChangeLog, Threads, ToolResult},
     words::ids::{CallId, Seq, SessionId},
@@ -64,6 +64,9 @@ pub struct ToolContext {
     /// Starts OS processes for the call, so that none of them outlives the call or the host.
     #[cfg(all(unix, feature = "tools"))]
     pub processes: Processes,
+    /// What the session's programs are confined to at least, by its settings.
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) sandbox: Option<Arc<SandboxTerms>>,
     /// The way of the call's questions to people.
     pub(crate) asks: Asks,
     /// The mode of the call's session.
@@ -99,6 +102,8 @@ impl ToolContext {
             changes: ChangeLog::detached(),
             #[cfg(all(unix, feature = "tools"))]
             processes: Processes::unwatched(),
+            #[cfg(all(unix, feature = "tools"))]
+            sandbox: None,
             asks: Asks::default(),
             #[cfg(all(unix, feature = "tools"))]
             modes: crate::tool::Modes::default(),

@@ -19,6 +19,7 @@
 
 mod arguments;
 mod capture;
+mod kept;
 mod look;
 mod options;
 mod report;
@@ -46,6 +47,7 @@ use crate::{
         workspace::{Workspace, WorkspaceError},
     },
     words::message::ErrorReason,
+    words::sandbox::SandboxTerms,
 };
 
 use arguments::Arguments;
@@ -168,6 +170,9 @@ impl Bash {
                 "{}: No such file or directory (ENOENT): there is no such shell",
                 self.shell.display()
             ));
+        }
+        if let Some(refused) = kept::refusal(&self.options.sandbox, context) {
+            return refused;
         }
         let room = match self.sandbox.enter(context).await {
             Ok(room) => room,
@@ -370,6 +375,10 @@ impl Tool for Bash {
 
     fn files(&self) -> Option<&Files> {
         Some(&self.files)
+    }
+
+    fn sandbox(&self) -> Option<SandboxTerms> {
+        self.options.sandbox.terms()
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
