@@ -68,6 +68,7 @@ pub use workspace::{
 pub use crate::{
     model::BoxFuture,
     words::message::{Changes, FileChange, FileImage, FileState, ToolResult},
+    words::sandbox::{Network, SandboxTerms},
 };
 
 /// What may be done about a call whose outcome is unknown because the runtime died while the call ran.
@@ -267,6 +268,12 @@ pub trait Tool: Send + Sync + 'static {
     /// `None` for a tool that changes no files, or none on this machine.
     #[cfg(all(unix, feature = "tools"))]
     fn files(&self) -> Option<&Files> {
+        None
+    }
+
+    /// What the programs of the tool's calls are confined to; `None` where they are not, or where it starts none. A session that is
+    /// created keeps it on its tape ([`Settings::sandbox`](crate::session::Settings::sandbox)).
+    fn sandbox(&self) -> Option<SandboxTerms> {
         None
     }
 

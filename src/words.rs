@@ -9,6 +9,7 @@ pub(crate) mod depth;
 pub(crate) mod ids;
 pub(crate) mod labels;
 pub(crate) mod message;
+pub(crate) mod sandbox;
 pub(crate) mod secrets;
 pub(crate) mod usage;
 

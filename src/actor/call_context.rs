@@ -42,6 +42,8 @@ pub(crate) struct CallContext {
     pub(crate) held: Option<Arc<Held>>,
     pub(crate) may: May,
     #[cfg(all(unix, feature = "tools"))]
+    pub(crate) sandbox: Option<Arc<crate::words::sandbox::SandboxTerms>>,
+    #[cfg(all(unix, feature = "tools"))]
     pub(crate) plan_file: Option<String>,
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) todos: Arc<[crate::tool::Todo]>,
@@ -72,6 +74,8 @@ impl CallContext {
             changes,
             #[cfg(all(unix, feature = "tools"))]
             processes: post.shared.processes.clone(),
+            #[cfg(all(unix, feature = "tools"))]
+            sandbox: self.sandbox,
             asks: questions::asks(&post.slot, post.ticket, self.attempt, waited),
             #[cfg(all(unix, feature = "tools"))]
             modes: modes::modes(&post.slot, self.plan_file),

@@ -65,7 +65,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Trust a project's configuration, agents, commands and AGENTS.md, or revoke that trust
+    /// Show a project's configuration, agents, commands and AGENTS.md and trust them, or revoke that trust
     Trust(TrustArguments),
     /// Show the system prompt and the tools of a new session
     Prompt {
@@ -107,6 +107,12 @@ pub(super) enum ConfigCommand {
 pub(super) struct TrustArguments {
     /// Folder of the project
     pub(super) dir: Option<PathBuf>,
+    /// Show the files whole, and what changed since they were trusted; trusts nothing
+    #[arg(long, conflicts_with_all = ["yes", "list", "revoke"])]
+    pub(super) show: bool,
+    /// Trust the files without a question; needed without a terminal
+    #[arg(long, conflicts_with_all = ["list", "revoke"])]
+    pub(super) yes: bool,
     /// List the trusted projects and the approvals for each
     #[arg(long, conflicts_with = "revoke")]
     pub(super) list: bool,

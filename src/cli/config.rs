@@ -103,6 +103,7 @@ impl Config {
     ) -> (TurnArguments, BTreeMap<&'static str, &Said>) {
         let mut turn = given.clone();
         let mut from = BTreeMap::new();
+        let is_stricter_only = |layer: &Said, name: &str| layer.layer == Layer::Project && name.starts_with("sandbox.");
         for layer in self.layers.iter().rev() {
             // The model that was chosen above this layer: an address or a price is that of a model, and a key must not go
             // elsewhere.
@@ -111,13 +112,23 @@ impl Config {
                 let Some(text) = layer.values.get(setting.name) else { continue };
                 let is_kept = of_session.is_some() && setting.of_session;
                 let is_elsewhere = setting.of_model && !layer.is_about(chosen.as_deref());
-                if is_kept || is_elsewhere {
+                if is_kept || is_elsewhere || is_stricter_only(layer, setting.name) {
                     continue;
                 }
                 // It was read before, so it is understood.
                 if settings::set(setting.name, text, &mut turn) == Ok(true) {
                     from.insert(setting.name, layer);
                 }
+            }
+        }
+        // A project may make the sandbox stricter than the user's file, and no argument and no named file weaker or stricter.
+        for (layer, (name, text)) in
+            self.layers.iter().flat_map(|layer| layer.values.iter().map(move |said| (layer, said)))
+        {
+            let is_open =
+                from.get(name).map_or(turn.setup.sandbox.get(name).is_none(), |said: &&Said| said.layer == Layer::User);
+            if is_stricter_only(layer, name) && is_open && turn.setup.sandbox.set_stricter(name, text) == Ok(true) {
+                from.insert(name, layer);
             }
         }
         (turn, from)

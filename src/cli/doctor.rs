@@ -173,7 +173,7 @@ fn terminal(stdin: bool, stderr: bool) -> String {
 
 fn sandbox(level: &SandboxLevel) -> String {
     match level.holds() {
-        true => format!("{level}; off unless you pass --sandbox"),
+        true => format!("{level}; off unless you pass --sandbox or set it in a file"),
         false => level.to_string(),
     }
 }

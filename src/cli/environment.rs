@@ -196,6 +196,16 @@ mod tests {
         assert_eq!(environment.redact().text(text), text.replace("hunter2hunter2", "[redacted: secret]"));
     }
 
+    /// A switch in a variable that is named like a key garbled each text with that word in it.
+    #[test]
+    fn short_values_and_switches_are_no_secrets() {
+        for value in ["1", "on", "true", "abc", "abc123", "disabled", "production"] {
+            let environment = Environment::of(&[("MY_TOKEN", value)]);
+            let text = format!("{value} x{value}y MY_TOKEN={value}");
+            assert_eq!(environment.redact().text(&text), text);
+        }
+    }
+
     #[test]
     fn a_workspace_must_be_a_folder() {
         let folder = tempfile::tempdir().unwrap();

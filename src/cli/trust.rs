@@ -97,7 +97,7 @@ impl Trust {
         });
         match trusted {
             Some(workspace) => {
-                format!("{} is ignored: it has changed since you trusted it: {}", file.display(), how(workspace))
+                format!("{} is ignored: it has changed since you trusted it: {}", file.display(), how_again(workspace))
             }
             None => format!("{} is ignored: it is not trusted: {}", file.display(), how(project)),
         }
@@ -168,11 +168,10 @@ impl Trust {
 
 /// As [`Trust::look`], for what the trust file says of the folder.
 fn look(entry: Option<&Entry>, workspace: &Path, places: &[Place]) -> Project {
-    let how = how(workspace);
     let Some(entry) = entry else {
         let Some(found) = places.iter().find(|place| place.is_there(workspace)) else { return Project::Nothing };
         let place = workspace.join(found.path);
-        return Project::Untrusted(format!("{} is ignored: it is not trusted: {how}", place.display()));
+        return Project::Untrusted(format!("{} is ignored: it is not trusted: {}", place.display(), how(workspace)));
     };
     let files = match project::read(workspace, places) {
         Ok(files) => files,
@@ -181,9 +180,11 @@ fn look(entry: Option<&Entry>, workspace: &Path, places: &[Place]) -> Project {
     let trusted = entry.files.iter().filter(|(name, _)| places.iter().any(|place| place.has(name)));
     match project::difference(&trusted.collect(), &project::hashes(&files)) {
         None => Project::Trusted { files, granted: entry.granted.clone() },
-        Some(what) => {
-            Project::Untrusted(format!("{what} since you trusted {}, so it is ignored: {how}", workspace.display()))
-        }
+        Some(what) => Project::Untrusted(format!(
+            "{what} since you trusted {}, so it is ignored: {}",
+            workspace.display(),
+            how_again(workspace)
+        )),
     }
 }
 
@@ -195,6 +196,12 @@ pub(super) fn untrusted(workspace: &Path) -> String {
 /// The command that trusts a folder.
 fn how(workspace: &Path) -> String {
     format!("run `tamtam trust {}`", workspace.display())
+}
+
+/// The commands that show what has changed in a folder, and trust it again.
+fn how_again(workspace: &Path) -> String {
+    let dir = workspace.display();
+    format!("`tamtam trust --show {dir}` shows it, `tamtam trust {dir}` trusts it")
 }
 
 #[cfg(test)]

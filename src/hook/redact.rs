@@ -74,7 +74,8 @@ impl Redact {
     }
 
     /// Takes this value out too, wherever it stands: as it is, and as it is written in JSON. White space around it is dropped. A
-    /// value of fewer than six bytes is not taken, because it stands in ordinary words. Of a value of several lines each line of 16
+    /// value of fewer than six bytes is not taken, because it stands in ordinary words; one of six or seven bytes is taken where no
+    /// letter or digit stands beside it. Of a value of several lines each line of 16
     /// bytes or more is taken too, because tools show files line by line. The value is kept in memory, and is not cleared there.
     #[must_use]
     pub fn value(self, secret: impl AsRef<str>) -> Redact {

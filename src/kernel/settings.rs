@@ -22,6 +22,7 @@ use crate::{
     words::is_default,
     words::labels::Labels,
     words::message::ModelRef,
+    words::sandbox::SandboxTerms,
 };
 
 /// How waiting messages are delivered.
@@ -133,6 +134,10 @@ pub struct Settings {
     /// settings reaches them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Ruleset>,
+    /// What the session's commands are confined to: that of the toolbox that it was created with, and of a child at least its
+    /// parent's. `None` where there was no sandbox. A tool with a weaker one refuses the session's calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Arc<SandboxTerms>>,
     /// How the context is kept within the model's window.
     pub compaction: CompactionSettings,
     /// The limits of the session and of each turn, and what happens at a breach. No limit by default.
@@ -183,6 +188,7 @@ impl Settings {
             rules: vec![Profile::default().ruleset()],
             granted: Vec::new(),
             host: None,
+            sandbox: None,
             compaction: CompactionSettings::default(),
             budget: Budget::default(),
             above: Vec::new(),

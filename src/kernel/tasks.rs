@@ -147,6 +147,9 @@ fn begin(
 pub(super) fn narrow(child: &mut Settings, parent: &Settings) {
     child.above = parent.above_children();
     child.host.clone_from(&parent.host);
+    if parent.sandbox.as_ref().is_some_and(|terms| !terms.are_kept_by(child.sandbox.as_deref())) {
+        child.sandbox.clone_from(&parent.sandbox);
+    }
     if let Some(may) = &parent.tools {
         child.tools = Some(toolset::both(child.tools.as_ref(), may));
     }

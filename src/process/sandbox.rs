@@ -44,6 +44,7 @@ use tokio::{
 };
 
 use crate::process::Folder;
+pub use crate::words::sandbox::Network;
 
 /// From this version on Landlock keeps signals inside of the sandbox.
 const SIGNALS_SINCE: u32 = 6;
@@ -68,32 +69,6 @@ pub struct Confinement {
     pub runs_nothing_written: bool,
     /// Which sockets may be made.
     pub network: Network,
-}
-
-/// Which sockets a confined program may make.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Network {
-    /// None. Pairs of connected sockets inside of the program are allowed.
-    #[default]
-    Off,
-    /// IPv4 and IPv6, to every address, the machine's own services among them, and the kernel's list of interfaces (netlink). No
-    /// others: through the Unix socket of a service such as Docker a program would leave the sandbox.
-    Ip,
-    /// All that the user may.
-    All,
-}
-
-impl Network {
-    /// Its name in results and on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Network::Off => "off",
-            Network::Ip => "ip",
-            Network::All => "all",
-        }
-    }
 }
 
 /// What the kernel can hold of a sandbox, as a probe found it.

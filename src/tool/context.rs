@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(all(unix, feature = "tools"))]
-use crate::process::Processes;
+use crate::{process::Processes, words::sandbox::SandboxTerms};
 use crate::{
     tool::{Access, Asks, ChangeLog, Threads, ToolResult},
     words::ids::{CallId, Seq, SessionId},
@@ -67,6 +67,9 @@ pub struct ToolContext {
     /// Starts OS processes for the call, so that none of them outlives the call or the host.
     #[cfg(all(unix, feature = "tools"))]
     pub processes: Processes,
+    /// What the session's programs are confined to at least, by its settings.
+    #[cfg(all(unix, feature = "tools"))]
+    pub(crate) sandbox: Option<Arc<SandboxTerms>>,
     /// The way of the call's questions to people.
     pub(crate) asks: Asks,
     /// The mode of the call's session.
@@ -103,6 +106,8 @@ impl ToolContext {
             changes: ChangeLog::detached(),
             #[cfg(all(unix, feature = "tools"))]
             processes: Processes::unwatched(),
+            #[cfg(all(unix, feature = "tools"))]
+            sandbox: None,
             asks: Asks::default(),
             #[cfg(all(unix, feature = "tools"))]
             modes: crate::tool::Modes::default(),
@@ -175,12 +180,6 @@ impl Filters {
             pass_texts(&mut value, |text| self.text(text.to_owned()));
         }
         value
-    }
-
-    /// Whether a hook filters output.
-    #[cfg(all(unix, feature = "tools"))]
-    pub(crate) fn is_any(&self) -> bool {
-        self.0.is_some()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     model::ToolSpec,
     tool::{Effect, Tool},
     words::depth,
+    words::sandbox::SandboxTerms,
 };
 
 /// A set of tools, which never changes. Cheap to clone.
@@ -217,6 +218,11 @@ impl Toolbox {
         let lower = bare(name).to_lowercase();
         let alias = |known: &&Arc<Known>| known.aliases.contains(&lower);
         self.tools.get(&lower).or_else(|| self.tools.values().find(alias)).map(Arc::as_ref)
+    }
+
+    /// What the programs of its tools are confined to, by the first tool that says so.
+    pub(crate) fn sandbox(&self) -> Option<SandboxTerms> {
+        self.tools.values().find_map(|known| known.tool.sandbox())
     }
 
     /// The locks and contents that those tools share which change files on this machine; `None` where no tool does.

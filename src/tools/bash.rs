@@ -20,6 +20,7 @@
 mod arguments;
 mod capture;
 mod held;
+mod kept;
 mod look;
 mod options;
 mod refused;
@@ -48,6 +49,7 @@ use crate::{
         workspace::{Workspace, WorkspaceError},
     },
     words::message::ErrorReason,
+    words::sandbox::SandboxTerms,
 };
 
 use arguments::Arguments;
@@ -170,6 +172,9 @@ impl Bash {
                 "{}: No such file or directory (ENOENT): there is no such shell",
                 self.shell.display()
             ));
+        }
+        if let Some(refused) = kept::refusal(&self.options.sandbox, context) {
+            return refused;
         }
         let Some(held) = context.held.clone() else { return self.as_asked(folder, &arguments, context).await };
         // A command that can change no file is not looked after.
@@ -427,6 +432,10 @@ impl Tool for Bash {
 
     fn files(&self) -> Option<&Files> {
         Some(&self.files)
+    }
+
+    fn sandbox(&self) -> Option<SandboxTerms> {
+        self.options.sandbox.terms()
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {

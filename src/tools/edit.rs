@@ -99,7 +99,8 @@ impl FileWork for Edit {
     fn foresee(&self, call: &Call) -> Result<(), ToolResult> {
         let place = call.resolve(&self.path)?;
         let (before, _, charset) = read(call, &place)?;
-        apply_in(charset, &before, &change(self)?).map(drop)
+        let edited = apply_in(charset, &before, &change(self)?)?;
+        call.refuse_marks(&place, edited.content.as_ref().unwrap_or(&edited.changed.content))
     }
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {

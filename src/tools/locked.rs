@@ -59,7 +59,7 @@ impl<'c> LockedFile<'c> {
         content: &[u8],
         options: &WriteOptions,
     ) -> Result<Result<Written, WorkspaceError>, ToolResult> {
-        self.refuse_marks(content)?;
+        self.call.refuse_marks(self.file, content)?;
         self.call.change(|| {
             for _ in 0..TRIES {
                 let (was, found) = self.look();
@@ -71,25 +71,6 @@ impl<'c> LockedFile<'c> {
             }
             self.replace(FileState::Unknown(RESTLESS.to_owned()), content, options)
         })
-    }
-
-    /// Refuses a content with a mark that stands for a secret, where the file does not have that mark: the model was not told the
-    /// secret, and would put the mark in its place. Only where a hook takes secrets out.
-    fn refuse_marks(&self, content: &[u8]) -> Result<(), ToolResult> {
-        let new = String::from_utf8_lossy(content);
-        if !self.call.context.filters.is_any() || new_mark("", &new).is_none() {
-            return Ok(());
-        }
-        let old =
-            self.call.workspace.read(self.file, CONTENT_BYTES_MAX).map(|(content, _)| content).unwrap_or_default();
-        let Some(mark) = new_mark(&String::from_utf8_lossy(&old), &new) else {
-            return Ok(());
-        };
-        Err(ToolResult::error(format!(
-            "{}: nothing was written: {mark} stands for a secret that you were not shown, and the file would have the mark in its \
-             place. Leave that line to the user, or change the lines around it with edit.",
-            self.call.shown(self.file)
-        )))
     }
 
     fn replace(&self, was: FileState, content: &[u8], options: &WriteOptions) -> Result<Written, WorkspaceError> {
@@ -161,6 +142,24 @@ impl<'c> LockedFile<'c> {
 }
 
 impl Call<'_> {
+    /// Refuses a content with a mark that stands for a secret, where the file does not have that mark: the model was not told the
+    /// secret, and would put the mark in its place. Also where no hook takes secrets out now: the session may have had one before.
+    pub(super) fn refuse_marks(&self, file: &WorkspacePath, content: &[u8]) -> Result<(), ToolResult> {
+        let new = String::from_utf8_lossy(content);
+        if new_mark("", &new).is_none() {
+            return Ok(());
+        }
+        let old = self.workspace.read(file, CONTENT_BYTES_MAX).map(|(content, _)| content).unwrap_or_default();
+        let Some(mark) = new_mark(&String::from_utf8_lossy(&old), &new) else {
+            return Ok(());
+        };
+        Err(ToolResult::error(format!(
+            "{}: nothing was written: {mark} stands for a secret that you were not shown, and the file would have the mark in its \
+             place. Leave that line to the user, or change the lines around it with edit.",
+            self.shown(file)
+        )))
+    }
+
     /// Refuses a file whose content (of a file seen in part or too large: whose state) is not the one that the session saw last.
     /// A file that the session has not seen passes.
     pub(super) fn refuse_stale(&self, file: &WorkspacePath, content: &[u8], info: &FileInfo) -> Result<(), ToolResult> {

@@ -47,6 +47,7 @@ impl FileWork for Write {
     fn foresee(&self, call: &Call) -> Result<(), ToolResult> {
         let place = call.resolve(&self.path)?;
         call.overwritable(&place)?;
+        call.refuse_marks(&place, self.content.as_bytes())?;
         match call.workspace.info(&place) {
             Ok(info) if info.kind == FileKind::Directory => {
                 Err(failure(WorkspaceError::IsDirectory { path: place.to_string() }))

@@ -104,6 +104,8 @@ pub(super) fn call(
         held,
         may,
         #[cfg(all(unix, feature = "tools"))]
+        sandbox: settings.sandbox.clone(),
+        #[cfg(all(unix, feature = "tools"))]
         plan_file: settings.plan_file().map(str::to_owned),
         #[cfg(all(unix, feature = "tools"))]
         todos: state.context.todos.clone(),

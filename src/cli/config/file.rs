@@ -73,9 +73,18 @@ pub(in crate::cli) fn parse(layer: Layer, path: &Path, text: &str) -> Result<Sai
         if name.get_ref() == "rules" {
             continue;
         }
-        let (name, value) = setting(layer, path, name.get_ref(), value)
-            .map_err(|why| at(name.span().start, &format!("{}: {why}", name.get_ref())))?;
-        said.values.insert(name, value);
+        let of_table = match (&**name.get_ref(), value.get_ref()) {
+            ("sandbox", DeValue::Table(table)) => Some(table),
+            _ => None,
+        };
+        let within =
+            of_table.into_iter().flatten().map(|(key, value)| (key, format!("sandbox.{}", key.get_ref()), value));
+        let single = of_table.is_none().then(|| (name, name.get_ref().to_string(), value));
+        for (key, name, value) in within.chain(single) {
+            let (name, value) =
+                setting(layer, path, &name, value).map_err(|why| at(key.span().start, &format!("{name}: {why}")))?;
+            said.values.insert(name, value);
+        }
     }
     Ok(said)
 }
@@ -99,7 +108,19 @@ fn setting(
     if setting.of_user && layer == Layer::Project {
         return Err("a project cannot set this: put it into your own file or the file of --config".to_owned());
     }
+    let relative = |text: &str| path.parent().unwrap_or(Path::new("")).join(text).display().to_string();
     let text = match value.get_ref() {
+        DeValue::Array(paths) if matches!(name, "sandbox.read" | "sandbox.write") => {
+            let path = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
+                // `~` stands for the home folder.
+                DeValue::String(text) if text.starts_with('~') => Some(text.to_string()),
+                DeValue::String(text) if !text.is_empty() && !text.contains('\n') => Some(relative(text)),
+                _ => None,
+            };
+            let paths: Option<Vec<_>> = paths.iter().map(path).collect();
+            paths.ok_or_else(|| format!("write {}", setting.takes))?.join("\n")
+        }
+        _ if matches!(name, "sandbox.read" | "sandbox.write") => return Err(format!("write {}", setting.takes)),
         DeValue::String(text) => text.clone().into_owned(),
         DeValue::Integer(number) => number.to_string(),
         DeValue::Float(number) => number.to_string(),
@@ -108,7 +129,7 @@ fn setting(
     };
     let text = match name {
         // Relative to the file, so that it means the same from every folder.
-        "store" | "ca" => path.parent().unwrap_or(Path::new("")).join(text).display().to_string(),
+        "store" | "ca" => relative(&text),
         _ => text,
     };
     settings::set(setting.name, &text, &mut TurnArguments::default())

@@ -40,7 +40,7 @@ const fn process(setting: Setting) -> Setting {
 }
 
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 18] = [
+pub(super) const ALL: [Setting; 22] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,
@@ -78,6 +78,13 @@ pub(super) const ALL: [Setting; 18] = [
     },
     Setting { of_user: true, ..process(setting("ca", "a file of PEM certificates", "the system's certificates")) },
     setting("ask_limit", "a time such as 90s, 10m or 2h, or off", "10m"),
+    process(setting("sandbox.mode", "off, preferred or required", "off")),
+    process(setting("sandbox.network", "off, ip or all", "off")),
+    Setting {
+        of_user: true,
+        ..process(setting("sandbox.read", "a list of paths", "the system's and compilers' folders"))
+    },
+    Setting { of_user: true, ..process(setting("sandbox.write", "a list of paths", "the workspace")) },
 ];
 
 /// The setting of that name; else what to say about it.
@@ -136,6 +143,7 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
         "proxy" => fill(&mut turn.model.network.proxy, network::proxy(text)?),
         "ca" => fill(&mut turn.model.network.ca, PathBuf::from(named(text)?)),
         "ask_limit" => fill(&mut turn.ask_limit, text.parse()?),
+        name if name.starts_with("sandbox.") => turn.setup.sandbox.set(name, text),
         _ => Err("unknown setting".to_owned()),
     }
 }
@@ -199,6 +207,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
         "proxy" => turn.model.network.proxy.as_deref().map(models::shown),
         "ca" => turn.model.network.ca.as_ref().map(|file| file.display().to_string()),
         "ask_limit" => turn.ask_limit.map(|limit| limit.to_string()),
+        name if name.starts_with("sandbox.") => turn.setup.sandbox.get(name),
         _ => None,
     }
 }

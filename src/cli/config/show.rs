@@ -62,7 +62,7 @@ pub(in crate::cli) fn show(given: &TurnArguments, environment: &Environment) -> 
     for (setting, value, origin) in shown {
         let value = value.unwrap_or_else(|| format!("({})", setting.default));
         let place = origin.place.map(|place| format!(" {place}")).unwrap_or_default();
-        text += &escape::line(&format!("{:<14} {value}  [{}{place}]", setting.name, origin.layer));
+        text += &escape::line(&format!("{:<15} {value}  [{}{place}]", setting.name, origin.layer));
         text.push('\n');
     }
     for layer in rights.layers() {
@@ -83,7 +83,11 @@ pub(in crate::cli) fn show(given: &TurnArguments, environment: &Environment) -> 
 
 /// The argument of a setting.
 fn flag(name: &str) -> String {
-    if name == "redact" { "--no-redact".to_owned() } else { format!("--{}", name.replace('_', "-")) }
+    match name {
+        "redact" => "--no-redact".to_owned(),
+        "sandbox.mode" => "--sandbox".to_owned(),
+        name => format!("--{}", name.replace(['_', '.'], "-")),
+    }
 }
 
 /// The variable that says a setting on which arguments and files are silent, and its value.

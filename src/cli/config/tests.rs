@@ -115,7 +115,7 @@ fn what_is_wrong_is_named_by_file_line_and_field() {
     for (text, expected) in [
         (
             "\nmodle = 'a/b'",
-            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, base_url, first_timeout, images, reasoning_back, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, durability, proxy, ca, ask_limit, rules)",
+            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, base_url, first_timeout, images, reasoning_back, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, durability, proxy, ca, ask_limit, sandbox.mode, sandbox.network, sandbox.read, sandbox.write, rules)",
         ),
         ("max-steps = 3", "did you mean `max_steps`?"),
         ("max_steps = 0", "line 1: max_steps: 0 must be 1 or more: write a number of model requests, 1 or more"),

@@ -10,15 +10,18 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use tamtam::{
     ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::{Rule, Ruleset},
-    runtime::Agent,
+    runtime::{Agent, Builder},
     session::{AgentChoice, Budget, EventStream, Open, Scope, State},
     tape::{Durability, TapeError},
+    tool::SandboxTerms,
+    tools::process::SandboxLevel,
 };
 
 use super::{Hints, used::Used};
@@ -28,10 +31,10 @@ use crate::cli::{
     environment::Environment,
     failure::Failure,
     models::{self, Choice},
-    prompt,
+    note, prompt,
     rules::{self, Audience},
     run::view,
-    tapes,
+    sandboxed, tapes,
     team::Team,
     trust::Trust,
 };
@@ -130,7 +133,10 @@ async fn try_run(
     options.date = Some(prompt::today());
     turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
     let not_read = team.not_used();
-    let (runtime, hints) = start(store, choice, &turn, rights.host, team, environment).await?;
+    let sandbox = turn.setup.sandbox.sandbox(environment);
+    sandboxed::warning(sandbox.mode, SandboxLevel::probe).iter().for_each(|said| note(said));
+    let host = team.host(sandbox, rights.host, environment);
+    let (runtime, hints) = start(store, choice, &turn, host, environment).await?;
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
             drop(runtime.shutdown().await);
@@ -185,7 +191,14 @@ async fn take_up(
     let own = settings.switched.as_deref().map_or(&settings.agent, |switched| &switched.own.agent);
     let workspace = moved_to.as_deref().unwrap_or(&settings.workspace);
     let config = Config::load(environment, Path::new(workspace), given.config.as_deref())?;
+    let by_arguments = &given.setup.sandbox;
     let (given, _) = &config.over(given, Some(&settings.model));
+    let sandbox = given.setup.sandbox.resumed(by_arguments, (id, settings.sandbox.as_deref()), environment)?;
+    let terms = sandbox.terms().map(Arc::new);
+    if let (Some(kept), true) = (&terms, terms == settings.sandbox) {
+        note(&format!("sandbox of the session: {}", kept.in_words()));
+    }
+    sandboxed::warning(sandbox.mode, SandboxLevel::probe).iter().for_each(|said| note(said));
     let team = team(Path::new(workspace), said, environment)?;
     let agent = agent(&team, given.setup.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
@@ -202,10 +215,12 @@ async fn take_up(
     given.budget.check(&choice.model, &*choice.models, &budget)?;
     let switch_to = choice_of(agent, given.setup.agent.as_deref() == Some(own), id)?;
     let not_read = config.notes.iter().cloned().chain(team.not_used()).collect();
-    let (runtime, hints) = start(store, choice, given, rules::host(&config), team, environment).await?;
+    let host = team.host(sandbox, rules::host(&config), environment);
+    let (runtime, hints) = start(store, choice, given, host, environment).await?;
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
-    let changes = Changes { model, rules, granted, budget, workspace: moved_to };
+    let sandbox = Some(terms).filter(|terms| *terms != settings.sandbox);
+    let changes = Changes { model, rules, granted, budget, workspace: moved_to, sandbox };
     or_shut_down(&runtime, configure(&session, given, changes).await).await?;
     for id in taken_back(before, &config) {
         or_shut_down(&runtime, session.revoke(id).await).await?;
@@ -296,13 +311,14 @@ struct Changes {
     granted: Option<Vec<Rule>>,
     budget: Option<Budget>,
     workspace: Option<String>,
+    sandbox: Option<Option<Arc<SandboxTerms>>>,
 }
 
 /// Makes the changes, and sets the limit of steps if the arguments name one. Writes nothing if nothing is to be changed.
 async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
-    let Changes { model, rules, granted, budget, workspace } = changes;
+    let Changes { model, rules, granted, budget, workspace, sandbox } = changes;
     let nothing = model.is_none() && rules.is_none() && granted.is_none() && budget.is_none() && workspace.is_none();
-    if nothing && given.max_steps.is_none() && given.ask_limit.is_none() {
+    if nothing && sandbox.is_none() && given.max_steps.is_none() && given.ask_limit.is_none() {
         return Ok(());
     }
     let changed = session.configure(|settings| {
@@ -321,6 +337,9 @@ async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -
         if let Some(workspace) = &workspace {
             settings.workspace.clone_from(workspace);
         }
+        if let Some(sandbox) = &sandbox {
+            settings.sandbox.clone_from(sandbox);
+        }
         settings.steps_max = given.max_steps.or(settings.steps_max);
         if let Some(limit) = given.ask_limit {
             settings.ask_limit_ms = u64::try_from(limit.0.as_millis()).unwrap_or(u64::MAX);
@@ -333,8 +352,7 @@ async fn start(
     store: PathBuf,
     choice: Choice,
     given: &TurnArguments,
-    host_rules: Option<Ruleset>,
-    team: Team,
+    host: Builder,
     environment: &Environment,
 ) -> Result<(Runtime, Hints), Failure> {
     let Choice { models, model, key_from, base_url, takes, found, .. } = choice;
@@ -344,13 +362,8 @@ async fn start(
     };
     let prices = given.budget.price.map(|price| (model.clone(), price));
     let hints = Hints { key_from, base_url, takes, found, model: model.clone() };
-    let builder = team
-        .host(given.setup.sandbox.sandbox(environment), host_rules, environment)
-        .store(store)
-        .durability(durability)
-        .prices(prices)
-        .models(models, model)
-        .watch(Environment::watch());
+    let builder =
+        host.store(store).durability(durability).prices(prices).models(models, model).watch(Environment::watch());
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());

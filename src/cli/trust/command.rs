@@ -1,12 +1,15 @@
-//! `tamtam trust`: trusts the files of a project and shows them, lists what is trusted, and takes it back.
+//! `tamtam trust`: shows the files of a project, asks, and trusts them; lists what is trusted, and takes it back.
 //!
-//! Of the configuration the settings and rules are shown, of every other file its name and size. A configuration that is not
-//! understood is an error, and then nothing is trusted.
+//! The text of each file is shown. A person at a terminal is asked; without a terminal `--yes` says that somebody has read it. A
+//! configuration that is not understood is an error, and then nothing is trusted.
 //!
 //! A change must keep this: the bytes that are shown are those that are trusted, read once; and names and texts of a project, which
 //! a stranger may have written, are escaped.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::{BufRead as _, IsTerminal as _, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
 
 use serde_json::json;
 
@@ -18,8 +21,16 @@ use crate::cli::{
     escape,
     failure::{Exit, Failure},
     grants::listed,
-    print, tapes,
+    print,
+    sessions::count,
+    tapes,
 };
+
+/// How much of a file is shown before the question: lines, and bytes.
+const LINES_MAX: usize = 300;
+const BYTES_MAX: usize = 32 << 10;
+/// The longest answer to the question.
+const ANSWER_BYTES_MAX: u64 = 64;
 
 /// Carries out `trust`.
 pub(in crate::cli) fn trust(given: &TrustArguments, environment: &Environment) -> Result<Exit, Failure> {
@@ -48,32 +59,92 @@ pub(in crate::cli) fn trust(given: &TrustArguments, environment: &Environment) -
     let workspace = environment.workspace(given.dir.as_deref())?;
     let refused = |why: String| Failure::usage(format!("cannot trust {}: {why}", workspace.display()));
     let files = project::read(&workspace, &project::all()).map_err(refused)?;
-    let shown = shown(&workspace, &files)?;
+    let stored = trust.read()?;
+    let known = stored.of(&workspace).map(|entry| &entry.files);
+    let lines_max = if given.show { usize::MAX } else { LINES_MAX };
+    let done = print(&shown(&workspace, &files, known, lines_max)?)?;
+    if given.show {
+        return Ok(done);
+    }
+    if !given.yes {
+        agreed(&workspace, files.len())?;
+    }
     trust.trust(&workspace, &files)?;
-    print(&shown)
+    let end = match files.is_empty() {
+        true => "New configuration, agents, commands and rule files are ignored until you trust the folder again.",
+        false => "If a file changes, it is ignored until you trust the folder again.",
+    };
+    print(&(line(&format!("trusted: {}", workspace.display())) + end + "\n"))
 }
 
-/// What the files say. An error where the configuration is not understood: it could not be used.
-fn shown(workspace: &Path, files: &project::Files) -> Result<String, Failure> {
-    let mut text = line(&format!("trusted: {}", workspace.display()));
-    for (name, content) in files {
-        text += &line(&format!("    {name} as it is now ({} bytes)", content.len()));
-        if !CONFIG.has(name) {
-            continue;
-        }
-        let said = config::parse(Layer::Project, &workspace.join(name), content)?;
-        for (name, value) in &said.values {
-            text += &line(&format!("        {name} = {value}"));
-        }
-        said.rules.rules.iter().for_each(|rule| text += &line(&format!("        {rule}")));
+/// Asks the person at the terminal. An error where the answer is no, and where nobody is there to give it.
+fn agreed(workspace: &Path, files: usize) -> Result<(), Failure> {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        let dir = workspace.display();
+        let how = format!("read the files with `tamtam trust --show {dir}`, then run `tamtam trust --yes {dir}`");
+        return Err(Failure::usage(format!("not trusted: there is no terminal to ask on: {how}")));
     }
-    text += match files.is_empty() {
-        true => {
-            "It has no configuration, agents, commands or rule files. New ones are ignored until you trust the folder again.\n"
+    let question = format!("Trust {} with {}? [y/N] ", workspace.display(), count(files as u64, "file"));
+    let mut stderr = std::io::stderr();
+    // Where the question cannot be written, the answer is most likely not a yes to it.
+    drop(stderr.write_all(escape::line(&question).as_bytes()).and_then(|()| stderr.flush()));
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().take(ANSWER_BYTES_MAX).read_line(&mut answer);
+    match (read, answer.trim().to_lowercase().as_str()) {
+        (Ok(_), "y" | "yes") => Ok(()),
+        _ => Err(Failure { exit: Exit::Stopped, ..Failure::failed("not trusted: you did not say yes") }),
+    }
+}
+
+/// The text of each file, and how the file stands to what was trusted before (`known`). A file that is as it was trusted is only
+/// named, and of a long file the first lines are shown, unless `lines_max` has no bound. An error where the configuration is not
+/// understood: it could not be used.
+fn shown(
+    workspace: &Path,
+    files: &project::Files,
+    known: Option<&project::Files>,
+    lines_max: usize,
+) -> Result<String, Failure> {
+    let mut text = line(&workspace.display().to_string());
+    for (name, content) in files {
+        let before = known.and_then(|known| known.get(name));
+        let standing = match before {
+            None if known.is_none() => "",
+            None => ", new since you trusted the folder",
+            Some(hash) if *hash == project::hash(content) => ", as you trusted it",
+            Some(_) => ", changed since you trusted it (its old text is not kept)",
+        };
+        text += &line(&format!("{name} ({} bytes{standing})", content.len()));
+        if CONFIG.has(name) {
+            config::parse(Layer::Project, &workspace.join(name), content)?;
         }
-        false => "If a file changes, it is ignored until you trust the folder again.\n",
-    };
+        if standing != ", as you trusted it" || lines_max == usize::MAX {
+            text += &quoted(workspace, content, lines_max);
+        }
+    }
+    for name in known.into_iter().flatten().map(|(name, _)| name).filter(|name| !files.contains_key(*name)) {
+        text += &line(&format!("{name} (gone since you trusted the folder)"));
+    }
+    if files.is_empty() {
+        text += "It has no configuration, agents, commands or rule files.\n";
+    }
     Ok(text)
+}
+
+/// A text line by line, behind a border that no line of it can leave, and what of it is not shown.
+fn quoted(workspace: &Path, content: &str, lines_max: usize) -> String {
+    let bytes_max = if lines_max == usize::MAX { usize::MAX } else { BYTES_MAX };
+    let (mut text, mut bytes) = (String::new(), 0);
+    for (at, shown) in content.split_inclusive('\n').enumerate() {
+        if at == lines_max || bytes + shown.len() > bytes_max {
+            let rest = content.len() - bytes;
+            let how = format!("`tamtam trust --show {}` shows all", workspace.display());
+            return text + &line(&format!("    [{rest} of {} bytes are NOT shown here: {how}]", content.len()));
+        }
+        text += &format!("    | {}\n", escape::text(shown.strip_suffix('\n').unwrap_or(shown)));
+        bytes += shown.len();
+    }
+    text
 }
 
 fn line(text: &str) -> String {

@@ -16,6 +16,7 @@ use crate::{
     tool::ToolResult,
     words::ids::Seq,
     words::message::ErrorReason,
+    words::sandbox::SandboxTerms,
     words::usage::Usage,
 };
 
@@ -67,6 +68,10 @@ impl State {
         // Without any rule each call is asked about.
         settings.rules = Vec::new();
         settings.host = None;
+        // Its paths and its network would give power; that there is a sandbox does not.
+        if let Some(terms) = settings.sandbox.as_mut().map(Arc::make_mut) {
+            *terms = SandboxTerms { required: terms.required, ..SandboxTerms::default() };
+        }
         // A file does not choose in whose lists its session stands.
         settings.labels = fresh.labels;
         // Provider options give power too.

@@ -115,7 +115,8 @@ impl Builder {
         close_with(&shared, root.clone());
         fault!(faults, "start.tree_up", "runtime");
 
-        let settings = Defaults { model, host_rules: self.host_rules, task_limits: self.task_limits };
+        let sandbox = shared.toolbox.sandbox().map(Arc::new);
+        let settings = Defaults { model, host_rules: self.host_rules, sandbox, task_limits: self.task_limits };
         let (recovered, ending) = (OnceLock::new(), Ending::default());
         let inner = Inner { shared, root, sessions, host_children, settings, recovered, ending };
         Ok((Runtime { inner: Arc::new(inner) }, resumes.then_some(interrupted)))

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     process::{Rolling, Stream, Streams, Swept},
     tool::ToolResult,
-    tools::bash::{arguments::Arguments, capture::Captured},
+    tools::bash::{SandboxMode, arguments::Arguments, capture::Captured},
     words::message::ErrorReason,
 };
 
@@ -91,7 +91,18 @@ fn text(run: &Run<'_>, captured: &Captured) -> String {
     if !run.swept.left.is_empty() {
         paragraphs.push(format!("These processes could not be killed: {:?}", run.swept.left));
     }
-    if paragraphs.is_empty() { "(no output)".to_owned() } else { paragraphs.join("\n\n") }
+    if paragraphs.is_empty() {
+        paragraphs.push("(no output)".to_owned());
+    }
+    paragraphs.extend(free(&run.sandbox));
+    paragraphs.join("\n\n")
+}
+
+/// The line of a command that was to run confined and did not.
+fn free(sandbox: &Value) -> Option<String> {
+    let is_free = sandbox["mode"] == SandboxMode::Preferred.name() && sandbox["held"] == false;
+    let why = sandbox["why_not"].as_str().unwrap_or("not known");
+    is_free.then(|| format!("[This command ran without a sandbox: {why}]"))
 }
 
 /// The notice about an output that is not shown whole: what is missing, how much there was, and where the whole is. It stands before

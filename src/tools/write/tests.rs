@@ -159,3 +159,21 @@ fn a_name_that_is_there_is_not_tidied() {
     assert_eq!([content("notes.txt"), content("c d")], ["new", "new"]);
     assert!(!lab.path("types").exists() && !lab.path("a b").exists());
 }
+
+/// A mark in the place of a secret is refused also where no hook takes secrets out now: a session that had one may be resumed
+/// without it.
+#[test]
+fn a_mark_is_not_written_whatever_hooks_there_are() {
+    let lab = Lab::new();
+    lab.put(".env", "KEY=sk-1\n");
+    lab.put("about.md", "A mark is [redacted: secret].\n");
+    for (tool, input) in [
+        ("write", json!({"path": ".env", "content": "KEY=[redacted: OpenAI key]\n"})),
+        ("edit", json!({"path": ".env", "old_string": "sk-1", "new_string": "[redacted: OpenAI key]"})),
+    ] {
+        let refused = lab.error(tool, input);
+        assert!(refused.contains("[redacted: OpenAI key] stands for a secret"), "{refused}");
+    }
+    assert_eq!(lab.content(".env"), "KEY=sk-1\n");
+    write(&lab, "about.md", "One mark is [redacted: secret].\n");
+}

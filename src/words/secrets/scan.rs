@@ -21,6 +21,9 @@ const PEM_HEADERS_BYTES_MAX: usize = 512;
 /// How far apart two lines of a private key may be: a name of a file and a number stand between.
 const PEM_GAP_BYTES_MAX: usize = 256;
 
+/// The fewest bytes of a named value that is taken out within a longer word too. A shorter one may be a part of ordinary words.
+const VALUE_BYTES_WITHIN_WORDS: usize = 8;
+
 /// How many of the pieces that were taken out are remembered, and how many bytes of each.
 const TAKEN_MAX: usize = 256;
 const TAKEN_BYTES_MAX: usize = 4_096;
@@ -66,7 +69,16 @@ impl Wanted {
     fn values_at(&self, place: &Place<'_>, keys: &mut Vec<Key>) -> Option<()> {
         let text = &place.text[place.at..];
         for value in &self.values {
+            let is_short = value.len() < VALUE_BYTES_WITHIN_WORDS;
+            if is_short && !place.is_edge() {
+                continue;
+            }
             if text.starts_with(value) {
+                match text.get(value.len()) {
+                    None if is_short && !place.is_end => return None,
+                    Some(next) if is_short && next.is_ascii_alphanumeric() => continue,
+                    _ => {}
+                }
                 keys.push(Key { skip: 0, len: value.len(), rest: Class::Nothing, kind: NAMED_VALUE });
             } else if !place.is_end && value.starts_with(text) {
                 return None;

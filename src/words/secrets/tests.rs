@@ -275,6 +275,31 @@ fn harmless_texts_stay_as_they_are() {
     }
 }
 
+/// A short value that was named is taken as a word, and not out of the middle of one, however the text is cut.
+#[test]
+fn a_short_value_does_not_garble_words() {
+    let wanted = Arc::new(Wanted::new(&["access".into(), "hunter22".into()]));
+    for (text, expected) in [
+        (
+            "access accessible inaccessible 1access access1",
+            "[redacted: secret] accessible inaccessible 1access access1",
+        ),
+        (
+            "TOKEN=access; \"access\" access-log",
+            "TOKEN=[redacted: secret]; \"[redacted: secret]\" [redacted: secret]-log",
+        ),
+        ("xhunter22x", "x[redacted: secret]x"),
+    ] {
+        for cut in 0..=text.len() {
+            let (mut scanner, mut out) = (Scanner::new(wanted.clone()), Vec::new());
+            let (head, tail) = text.as_bytes().split_at(cut);
+            [head, tail].iter().for_each(|piece| scanner.push(piece, &mut out));
+            scanner.finish(&mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{text} at {cut}");
+        }
+    }
+}
+
 /// A mark is one only with a kind that there is, and counts only where it is new.
 #[test]
 fn a_new_mark_is_told_from_one_that_was_there() {

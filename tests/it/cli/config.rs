@@ -70,7 +70,7 @@ fn the_layers_win_in_their_order() {
     lab.put(USER, "max_steps = 1\nagent = 'build'\npermission = 'ask'\nbudget_tokens = 1\n");
     lab.put(PROJECT, "model = 'openai/gpt-4'\nmax_steps = 2\npermission = 'edits'\nbudget_tokens = 2\n");
     let named = lab.put("named.toml", "max_steps = 3\nbudget_tokens = 3\n");
-    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
     let shown = settings(&lab, &["--config", named.to_str().unwrap(), "--max-steps", "4"]);
     for (name, value, layer) in [
         ("model", "openai/gpt-4", "project"),

@@ -127,7 +127,7 @@ fn the_proxy_of_the_environment_is_used_and_not_for_this_machine() {
     // A stranger's project does not choose where requests go.
     lab.put("home/.config/tamtam/config.toml", "");
     lab.put("work/.tamtam/config.toml", &format!("proxy = '{proxy}'"));
-    let trusted = lab.run(&["trust", "."]);
+    let trusted = lab.run(&["trust", "--yes", "."]);
     assert!(trusted.code == 2 && trusted.error().contains("a project cannot set this"), "{}", trusted.stderr);
 }
 
@@ -144,11 +144,14 @@ fn a_rule_file_that_is_ignored_names_the_command() {
     let said = run(&lab);
     assert!(said.contains(&format!("AGENTS.md is ignored: it is not trusted: {command}")), "{said}");
     assert!(said.contains(&format!("rules/a.md is ignored: it is not trusted: {command}")), "{said}");
-    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
     assert!(!run(&lab).contains("ignored"));
     lab.put("work/AGENTS.md", "Use spaces.");
     let said = run(&lab);
-    assert!(said.contains(&format!("AGENTS.md is ignored: it has changed since you trusted it: {command}")), "{said}");
+    assert!(
+        said.contains("AGENTS.md is ignored: it has changed since you trusted it: `tamtam trust --show "),
+        "{said}"
+    );
 }
 
 /// M9: of a command whose file is not trusted `run` said only that there is none.
@@ -160,7 +163,7 @@ fn a_command_in_a_file_that_is_not_trusted_says_why_it_is_unknown() {
     let hi = |lab: &Lab, line: &str| lab.run(&["run", "--model", &model, line]);
     let unknown = hi(&lab, "/hi Bob");
     assert!(unknown.code == 2 && unknown.error().contains("is ignored: it is not trusted"), "{}", unknown.stderr);
-    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
     // L8: without its argument it said "Say hi to .".
     let bare = hi(&lab, "/hi");
     assert!(bare.code == 2 && bare.error().contains("/hi takes arguments"), "{}", bare.stderr);

@@ -84,3 +84,67 @@ fn a_path_for_no_sandbox_is_refused() {
     let refused = Lab::new().run(&["tool", "--sandbox-read", "/srv", "bash", &bash("true")]);
     assert_eq!((refused.code, refused.error().contains("--sandbox <MODE>")), (2, true), "{}", refused.stderr);
 }
+
+/// F19: a session that began with `--sandbox required` was resumed without it, and ran unconfined.
+#[test]
+fn a_resumed_session_keeps_its_sandbox() {
+    let lab = Lab::new();
+    let write = json!({"name": "bash", "input": {"command": "sh out.sh"}});
+    lab.put("work/out.sh", "echo out > ../home/f\n");
+    let turn = [json!({"calls": [write]}), json!("Done.")];
+    let model = lab.script(json!(vec![turn; 5].concat()));
+    let auto = ["run", "--session", "s", "--permission", "auto", "--model", &model, "go"];
+    let run = |more: &[&str]| lab.run(&[&auto[..], more].concat());
+    let escaped = || std::fs::remove_file(lab.path("home/f")).is_ok();
+    assert!(run(&["--sandbox", "required"]).code == 0 && !escaped());
+    let resumed = run(&[]);
+    assert!(resumed.code == 0 && !escaped(), "the tape has it: {}", resumed.stderr);
+    assert!(resumed.stderr.contains("sandbox of the session: required, network off\n"), "{}", resumed.stderr);
+    for weaker in [&["--sandbox", "off"][..], &["--sandbox", "required", "--sandbox-network", "ip"]] {
+        let refused = run(weaker);
+        assert!(refused.code == 2 && refused.error().contains("is weaker"), "{}", refused.stderr);
+    }
+    let loosened = run(&["--sandbox", "off", "--sandbox-loosen"]);
+    assert!(loosened.code == 0 && escaped(), "{}", loosened.stderr);
+    assert!(run(&[]).code == 0 && escaped(), "and the tape has that");
+}
+
+/// The user's file has a sandbox for each new session; a project's file may only make it stricter.
+#[test]
+fn the_sandbox_is_a_setting_of_files() {
+    let lab = Lab::new();
+    let shown = || {
+        let shown = lab.run(&["config", "show", "--json"]).lines().remove(0)["settings"].clone();
+        let of = |name: &str| shown.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone();
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        ["sandbox.mode", "sandbox.network", "sandbox.read"]
+            .map(|name| format!("{} {}", text(&of(name)["value"]), text(&of(name)["layer"])))
+    };
+    assert_eq!(shown(), ["- default", "- default", "- default"]);
+    let user = "home/.config/tamtam/config.toml";
+    lab.put(user, "[sandbox]\nmode = 'preferred'\nnetwork = 'ip'\nread = ['/srv']\n");
+    assert_eq!(shown(), ["preferred user", "ip user", "/srv user"]);
+    lab.put("work/.tamtam/config.toml", "[sandbox]\nmode = 'required'\nnetwork = 'all'\n");
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
+    assert_eq!(shown(), ["required project", "ip user", "/srv user"]);
+    lab.put("work/.tamtam/config.toml", "[sandbox]\nwrite = ['/']\n");
+    let refused = lab.run(&["trust", "--yes", "."]);
+    assert!(refused.error().contains("line 2: sandbox.write: a project cannot set this"), "{}", refused.stderr);
+    std::fs::remove_file(lab.path("work/.tamtam/config.toml")).unwrap();
+    for (text, why) in [
+        ("sandbox = 'required'", "unknown setting `sandbox`"),
+        ("[sandbox]\nmode = 'on'", "line 2: sandbox.mode: \"on\" is none of them: write off, preferred or required"),
+        ("[sandbox]\nread = '/srv'", "line 2: sandbox.read: write a list of paths"),
+    ] {
+        lab.put(user, text);
+        let wrong = lab.run(&["config", "show"]);
+        assert!(wrong.code == 2 && wrong.error().contains(why), "{text}: {}", wrong.stderr);
+    }
+    lab.put(user, "[sandbox]\nmode = 'required'\n");
+    let write = json!({"name": "bash", "input": {"command": "sh out.sh"}});
+    lab.put("work/out.sh", "echo out > ../home/f\n");
+    let model = lab.script(json!([{"calls": [write]}, "Done.", {"calls": [write]}, "Done."]));
+    let run = |more: &[&str]| lab.run(&[&["run", "--permission", "auto", "--model", &model, "go"], more].concat());
+    assert!(run(&[]).code == 0 && !lab.path("home/f").exists());
+    assert!(run(&["--sandbox", "off"]).code == 0 && lab.path("home/f").exists(), "an argument wins");
+}

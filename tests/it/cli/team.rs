@@ -111,7 +111,7 @@ fn agents_of_a_workspace_are_read_while_they_are_as_they_were_trusted() {
     let lab = lab();
     let listed = || lab.run(&["agents", "--json"]).stdout.contains("\"name\":\"stranger\"");
     assert!(!listed());
-    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
     assert!(listed());
     put(&lab.path("work"), ".claude/agents/stranger.md", "---\nname: stranger\ndescription: x\n---\nObey!");
     assert!(!listed());

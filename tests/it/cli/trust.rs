@@ -74,9 +74,9 @@ fn a_project_that_is_not_trusted_has_no_say() {
     assert!(ended.lines().iter().any(|line| line["warning"]["kind"] == "configuration_not_read"), "{}", ended.stdout);
     assert_eq!(permit(&lab, "write", write("a")).0, "ask");
     // Trusted, the same file is what decides.
-    let trusted = lab.run(&["trust", "."]);
+    let trusted = lab.run(&["trust", "--yes", "."]);
     assert!(
-        trusted.code == 0 && trusted.stdout.contains("permission = auto") && trusted.stdout.contains(&theirs),
+        trusted.code == 0 && trusted.stdout.contains("permission = 'auto'") && trusted.stdout.contains(&theirs),
         "{}",
         trusted.stdout
     );
@@ -91,7 +91,7 @@ fn one_changed_byte_asks_again() {
     let lab = Lab::new();
     let text = "[rules.edit]\n'docs/**' = 'allow'\n";
     lab.put(PROJECT, text);
-    assert_eq!(lab.run(&["trust", lab.path("work").to_str().unwrap()]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", lab.path("work").to_str().unwrap()]).code, 0);
     let (decided, said) = permit(&lab, "write", write("docs/a"));
     assert_eq!((decided.as_str(), said.as_str()), ("allow", ""));
     lab.put(PROJECT, &format!("{text} "));
@@ -104,10 +104,51 @@ fn one_changed_byte_asks_again() {
     let agent = lab.put("work/.tamtam/agents/writer.md", "Writes.");
     assert!(lab.run(&["trust", "--list"]).stdout.contains("agents/writer.md is new"));
     assert_eq!(permit(&lab, "write", write("docs/a")).0, "allow");
-    assert!(lab.run(&["trust", "."]).stdout.contains("agents/writer.md as it is now (7 bytes)"));
+    assert!(
+        lab.run(&["trust", "--yes", "."])
+            .stdout
+            .contains("agents/writer.md (7 bytes, new since you trusted the folder)\n    | Writes.\n")
+    );
     assert!(lab.run(&["trust", "--list"]).stdout.contains("  trusted, since "));
     std::fs::write(agent, "Writes!").unwrap();
     assert!(lab.run(&["trust", "--list"]).stdout.contains("agents/writer.md has changed"));
+}
+
+/// What is about to be trusted is read first: each file's text, escaped and bounded, and what has changed since. Nothing is trusted
+/// without a yes: of a person at the terminal, or `--yes`.
+#[test]
+fn trust_shows_the_text_and_asks() {
+    let lab = Lab::new();
+    lab.put(PROJECT, "max_steps = 3\n");
+    lab.put("work/AGENTS.md", &format!("Be\u{1b}[2J brief.\n{}last\n", "More.\n".repeat(400)));
+    let show = || lab.run(&["trust", "--show", "."]).stdout;
+    let refused = lab.run(&["trust", "."]);
+    assert!(refused.code == 2 && refused.error().contains("`tamtam trust --yes "), "{}", refused.stderr);
+    let shown = refused.stdout;
+    assert!(shown.contains("    | Be\\u{1b}[2J brief.\n") && shown.contains("    | max_steps = 3\n"), "{shown}");
+    assert!(shown.contains("NOT shown here: `tamtam trust --show ") && !shown.contains("| last"), "{shown}");
+    assert!(show().contains("    | last\n"));
+    for (answer, code, said) in [("\n", 3, "you did not say yes"), ("n\n", 3, "you did not"), ("y\n", 0, "trusted: ")] {
+        assert_eq!(lab.run(&["trust", "--list"]).stdout, "nothing is trusted\n");
+        let mut asked = lab.on_terminal(&["trust", "."]);
+        asked.until_text("with 2 files? [y/N] ");
+        asked.type_keys(answer);
+        let ended = asked.end();
+        assert!(ended.code == code && ended.stdout.contains(said), "{answer:?}: {}", ended.stdout);
+    }
+    lab.put(PROJECT, "max_steps = 4\n");
+    let (_, said) = permit(&lab, "write", write("a"));
+    assert!(
+        said.contains("config.toml has changed since you trusted ") && said.contains("`tamtam trust --show "),
+        "{said}"
+    );
+    let shown = lab.run(&["trust", "."]).stdout;
+    assert!(shown.contains("(14 bytes, changed since you trusted it (its old text is not kept))"), "{shown}");
+    assert!(
+        shown.contains("bytes, as you trusted it)") && !shown.contains("brief"),
+        "what is as it was is only named: {shown}"
+    );
+    assert!(show().contains("brief") && lab.run(&["trust", "--show", "--yes", "."]).code == 2);
 }
 
 /// A link to a folder is the folder that it leads to; a folder that is made anew at the same path is another one.
@@ -117,7 +158,7 @@ fn trust_is_for_the_folder_and_not_for_its_name() {
     let text = "[rules.edit]\n'docs/**' = 'allow'\n";
     lab.put(PROJECT, text);
     symlink(lab.path("work"), lab.path("link")).unwrap();
-    assert_eq!(lab.run(&["trust", lab.path("link").to_str().unwrap()]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", lab.path("link").to_str().unwrap()]).code, 0);
     assert_eq!(permit(&lab, "write", write("docs/a")).0, "allow");
     // The link leads elsewhere now.
     lab.put("other/.tamtam/config.toml", text);
@@ -138,9 +179,9 @@ fn trust_is_for_the_folder_and_not_for_its_name() {
 fn a_hostile_file_is_a_clear_error() {
     let lab = Lab::new();
     let file = lab.put(PROJECT, "max_steps = 3\n");
-    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
     let check = |why: &str| {
-        let refused = lab.run(&["trust", "."]);
+        let refused = lab.run(&["trust", "--yes", "."]);
         assert_eq!(refused.code, 2, "{why}: {}", refused.stdout);
         assert!(refused.error().contains("cannot trust") && refused.error().contains(why), "{why}: {}", refused.stderr);
         let (decided, said) = permit(&lab, "write", write("a"));
@@ -158,7 +199,7 @@ fn a_hostile_file_is_a_clear_error() {
     check("UTF-8");
     // What cannot be read as configuration is not trusted.
     std::fs::write(&file, "max_steps = 0").unwrap();
-    let wrong = lab.run(&["trust", "."]);
+    let wrong = lab.run(&["trust", "--yes", "."]);
     assert!(wrong.code == 2 && wrong.error().contains("line 1: max_steps"), "{}", wrong.stderr);
     for arguments in
         [&["trust"][..], &["trust", "none"], &["trust", ".", "--revoke=7"], &["trust", "--list", "--revoke"]]
@@ -212,7 +253,7 @@ fn always_for_the_project_holds_until_it_is_taken_back() {
     let (mut run, ask) = asking(&lab, "s1", "echo one");
     let refused = answer(&mut run, &ask, 2);
     assert_eq!(refused["error"]["kind"], "not_trusted", "{refused}");
-    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
     assert_eq!(answer(&mut run, &ask, 2)["error"], Value::Null);
     assert_eq!(run.end().code, 0);
 
@@ -259,7 +300,7 @@ fn always_for_the_project_holds_until_it_is_taken_back() {
 #[test]
 fn two_processes_that_grant_for_the_project_at_once_are_both_heard() {
     let lab = Lab::new();
-    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
     let mut runs: Vec<_> = (0..4).map(|n| asking(&lab, &format!("s{n}"), &format!("touch {n}.txt"))).collect();
     std::thread::scope(|scope| {
         for (run, ask) in &mut runs {
@@ -278,7 +319,7 @@ fn two_processes_that_grant_for_the_project_at_once_are_both_heard() {
 #[test]
 fn a_grant_that_cannot_be_kept_is_said() {
     let lab = Lab::new();
-    assert_eq!(lab.run(&["trust", "."]).code, 0);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
     let (mut run, ask) = asking(&lab, "s", "touch a.txt");
     // Its draft is in the way, for root too.
     std::fs::create_dir(lab.path("home/.local/share/tamtam/trust.new")).unwrap();
@@ -302,8 +343,8 @@ fn rule_files_are_told_as_they_were_trusted() {
         (system.contains("Use tabs."), system.contains("Name things."))
     };
     assert_eq!(told(), (false, false));
-    let trusted = lab.run(&["trust", "."]);
-    assert!(trusted.code == 0 && trusted.stdout.contains("AGENTS.md as it is now"), "{}", trusted.stderr);
+    let trusted = lab.run(&["trust", "--yes", "."]);
+    assert!(trusted.code == 0 && trusted.stdout.contains("    | Use tabs.\n"), "{}", trusted.stderr);
     assert_eq!(told(), (true, true));
     // Behind the place where it is cut, and in the other file nothing.
     lab.put("work/AGENTS.md", &(long.clone() + "And spaces.\n"));

@@ -3,10 +3,12 @@
 //! `TAMTAM_RULESETS=100000 cargo test --features cli --lib core::narrowing` tries that many (2,000 in a normal run), and
 //! `TAMTAM_RULESETS_SEED=7` others. `permission::tests::orders` holds the judgement of one session's rules against a slow model.
 
+use std::sync::Arc;
+
 use tamtam::{
     kernel::Settings,
     permission::{Action, Globs, MatchOrder, Rule, Ruleset, judge_all, with_parts},
-    tool::Access,
+    tool::{Access, Network, SandboxTerms},
 };
 
 use crate::kernel::{tasks::narrow, tests::sim::rng::Rng};
@@ -68,6 +70,26 @@ fn a_childs_turns_take_no_more_steps_than_its_parents_may() {
         (child.steps_max, above.steps_max) = (own, parent);
         narrow(&mut child, &above);
         assert_eq!(child.steps_max, expected);
+    }
+}
+
+/// A child has at least the sandbox of its parent, and keeps a stricter one.
+#[test]
+fn a_child_has_at_least_the_sandbox_of_its_parent() {
+    let terms = |required, network| Some(Arc::new(SandboxTerms { required, network, ..SandboxTerms::default() }));
+    let (strict, wide) = (terms(true, Network::Off), terms(false, Network::All));
+    for (own, parent, expected) in [
+        (&None, &strict, &strict),
+        (&wide, &strict, &strict),
+        (&strict, &wide, &strict),
+        (&wide, &None, &wide),
+        (&None, &None, &None),
+    ] {
+        let mut rng = Rng::new(1);
+        let (mut child, mut above) = (settings(&mut rng, "/w"), settings(&mut rng, "/w"));
+        (child.sandbox, above.sandbox) = (own.clone(), parent.clone());
+        narrow(&mut child, &above);
+        assert_eq!(child.sandbox, *expected);
     }
 }
 

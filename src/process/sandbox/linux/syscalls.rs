@@ -102,8 +102,11 @@ const X32: i64 = 0x4000_0000;
 pub(super) fn refuse(network: Network, with_truncate: bool) -> Result<(), String> {
     let put_up = || -> Result<(), seccompiler::Error> {
         apply_filter(&filter(refused(network, with_truncate)?, libc::EPERM)?)?;
-        // With `ENOSYS` the C library takes `clone` and `openat`, whose flags can be seen.
-        let unseen = [CLONE3].into_iter().chain(with_truncate.then_some(OPENAT2));
+        // With `ENOSYS` the C library takes `clone` and `openat`, whose flags can be seen. And programs that watch files look at
+        // them from time to time: `inotify` would tell of every folder that the user may read, because Landlock does not know it.
+        let unseen = [CLONE3, libc::SYS_inotify_init1].into_iter().chain(with_truncate.then_some(OPENAT2));
+        #[cfg(target_arch = "x86_64")]
+        let unseen = unseen.chain([libc::SYS_inotify_init]);
         apply_filter(&filter(in_each_form(unseen.map(|number| (number, Vec::new())).collect()), libc::ENOSYS)?)
     };
     put_up().map_err(|error| format!("seccomp: {error}"))

@@ -4,6 +4,7 @@
 //! hold no sandbox these tests show that no command runs.
 
 mod corpus;
+mod escapes;
 
 use std::{collections::BTreeMap, net::TcpListener, os::unix::net::UnixListener};
 
@@ -420,13 +421,41 @@ async fn a_required_sandbox_that_cannot_be_held_is_an_error() {
 async fn a_preferred_sandbox_that_cannot_be_held_says_so() {
     let scene = without(Sandbox::preferred());
     let (result, titles) = with_titles(&scene, "echo ran; echo ${TMPDIR-none}").await;
-    assert_eq!((result.content.as_str(), result.is_error()), ("ran\nnone", false));
+    let said = "[This command ran without a sandbox: the kernel has no Landlock: Linux 5.13 or later has it]";
+    assert_eq!((result.content.clone(), result.is_error()), (format!("ran\nnone\n\n{said}"), false));
+    assert_eq!(scene.bash("true").await.content, format!("(no output)\n\n{said}"));
     let expected = json!({
         "mode": "preferred", "held": false, "files": false, "network": "all", "signals": false, "landlock": 0,
         "why_not": "the kernel has no Landlock: Linux 5.13 or later has it",
     });
     assert_eq!(result.details["sandbox"], expected);
     assert_eq!(titles, ["sandbox: none: the kernel has no Landlock: Linux 5.13 or later has it"]);
+}
+
+/// F19: a session that began with a sandbox has no command run with a weaker one, and keeps a stricter one.
+#[tokio::test]
+async fn a_call_of_a_session_with_a_stricter_sandbox_is_refused() {
+    let began = Sandbox::required().terms();
+    let mut wider = Sandbox::required();
+    wider.write.push("/srv".into());
+    for (sandbox, runs) in [
+        (Sandbox::off(), false),
+        (Sandbox::preferred(), false),
+        (wider, false),
+        (Sandbox::required(), SandboxLevel::probe().holds()),
+    ] {
+        let scene = confined(sandbox);
+        assert_eq!(scene.bash.sandbox(), scene.bash.options.sandbox.terms());
+        let mut context = scene.context();
+        context.sandbox = began.clone().map(Arc::new);
+        let result = scene.bash.run(json!({ "command": "touch ran" }), &context).await;
+        assert_eq!(scene.path("ran").exists(), runs, "{}", result.content);
+        let why = "this session began with a sandbox (required, network off), and here the sandbox is weaker";
+        assert!(runs || !SandboxLevel::probe().holds() || result.content.contains(why), "{}", result.content);
+    }
+    for sandbox in [Sandbox::off(), Sandbox::preferred(), Sandbox::required()] {
+        assert_eq!(Sandbox::of_terms(sandbox.terms().as_ref()).terms(), sandbox.terms());
+    }
 }
 
 /// The result of a command, and the titles that its node in the tree had.
