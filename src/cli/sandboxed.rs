@@ -199,7 +199,7 @@ mod tests {
             let mut given = arguments(given);
             given.sandbox_loosen = loosen;
             let mut both = given.clone();
-            files.iter().for_each(|(name, text)| drop(both.set(&format!("sandbox.{name}"), text).unwrap()));
+            files.iter().for_each(|(name, text)| _ = both.set(&format!("sandbox.{name}"), text).unwrap());
             let sandbox = both.resumed(&given, (&id, kept.as_ref()), &environment);
             sandbox.map(|sandbox| sandbox.terms().map(|terms| terms.in_words())).map_err(|failure| failure.message)
         };

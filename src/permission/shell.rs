@@ -26,9 +26,9 @@ mod commands;
 #[cfg(feature = "shell-policy")]
 mod git;
 #[cfg(feature = "shell-policy")]
-mod paths;
-#[cfg(feature = "shell-policy")]
 mod options;
+#[cfg(feature = "shell-policy")]
+mod paths;
 #[cfg(feature = "shell-policy")]
 mod redirects;
 #[cfg(feature = "shell-policy")]

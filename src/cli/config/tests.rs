@@ -33,7 +33,8 @@ fn every_setting_is_read_and_shown() {
                 images = true\nreasoning_back = 'with_calls'\nagent = 'build'\npermission = 'edits'\n\
                 max_steps = 7\nbudget_usd = 0.5\nbudget_tokens = 1000\non_budget = 'stop'\nprice = '3/15'\n\
                 store = 'tapes'\nredact = false\ndurability = 'power'\n\
-                proxy = 'http://127.0.0.1:8/'\nca = '/ca.pem'\nask_limit = '90s'\n";
+                proxy = 'http://127.0.0.1:8/'\nca = '/ca.pem'\nask_limit = '90s'\n\
+                [sandbox]\nmode = 'required'\nnetwork = 'ip'\nread = ['data', '~/x']\nwrite = ['/w']\n";
     let config = Config::of(vec![said(Layer::User, text)]);
     let (turn, from) = config.over(&given(None), None);
     let shown: Vec<_> = settings::ALL.iter().map(|setting| settings::get(setting.name, &turn).unwrap()).collect();
@@ -56,6 +57,10 @@ fn every_setting_is_read_and_shown() {
         "http://127.0.0.1:8/",
         "/ca.pem",
         "90s",
+        "required",
+        "ip",
+        "/c/data\n~/x",
+        "/w",
     ];
     assert_eq!(shown, expected);
     assert_eq!(from.len(), settings::ALL.len());

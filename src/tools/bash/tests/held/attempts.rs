@@ -26,8 +26,8 @@ const DENIED: &[&str] = &["secrets", ".env"];
 const SECONDS: u64 = 2;
 /// The programs that a person's rule names, each with any arguments.
 const PROGRAMS: [&str; 20] = [
-    "git", "find", "tar", "ssh", "split", "sort", "grep", "rg", "ls", "cat", "head", "tail", "wc", "diff", "echo", "printf",
-    "rsync", "zip", "man", "date",
+    "git", "find", "tar", "ssh", "split", "sort", "grep", "rg", "ls", "cat", "head", "tail", "wc", "diff", "echo",
+    "printf", "rsync", "zip", "man", "date",
 ];
 
 #[derive(Deserialize)]
@@ -133,7 +133,15 @@ fn beside(scene: &Scene) -> BTreeMap<PathBuf, Option<String>> {
 
 /// The rules under which an attempt is judged: each profile, with reads that are denied.
 fn profiles() -> Vec<(Profile, Ruleset)> {
-    let all = [Profile::Strict, Profile::Ask, Profile::Edits, Profile::Auto, Profile::Readonly, Profile::Headless, Profile::Opencode];
+    let all = [
+        Profile::Strict,
+        Profile::Ask,
+        Profile::Edits,
+        Profile::Auto,
+        Profile::Readonly,
+        Profile::Headless,
+        Profile::Opencode,
+    ];
     let with = |profile: Profile| {
         let mut rules = profile.ruleset();
         rules.rules.extend(["secrets/**", "**/.env"].map(|path| Rule::new("read", path, Action::Deny)));
@@ -211,7 +219,12 @@ fn no_attempt_that_nobody_said_yes_to_comes_about() {
                 }
             }
             stage.scene.is_clean();
-            println!("{} attempts in {} classes, {ran} runs without a yes, {} came about", all.len(), classes.len(), wrong.len());
+            println!(
+                "{} attempts in {} classes, {ran} runs without a yes, {} came about",
+                all.len(),
+                classes.len(),
+                wrong.len()
+            );
             assert!(ran > all.len() / 2, "{ran}");
             assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n---\n"));
         });
