@@ -154,7 +154,7 @@ fn is_fed(access: &Access) -> bool {
         let runs = |names: &[&str]| names.iter().any(|name| is_among(RUNS_OTHERS, name) || name.starts_with('-'));
         runs_arguments(words[0])
             || named.is_none_or(|names| words.len() > 2 && runs(names))
-            || words.iter().any(|word| is_stdin(&word))
+            || words.iter().any(is_stdin)
     };
     matches!(access.part, Some(ShellPart::Command { .. }))
         && words_of(&access.pattern).is_none_or(|words| is_fed(&words.iter().map(AsRef::as_ref).collect::<Vec<_>>()))
