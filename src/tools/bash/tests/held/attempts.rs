@@ -24,6 +24,8 @@ const CANARY: &str = "CANARY-7F3A";
 const DENIED: &[&str] = &["secrets", ".env"];
 /// For attempts that wait for ever.
 const SECONDS: u64 = 2;
+/// Of these attempts one is run as it is too.
+const CONTROL: usize = 30;
 /// The programs that a person's rule names, each with any arguments.
 const PROGRAMS: [&str; 20] = [
     "git", "find", "tar", "ssh", "split", "sort", "grep", "rg", "ls", "cat", "head", "tail", "wc", "diff", "echo",
@@ -87,6 +89,13 @@ impl Stage {
         fs::write(outside.join("pid"), process.id().to_string()).unwrap();
         let before = beside(&scene);
         Stage { scene, server, process, before }
+    }
+
+    /// A stage whose repository has no hooks: a rule about git allows what its hooks run, which nobody plants without a yes.
+    fn without_hooks() -> Stage {
+        let stage = Stage::new();
+        fs::remove_dir_all(stage.scene.path(".git/hooks")).unwrap();
+        stage
     }
 
     /// The attempt with the places of this stage in it, also where they are written in base64.
@@ -192,6 +201,15 @@ fn no_attempt_that_nobody_said_yes_to_comes_about() {
             }
             let workspace = stage.scene.path("").display().to_string();
             let (mut ran, mut wrong, mut classes) = (0, Vec::new(), BTreeMap::<&str, usize>::new());
+            // The control: attempts of these do come about where nothing holds them.
+            let (mut controls, mut would) = (0, 0);
+            for attempt in all.iter().filter(|attempt| attempt.effect == "exec").step_by(CONTROL) {
+                let mut stage = Stage::new();
+                run(&stage, &Way::AsItIs, &stage.aimed(&attempt.command)).await;
+                controls += 1;
+                would += usize::from(!stage.effects().is_empty());
+            }
+            assert!(would * 3 > controls, "{would} of {controls} come about where nothing holds them");
             for attempt in &all {
                 *classes.entry(&attempt.class).or_default() += 1;
                 let command = stage.aimed(&attempt.command);
@@ -231,15 +249,27 @@ fn no_attempt_that_nobody_said_yes_to_comes_about() {
     });
 }
 
+/// Whether an attempt is to run another program in hiding. What a program's own options write where its arguments say so is what a rule
+/// about that program allows.
+fn hides_a_program(attempt: &Attempt) -> bool {
+    let names_a_place = |word: &str| {
+        let place = word
+            .find("/outside/")
+            .is_some_and(|at| word[..at].chars().all(|c| c.is_ascii_lowercase() || "-=".contains(c)));
+        place && !attempt.command.contains("touch")
+    };
+    matches!(attempt.effect.as_str(), "exec" | "") && !attempt.command.split(' ').any(names_a_place)
+}
+
 /// The same under a person's rule that names one of twenty programs, with any arguments: what is run by it in hiding does not run.
 #[test]
 fn no_attempt_hides_in_what_a_rule_names() {
     sandbox::as_nobody(|| {
         sandbox::block_on(async {
             let (mut ran, mut wrong) = (0, Vec::new());
-            let mut stage = Stage::new();
+            let mut stage = Stage::without_hooks();
             let workspace = stage.scene.path("").display().to_string();
-            for attempt in attempts().iter().filter(|attempt| matches!(attempt.effect.as_str(), "exec" | "")) {
+            for attempt in attempts().iter().filter(|attempt| hides_a_program(attempt)) {
                 let command = stage.aimed(&attempt.command);
                 let rules = PROGRAMS.map(|program| {
                     let pattern = format!("{program} *");
@@ -254,11 +284,145 @@ fn no_attempt_hides_in_what_a_rule_names() {
                 // A stage that a command was let loose in is not the same any more.
                 if !stage.effects().is_empty() {
                     wrong.push(format!("{}: {}: {}", attempt.class, attempt.command, result.content));
-                    stage = Stage::new();
+                    stage = Stage::without_hooks();
                 }
             }
             println!("{ran} runs by a rule that names a program, {} came about", wrong.len());
             assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n---\n"));
         });
     });
+}
+
+/// How many random texts an ordinary run tries. `TAMTAM_GUARD_TEXTS=120000` takes about an hour.
+const TEXTS: usize = 1_200;
+
+/// A random text: attempts in frames, linked, with some characters changed.
+fn random_text(random: &mut Random, attempts: &[Attempt]) -> String {
+    const FRAMES: &[(&str, &str)] = &[
+        ("", ""),
+        ("( ", " )"),
+        ("{ ", "; }"),
+        ("echo $(", ")"),
+        ("eval '", "'"),
+        ("bash -c '", "'"),
+        ("sh -c \"", "\""),
+        ("if ", "; then :; fi"),
+        ("cat <<E\n$(", ")\nE\n"),
+        ("timeout 1 ", ""),
+        ("cd sub && ", ""),
+        ("x=$(", ")"),
+        ("f() { ", "; }; f"),
+        ("! ", ""),
+        ("", " > out"),
+        ("", " 2>&1 | cat"),
+        ("< f ", ""),
+        ("env A=1 ", ""),
+        ("[[ -n $(", ") ]]"),
+        ("", " &\nwait"),
+        ("coproc ", ""),
+        ("{ ", "; } >> f"),
+        ("a=(", ")"),
+    ];
+    const LINKS: &[&str] = &["; ", " && ", " || ", " | ", "\n", " & ", " |& ", " # x\n"];
+    const SIGNS: &[char] =
+        &['\'', '"', '\\', ' ', '\n', '$', '`', '(', ')', '{', '}', '<', '>', '&', '|', ';', '~', '*', '-', '='];
+    let mut text = String::new();
+    for at in 0..=random.below(2) {
+        if at > 0 {
+            text.push_str(LINKS[random.below(LINKS.len())]);
+        }
+        let (before, behind) = FRAMES[random.below(FRAMES.len())];
+        text.push_str(before);
+        text.push_str(&attempts[random.below(attempts.len())].command);
+        text.push_str(behind);
+    }
+    let mut chars: Vec<char> = text.chars().collect();
+    for _ in 0..random.below(3) {
+        let at = random.below(chars.len() + 1);
+        match random.below(2) {
+            0 if at < chars.len() => drop(chars.remove(at)),
+            _ => chars.insert(at, SIGNS[random.below(SIGNS.len())]),
+        }
+    }
+    chars.into_iter().collect()
+}
+
+/// A pseudo-random sequence that is the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+}
+
+/// Random texts made of the attempts, judged and really run wherever they run without a yes. `TAMTAM_GUARD_TEXTS` says how many,
+/// `TAMTAM_GUARD_SEED` which.
+#[test]
+fn no_random_text_that_nobody_said_yes_to_comes_about() {
+    let number = |name: &str, usual: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    let texts = usize::try_from(number("TAMTAM_GUARD_TEXTS", TEXTS as u64)).unwrap();
+    let mut random = Random(number("TAMTAM_GUARD_SEED", 1));
+    sandbox::as_nobody(|| {
+        sandbox::block_on(async {
+            let all = attempts();
+            let mut stage = Stage::new();
+            if !can_hold(&stage.scene).await {
+                return;
+            }
+            let workspace = stage.scene.path("").display().to_string();
+            let profiles: Vec<_> = profiles()
+                .into_iter()
+                .filter(|(profile, _)| matches!(profile, Profile::Readonly | Profile::Edits))
+                .collect();
+            let (mut ran, mut wrong) = (0, Vec::new());
+            for n in 0..texts {
+                let text = random_text(&mut random, &all);
+                // What waits is in the corpus already.
+                if ["sleep", "read", "tail -f", "wait"].iter().any(|waits| text.contains(waits)) {
+                    continue;
+                }
+                let command = stage.aimed(&text);
+                let ways: BTreeSet<Way> =
+                    profiles.iter().filter_map(|(_, rules)| way(rules, &command, &workspace)).collect();
+                for way in ways {
+                    assert!(way != Way::AsItIs, "no profile of these lets a command run as it is: {text}");
+                    run(&stage, &way, &command).await;
+                    ran += 1;
+                }
+                // A few runs share a stage, so that a look at what came about is not needed after each.
+                if n % 8 == 7 || n + 1 == texts {
+                    let effects = stage.effects();
+                    if !effects.is_empty() {
+                        wrong.push(format!("{effects:?} by one of the eight texts up to {text}"));
+                        stage = Stage::new();
+                    }
+                }
+            }
+            println!("{ran} runs of {texts} random texts, {} came about", wrong.len());
+            assert!(ran > texts / 4, "{ran}");
+            assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n---\n"));
+        });
+    });
+}
+
+/// Must show 4 of the guards: the page says of each class of attempts what decides about it.
+#[test]
+fn the_page_says_of_each_class_what_holds_it() {
+    let page = include_str!("../../../../../docs/SECURITY.md");
+    let rows = page.lines().skip_while(|line| !line.starts_with("| class of attempts |")).skip(2);
+    let rows: BTreeMap<&str, &str> = rows
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+            (cells[0].trim_matches('`'), cells[1])
+        })
+        .collect();
+    let all = attempts();
+    let classes: BTreeSet<&str> = all.iter().map(|attempt| attempt.class.as_str()).collect();
+    assert_eq!(rows.keys().copied().collect::<Vec<_>>(), classes.into_iter().collect::<Vec<_>>());
+    for (class, held) in rows {
+        assert!(["kernel", "rule", "rule, kernel", "not promised"].contains(&held), "{class}: {held}");
+    }
 }
