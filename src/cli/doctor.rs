@@ -173,8 +173,12 @@ fn terminal(stdin: bool, stderr: bool) -> String {
 
 fn sandbox(level: &SandboxLevel) -> String {
     match level.holds() {
-        true => format!("{level}; off unless you pass --sandbox or set it in a file"),
-        false => level.to_string(),
+        true => format!(
+            "{level}; for commands that nobody was asked about, and for all with --sandbox or `sandbox` in a file"
+        ),
+        false => format!(
+            "{level}; commands are asked about, or denied where nobody can be asked, unless you pass --run-unheld"
+        ),
     }
 }
 
@@ -218,7 +222,8 @@ mod tests {
 
     #[test]
     fn what_is_held_of_a_sandbox_is_said_and_why_nothing_is() {
-        assert_eq!(sandbox(&SandboxLevel::none("the kernel has no Landlock")), "none: the kernel has no Landlock");
+        let none = sandbox(&SandboxLevel::none("the kernel has no Landlock"));
+        assert!(none.starts_with("none: the kernel has no Landlock; commands are asked about"), "{none}");
         let level = SandboxLevel::probe();
         assert_eq!(sandbox(&level).starts_with("files"), level.holds());
     }

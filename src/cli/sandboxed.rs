@@ -37,6 +37,10 @@ pub(super) struct SandboxArguments {
     /// Let an existing session have a weaker sandbox than it began with; without it such arguments are refused
     #[arg(long, requires = "sandbox")]
     pub(super) sandbox_loosen: bool,
+    /// Where this system cannot confine commands, run those that nobody was asked about as they are, in place of asking: nothing but
+    /// the names in the rules holds them then
+    #[arg(long)]
+    run_unheld: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -72,6 +76,7 @@ impl SandboxArguments {
             Some(Sockets::Ip) => Network::Ip,
             Some(Sockets::All) => Network::All,
         };
+        sandbox.runs_unheld = self.run_unheld;
         sandbox.read.extend(self.sandbox_read.iter().map(|path| environment.absolute(path)));
         sandbox.write.extend(self.sandbox_write.iter().map(|path| environment.absolute(path)));
         sandbox
@@ -100,7 +105,9 @@ impl SandboxArguments {
                 stricter.required |= terms.required;
                 stricter.network = stricter.network.min(terms.network);
             }
-            return Ok(Sandbox::of_terms(Some(&stricter)));
+            let mut sandbox = Sandbox::of_terms(Some(&stricter));
+            sandbox.runs_unheld = self.run_unheld;
+            return Ok(sandbox);
         }
         let wanted = terms.map_or_else(|| "off".to_owned(), |terms| terms.in_words());
         Err(Failure::usage(format!(

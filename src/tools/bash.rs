@@ -44,7 +44,7 @@ use serde_json::{Value, json};
 use crate::{
     process::{Event, Folder, Process, Spec, Tag, scrub},
     tool::{
-        Access, BoxFuture, Changes, Files, Question, Tool, ToolContext, ToolResult,
+        Access, BoxFuture, Changes, Files, Question, QuestionAnswer, Tool, ToolContext, ToolResult,
         truncate::Limits,
         workspace::{Workspace, WorkspaceError},
     },
@@ -54,6 +54,7 @@ use crate::{
 
 use arguments::Arguments;
 use capture::Capture;
+use refused::Refused;
 use report::{Ending, Run};
 use sandbox::{Guard, Shut};
 
@@ -176,7 +177,7 @@ impl Bash {
         if let Some(refused) = kept::refusal(&self.options.sandbox, context) {
             return refused;
         }
-        let Some(held) = context.held.clone() else { return self.as_asked(folder, &arguments, context).await };
+        let Some(held) = context.held.clone() else { return self.as_asked(folder, None, &arguments, context).await };
         // A command that can change no file is not looked after.
         let before = match held.writes.is_empty() {
             true => None,
@@ -187,15 +188,49 @@ impl Bash {
             Err(Shut::Never(result)) => return result,
             Err(Shut::Unheld(why)) => Err(why),
         };
+        let (mut result, refused) = match ran {
+            Ok(result) => {
+                let refused = refused::of(&result);
+                (result, refused)
+            }
+            Err(why) => (ToolResult::error(String::new()), Some(Refused::unheld(why))),
+        };
+        let answer = match refused.as_ref().filter(|refused| refused.asks()) {
+            Some(refused) => {
+                let access = [Access::command(&arguments.command, &arguments.cwd, false)];
+                let question = Question::about(refused.title(), access).with_details(refused.details());
+                Some(context.ask(question).await)
+            }
+            None => None,
+        };
+        if answer.as_ref().is_some_and(QuestionAnswer::is_granted) {
+            return match self.folder(&arguments, context).await {
+                Ok(folder) => self.as_asked(folder, before, &arguments, context).await,
+                Err(error) => ToolResult::error(format!("cannot run in that folder: {error}")),
+            };
+        }
         if let Some(before) = before {
             look::after(before, &self.files, context).await;
         }
-        self.or_ask(ran, arguments, context).await
+        if let Some(refused) = refused {
+            let answer = answer.map_or_else(|| "It went on without that.".to_owned(), |answer| answer.to_string());
+            result.content.push_str(&refused.note(&answer));
+        }
+        result
     }
 
-    /// Runs a command that a person or a rule allowed.
-    async fn as_asked(&self, folder: Folder, arguments: &Arguments, context: &ToolContext) -> ToolResult {
-        let before = look::before(self.options.look, &self.files, context).await;
+    /// Runs a command that a person or a rule allowed. `before` is the look at the workspace before a first run of it, if there was one.
+    async fn as_asked(
+        &self,
+        folder: Folder,
+        before: Option<Result<look::Look, String>>,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> ToolResult {
+        let before = match before {
+            Some(before) => before,
+            None => look::before(self.options.look, &self.files, context).await,
+        };
         let result = match self.sandbox.enter(context, false).await {
             Ok(room) => self.run_in(folder, room, arguments, context, false).await,
             Err(Shut::Never(result)) => result,
@@ -203,33 +238,6 @@ impl Bash {
         };
         look::after(before, &self.files, context).await;
         result
-    }
-
-    /// Asks whether a command may run as it is that the kernel refused something, or that the kernel could not confine. The result
-    /// of the confined run stays where the answer is no, and says so.
-    async fn or_ask(&self, ran: Result<ToolResult, String>, arguments: Arguments, context: &ToolContext) -> ToolResult {
-        let (mut result, refused) = match ran {
-            Ok(result) => match refused::of(&result) {
-                None => return result,
-                Some(refused) => (result, refused),
-            },
-            Err(why) => (ToolResult::error(String::new()), refused::Refused { why, failed: true }),
-        };
-        if !refused.failed {
-            result.content.push_str(&refused.note("It went on without that."));
-            return result;
-        }
-        let access = [Access::command(&arguments.command, &arguments.cwd, false)];
-        let question = Question::about("Run it again without confinement?", access).with_details(refused.details());
-        let answer = context.ask(question).await;
-        if !answer.is_granted() {
-            result.content.push_str(&refused.note(&answer.to_string()));
-            return result;
-        }
-        match self.folder(&arguments, context).await {
-            Ok(folder) => self.as_asked(folder, &arguments, context).await,
-            Err(error) => ToolResult::error(format!("cannot run in that folder: {error}")),
-        }
     }
 
     /// Runs the command in a folder, confined to `room` (what the sandbox lets this call reach) where there is one.
@@ -275,19 +283,8 @@ impl Bash {
 
     /// The folder that the command starts in, opened beneath the workspace.
     async fn folder(&self, arguments: &Arguments, context: &ToolContext) -> Result<Folder, WorkspaceError> {
-        let cwd = if arguments.cwd.is_empty() { ".".to_owned() } else { arguments.cwd.clone() };
-        let (context, home) = (context.clone(), self.home.clone());
-        let open = move || {
-            let mut workspace = Workspace::open(&context.workspace)?;
-            if let Some(home) = home {
-                workspace = workspace.with_home(home);
-            }
-            let path = workspace.resolve_existing(&cwd)?;
-            let folder = workspace.open_dir(&path)?;
-            let clone = folder.as_fd().try_clone_to_owned();
-            let handle = clone.map_err(|source| WorkspaceError::Io { path: path.to_string(), source })?;
-            Ok(Folder { handle, path: workspace.absolute(&path) })
-        };
+        let (cwd, context, home) = (arguments.cwd.clone(), context.clone(), self.home.clone());
+        let open = move || open_folder(&cwd, home, &context);
         let lost = |lost| WorkspaceError::Io { path: ".".to_owned(), source: std::io::Error::other(lost) };
         tokio::task::spawn_blocking(open).await.map_err(lost).flatten()
     }
@@ -430,6 +427,15 @@ impl Tool for Bash {
         Arguments::of(arguments).map(drop).map_err(|error| error.content)
     }
 
+    fn foresee(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
+        let Ok(arguments) = Arguments::of(arguments) else { return Ok(()) };
+        if arguments.cwd.is_empty() {
+            return Ok(());
+        }
+        let opened = open_folder(&arguments.cwd, self.home.clone(), context);
+        opened.map(drop).map_err(|error| format!("cannot run in that folder: {error}"))
+    }
+
     fn files(&self) -> Option<&Files> {
         Some(&self.files)
     }
@@ -447,6 +453,19 @@ impl fmt::Debug for Bash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bash").field("options", &self.options).field("shell", &self.shell).finish_non_exhaustive()
     }
+}
+
+/// Opens a folder beneath the workspace; empty for the workspace itself. Waits for the disk.
+fn open_folder(cwd: &str, home: Option<PathBuf>, context: &ToolContext) -> Result<Folder, WorkspaceError> {
+    let mut workspace = Workspace::open(&context.workspace)?;
+    if let Some(home) = home {
+        workspace = workspace.with_home(home);
+    }
+    let path = workspace.resolve_existing(if cwd.is_empty() { "." } else { cwd })?;
+    let folder = workspace.open_dir(&path)?;
+    let clone = folder.as_fd().try_clone_to_owned();
+    let handle = clone.map_err(|source| WorkspaceError::Io { path: path.to_string(), source })?;
+    Ok(Folder { handle, path: workspace.absolute(&path) })
 }
 
 fn not_started() -> ToolResult {

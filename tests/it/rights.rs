@@ -2,6 +2,7 @@
 //! searched, started again or brought in.
 
 mod arguments;
+mod dojo;
 mod granted;
 mod host;
 mod import;
