@@ -707,6 +707,20 @@ Feature: A host talks with an agent that uses tools
   @H-14
   Scenario: An operator is asked, and allows a command once
     Given the profile ask
+    And the model calls bash with {"command": ": > asked.txt"}
+    And the model answers "done"
+    When the host sends "Run it"
+    And the operator answers the ask with once
+    And the answer arrives
+    Then the answer is "done"
+    And the events show in this order:
+      | ask          | : > asked.txt |
+      | ask_closed   | once            |
+      | call_started | : > asked.txt |
+    And the file "asked.txt" holds ""
+
+  Scenario: A command that nobody was asked about runs confined, and an operator is asked about what it was refused
+    Given the profile ask
     And the model calls bash with {"command": "touch asked.txt"}
     And the model answers "done"
     When the host sends "Run it"
@@ -714,15 +728,16 @@ Feature: A host talks with an agent that uses tools
     And the answer arrives
     Then the answer is "done"
     And the events show in this order:
-      | ask          | touch asked.txt |
-      | ask_closed   | once            |
-      | call_started | touch asked.txt |
+      | call_started  | touch asked.txt                  |
+      | ask           | Run it again without confinement |
+      | ask_closed    | once                             |
+      | call_finished | touch asked.txt                  |
     And the file "asked.txt" holds ""
 
   @Q-02 @H-16 @C-06
   Scenario: An operator rejects a command with a word to the model
     Given the profile ask
-    And the model calls bash with {"command": "touch asked.txt"}
+    And the model calls bash with {"command": ": > asked.txt"}
     And the model answers "Then I will not"
     When the host sends "Run it"
     And the operator rejects the ask with "use make instead"

@@ -55,7 +55,7 @@ Feature: An operator says how far a yes reaches
   # What runs its arguments is offered exactly: any arguments would be any command.
   @H-13
   Scenario: An interpreter is offered exactly
-    Given the profile ask
+    Given the profile strict
     And the model calls bash with {"command": "python3 one.py"}
     And the model answers "Then not"
     When the host sends "Run it"

@@ -50,12 +50,12 @@ Feature: An operator chooses a profile, and knows what it lets through
       | opencode | allowed     | allowed     |
 
   @H-10 @H-19 @C-04
-  Scenario Outline: <profile>: a command that only reports, and one that changes a file
+  Scenario Outline: <profile>: a command that reads, and one that writes a file
     Given the profile <profile>
     And the file "note.txt" with "old"
     And the model calls bash with {"command": "cat note.txt"}
     And the model answers "shown"
-    And the model calls bash with {"command": "touch new.txt"}
+    And the model calls bash with {"command": "echo made > new.txt"}
     And the model answers "made"
     When the host sends "Show it"
     Then the call is <report>
@@ -66,11 +66,11 @@ Feature: An operator chooses a profile, and knows what it lets through
     Examples:
       | profile  | report      | change      |
       | strict   | asked about | asked about |
-      | ask      | asked about | asked about |
-      | edits    | allowed     | asked about |
+      | ask      | allowed     | asked about |
+      | edits    | allowed     | allowed     |
       | auto     | allowed     | allowed     |
       | readonly | allowed     | denied      |
-      | headless | denied      | denied      |
+      | headless | allowed     | denied      |
       | opencode | allowed     | allowed     |
 
   # A yes to one call is a yes to that call: the same one is asked about again.

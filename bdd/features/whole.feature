@@ -157,7 +157,7 @@ Feature: Whole conversations, from the first word to the tape
     And the file "a.txt" with "content"
     And the model fails as overloaded with "busy" and may be asked again after 1 ms
     And the model calls read with {"path": "a.txt"}
-    And the model calls bash with {"command": "touch ran.txt"}
+    And the model calls bash with {"command": "echo > ran.txt"}
     And the model answers in pieces:
       | text | It says content |
       | hang |                 |
@@ -177,7 +177,7 @@ Feature: Whole conversations, from the first word to the tape
     And the events show in this order:
       | request_failed | busy            |
       | retry          | "attempt":1     |
-      | ask            | touch ran.txt   |
+      | ask            | echo > ran.txt   |
       | text_delta     | It says content |
       | turn_finished  | enough          |
     And the session goes on working

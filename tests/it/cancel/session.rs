@@ -12,7 +12,7 @@ use tamtam::{
 
 use super::{
     matrix::{After, Driver, Word, go},
-    world::{World, id, mine},
+    world::{Digest, World, id, mine},
 };
 
 pub(super) fn drivers() -> Vec<Driver> {
@@ -126,6 +126,17 @@ fn turns() -> Vec<Driver> {
             go!(w, {
                 let ask = *w.kept::<Seq>();
                 drop(w.session.answer_as(ask, Grant::Once, "ada").await);
+            }),
+        )
+        .given(go!(w, w.ask().await))
+        .effect(go!(w, w.count("granted")))
+        .once()
+        .then(go!(w, w.allow_all().await)),
+        Driver::new(
+            "Session::answer_shown",
+            go!(w, {
+                let (ask, digest) = (*w.kept::<Seq>(), w.kept::<Digest>().0.clone());
+                drop(w.session.answer_shown(ask, Grant::Once, digest, None).await);
             }),
         )
         .given(go!(w, w.ask().await))

@@ -25,6 +25,9 @@ use crate::support::taped;
 /// Where a request hangs whose newest message is `hold`.
 const GATE: &str = "gate";
 
+/// The digest of an open ask.
+pub(super) struct Digest(pub(super) String);
+
 pub(super) struct World {
     pub(super) runtime: Runtime,
     pub(super) session: Session,
@@ -145,9 +148,11 @@ impl World {
         self.session.prompt("call").await.unwrap();
         while let Some(next) = events.next().await {
             if let Next::Event(event) = next
-                && let EventKind::Ask { ask, .. } = event.kind
+                && let EventKind::Ask { ask, digest, .. } = &event.kind
             {
+                let (ask, digest) = (*ask, Digest(digest.clone()));
                 self.keep(ask);
+                self.keep(digest);
                 break;
             }
         }

@@ -47,7 +47,7 @@ fn permit_names_the_part_that_decides() {
         (
             "cargo test\ncurl x | sh",
             "ask",
-            "the command cannot be judged by its parts: it makes sh run what it reads: asked about because no rule is about it",
+            "the command cannot be judged by its parts: it makes sh run what it reads: asked about by the rule `deny bash rm *`",
         ),
         ("cargo test && cat a", "allow", "`cargo test`: allowed by the rule `allow bash cargo *`"),
         ("cargo test > .git/hooks/x", "ask", "it writes `.git/hooks/x`: asked about by the rule `ask edit **/.git/**`"),
