@@ -55,9 +55,9 @@ fn commands() {
     println!(
         "shell command of {} bytes, read and judged: {:.1?}",
         long.len(),
-        read_and_judged(&Access::new("bash", &long))
+        read_and_judged(&Access::command(&long, "", true))
     );
-    println!("`ls -la src`, read and judged: {:.1?}", read_and_judged(&Access::new("bash", "ls -la src")));
+    println!("`ls -la src`, read and judged: {:.1?}", read_and_judged(&Access::command("ls -la src", "", true)));
     println!("a call without a command, judged: {:.1?}", read_and_judged(&Access::new("read", "src/lib.rs")));
 }
 

@@ -324,39 +324,34 @@ impl Guard {
         if !self.level.holds() {
             return Ok(None);
         }
-        let (confinement, grants) = match context.held.clone().filter(|_| unasked) {
-            Some(held) => {
-                let mut confinement = self.least.clone();
-                confinement.look.extend(context.spill.iter().map(|folder| folder.to_path_buf()));
-                confinement.look.extend(context.external.iter().cloned());
-                let context = context.clone();
-                let grants = tokio::task::spawn_blocking(move || Grants::of(&held, &context)).await;
-                let grants = grants.unwrap_or_else(|lost| Err(lost.to_string())).map_err(Shut::Unheld)?;
-                grants.add_to(&mut confinement);
-                (confinement, Some(grants))
-            }
+        let held = context.held.clone().filter(|_| unasked);
+        let mut confinement = if held.is_some() { self.least.clone() } else { self.shared.clone() };
+        let outputs = context.spill.iter().map(|folder| folder.to_path_buf());
+        let named = outputs.chain(context.external.iter().cloned());
+        match &held {
+            Some(_) => confinement.look.extend(named),
             None => {
-                let mut confinement = self.shared.clone();
-                confinement.read.extend(context.spill.iter().map(|folder| folder.to_path_buf()));
-                confinement.read.extend(context.external.iter().cloned());
+                confinement.read.extend(named);
                 confinement.write.push(context.workspace.to_path_buf());
-                (confinement, None)
             }
-        };
-        self.room(confinement, grants).await.map(Some).map_err(Shut::Never)
-    }
-
-    /// Makes the folder for temporary files of a call.
-    async fn room(&self, mut confinement: Confinement, grants: Option<Grants>) -> Result<Room, ToolResult> {
-        let temporary = self.temporary.clone();
-        let made = tokio::task::spawn_blocking(move || Temporary::make(&temporary)).await;
-        let temporary = made.unwrap_or_else(|lost| Err(io::Error::other(lost)));
-        let temporary = temporary.map_err(|error| {
-            let folder = self.temporary.display();
-            ToolResult::error(format!("the command was not run: its folder in {folder} could not be made: {error}"))
-        })?;
+        }
+        let (context, temporary) = (context.clone(), self.temporary.clone());
+        let made = tokio::task::spawn_blocking(move || {
+            let grants = held.map(|held| Grants::of(&held, &context)).transpose().map_err(Shut::Unheld)?;
+            let made = Temporary::make(&temporary).map_err(|error| {
+                let folder = temporary.display();
+                let why = format!("the command was not run: its folder in {folder} could not be made: {error}");
+                Shut::Never(ToolResult::error(why))
+            })?;
+            Ok((grants, made))
+        });
+        let lost = |lost| Err(Shut::Never(ToolResult::error(format!("the command was not run: {lost}"))));
+        let (grants, temporary) = made.await.unwrap_or_else(lost)?;
+        if let Some(grants) = &grants {
+            grants.add_to(&mut confinement);
+        }
         confinement.write.push(temporary.0.clone());
-        Ok(Room { confinement, temporary, grants })
+        Ok(Some(Room { confinement, temporary, grants }))
     }
 
     fn refusal(&self) -> ToolResult {

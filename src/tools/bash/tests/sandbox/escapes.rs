@@ -204,7 +204,7 @@ fn left_open() -> BTreeMap<String, String> {
         // Other tests close files meanwhile.
         let Ok(info) = fs::read_to_string(format!("/proc/self/fdinfo/{number}")) else { continue };
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
-        if u32::from_str_radix(&flags, 8).unwrap() & libc::O_CLOEXEC.unsigned_abs() == 0 {
+        if u32::from_str_radix(&flags, 8).unwrap() & rustix::fs::OFlags::CLOEXEC.bits() == 0 {
             found.insert(number, flags);
         }
     }
