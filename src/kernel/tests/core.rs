@@ -20,6 +20,7 @@ pub(crate) mod line;
 mod mask;
 mod merge;
 mod narrowing;
+#[cfg(feature = "shell-policy")]
 mod offers;
 mod pause;
 mod permission;

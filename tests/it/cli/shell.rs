@@ -62,7 +62,11 @@ fn permit_names_the_part_that_decides() {
         let judged = lab.run(&["permit", "bash", &call, "--permission", "edits", "--rules", &rules]).lines()[0].clone();
         assert_eq!((&judged["decision"], &judged["why"]), (&json!(decision), &json!(why)), "{command}");
         if command.contains("make y") {
-            assert_eq!(judged["asks"], json!(["bash touch x", "bash make y"]), "all that a person would be asked about");
+            assert_eq!(
+                judged["asks"],
+                json!(["bash touch x", "bash make y"]),
+                "all that a person would be asked about"
+            );
         } else if decision != "ask" {
             assert_eq!(judged["asks"], json!(null), "{command}");
         }
