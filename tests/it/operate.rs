@@ -243,7 +243,7 @@ async fn invariant_38_inspection_answers_while_a_session_is_stuck_in_blocking_co
         let session = stuck.clone();
         waiting.push(tokio::spawn(async move { session.prompt(format!("message {n}")).await.map(drop) }));
     }
-    lab.seen("stuck", |node| node.queue == 3).await;
+    lab.seen("stuck", |node| node.queue == 3 && figures(node).at.is_some()).await;
     other.prompt("does it hold you up?").await.unwrap().wait().await.unwrap();
     other.wait().await.unwrap();
 
