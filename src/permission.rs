@@ -34,6 +34,8 @@ pub(crate) use file::{Fault, document, ruleset};
 pub use offer::{Offer, offers};
 pub use path::seen_from;
 pub use pattern::Globs;
+#[cfg(test)]
+pub(crate) use profile::ALL as PROFILES;
 pub use profile::Profile;
 pub use shell::with_parts;
 pub use verdict::{Verdict, decide};

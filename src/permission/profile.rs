@@ -2,12 +2,12 @@
 //!
 //! A test reads the tables of `docs/SECURITY.md` and judges one call of each kind, so the tables are what the profiles do.
 //! A session stores the rules of its profile on its tape, so a change here is for new sessions only. A change must not rename a
-//! profile: the names are part of the command line, and stand on tapes as names of rulesets (`profile ask`). Which commands only
-//! report (`confined_bash`) is known to `permission/shell/reports.rs`.
+//! profile: the names are part of the command line, and stand on tapes as names of rulesets (`profile ask`). A command that its tool
+//! can run confined by the kernel has the permission `confined_bash` too.
 //!
 //! `unclear_bash` is the permission of a command that the parser cannot take apart. No profile may have a rule that names it,
-//! because such a rule would allow the command by a pattern over its text. Without one the command is asked about even where
-//! `bash` is allowed, as in `auto`, and denied where `bash` is denied; a rule about `*` allows it no more than one about `bash`.
+//! because such a rule would allow the command by a pattern over its text. Without one the command runs confined or is asked about
+//! even where `bash` is allowed, as in `auto`, and denied where `bash` is denied; a rule about `*` allows it no more than one about `bash`.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,15 +23,15 @@ pub enum Profile {
     /// Every call is asked about.
     #[default]
     Strict,
-    /// Reads are allowed, the rest is asked about.
+    /// Reads, and commands that run confined by the kernel, are allowed; the rest is asked about.
     Ask,
-    /// Reads, edits inside the workspace (except of protected files) and commands that only report are allowed, the rest is asked
+    /// Reads, edits inside the workspace (except of protected files) and commands that run confined are allowed, the rest is asked
     /// about.
     Edits,
-    /// Every call is allowed, except what leaves the workspace, loops, edits a protected file, or is a command that cannot be read:
-    /// those are asked about.
+    /// Every call is allowed, except what leaves the workspace, loops or edits a protected file: those are asked about. A command
+    /// that cannot be read runs confined.
     Auto,
-    /// Reads, and commands that only report, are allowed; the rest is denied.
+    /// Reads, and commands that run confined, are allowed; the rest is denied.
     Readonly,
     /// As `ask` where no person is there to ask: the rest is denied.
     Headless,

@@ -7,7 +7,7 @@
 //! give variables to are listed ([`VALUED`]). A change must list an option there only where the program takes the next word whatever
 //! it is.
 
-use crate::permission::shell::{ANY, Arg, GLOB, HOME, Unclear, unclear};
+use crate::permission::shell::{ANY, Arg, GLOB, HOME, Unclear, reports::FIND_VALUED, unclear};
 
 /// A program, the letters and the long names of its options that make it run another one. A long name may be shortened, and may have
 /// a single dash.
@@ -167,38 +167,6 @@ fn takes_next(row: &str, valued: &[&str], option: &Arg, at: usize) -> bool {
 fn is_bundle(arg: &Arg) -> bool {
     !arg.text.starts_with('-')
 }
-
-/// The values of `find` that are read as they are, whatever they begin with.
-const FIND_VALUED: &[&str] = &[
-    "-amin",
-    "-anewer",
-    "-atime",
-    "-cmin",
-    "-cnewer",
-    "-ctime",
-    "-group",
-    "-iname",
-    "-ipath",
-    "-iregex",
-    "-lname",
-    "-maxdepth",
-    "-mindepth",
-    "-mmin",
-    "-mtime",
-    "-name",
-    "-newer",
-    "-newermt",
-    "-path",
-    "-perm",
-    "-printf",
-    "-regex",
-    "-samefile",
-    "-size",
-    "-type",
-    "-user",
-    "-wholename",
-];
-
 /// Whether a word of `find` may turn out to be an expression; `before` is the word in front of it.
 pub(super) fn may_be_an_expression(before: Option<&Arg>, arg: &Arg) -> bool {
     let is_value = before.is_some_and(|before| FIND_VALUED.contains(&before.text.as_str()));

@@ -13,6 +13,8 @@ mod find;
 mod git;
 mod table;
 
+pub(super) use find::VALUED as FIND_VALUED;
+
 use crate::permission::shell::{ANY, Arg, GLOB, HISTORY, words::SUBSTITUTED};
 
 use table::{MORE, Operands, operands_of};

@@ -40,7 +40,7 @@ const ALONE: &[&str] = &[
 ];
 
 /// Expressions with one value.
-const VALUED: &[&str] = &[
+pub(in crate::permission::shell) const VALUED: &[&str] = &[
     "-amin",
     "-anewer",
     "-atime",

@@ -180,7 +180,7 @@ fn a_home_folder_is_outside() {
     rules.rules.push(Rule::new("read", "/home/*/.ssh/**", Action::Deny));
     rules.rules.push(Rule::new("read", "secrets/**", Action::Deny));
     assert_eq!(judged(&rules, "cat ~/.ssh/id_rsa").action, Action::Ask);
-    assert_eq!(judged(&rules, "cat ~/work/secrets/a").action, Action::Ask);
+    assert_eq!(judged(&rules, "cat ~/x/secrets/a").action, Action::Ask);
     rules.rules.truncate(rules.rules.len() - 2);
     rules.rules.push(Rule::new("read", "**/*.pem", Action::Deny));
     assert_eq!(judged(&rules, "cat ~/b.pem").action, Action::Deny);

@@ -16,7 +16,7 @@ use std::{
 use serde::Deserialize;
 
 use super::*;
-use crate::permission::{Action, Globs, Profile, Rule, Ruleset, decide, seen_from, with_parts};
+use crate::permission::{Action, Globs, PROFILES, Profile, Rule, Ruleset, decide, seen_from, with_parts};
 
 /// What a denied file has in it.
 const CANARY: &str = "CANARY-7F3A";
@@ -142,21 +142,12 @@ fn beside(scene: &Scene) -> BTreeMap<PathBuf, Option<String>> {
 
 /// The rules under which an attempt is judged: each profile, with reads that are denied.
 fn profiles() -> Vec<(Profile, Ruleset)> {
-    let all = [
-        Profile::Strict,
-        Profile::Ask,
-        Profile::Edits,
-        Profile::Auto,
-        Profile::Readonly,
-        Profile::Headless,
-        Profile::Opencode,
-    ];
     let with = |profile: Profile| {
         let mut rules = profile.ruleset();
         rules.rules.extend(["secrets/**", "**/.env"].map(|path| Rule::new("read", path, Action::Deny)));
         (profile, rules)
     };
-    all.map(with).into()
+    PROFILES.map(with).into()
 }
 
 /// A run of an attempt that nobody said yes to: as it is, or confined, with the files that it may write.
