@@ -155,7 +155,8 @@ impl Store {
         Ok(Exported { last, anchors: header.anchors.len(), spills: header.spills.len() })
     }
 
-    /// The large outputs of a session as they are now, oldest first.
+    /// The large outputs of a session as they are now, by name: a file that was imported is exported as it came in, although its
+    /// files are younger.
     fn outputs(&self, session: &SessionId) -> Result<Outputs, TapeError> {
         let folder = self.layout().session(session).join("spill");
         let mut copies = match self.access() {
@@ -163,7 +164,9 @@ impl Store {
             Access::Read => None,
         };
         let mut spills = Vec::new();
-        for SpillEntry { path, .. } in list_spills(&folder).map_err(TapeError::io("list", &folder))? {
+        let mut found = list_spills(&folder).map_err(TapeError::io("list", &folder))?;
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        for SpillEntry { path, .. } in found {
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             let Some(mut file) = open_if_there(&path)? else { continue };
             let mut bytes = Vec::new();

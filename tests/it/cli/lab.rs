@@ -115,13 +115,20 @@ impl Lab {
 
     /// Starts it on a terminal of its own: what is shown, on stdout and on stderr, is read from there, and keys are typed.
     pub(crate) fn on_terminal(&self, arguments: &[&str]) -> Live {
+        let mut command = self.by_python(PTY, arguments);
+        command.stdin(Stdio::piped());
+        Live::start(command)
+    }
+
+    /// A program of Python that gets the command line of the binary as its own.
+    pub(crate) fn by_python(&self, program: &str, arguments: &[&str]) -> Command {
         let tamtam = self.command(arguments);
         let mut command = Command::new("python3");
-        command.args(["-c", PTY]).arg(tamtam.get_program()).args(tamtam.get_args());
+        command.args(["-c", program]).arg(tamtam.get_program()).args(tamtam.get_args());
         command.current_dir(self.path("work")).env_clear();
         command.envs(tamtam.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Live::start(command)
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
     }
 
     /// Starts a command of bash on a terminal of its own, in which `tamtam` is this binary.

@@ -148,3 +148,19 @@ fn the_sandbox_is_a_setting_of_files() {
     assert!(run(&[]).code == 0 && !lab.path("home/f").exists());
     assert!(run(&["--sandbox", "off"]).code == 0 && lab.path("home/f").exists(), "an argument wins");
 }
+
+/// A command has the three streams and no file that the program opened. The program starts with the three alone: what whoever starts
+/// it left open for it would go through.
+#[test]
+fn a_command_inherits_no_file_of_the_program() {
+    const ALONE: &str = "import os, sys; os.closerange(3, 65536); os.execv(sys.argv[1], sys.argv[1:])";
+    let lab = Lab::new();
+    for sandbox in ["off", "preferred"] {
+        let files = bash("for n in {0..99}; do [ ! -L /proc/self/fd/$n ] || echo $n $(readlink /proc/$$/fd/$n); done");
+        let alone = lab.by_python(ALONE, &["tool", "--sandbox", sandbox, "bash", &files]);
+        let ended = super::lab::Live::start(alone).end();
+        let said = ended.lines()[0]["content"].as_str().unwrap().to_owned();
+        let numbers: Vec<_> = said.lines().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(numbers, ["0", "1", "2"], "{said}");
+    }
+}

@@ -24,6 +24,8 @@ const CANARY: &str = "CANARY-7F3A";
 const DENIED: &[&str] = &["secrets", ".env"];
 /// For attempts that wait for ever.
 const SECONDS: u64 = 2;
+/// Many attempts wait until they are ended, so several are run at a time, each on a stage of its own.
+const AT_ONCE: usize = 4;
 /// Of these attempts one is run as it is too.
 const CONTROL: usize = 30;
 /// The programs that a person's rule names, each with any arguments.
@@ -178,6 +180,41 @@ async fn run(stage: &Stage, way: &Way, command: &str) -> ToolResult {
     stage.scene.bash.run(json!({ "command": command, "timeout": SECONDS }), &context).await
 }
 
+/// Runs these attempts, one after the other on a stage of their own, in each way in which some profile runs them without a yes. Gives how
+/// many runs there were, and those that came about.
+async fn try_all(attempts: impl Iterator<Item = &Attempt>) -> (usize, Vec<String>) {
+    let mut stage = Stage::new();
+    let (mut ran, mut wrong) = (0, Vec::new());
+    for attempt in attempts {
+        let workspace = stage.scene.path("").display().to_string();
+        let command = stage.aimed(&attempt.command);
+        let ways: BTreeSet<Way> = profiles()
+            .into_iter()
+            .filter_map(|(profile, rules)| {
+                let way = way(&rules, &command, &workspace)?;
+                let by_table = matches!(profile, Profile::Auto | Profile::Opencode) && way == Way::AsItIs;
+                (!by_table).then_some(way)
+            })
+            .collect();
+        for way in &ways {
+            let result = run(&stage, way, &command).await;
+            ran += 1;
+            let mut effects = stage.effects();
+            let printed = result.content.split("[Nobody was asked").next().unwrap_or_default();
+            if printed.contains(CANARY) && !attempt.command.contains("CANARY") {
+                effects.push("it printed what may not be read");
+            }
+            if !effects.is_empty() {
+                wrong.push(format!("{}: {}: {effects:?}: {}", attempt.class, attempt.command, result.content));
+                stage = Stage::new();
+                break;
+            }
+        }
+    }
+    stage.scene.is_clean();
+    (ran, wrong)
+}
+
 /// Must show 1 of the guards: under every profile, of at least 1,200 attempts none that runs without a yes comes about. What `auto` and
 /// `opencode` allow as it is, is what their table says, and is not run.
 #[test]
@@ -186,12 +223,9 @@ fn no_attempt_that_nobody_said_yes_to_comes_about() {
         sandbox::block_on(async {
             let all = attempts();
             assert!(all.len() >= 1_200, "{}", all.len());
-            let mut stage = Stage::new();
-            if !can_hold(&stage.scene).await {
+            if !can_hold(&Stage::new().scene).await {
                 return;
             }
-            let workspace = stage.scene.path("").display().to_string();
-            let (mut ran, mut wrong, mut classes) = (0, Vec::new(), BTreeMap::<&str, usize>::new());
             // The control: attempts of these do come about where nothing holds them.
             let (mut controls, mut would) = (0, 0);
             for attempt in all.iter().filter(|attempt| attempt.effect == "exec").step_by(CONTROL) {
@@ -201,33 +235,11 @@ fn no_attempt_that_nobody_said_yes_to_comes_about() {
                 would += usize::from(!stage.effects().is_empty());
             }
             assert!(would * 3 > controls, "{would} of {controls} come about where nothing holds them");
-            for attempt in &all {
-                *classes.entry(&attempt.class).or_default() += 1;
-                let command = stage.aimed(&attempt.command);
-                let ways: BTreeSet<Way> = profiles()
-                    .into_iter()
-                    .filter_map(|(profile, rules)| {
-                        let way = way(&rules, &command, &workspace)?;
-                        let by_table = matches!(profile, Profile::Auto | Profile::Opencode) && way == Way::AsItIs;
-                        (!by_table).then_some(way)
-                    })
-                    .collect();
-                for way in &ways {
-                    let result = run(&stage, way, &command).await;
-                    ran += 1;
-                    let mut effects = stage.effects();
-                    let printed = result.content.split("[Nobody was asked").next().unwrap_or_default();
-                    if printed.contains(CANARY) && !attempt.command.contains("CANARY") {
-                        effects.push("it printed what may not be read");
-                    }
-                    if !effects.is_empty() {
-                        wrong.push(format!("{}: {}: {effects:?}: {}", attempt.class, attempt.command, result.content));
-                        stage = Stage::new();
-                        break;
-                    }
-                }
-            }
-            stage.scene.is_clean();
+            let side_by_side = (0..AT_ONCE).map(|nth| try_all(all.iter().skip(nth).step_by(AT_ONCE)));
+            let tried = futures_util::future::join_all(side_by_side).await;
+            let ran: usize = tried.iter().map(|(ran, _)| ran).sum();
+            let wrong: Vec<String> = tried.into_iter().flat_map(|(_, wrong)| wrong).collect();
+            let classes: BTreeSet<&str> = all.iter().map(|attempt| attempt.class.as_str()).collect();
             println!(
                 "{} attempts in {} classes, {ran} runs without a yes, {} came about",
                 all.len(),

@@ -196,45 +196,6 @@ fn no_way_out_of_the_sandbox_leads_out() {
     });
 }
 
-/// The files of this process that a program inherits which it starts: those without `CLOEXEC`.
-fn left_open() -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir("/proc/self/fdinfo").unwrap() {
-        let number = entry.unwrap().file_name().into_string().unwrap();
-        // Other tests close files meanwhile.
-        let Ok(info) = fs::read_to_string(format!("/proc/self/fdinfo/{number}")) else { continue };
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
-        if u32::from_str_radix(&flags, 8).unwrap() & rustix::fs::OFlags::CLOEXEC.bits() == 0 {
-            found.insert(number, flags);
-        }
-    }
-    found
-}
-
-/// A command has the three streams, and no file of ours; what the host, or who started it, left open on purpose goes through.
-#[test]
-fn a_command_inherits_no_file_that_we_opened() {
-    as_nobody(|| {
-        block_on(async {
-            for sandbox in [Sandbox::off(), Sandbox::preferred()] {
-                let scene = confined(sandbox);
-                // Other tests start programs meanwhile, and hand on files of theirs: a file of ours would be there each time.
-                let mut said = String::new();
-                let mut is_clean = false;
-                for _ in 0..5 {
-                    let before = left_open();
-                    said = scene.bash("ls /proc/self/fd").await.content;
-                    let after = left_open();
-                    // The one that is not there here is the folder that `ls` itself opens.
-                    let own = said.lines().filter(|fd| !before.contains_key(*fd) && !after.contains_key(*fd));
-                    is_clean |= own.count() == 1;
-                }
-                assert!(is_clean, "{said}");
-            }
-        });
-    });
-}
-
 /// A program that leaves its session and its parent ends with its call.
 #[test]
 fn a_process_that_hides_ends_with_its_call() {
