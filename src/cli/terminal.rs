@@ -18,7 +18,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    process::Signal,
+    process::{Pid, Signal, getpgrp, getpid, kill_process},
     termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp, tcsetattr},
 };
 use tamtam::Seq;
@@ -229,7 +229,7 @@ impl Input {
 
 /// Whether the terminal may be read and changed. One that controls no jobs always may.
 fn is_in_foreground() -> bool {
-    tcgetpgrp(std::io::stdin()).map_or(true, |group| group == rustix::process::getpgrp())
+    tcgetpgrp(std::io::stdin()).map_or(true, |group| group == getpgrp())
 }
 
 /// Writes to the terminal. A failed write is ignored: there is no other place to report that.
@@ -258,14 +258,31 @@ async fn stop_and_go(
             }
             if stops {
                 terminal.release();
+                continue_children();
                 // This thread may run on for a moment; the terminal is taken again at SIGCONT alone.
-                let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+                let _ = kill_process(getpid(), Signal::STOP);
             } else {
                 drop(terminal.take());
                 output.draw_again();
             }
         });
         drop(passed.await);
+    }
+}
+
+/// Continues the children that do not run their own program yet. Ctrl-Z stops the whole process group, and with it a child between
+/// its start and its program. The thread that starts the child waits in the kernel for that program (`vfork`) and cannot be stopped
+/// before: without this, the shell would never see the process stop.
+fn continue_children() {
+    let own = std::fs::read_link("/proc/self/exe").ok();
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
+    for children in threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok()) {
+        for child in children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)) {
+            let program = std::fs::read_link(format!("/proc/{}/exe", child.as_raw_nonzero())).ok();
+            if program == own {
+                let _ = kill_process(child, Signal::CONT);
+            }
+        }
     }
 }
 
