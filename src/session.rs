@@ -74,7 +74,7 @@ pub use crate::{
 use crate::{
     actor::{
         shared::Shared,
-        slot::{Phase, Question, Slot, within},
+        slot::{Phase, Slot, within},
     },
     event::events_of,
     kernel::{
@@ -374,7 +374,7 @@ impl Session {
     /// # Errors
     /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn wait(&self) -> Result<(), SendError> {
-        self.slot.ask_state(Question::Idle).await
+        self.slot.until(|now| (now.is_quiet && now.state.is_idle()).then_some(Ok(()))).await
     }
 
     /// A snapshot of the state, taken between two decisions.
@@ -382,7 +382,7 @@ impl Session {
     /// # Errors
     /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn state(&self) -> Result<State, SendError> {
-        self.slot.ask_state(Question::State).await
+        self.slot.now().await.map(Arc::unwrap_or_clone)
     }
 
     /// The events of the session from now on. As long as a stream is held, the session may ask its listener: see

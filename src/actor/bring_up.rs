@@ -8,13 +8,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::oneshot, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
     actor::{
         child::SpawnArgs,
         shared::Shared,
-        slot::{Admission, Question, Reply, Slot},
+        slot::{Admission, Slot},
         tape_store::First,
     },
     error::{OpenError, SendError},
@@ -28,25 +28,10 @@ use crate::{
 const UP_WAIT: Duration = Duration::from_secs(30);
 
 impl Slot {
-    /// Asks the actor a question. If an incarnation ends before it answers, asks the next one.
-    pub(crate) async fn ask_state<T>(
-        self: &Arc<Self>,
-        question: impl Fn(Reply<T>) -> Question,
-    ) -> Result<T, SendError> {
-        loop {
-            let (reply, answer) = oneshot::channel();
-            // A closed or parked slot refuses here, which ends the loop.
-            self.question(question(reply))?;
-            if let Ok(answer) = answer.await {
-                return answer;
-            }
-        }
-    }
-
     /// Returns when the session is awake.
     pub(crate) async fn up(self: &Arc<Self>) -> Result<(), OpenError> {
         let session = self.id.clone();
-        self.ask_state(Question::Up).await.map_err(|error| match error {
+        self.answers().await.map_err(|error| match error {
             SendError::Closed => OpenError::Closed,
             SendError::Parked => OpenError::Parked { session },
             SendError::Stopped => OpenError::Stopped { session },
@@ -92,7 +77,7 @@ pub(crate) async fn bring_up(shared: Arc<Shared>, spawn: SpawnArgs) -> Result<Ar
 /// makes the child meanwhile.
 async fn still_wants(shared: &Arc<Shared>, spawn: &SpawnArgs) -> Result<bool, OpenError> {
     let parent = shared.slot(&spawn.tie.parent);
-    let state = timeout(UP_WAIT, parent.ask_state(Question::State)).await.map_err(|_| no_answer(&spawn.tie.parent))?;
+    let state = timeout(UP_WAIT, parent.now()).await.map_err(|_| no_answer(&spawn.tie.parent))?;
     // If the parent cannot answer, its next incarnation looks after the child.
     let state =
         state.map_err(|error| OpenError::NoAnswer { session: spawn.tie.parent.clone(), why: error.to_string() })?;
@@ -105,7 +90,7 @@ pub(crate) async fn why_not_there(shared: &Arc<Shared>, slot: &Slot, error: Open
     let OpenError::Tape(TapeError::Missing { session }) = &error else { return error };
     let Some((parent, ticket)) = slot.task() else { return error };
     let parent = shared.slot(&parent);
-    match timeout(UP_WAIT, parent.ask_state(Question::State)).await {
+    match timeout(UP_WAIT, parent.now()).await {
         Ok(Ok(state)) if state.is_queued(ticket) => OpenError::Queued { session: session.clone() },
         _ => error,
     }

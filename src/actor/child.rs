@@ -13,13 +13,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     actor::{
         bring_up::bring_up,
-        slot::{Admission, Phase, Question, Slot},
+        slot::{Admission, Now, Phase, Slot},
         worker::WorkerContext,
     },
     error::{OpenError, SendError},
@@ -291,8 +291,8 @@ impl Watch {
                     Ok(None) => self.down(DownReason::Lost { error: "it is not the child of this task".to_owned() }),
                     Err(error) => self.gone(&error),
                 },
-                asks = child.ask_state(|reply| Question::Asks(known.clone(), reply)) => match asks {
-                    Ok(asks) => open = Some(asks),
+                now_open = asks_of(child, known) => match now_open {
+                    Ok(asked) => open = Some(asked),
                     Err(error) => return self.gone(&error),
                 },
                 changed = self.newest.changed() => if changed.is_err() {
@@ -384,14 +384,22 @@ fn under(mut order: Arc<TaskOrder>, above: &[Chain]) -> Arc<TaskOrder> {
     order
 }
 
-/// How the child's task ended, from the child's tape; `None` if the session is not the child of this task. If an incarnation ends
-/// without an answer, asks the next one.
+/// How the child's task ended, from the child's tape; `None` if the session is not the child of this task.
 async fn ended(child: &Arc<Slot>, tie: &Tie) -> Result<Option<Arc<Down>>, SendError> {
-    loop {
-        let (reply, answer) = oneshot::channel();
-        child.question(Question::Down(tie.parent.clone(), tie.ticket, reply))?;
-        if let Ok(down) = answer.await {
-            return down;
-        }
-    }
+    let (parent, ticket) = (tie.parent.clone(), tie.ticket);
+    let end = move |now: &Now| {
+        let origin = now.state.origin.as_ref().filter(|origin| origin.parent == parent && origin.ticket == ticket);
+        origin.map_or(Some(Ok(None)), |origin| Some(Ok(Some(origin.end.clone()?))))
+    };
+    child.until(end).await
+}
+
+/// The open questions of a child to people, as its parent is told of them: at once where none are `known`, otherwise when their tickets
+/// are others.
+async fn asks_of(child: &Arc<Slot>, known: Option<Vec<Seq>>) -> Result<Vec<Arc<TaskAsk>>, SendError> {
+    let others = move |now: &Now| {
+        let is_known = |known: &Vec<Seq>| now.state.unanswered().eq(known.iter().copied());
+        (!known.as_ref().is_some_and(is_known)).then(|| Ok(now.state.questions()))
+    };
+    child.until_in_its_sleep(others).await
 }

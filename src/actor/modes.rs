@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::{
-    actor::slot::{Question, Slot},
+    actor::slot::Slot,
     kernel::{AgentChoice, SwitchAgent},
     tool::{Entered, Mode, Modes},
 };
@@ -39,7 +39,7 @@ async fn change(slot: &Arc<Slot>, mode: Mode) -> Result<Entered, String> {
         Mode::Plan => plan(slot)?,
     };
     slot.ask(SwitchAgent { choice: choice.clone() }).await.map_err(failed)?;
-    let state = slot.ask_state(Question::State).await.map_err(failed)?;
+    let state = slot.now().await.map_err(failed)?;
     let settings = state.settings.with_agent(&choice);
     Ok(Entered { agent: settings.agent.clone(), plan_file: settings.plan_file().map(str::to_owned) })
 }

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    actor::slot::{Question as StateQuestion, Slot},
+    actor::slot::Slot,
     error::SendError,
     kernel::{CarriedOut, PutQuestion},
     lock::Lock,
@@ -111,7 +111,7 @@ async fn put(slot: &Arc<Slot>, call: Seq, attempt: u32, mut question: Question) 
     match slot.ask(put).await {
         Ok(CarriedOut::Answer(answer)) => answer,
         Ok(CarriedOut::Done(ask)) => {
-            let answer = slot.ask_state(|reply| StateQuestion::Answer(call, ask, reply)).await;
+            let answer = slot.until(move |now| now.state.question_answer(call, ask).map(Ok)).await;
             answer.unwrap_or_else(refused)
         }
         Ok(_) => QuestionAnswer::Cancelled,

@@ -20,7 +20,6 @@ mod logged;
 mod present;
 #[cfg(test)]
 mod tests;
-mod waiters;
 mod work;
 
 pub(crate) use load::LOAD_WAIT;
@@ -40,7 +39,7 @@ use crate::{
         tape_store::Chore,
     },
     error::PassivateError,
-    event::{Event, EventKind, events_of},
+    event::{Event, EventKind, Ring, events_of},
     kernel::{Decision, Entry, Env, Input, Record, State, decide, decide_and_watch},
     supervisor::{
         ExitReason, NodeState,
@@ -88,7 +87,8 @@ impl Behaviour for SessionActor {
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(tape, self.shared.hold_back_appends);
         fault!(self.shared.store.faults(), "session.init", self.slot.id.as_str());
-        let incarnation = self.slot.begin_incarnation(cx.mailbox(), cx.node(), Input::Recover { calls }, state.seq);
+        let state = Arc::new(state);
+        let incarnation = self.slot.begin_incarnation(cx.mailbox(), cx.node(), Input::Recover { calls }, &state);
         if self.shared.slots.unpark(&self.slot.id) {
             // The parking was noted after the session had been unparked: correct the record.
             let (shared, id) = (self.shared.clone(), self.slot.id.clone());
@@ -98,7 +98,7 @@ impl Behaviour for SessionActor {
         let mut live = Live::new(self.shared.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);
         live.tell(unpublished);
         // Only the recovery: the rest is done in `handle`, so that a crash over it is no failed start.
-        live.work_at_most(1)?;
+        live.recover()?;
         fault!(self.shared.store.faults(), "session.recovered", self.slot.id.as_str());
         self.live = Some(live);
         Ok(Init::Run)
@@ -137,7 +137,7 @@ enum Then {
 /// The one decision that is being written.
 struct Writing {
     entries: Vec<Entry>,
-    after: State,
+    after: Arc<State>,
     events: Vec<Arc<Event>>,
 }
 
@@ -151,8 +151,8 @@ struct Live {
     /// with.
     clock: Clock,
     tape: Tape,
-    /// The state after the last recorded entry.
-    state: State,
+    /// The state after the last recorded entry, as it is published in the slot.
+    state: Arc<State>,
     /// The decision in flight: the tape has answered "later", and answers through the slot.
     writing: Option<Writing>,
     /// The workers of open tickets, by ticket; at most one each.
@@ -170,7 +170,7 @@ impl Live {
         node: Arc<NodeState>,
         incarnation: u32,
         tape: Tape,
-        state: State,
+        state: Arc<State>,
     ) -> Live {
         let clock = shared.clock.not_before(state.time);
         let (workers, folders) = (BTreeMap::new(), Folders::of(&shared.store, &slot.id));
@@ -185,50 +185,64 @@ impl Live {
                 events.extend(events_of(&before, entry).map(Arc::new));
                 before.apply(entry);
             }
-            self.publish(&entries, events);
+            self.tell_of(&entries, events, self.slot.publish(self.state.clone(), self.state.seq));
         }
-        self.slot.note_published(self.state.seq);
+        drop(self.slot.publish(self.state.clone(), self.state.seq));
     }
 
-    /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces.
+    /// The first piece of work of an incarnation: its recovery. Nobody who waits is answered yet.
+    fn recover(&mut self) -> Result<(), ExitError> {
+        if let Some(work) = self.slot.take(&self.state, self.now()) {
+            self.carry_out(work)?;
+        }
+        self.after_work();
+        self.slot.wake_again();
+        Ok(())
+    }
+
+    /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces. Those who wait look before each piece.
     fn work(&mut self) -> Result<Then, ExitError> {
-        self.work_at_most(WORK_PER_WAKE)
-    }
-
-    fn work_at_most(&mut self, pieces: usize) -> Result<Then, ExitError> {
-        for _ in 0..pieces {
-            let Some(work) = self.slot.take(&self.state, self.now()) else {
+        for _ in 0..WORK_PER_WAKE {
+            let (work, waiting) = self.slot.round(&self.state, self.now());
+            self.slot.look(waiting);
+            let Some(work) = work else {
                 self.after_work();
                 return Ok(Then::GoOn);
             };
-            let (what, number) = work.about();
-            self.node.take_up(what, number, || present::in_full(&work));
-            match work {
-                Work::Decide(inputs) => {
-                    fault!(self.shared.store.faults(), "session.took", self.slot.id.as_str());
-                    self.record(&inputs)?;
-                }
-                Work::Stop(input) => {
-                    let Decision { stops, after, .. } = self.decide(std::slice::from_ref(&*input)).0;
-                    stops.into_iter().for_each(|who| self.stop(who, &after));
-                }
-                Work::Settled(result) => {
-                    fault!(self.shared.store.faults(), "session.settled", self.slot.id.as_str());
-                    if let Some(writing) = self.writing.take() {
-                        self.settled(writing, result.map(drop))?;
-                    }
-                }
-                Work::Question(question) => self.answer(question),
-                Work::Sleep => {
-                    if self.fall_asleep() {
-                        return Ok(Then::Sleep);
-                    }
-                }
+            if self.carry_out(work)? == Then::Sleep {
+                return Ok(Then::Sleep);
             }
         }
         self.after_work();
         // More work may wait; other actors go first.
         self.slot.wake_again();
+        Ok(Then::GoOn)
+    }
+
+    fn carry_out(&mut self, work: Work) -> Result<Then, ExitError> {
+        let (what, number) = work.about();
+        self.node.take_up(what, number, || present::in_full(&work));
+        match work {
+            Work::Decide(inputs) => {
+                fault!(self.shared.store.faults(), "session.took", self.slot.id.as_str());
+                self.record(&inputs)?;
+            }
+            Work::Stop(input) => {
+                let Decision { stops, after, .. } = self.decide(std::slice::from_ref(&*input)).0;
+                stops.into_iter().for_each(|who| self.stop(who, &after));
+            }
+            Work::Settled(result) => {
+                fault!(self.shared.store.faults(), "session.settled", self.slot.id.as_str());
+                if let Some(writing) = self.writing.take() {
+                    self.settled(writing, result.map(drop))?;
+                }
+            }
+            Work::Sleep => {
+                if self.fall_asleep() {
+                    return Ok(Then::Sleep);
+                }
+            }
+        }
         Ok(Then::GoOn)
     }
 
@@ -240,7 +254,7 @@ impl Live {
         fault!(self.shared.store.faults(), "session.decided", self.slot.id.as_str());
         stops.into_iter().for_each(|who| self.stop(who, &after));
         self.slot.handed_over(after.seq, replies);
-        let writing = Writing { entries, after, events };
+        let writing = Writing { entries, after: Arc::new(after), events };
         if writing.entries.is_empty() {
             return self.settled(writing, Ok(()));
         }
@@ -261,6 +275,7 @@ impl Live {
     }
 
     fn decide(&self, inputs: &[Input]) -> (Decision, Vec<Arc<Event>>) {
+        let audience = self.slot.audience();
         let env = Env {
             globs: &self.shared.globs,
             host_rules: self.shared.rules.as_ref(),
@@ -268,12 +283,12 @@ impl Live {
             windows: &self.shared.models,
             toolbox_hash: &self.shared.toolbox_hash,
             permissions: self.shared.toolbox.permissions(),
-            asks_are_heard: self.slot.is_asked_for(),
+            asks_are_heard: audience.answers_asks,
             jitter: self.draw(),
         };
         let now = self.now();
         // Hooks are the observers.
-        if !self.slot.is_heard() && self.shared.hooks.is_empty() {
+        if !audience.hears_events && self.shared.hooks.is_empty() {
             return (decide(&self.state, inputs, &env, now), Vec::new());
         }
         let mut events = Vec::new();
@@ -318,7 +333,7 @@ impl Live {
         }
         let Decision { entries, after, .. } = self.decide(&[Input::Stop]).0;
         if !entries.is_empty() {
-            drop(self.write(&Writing { entries, after, events: Vec::new() }));
+            drop(self.write(&Writing { entries, after: Arc::new(after), events: Vec::new() }));
         }
     }
 
@@ -327,12 +342,11 @@ impl Live {
         let Writing { entries, after, events } = writing;
         let Err(error) = result else {
             let before = std::mem::replace(&mut self.state, after);
-            self.publish(&entries, events);
+            let ring = self.slot.publish(self.state.clone(), self.state.seq);
+            self.tell_of(&entries, events, ring);
             logged::log_failures(&self.slot.id, &before, &entries);
             fault!(self.shared.store.faults(), "session.published", self.slot.id.as_str());
-            let was_refused = self.slot.is_refused();
-            self.slot.recorded();
-            if was_refused {
+            if self.slot.recorded() {
                 // The disk's reserve is to be remade. That may wait for the disk, so the tape store does it.
                 self.shared.orders.chore(Chore::Reserve);
             }
@@ -369,27 +383,24 @@ impl Live {
         }
     }
 
-    /// Publishes recorded entries: shows the events to listeners and observers, answers kept questions when a turn is over, and
-    /// sends children new rules. Senders of commands are answered elsewhere (`Slot::recorded`).
-    fn publish(&mut self, entries: &[Entry], events: Vec<Arc<Event>>) {
-        if let Some(last) = entries.last() {
-            // First, because a listener that hears of an entry may read it at once.
-            self.slot.note_published(last.seq);
-        }
+    /// Tells listeners and observers of recorded entries, and sends children new rules. The state is published before: a listener that
+    /// hears of an entry may read it at once. Senders of commands are answered after it (`Slot::recorded`).
+    fn tell_of(&mut self, entries: &[Entry], events: Vec<Arc<Event>>, ring: Option<Arc<Ring>>) {
         for event in &events {
             let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), incarnation: self.incarnation });
             self.shared.observers.show(event, tell);
         }
-        self.slot.show(events);
-        for entry in entries {
-            match &entry.record {
-                Record::TurnFinished { .. } => self.answer_waiting(),
-                Record::Settings(_)
-                | Record::AgentSwitched { .. }
-                | Record::Adopted { .. }
-                | Record::Narrowed { .. } => self.narrow_children(),
-                _ => {}
-            }
+        if let Some(ring) = ring {
+            ring.push(events);
+        }
+        let narrows = |entry: &Entry| {
+            matches!(
+                entry.record,
+                Record::Settings(_) | Record::AgentSwitched { .. } | Record::Adopted { .. } | Record::Narrowed { .. }
+            )
+        };
+        if entries.iter().any(narrows) {
+            self.narrow_children();
         }
     }
 
@@ -402,7 +413,7 @@ impl Live {
 
     /// Marks the session as asleep if nothing keeps it awake. Returns whether it did.
     fn fall_asleep(&mut self) -> bool {
-        // First sets the timer and answers the questions that the state can answer now.
+        // First sets the timer.
         self.after_work();
         let why = match () {
             () if !self.may_sleep() => "a turn, an ask, a message or a task is open",
@@ -428,12 +439,7 @@ impl Live {
         self.arm_timer();
         let presented = present::presented(&self.state, self.slot.is_refused());
         self.node.present(presented, |payload| payload.put(present::figures(&self.state)));
-        self.answer_waiting();
         self.slot.set_idle(self.may_sleep());
-    }
-
-    fn is_idle(&self) -> bool {
-        self.state.is_idle() && self.writing.is_none() && self.slot.is_quiet()
     }
 
     /// Sets the one timer to the next moment that the state or the mailbox names.

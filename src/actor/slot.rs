@@ -28,6 +28,7 @@
 mod admission;
 mod for_actor;
 mod inbox;
+mod published;
 mod sleep;
 mod workers;
 
@@ -52,7 +53,10 @@ use crate::{
 };
 use inbox::{Ends, Inbox, Unsettled};
 
-pub(crate) use inbox::{QUESTIONS_MAX, Question, Reply, Wake, Work};
+pub(crate) use inbox::{Wake, Work};
+pub(crate) use published::Now;
+#[cfg(test)]
+pub(crate) use published::WAITERS_MAX;
 pub(crate) use sleep::{Resting, Slept, ask_to_sleep, put_to_sleep};
 pub(crate) use workers::Arrived;
 
@@ -103,9 +107,9 @@ struct Inner {
     used: Instant,
     /// The ring of events. Created for the first listener, and kept while the session is awake or somebody listens.
     ring: Option<Arc<Ring>>,
-    /// The last entry that listeners and waiting callers have been told of; 0 before the first incarnation. While somebody listens,
-    /// it is kept through a sleep, for entries that reached the tape after a stop.
-    published: Seq,
+    /// The last entry that listeners have been told of; 0 before the first incarnation. While somebody listens, it is kept through a
+    /// sleep, for entries that reached the tape after a stop.
+    told: Seq,
     inbox: Option<Box<Inbox>>,
     /// What few slots have; created when the first of them is asked for.
     rare: Option<Box<Rare>>,
@@ -169,10 +173,9 @@ impl Inner {
 impl Slot {
     pub(crate) fn new(id: SessionId, shared: Weak<Shared>, admission: Admission, parked: bool) -> Slot {
         let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
-        let (published, inbox, rare) = (Seq::ZERO, None, None);
+        let (told, inbox, rare) = (Seq::ZERO, None, None);
         let (incarnation, place, next_reply) = (0, 0, 1);
-        let inner =
-            Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, published, inbox, rare };
+        let inner = Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, rare };
         Slot { id, shared, inner: Lock::new(inner), moved: Notify::new() }
     }
 
@@ -249,18 +252,6 @@ impl Slot {
         self.in_inbox(|inbox| inbox.withdraw(to))
     }
 
-    /// Puts a question to the actor, and wakes the session.
-    pub(crate) fn question(self: &Arc<Self>, question: Question) -> Result<(), SendError> {
-        let mut inner = self.inner();
-        if let Some(refusal) = inner.refusal() {
-            return Err(refusal);
-        }
-        inner.inbox().question(question)?;
-        inner.used = Instant::now();
-        self.rouse_locked(inner);
-        Ok(())
-    }
-
     /// Takes the report of a worker of `incarnation`. One of an earlier incarnation, and a second one about a ticket, is ignored.
     pub(crate) fn report(&self, incarnation: u32, ticket: Seq, report: Report) {
         let mut inner = self.inner();
@@ -277,16 +268,6 @@ impl Slot {
     /// Whether a worker of the ticket has reported, and the report is not recorded yet.
     pub(crate) fn has_report(&self, ticket: Seq) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.has_report(ticket)).unwrap_or_default()
-    }
-
-    /// Whether no command and no report waits for the actor, and none is in hand. Questions do not count.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.in_inbox(|inbox| inbox.mailbox.is_empty()).unwrap_or(true)
-    }
-
-    /// Whether the disk has refused an append, and an input or the recovery still waits for its record.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.in_inbox(|inbox| inbox.mailbox.refusal().is_some()).unwrap_or_default()
     }
 
     /// When the actor must look again without a wake.
@@ -370,18 +351,17 @@ impl Slot {
         self.in_inbox(|inbox| inbox.mailbox.handed_over(upto, replies));
     }
 
-    /// The append is on the tape: forgets its inputs and answers their senders.
-    pub(crate) fn recorded(&self) {
-        let ends = self.in_inbox(|inbox| {
+    /// The append is on the tape: forgets its inputs and answers their senders. Returns whether the disk had refused it before.
+    pub(crate) fn recorded(&self) -> bool {
+        let done = self.in_inbox(|inbox| {
+            let was_refused = inbox.mailbox.refusal().is_some();
             let replies = inbox.mailbox.recorded();
-            inbox.ends(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))).collect())
+            let ends = replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))).collect();
+            (was_refused, inbox.ends(ends))
         });
-        tell(ends.unwrap_or_default());
-    }
-
-    /// Notes the last entry that listeners and waiting callers are told of.
-    pub(crate) fn note_published(&self, seq: Seq) {
-        self.inner().published = seq;
+        let (was_refused, ends) = done.unwrap_or_default();
+        tell(ends);
+        was_refused
     }
 
     /// The runtime; `None` once it is gone. A slot does not own its runtime.
@@ -390,11 +370,6 @@ impl Slot {
     }
 
     // ---- listeners -----------------------------------------------------------------------------------------------------
-
-    /// Whether anybody listens to the events of the session.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.inner().ring.as_ref().is_some_and(|ring| ring.is_heard())
-    }
 
     /// Whether the session was never awake in this runtime and is not just waking: it may not exist.
     pub(crate) fn is_unknown(&self) -> bool {

@@ -11,11 +11,11 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    actor::{bring_up::bring_up, child::SpawnArgs, shared::Shared, slot::Question},
+    actor::{bring_up::bring_up, child::SpawnArgs, shared::Shared},
     error::{OpenError, SendError, SpawnError},
     kernel::{
         Adopt, BeAdopted, Down, End, Entry, Limits, Link, Open, OpenTask, Origin, Orphan, Record, Refusal, Settings,
-        Spawn, StopChild, StopLevel, TaskOrder, Tie, kept, toolset,
+        Spawn, State, StopChild, StopLevel, TaskOrder, Tie, kept, toolset,
     },
     ops::taped,
     prompt::Section,
@@ -75,7 +75,8 @@ impl Child {
     /// [`OpenError::NotStarted`] where the task is over and there never was a child: its DOWN says why. Otherwise as
     /// [`Session::spawn_child`].
     pub async fn started(&self) -> Result<&Session, SpawnError> {
-        self.parent.slot.ask_state(|reply| Question::Begun(self.ticket, reply)).await?;
+        let ticket = self.ticket;
+        self.parent.slot.until(move |now| (!now.state.is_queued(ticket)).then_some(Ok(()))).await?;
         self.parent.child(self.session.id().clone(), self.ticket).await?;
         Ok(&self.session)
     }
@@ -87,7 +88,8 @@ impl Child {
     /// [`Refusal::Ended`] where no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
     /// or [`SendError::Parked`] where the parent cannot answer.
     pub async fn down(&self) -> Result<Arc<Down>, SendError> {
-        let down = self.parent.slot.ask_state(|reply| Question::Task(self.ticket, reply)).await?;
+        let ticket = self.ticket;
+        let down = self.parent.slot.until(move |now| task_down(&now.state, ticket).map(Ok)).await?;
         match down {
             Some(down) => Ok(down),
             None => self.down_on_tape().await?.ok_or(SendError::Refused(Refusal::Ended)),
@@ -323,4 +325,11 @@ pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovere
         // The child may go down before it hears of this; the next start tries again.
         drop(child.ask(Orphan { parent, ticket, why }).await);
     }
+}
+
+/// How a task of this session ended; `None` inside where no DOWN comes for it. `None` while the task is open.
+fn task_down(state: &State, ticket: Seq) -> Option<Option<Arc<Down>>> {
+    let is_open = matches!(state.open.get(&ticket), Some(Open::Task(_)));
+    let end = || state.tasks_ended.iter().find(|end| end.ticket == ticket);
+    (!is_open).then(|| end().and_then(|end| end.down.clone()))
 }

@@ -15,7 +15,7 @@ mod error;
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actor::slot::{Question, put_to_sleep},
+    actor::slot::put_to_sleep,
     error::{OpenError, PassivateError, SendError},
     runtime::Runtime,
     session::Session,
@@ -148,7 +148,7 @@ impl Operator {
     pub fn crash(&self, id: &str, words: &str) -> Result<(), OperateError> {
         self.pulled("crash", id);
         let done = self.session(id).and_then(|(node, session)| {
-            let asked = session.slot.question(Question::Crash(words.to_owned()));
+            let asked = session.slot.crash(words.to_owned());
             asked.map_err(|error| OperateError::Refused { id: node.id().to_owned(), error })
         });
         self.done("crash", id, done)

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     actor::{
         shared::Shared,
-        slot::{Admission, Phase},
+        slot::{Admission, Now, Phase},
     },
     kernel::{CallState, Open, State},
     session::Session,
@@ -182,8 +182,10 @@ enum Activity {
 
 async fn look(session: &Session) -> Activity {
     // A session that cannot answer any more does not move.
-    let Ok(state) = session.state().await else { return Activity::AtRest };
-    match is_at_rest(&state) && children_rest(session, &state).await {
+    let Ok(Now { state, is_quiet }) = session.slot.until(|now| Some(Ok(now.clone()))).await else {
+        return Activity::AtRest;
+    };
+    match is_quiet && is_at_rest(&state) && children_rest(session, &state).await {
         true => Activity::AtRest,
         false => Activity::Moves { in_turn: state.turn.is_some() },
     }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::{
-    actor::slot::{Phase, Question, Slot},
+    actor::slot::{Phase, Slot, WAITERS_MAX},
     model::{Item, Reply, Scripted},
     permission::Profile,
     supervisor::Status,
@@ -74,7 +74,7 @@ async fn a_crash_over_what_woke_a_session_is_no_failed_start() {
     let session = create(&runtime, folder.path()).await;
     ask(&session, "one").await;
     runtime.passivate(session.id()).await.unwrap();
-    session.slot.question(Question::Crash("on purpose".to_owned())).unwrap();
+    session.slot.crash("on purpose".to_owned()).unwrap();
     assert_eq!(ask(&session, "two").await, "2");
     let tree = runtime.tree();
     let node = tree.find(session.id().as_str()).unwrap();
@@ -371,7 +371,7 @@ async fn whoever_waits_for_one_that_was_to_be_made_has_the_one_that_is_there() {
     let flight = session.slot.begin_activation().unwrap();
     let (second, id) = (runtime.clone(), session.id().clone());
     let resumes = tokio::spawn(async move { second.open(&id).await.map(drop) });
-    until("it waits", || session.slot.asked() == 1).await;
+    until("it waits", || session.slot.waiting() == 1).await;
     flight.finish_unmade(OpenError::Tape(TapeError::Exists { session: session.id().clone() }));
     timeout(SOON, resumes).await.expect("it is told").unwrap().unwrap();
     assert_eq!(ask(&session, "hello").await, "1");
@@ -396,7 +396,7 @@ async fn a_create_that_is_dropped_goes_on() {
     }
     let mut waits = Box::pin(session.slot.up());
     assert!(futures_util::poll!(&mut waits).is_pending());
-    assert_eq!((session.slot.asked(), session.slot.phase()), (1, Phase::Activating));
+    assert_eq!((session.slot.waiting(), session.slot.phase()), (1, Phase::Activating));
     drop(creates);
     timeout(SOON, waits).await.expect("it is told").unwrap();
     assert_eq!(ask(&session, "hello").await, "1");
@@ -414,12 +414,10 @@ async fn who_waits_for_a_down_in_vain_leaves_nothing() {
     let child = parent.spawn_child(options, "look", crate::kernel::Link::LINKED).await.unwrap();
     model.barrier("child").reached().await;
     let mut waits: Vec<_> = Vec::new();
-    for _ in 0..crate::actor::slot::QUESTIONS_MAX {
+    for _ in 0..WAITERS_MAX {
         let mut down = Box::pin(child.down());
         assert!(futures_util::poll!(&mut down).is_pending());
         waits.push(down);
-        // It is taken before the next: questions wait in a queue of their own.
-        parent.state().await.unwrap();
     }
     assert!(matches!(child.down().await, Err(crate::SendError::Refused(crate::session::Refusal::InboxFull { .. }))));
     waits.truncate(1);

@@ -186,7 +186,7 @@ impl Session {
 /// the session is not awake here: then this runtime has no append under way.
 pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
     let slot = shared.slots.awake_one(id)?;
-    Some(slot.published()).filter(|seq| *seq > Seq::ZERO)
+    Some(slot.told()).filter(|seq| *seq > Seq::ZERO)
 }
 
 /// Makes a session that goes on from the entry `at` of another one; without `at`, from the newest published entry.

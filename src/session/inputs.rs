@@ -46,7 +46,7 @@ impl Session {
     /// What the input hooks make of a message. A failed hook that guards refuses it.
     async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
         let (shared, slot) = (self.shared.clone(), self.slot.clone());
-        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.published());
+        let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
         let to = WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None };
         let context = to.hook_context();
         match self.shared.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {

@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use crate::{
-    actor::slot::Question,
     error::SendError,
-    kernel::{Disposition, Outcome, Spent, TurnEnd},
+    kernel::{Disposition, Outcome, Refusal, Spent, State, TurnEnd, Waiting},
     session::Session,
     words::{
         ids::{MessageId, Seq},
@@ -38,10 +37,27 @@ impl Receipt {
     /// [go-on](Session::go_on) it can be waited for again. Others, such as [`SendError::Closed`] and [`SendError::Parked`], where
     /// the session cannot be asked.
     pub async fn wait(&self) -> Result<Answer, SendError> {
-        let end = self.session.slot.ask_state(|reply| Question::Outcome(self.message.clone(), reply)).await?;
+        let id = self.message.clone();
+        let end = self.session.slot.until(move |now| outcome(&now.state, &id)).await?;
         let TurnEnd { turn, outcome, text, steps, usage, spent, spent_by_tasks, .. } = Arc::unwrap_or_clone(end);
         Ok(Answer { turn, outcome, text: text.to_string(), steps, usage, spent, spent_by_tasks })
     }
+}
+
+/// How the turn of a message ended; `None` while it is open or still to come. An error where no turn comes for the message by itself.
+fn outcome(state: &State, id: &MessageId) -> Option<Result<Arc<TurnEnd>, SendError>> {
+    let is_it = |waiting: &Waiting| waiting.message.id == *id;
+    if state.on_hold && state.queue.iter().any(is_it) {
+        return Some(Err(SendError::Refused(Refusal::OnHold { id: id.clone() })));
+    }
+    if state.turn.as_ref().is_some_and(|turn| turn.messages.contains(id)) {
+        return None;
+    }
+    if let Some(end) = state.ended.iter().rev().find(|end| end.messages.contains(id)) {
+        return Some(Ok(end.clone()));
+    }
+    let waits = state.queue.iter().chain(&state.steering).any(is_it);
+    (!waits).then(|| Err(SendError::Refused(Refusal::NotWaiting { id: id.clone() })))
 }
 
 /// How a turn ended, and what the model said last in it.

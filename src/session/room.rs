@@ -8,9 +8,8 @@
 //! on no tape, so dropping the future takes it back, unless a try is just on its way to the tape.
 
 use crate::{
-    actor::slot::Question,
     error::SendError,
-    kernel::{Delivery, Refusal},
+    kernel::{Delivery, Refusal, State},
     session::{Receipt, Session},
     words::message::Message,
 };
@@ -54,13 +53,21 @@ impl Session {
         }
         let _next = self.slot.waits_for_room().lock_owned().await;
         loop {
-            self.slot.ask_state(|reply| Question::Room(delivery, reply)).await?;
+            self.slot.until(move |now| room(&now.state, delivery)).await?;
             match self.hand_over(message.clone(), delivery, None, None).await {
                 // Somebody else took the place.
                 Err(error) if is_full(&error) => {}
                 done => return done,
             }
         }
+    }
+}
+
+/// Whether there is room; an error where the queue is on hold, because then it stays as full as it is.
+fn room(state: &State, delivery: Delivery) -> Option<Result<(), SendError>> {
+    match state.full_for(delivery) {
+        None => Some(Ok(())),
+        Some(depth) => state.on_hold.then_some(Err(SendError::Refused(Refusal::InboxFull { depth }))),
     }
 }
 

@@ -137,7 +137,7 @@ async fn a_line_of_a_crash_names_each_field_once_and_stands_under_its_node() {
     let folder = tempfile::tempdir().unwrap();
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     runtime.operate().crash(session.id().as_str(), "on purpose").unwrap();
-    session.state().await.unwrap();
+    session.pause().await.unwrap();
     drop(runtime.shutdown().await);
 
     let crashes = log.of("a child ended badly");

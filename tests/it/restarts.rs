@@ -218,6 +218,9 @@ async fn play(phase: Phase, word: Word, death: Death) -> Cell {
     };
     let reads = || model.requests().last().is_some_and(|request| transcript(request).contains("and this"));
     rests(&place, &session, |_| !acts || (reads() && model.streaming() == 1)).await;
+    if word == Word::Abort {
+        soon(&place, session.wait()).await.unwrap();
+    }
     let died_at = session.state().await.unwrap().seq;
 
     // The death, and the second life.

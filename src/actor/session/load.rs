@@ -71,12 +71,12 @@ impl SessionActor {
     /// The entries that an earlier incarnation had put on the tape and did not publish, because it died before or right after the
     /// disk answered; with the state before them.
     pub(super) async fn unpublished(&self, state: &State) -> Option<(State, Vec<Entry>)> {
-        let published = self.slot.published();
-        if published == Seq::ZERO || published >= state.seq {
+        let told = self.slot.told();
+        if told == Seq::ZERO || told >= state.seq {
             return None;
         }
         let id = self.slot.id.clone();
-        match self.shared.blocking(move |shared| since(shared, &id, published)).await {
+        match self.shared.blocking(move |shared| since(shared, &id, told)).await {
             Ok(unpublished) => Some(unpublished),
             Err(error) => {
                 tracing::warn!(session = %self.slot.id, ?error, "what happened before a crash could not be told");

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    actor::slot::{Admission, Phase, Question, Slept},
+    actor::slot::{Admission, Phase, Slept},
     error::{OpenError, PassivateError, SendError},
     kernel::{Abort, CarriedOut, Delivery, Outcome, Pause, Report, SendMessage, Steering},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
@@ -173,11 +173,13 @@ async fn an_outcome_is_told_when_it_is_on_the_tape() {
     let ticket = bench.request();
     bench.hold_up_the_disk();
     bench.answered(ticket, Answer::new(Vec::new(), Finish::Stop));
-    let (reply, mut outcome) = oneshot::channel();
-    bench.live.answer(Question::Outcome("m".into(), reply));
-    assert!(bench.live.state.turn.is_some() && outcome.try_recv().is_err());
+    let slot = bench.live.slot.clone();
+    let mut outcome = Box::pin(slot.until(|now| now.state.turn.is_none().then_some(Ok(()))));
+    assert!(futures_util::poll!(&mut outcome).is_pending() && bench.live.state.turn.is_some());
+    bench.work();
+    assert!(futures_util::poll!(&mut outcome).is_pending());
     bench.let_the_disk_go();
-    assert!(outcome.await.unwrap().is_ok());
+    assert!(outcome.await.is_ok());
 }
 
 /// A turn that is not listed as open would not go on by itself: then it does not begin.

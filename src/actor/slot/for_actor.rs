@@ -1,10 +1,7 @@
-//! The side of a slot that its session's actor, its activation and the thread that opens its tape use: refused appends, kept
-//! questions, the prepared tape, the start of an incarnation, and idleness. It also says who can answer a session's asks.
+//! The side of a slot that its session's actor, its activation and the thread that opens its tape use: refused appends, the
+//! prepared tape, the start of an incarnation, and idleness. It also says who can answer a session's asks.
 //!
-//! A question here is a [`Question`]: a caller puts it to the actor, and the state answers it. What goes to a person is an ask.
-//!
-//! A kept question outlives a crash of the actor, and a prepared tape goes to one incarnation or back to its engine. When an
-//! incarnation begins, each command that the previous one had in hand is answered or waits again.
+//! A prepared tape goes to one incarnation or back to its engine. When an incarnation begins, each command that the previous one had in hand is answered or waits again.
 //!
 //! A change must keep that answers are sent, and tapes are given back, after the slot's lock is released: giving a tape back may
 //! wait for a disk, and every sender of the session waits for this lock.
@@ -15,9 +12,9 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::slot::{Phase, QUESTIONS_MAX, Question, Resting, Slot, Wake, sleep::tell_sleepers, tell},
-    error::{PassivateError, SendError},
-    kernel::{Input, Refusal, RestartPolicy, State},
+    actor::slot::{Phase, Resting, Slot, Wake, sleep::tell_sleepers, tell},
+    error::PassivateError,
+    kernel::{Input, RestartPolicy, State},
     supervisor::{NodeState, shell::Mailbox},
     tape::{OpenTape, TapeError},
     words::ids::{Millis, Seq, SessionId},
@@ -25,6 +22,14 @@ use crate::{
 
 /// The most sessions above a child that are asked whether somebody listens: far more than the tasks of tasks that hosts allow.
 const LEVELS_MAX: usize = 64;
+
+/// Who listens to a session.
+pub(crate) struct Audience {
+    /// Somebody listens to its events.
+    pub(crate) hears_events: bool,
+    /// Somebody could answer its asks: listens to its own events, or to those of a session above it.
+    pub(crate) answers_asks: bool,
+}
 
 impl Slot {
     /// Handles an append that the tape refused: tells the senders of the commands that are given up, and keeps the rest to be tried
@@ -40,36 +45,22 @@ impl Slot {
         told
     }
 
-    /// The last entry that listeners and waiting callers were told of, by all incarnations since the session woke or since somebody
-    /// listens.
-    pub(crate) fn published(&self) -> Seq {
-        self.inner().published
+    /// The last entry that listeners were told of, by all incarnations since the session woke or since somebody listens.
+    pub(crate) fn told(&self) -> Seq {
+        self.inner().told
     }
 
-    /// Keeps a question that the state cannot answer yet. It survives a crash of the actor. At most [`QUESTIONS_MAX`] are kept;
-    /// the next one is refused as full.
-    pub(crate) fn wait(&self, question: Question) {
-        let mut inner = self.inner();
-        let waiting = &mut inner.inbox().waiting;
-        // Questions whose callers stopped waiting make room. Dropping them here answers nobody.
-        if waiting.len() >= QUESTIONS_MAX {
-            waiting.retain(Question::is_waited_for);
-        }
-        let depth = waiting.len();
-        if depth < QUESTIONS_MAX {
-            waiting.push(question);
-        } else {
-            drop(inner);
-            question.refuse(SendError::Refused(Refusal::InboxFull { depth }));
-        }
+    /// Whether anybody listens to the events of the session.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.inner().ring.as_ref().is_some_and(|ring| ring.is_heard())
     }
 
-    /// Takes out the kept questions.
-    pub(crate) fn take_waiting(&self) -> Vec<Question> {
-        self.in_inbox(|inbox| std::mem::take(&mut inbox.waiting)).unwrap_or_default()
+    /// Whether the disk has refused an append, and an input or the recovery still waits for its record.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.in_inbox(|inbox| inbox.mailbox.refusal().is_some()).unwrap_or_default()
     }
 
-    /// Whether somebody waits for the answer to a kept question.
+    /// Whether somebody waits for what the state is to show.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.in_inbox(|inbox| inbox.is_waited_for()).unwrap_or_default()
     }
@@ -108,20 +99,21 @@ impl Slot {
         }
     }
 
-    /// Whether anybody listens who could answer an ask of the session: to its own events, or to those of a session above it.
-    pub(crate) fn is_asked_for(&self) -> bool {
-        let (mut is_heard, mut above) = self.heard_or_above();
+    /// Who listens to the session.
+    pub(crate) fn audience(&self) -> Audience {
+        let (is_heard, mut is_by_people, mut above) = self.heard_or_above();
         for _ in 0..LEVELS_MAX {
-            let Some((parent, shared)) = above.filter(|_| !is_heard).zip(self.shared.upgrade()) else { break };
-            (is_heard, above) = shared.slot(&parent).heard_or_above();
+            let Some((parent, shared)) = above.filter(|_| !is_by_people).zip(self.shared.upgrade()) else { break };
+            (_, is_by_people, above) = shared.slot(&parent).heard_or_above();
         }
-        is_heard
+        Audience { hears_events: is_heard, answers_asks: is_by_people }
     }
 
-    fn heard_or_above(&self) -> (bool, Option<SessionId>) {
+    fn heard_or_above(&self) -> (bool, bool, Option<SessionId>) {
         let inner = self.inner();
         let above = inner.rare.as_ref().and_then(|rare| rare.asks_through.clone());
-        (inner.ring.as_ref().is_some_and(|ring| ring.is_heard_by_people()), above)
+        let ring = inner.ring.as_ref();
+        (ring.is_some_and(|ring| ring.is_heard()), ring.is_some_and(|ring| ring.is_heard_by_people()), above)
     }
 
     /// The task that the session is to be made for, as far as a handle of it has told.
@@ -141,21 +133,21 @@ impl Slot {
         self.in_inbox(|inbox| inbox.prepared.take()).flatten()
     }
 
-    /// Begins an incarnation over a tape that ends at `last`, and returns its number. Inputs that the previous incarnation had in
+    /// Begins an incarnation over a tape that ends with `state`, and returns its number. Inputs that the previous incarnation had in
     /// hand are answered if the tape has them, and wait again if not.
     pub(crate) fn begin_incarnation(
         &self,
         mailbox: Mailbox<Wake>,
         node: &Arc<NodeState>,
         recover: Input,
-        last: Seq,
+        state: &Arc<State>,
     ) -> u32 {
         let mut inner = self.inner();
         inner.incarnation = inner.incarnation.wrapping_add(1);
         // A session with a live incarnation is not parked, even if the parking is noted late.
         inner.parked = false;
         let incarnation = inner.incarnation;
-        let ends = inner.inbox().begin_incarnation(incarnation, mailbox, node.clone(), recover, last);
+        let ends = inner.inbox().begin_incarnation(incarnation, mailbox, node.clone(), recover, state);
         let mut sleepers = Vec::new();
         if inner.phase == Phase::Passivating {
             // The actor crashed after it had marked the session asleep, and was restarted.
@@ -175,6 +167,12 @@ impl Slot {
         self.in_inbox(|inbox| inbox.tasks.clone()).unwrap_or_default()
     }
 
+    /// Whether no command and no report waits for the actor, and none is in hand.
+    #[cfg(test)]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.in_inbox(|inbox| inbox.mailbox.is_empty()).unwrap_or(true)
+    }
+
     /// Whether the slot holds nothing but the fields of a passive session.
     #[cfg(test)]
     pub(crate) fn is_bare(&self) -> bool {
@@ -182,10 +180,10 @@ impl Slot {
         inner.inbox.is_none() && inner.ring.is_none()
     }
 
-    /// How many questions wait for the actor.
+    /// How many callers wait for what the state is to show.
     #[cfg(test)]
-    pub(crate) fn asked(&self) -> usize {
-        self.in_inbox(|inbox| inbox.asked()).unwrap_or_default()
+    pub(crate) fn waiting(&self) -> usize {
+        self.in_inbox(|inbox| inbox.waiters.len()).unwrap_or_default()
     }
 
     /// Begins an incarnation of an actor that a test works by hand.

@@ -1,8 +1,7 @@
-//! The inbox of an awake session: its mailbox, the callers who wait for an answer, their questions to the actor, and the handle
-//! of the actor.
+//! The inbox of an awake session: its mailbox, the callers who wait for an answer, the published state, and the handle of the actor.
 //!
 //! A plain value without a lock of its own: the slot locks it. It outlives every crash of the actor, and is dropped when the
-//! session becomes passive; callers who are left are answered then (`sleep.rs`). Commands and questions have a bound. In a full
+//! session becomes passive; callers who are left are answered then (`sleep.rs`). Commands and waiters have a bound. In a full
 //! queue, entries of callers who stopped waiting make room, except a command in hand or a stop; if that is not enough, the new
 //! one is refused.
 //!
@@ -10,7 +9,7 @@
 //! the answers ([`Ends`], [`Waiters`], [`Unsettled`]) and tokens, and the slot sends and cancels them after the unlock.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::{Arc, Weak},
 };
 
@@ -18,21 +17,14 @@ use tokio::{sync::oneshot, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    actor::slot::{Arrived, Slept},
+    actor::slot::{Arrived, Slept, published::Waiter},
     error::SendError,
-    kernel::{
-        Act, CarriedOut, Command, CommandEnd, Delivery, Down, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State,
-        TaskAsk, TurnEnd,
-    },
+    kernel::{Act, CarriedOut, Command, CommandEnd, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State},
     lock::Lock,
     supervisor::{NodeState, shell},
     tape::{OpenTape, TapeError},
-    tool::QuestionAnswer,
-    words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
+    words::ids::{CommandId, Millis, Seq},
 };
-
-/// The most questions that wait for the actor; also, counted apart, the most kept questions that the state cannot answer yet.
-pub(crate) const QUESTIONS_MAX: usize = 1_024;
 
 /// The sender of an answer, or of the reason why there will be none.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
@@ -52,8 +44,6 @@ pub(crate) enum Work {
     Decide(Arc<Vec<Input>>),
     /// Stop at once what this input stops; its record has to wait.
     Stop(Box<Input>),
-    /// Answer a question from the state.
-    Question(Question),
     /// Go to sleep, or tell those who ask for it why not.
     Sleep,
 }
@@ -62,18 +52,7 @@ impl Work {
     /// The kind of a piece of work, and the number of the ticket or message that it is about. Never any content.
     pub(crate) fn about(&self) -> (&'static str, Option<u64>) {
         let input = match self {
-            Work::Question(Question::Outcome(..)) => return ("question: outcome", None),
-            Work::Question(Question::Idle(_)) => return ("question: idle", None),
-            Work::Question(Question::State(_)) => return ("question: state", None),
-            Work::Question(Question::Down(..)) => return ("question: own task", None),
-            Work::Question(Question::Asks(..)) => return ("question: asks", None),
-            Work::Question(Question::Task(ticket, _)) => return ("question: task", Some(ticket.0)),
-            Work::Question(Question::Room(..)) => return ("question: room", None),
-            Work::Question(Question::Answer(call, ..)) => return ("question: answer", Some(call.0)),
-            Work::Question(Question::Begun(ticket, _)) => return ("question: task begun", Some(ticket.0)),
-            Work::Question(Question::Up(_)) => return ("question: up", None),
-            Work::Question(Question::Crash(_)) => return ("drill", None),
-            Work::Sleep => return ("question: sleep", None),
+            Work::Sleep => return ("sleep", None),
             Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
             Work::Settled(Err(_)) => return ("not settled", None),
             Work::Stop(input) => input,
@@ -83,66 +62,6 @@ impl Work {
             },
         };
         (input.name(), input.about().map(|Seq(seq)| seq))
-    }
-}
-
-/// A question that the actor answers from its state.
-pub(crate) enum Question {
-    /// How the turn of this message ends.
-    Outcome(MessageId, Reply<Arc<TurnEnd>>),
-    /// Answered when nothing runs and nothing waits.
-    Idle(Reply<()>),
-    /// A copy of the state.
-    State(Reply<State>),
-    /// How the task of that parent and ticket ended; `None` if this session is not the child of that task.
-    Down(SessionId, Seq, Reply<Option<Arc<Down>>>),
-    /// The session's questions to people, as its parent is told of them; answered when their tickets are others than these, and at
-    /// once where none are named.
-    Asks(Option<Vec<Seq>>, Reply<Vec<Arc<TaskAsk>>>),
-    /// How a task of this session ended; `None` if no DOWN comes for it.
-    Task(Seq, Reply<Option<Arc<Down>>>),
-    /// Answered when a message of that delivery would find room, and refused as full where no room comes by itself.
-    Room(Delivery, Reply<()>),
-    /// Answered when a task of this session does not wait for room any more.
-    Begun(Seq, Reply<()>),
-    /// The answer to the question (the second ticket) of a running call (the first).
-    Answer(Seq, Seq, Reply<QuestionAnswer>),
-    /// Whether the session is up: any answer says that it is.
-    Up(Reply<()>),
-    /// A drill: the actor crashes with these words.
-    Crash(String),
-}
-
-impl Question {
-    /// Tells the caller that there will be no answer.
-    pub(crate) fn refuse(self, error: SendError) {
-        // A caller may have dropped its receiver.
-        match self {
-            Question::Outcome(_, reply) => drop(reply.send(Err(error))),
-            Question::Idle(reply) | Question::Up(reply) | Question::Room(_, reply) | Question::Begun(_, reply) => {
-                drop(reply.send(Err(error)))
-            }
-            Question::State(reply) => drop(reply.send(Err(error))),
-            Question::Asks(_, reply) => drop(reply.send(Err(error))),
-            Question::Answer(_, _, reply) => drop(reply.send(Err(error))),
-            Question::Down(_, _, reply) | Question::Task(_, reply) => drop(reply.send(Err(error))),
-            Question::Crash(_) => {}
-        }
-    }
-
-    /// Whether the caller still waits for the answer.
-    pub(crate) fn is_waited_for(&self) -> bool {
-        match self {
-            Question::Outcome(_, reply) => !reply.is_closed(),
-            Question::Idle(reply) | Question::Up(reply) | Question::Room(_, reply) | Question::Begun(_, reply) => {
-                !reply.is_closed()
-            }
-            Question::State(reply) => !reply.is_closed(),
-            Question::Asks(_, reply) => !reply.is_closed(),
-            Question::Answer(_, _, reply) => !reply.is_closed(),
-            Question::Down(_, _, reply) | Question::Task(_, reply) => !reply.is_closed(),
-            Question::Crash(_) => true,
-        }
     }
 }
 
@@ -162,10 +81,9 @@ pub(super) struct Inbox {
     replies: BTreeMap<ReplyTo, Reply<CarriedOut>>,
     /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
-    /// Questions that the actor has not looked at yet; at most [`QUESTIONS_MAX`].
-    questions: VecDeque<Question>,
-    /// Questions that the state cannot answer yet; at most [`QUESTIONS_MAX`].
-    pub(super) waiting: Vec<Question>,
+    /// The state as it is on the tape, and those who wait for it to show something: see `published.rs`.
+    pub(super) published: Option<Arc<State>>,
+    pub(super) waiters: Vec<Waiter>,
     /// The parent of the tokens of all running requests and calls. A command that ends their turn takes it out and leaves a new
     /// one.
     stop: CancellationToken,
@@ -229,20 +147,7 @@ impl Inbox {
         self.stop.child_token()
     }
 
-    pub(super) fn question(&mut self, question: Question) -> Result<(), SendError> {
-        if self.questions.len() >= QUESTIONS_MAX {
-            // Questions of callers who stopped waiting make room, also while the actor is stuck and takes none.
-            self.questions.retain(Question::is_waited_for);
-        }
-        let depth = self.questions.len();
-        if depth >= QUESTIONS_MAX {
-            return Err(SendError::Refused(Refusal::InboxFull { depth }));
-        }
-        self.questions.push_back(question);
-        Ok(())
-    }
-
-    /// Takes the next piece of work: a settled append first, then inputs, then questions, then sleep. `state` is the state that the tape has.
+    /// Takes the next piece of work: a settled append first, then inputs, then sleep. `state` is the state that the tape has.
     pub(super) fn take(&mut self, state: &State, now: Millis) -> Option<Work> {
         if let Some(settled) = self.settled.take() {
             return Some(Work::Settled(settled));
@@ -252,8 +157,7 @@ impl Inbox {
             Act::Stop(input) => return Some(Work::Stop(input)),
             Act::Rest => {}
         }
-        let asked_to_sleep = || (!self.sleepers.is_empty()).then_some(Work::Sleep);
-        let rest = self.questions.pop_front().map(Work::Question).or_else(asked_to_sleep);
+        let rest = (!self.sleepers.is_empty()).then_some(Work::Sleep);
         self.woken &= rest.is_some();
         rest
     }
@@ -290,41 +194,37 @@ impl Inbox {
         }
     }
 
-    /// How many questions wait.
-    #[cfg(test)]
-    pub(super) fn asked(&self) -> usize {
-        self.questions.len()
-    }
-
-    /// Whether nothing in the inbox needs an actor: no input, no question, and no kept question that somebody waits for. Who asks
-    /// the session to sleep needs none.
+    /// Whether nothing in the inbox needs an actor: no input, and no waiter for whom the session stays awake. Who asks the session to
+    /// sleep needs none.
     pub(super) fn is_empty(&self) -> bool {
-        self.mailbox.is_empty() && self.settled.is_none() && self.questions.is_empty() && !self.is_waited_for()
+        self.mailbox.is_empty() && self.settled.is_none() && !self.is_waited_for()
     }
 
-    /// Whether a kept question needs the actor: somebody waits for its answer. A parent's question about asks does not count: a
-    /// session with an open ask does not sleep, and without one there is nothing to tell.
+    /// Whether the session stays awake for somebody who waits. A parent that waits for asks does not count: a session with an open
+    /// ask does not sleep, and without one there is nothing to tell.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.waiting.iter().any(|question| !matches!(question, Question::Asks(..)) && question.is_waited_for())
+        self.waiters.iter().any(Waiter::keeps_awake)
     }
 
-    /// Begins an incarnation over a tape that ends at `last`. Returns the answers to commands that its predecessor had in hand.
+    /// Begins an incarnation over a tape that ends with `state`. Returns the answers to commands that its predecessor had in hand.
     pub(super) fn begin_incarnation(
         &mut self,
         incarnation: u32,
         actor: shell::Mailbox<Wake>,
         node: Arc<NodeState>,
         recover: Input,
-        last: Seq,
+        state: &Arc<State>,
     ) -> Ends {
         self.actor = Some(actor);
+        // Before the answers: who hears that a command is on the tape reads the state next.
+        self.published = Some(state.clone());
         self.node = Some(node);
         self.settled = None;
         self.at_work.clear();
         self.woken = false;
         self.idle = false;
         self.stopped = false;
-        let ends = self.mailbox.begin(incarnation, recover, last);
+        let ends = self.mailbox.begin(incarnation, recover, state.seq);
         let ends = self.ends(ends);
         self.wake();
         ends
@@ -352,8 +252,7 @@ impl Inbox {
         let commands =
             self.mailbox.take_waiting(stops_too).into_iter().filter_map(|to| self.replies.remove(&to)).collect();
         self.show_depth();
-        let waiting = std::mem::take(&mut self.waiting);
-        Waiters { commands, questions: self.questions.drain(..).chain(waiting).collect() }
+        Waiters { commands, readers: std::mem::take(&mut self.waiters) }
     }
 
     /// Drops the inputs in hand, because the actor does not come back. Returns the senders who wait for an answer.
@@ -399,14 +298,14 @@ impl Unsettled {
 #[must_use]
 pub(super) struct Waiters {
     commands: Vec<Reply<CarriedOut>>,
-    questions: Vec<Question>,
+    readers: Vec<Waiter>,
 }
 
 impl Waiters {
     pub(super) fn refuse(self, error: &SendError) {
         // A caller may have dropped its receiver.
         self.commands.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));
-        self.questions.into_iter().for_each(|question| question.refuse(error.clone()));
+        self.readers.into_iter().for_each(|waiter| waiter.refuse(error.clone()));
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     actor::{
         activation::Activation,
         shared::Shared,
-        slot::{Inner, Phase, QUESTIONS_MAX, Slot, Unsettled},
+        slot::{Inner, Phase, Slot, Unsettled, published::WAITERS_MAX},
     },
     error::{OpenError, PassivateError, SendError},
     words::ids::{Seq, SessionId},
@@ -114,7 +114,7 @@ impl Slot {
     /// The session was deleted: its listeners hear no more, and what they were told says nothing about a later session of this id.
     pub(crate) fn forget_told(&self) {
         let mut inner = self.inner();
-        inner.published = Seq::ZERO;
+        inner.told = Seq::ZERO;
         let ring = inner.ring.take();
         drop(inner);
         if let Some(ring) = ring {
@@ -157,7 +157,10 @@ impl Slot {
             && let Some(activation) = self.take_off(&mut inner)
         {
             let sleepers = std::mem::take(&mut inner.inbox().sleepers);
+            // Another process may write the tape before the next incarnation has it.
+            let published = inner.inbox().published.take();
             drop(inner);
+            drop(published);
             tell_sleepers(sleepers, Ok(()));
             activation.launch();
             return;
@@ -170,7 +173,7 @@ impl Slot {
         let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
         inner.phase = Phase::Passive;
         if inner.ring.as_ref().is_none_or(|ring| !ring.is_heard()) {
-            (inner.ring, inner.published) = (None, Seq::ZERO);
+            (inner.ring, inner.told) = (None, Seq::ZERO);
         }
         let inbox = inner.inbox.take();
         let shared = self.shared.upgrade();
@@ -234,7 +237,7 @@ impl Slot {
                 let inbox = inner.inbox();
                 // As many as still wait: a caller that was dropped leaves nothing.
                 inbox.sleepers.retain(Slept::is_waited_for);
-                if inbox.sleepers.len() >= QUESTIONS_MAX {
+                if inbox.sleepers.len() >= WAITERS_MAX {
                     Err(PassivateError::Busy { why: "too many ask it to sleep" })
                 } else {
                     inbox.sleepers.push(slept);

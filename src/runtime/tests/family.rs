@@ -41,7 +41,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
         Some((ticket, Open::Task(task))) => (*ticket, task.order.clone()),
         other => panic!("a task is open: {other:?}"),
     };
-    until("its watcher looks for it", || slot.asked() == 1).await;
+    until("its watcher looks for it", || slot.waiting() == 1).await;
     let (giver, id) = (parent.clone(), child.clone());
     let given = tokio::spawn(async move { giver.child(id, ticket).await });
     // It has looked at the parent, and stands behind the watcher.
@@ -76,7 +76,7 @@ async fn a_child_that_is_stuck_holds_up_no_other() {
     let flight = stuck(&runtime, &a);
     let slot = runtime.session(&a).slot;
     let waits = tokio::spawn(bring_up(runtime.inner.shared.clone(), spawn_args(&a, &parent, Seq(1))));
-    until("it is looked for", || slot.asked() == 1).await;
+    until("it is looked for", || slot.waiting() == 1).await;
     let options = SessionOptions::new(folder.path()).profile(Profile::Auto).id(q);
     let child = timeout(SOON, parent.spawn_child(options, "hello", Link::default())).await;
     child.expect("the other child does not wait for it").unwrap();

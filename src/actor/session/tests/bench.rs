@@ -101,7 +101,7 @@ pub(super) fn bench_ahead(ahead: std::time::Duration) -> Bench {
     #[cfg(feature = "fault-injection")]
     let tape = Tape::new(tape, None);
     let node = registry.show(None, "s", "session");
-    let live = Live::new(shared, slot, node.0.clone(), 0, tape, state);
+    let live = Live::new(shared, slot, node.0.clone(), 0, tape, Arc::new(state));
     Bench { live, disk, store, _card: node, _folder: folder }
 }
 
@@ -208,7 +208,7 @@ impl Bench {
         #[cfg(not(feature = "fault-injection"))]
         let tape = loaded.tape;
         slot.next_incarnation(incarnation + 1, state.seq);
-        let live = Live::new(shared, slot, node, incarnation + 1, tape, state);
+        let live = Live::new(shared, slot, node, incarnation + 1, tape, Arc::new(state));
         let mut bench = Bench { live, disk, store, _card, _folder };
         bench.work();
         bench

@@ -33,32 +33,16 @@ fn commands_that_nobody_waits_for_take_no_place() {
     assert!(waits.len() > 200 && waits.len() < 2_000, "those who wait have a bound: {}", waits.len());
 }
 
-/// A kept question keeps its session awake only while somebody waits for the answer: nothing wakes the actor to throw it away.
+/// A waiter keeps its session awake only while somebody waits for the answer: nothing wakes the actor to throw it away.
 #[test]
-fn a_kept_question_that_nobody_waits_for_needs_no_actor() {
+fn a_waiter_that_nobody_waits_for_needs_no_actor() {
     let mut inbox = Inbox::default();
-    let (reply, answer) = oneshot::channel();
-    inbox.waiting.push(Question::Idle(reply));
+    let (waiter, caller, _answer) = Waiter::new(true, |_| None::<Result<(), SendError>>);
+    inbox.waiters.push(waiter);
     assert!(!inbox.is_empty());
-    drop(answer);
+    drop(caller);
     assert!(inbox.is_empty());
-    let (reply, _answer) = oneshot::channel();
-    inbox.waiting.push(Question::Asks(Some(Vec::new()), reply));
+    let (waiter, _caller, _answer) = Waiter::new(false, |_| None::<Result<(), SendError>>);
+    inbox.waiters.push(waiter);
     assert!(inbox.is_empty(), "a parent that waits for asks");
-}
-
-/// A stuck actor takes no questions, and those who ask it again and again stop waiting.
-#[test]
-fn questions_that_nobody_waits_for_take_no_place() {
-    let mut inbox = Inbox::default();
-    let ask = |inbox: &mut Inbox| {
-        let (reply, answer) = oneshot::channel();
-        inbox.question(Question::Up(reply)).map(|()| answer)
-    };
-    let mut waits = ask(&mut inbox).unwrap();
-    (0..3 * QUESTIONS_MAX).for_each(|_| drop(ask(&mut inbox).unwrap()));
-    assert_eq!(waits.try_recv().unwrap_err(), oneshot::error::TryRecvError::Empty, "it was not thrown out");
-    assert!(inbox.asked() <= QUESTIONS_MAX);
-    let all: Vec<_> = std::iter::from_fn(|| ask(&mut inbox).ok()).take(3 * QUESTIONS_MAX).collect();
-    assert_eq!(all.len(), QUESTIONS_MAX - 1, "those who wait have a bound");
 }
