@@ -136,13 +136,6 @@ pub(super) fn read_file(layout: &Layout, session: &SessionId, anchor: &str) -> R
     Ok((bytes, read))
 }
 
-/// The lines of one anchor's file before the first one that a later version wrote.
-#[cfg(feature = "sqlite")]
-pub(super) fn read_known_lines(layout: &Layout, session: &SessionId, anchor: &str) -> Result<Decoded, TapeError> {
-    let bytes = whole_file(&layout.entries(session, anchor))?;
-    Ok(super::line::decode_known_lines(&chain_of(session, anchor), &bytes).0)
-}
-
 /// The chain that an anchor's file goes on from: the start of a tape, or one that its first line tells.
 pub(super) fn chain_of(session: &SessionId, anchor: &str) -> Chain {
     let is_first = super::layout::anchor_number(anchor) == Some(1);
