@@ -214,6 +214,22 @@ fn a_folder_that_becomes_a_link_shows_nothing_outside() {
     });
 }
 
+/// The parser recurses, so its bound must fit into the stack of any thread, in a build without optimisation too.
+#[test]
+fn deep_json_is_refused_on_a_small_stack() {
+    let read = |text: String| {
+        let thread = std::thread::Builder::new().stack_size(512 << 10);
+        thread.spawn(move || document::json_with_comments(&text).map(drop)).unwrap().join().unwrap()
+    };
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        for deep in [128, 129, 100_000] {
+            let nested = format!("{}1{}", open.repeat(deep), close.repeat(deep));
+            assert_eq!(read(nested).is_ok(), deep == 128, "{open} {deep}");
+        }
+        assert!(read(open.repeat(100_000)).is_err());
+    }
+}
+
 /// No text makes the readers panic: bytes at random between the marks of front matter, and pieces of YAML and JSON.
 #[test]
 fn no_text_makes_a_reader_panic() {

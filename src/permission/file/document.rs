@@ -5,16 +5,17 @@
 //! JSON form, such as a date, is there by its kind, for messages. Pure functions of a text.
 //!
 //! A change must keep two things, because such files may come from strangers. The same field twice in one table is an error in each
-//! format: one of the two would be lost. Nesting is bounded: by the parsers, of TOML at 80 levels and of JSON at 512, and in JSON and
-//! YAML also by the constants here.
+//! format: one of the two would be lost. Nesting is bounded: by the parser of TOML at 80 levels, in JSON and YAML by the constants
+//! here.
 
 #[cfg(feature = "agent-files")]
 mod yaml;
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use jsonc_parser::{CollectOptions, ParseOptions, ast, common::Ranged as _};
-use serde_json::{Number, value::RawValue};
+use jsonc_parser::{CollectOptions, ParseOptions, Scanner, ScannerOptions, ast, common::Ranged as _, tokens::Token};
+use serde::de::IgnoredAny;
+use serde_json::Number;
 use toml::de::{DeTable, DeValue};
 
 use super::Fault;
@@ -156,17 +157,15 @@ pub(crate) fn json_with_comments(text: &str) -> Result<Node, Fault> {
 /// Reads the values of a JSON text, one after the other. Lines that begin with `#` are passed over.
 pub(super) fn json(text: &str) -> Result<Vec<Node>, Fault> {
     let text = without_remarks(text);
-    let mut nodes = Vec::new();
-    for value in serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>() {
+    let (mut nodes, mut begins) = (Vec::new(), 0);
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<IgnoredAny>();
+    while let Some(value) = values.next() {
         // The parser names the place by its line.
         let start = |line: usize| text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-        let wrong = |error: serde_json::Error| {
-            Fault::new(start(error.line()), "", format!("not JSON: {}", without_place(&error)))
-        };
-        let raw = value.map_err(wrong)?.get();
-        // A raw value is a part of the text itself.
-        let at = (raw.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-        nodes.push(of_json(raw, at, &JSON, RULES_DEPTH_MAX)?);
+        value.map_err(|error| Fault::new(start(error.line()), "", format!("not JSON: {}", without_place(&error))))?;
+        let ends = values.byte_offset();
+        nodes.push(of_json(&text[begins..ends], begins, &JSON, RULES_DEPTH_MAX)?);
+        begins = ends;
     }
     Ok(nodes)
 }
@@ -205,8 +204,24 @@ const JSON: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// Reads one value, which begins at byte `at` of its file. The parser refuses what is nested deeper than 512 levels.
+/// How deep the parser of JSON may recurse. Its own bound (512) is too much for a small stack.
+const PARSED_DEPTH_MAX: usize = 128;
+
+/// Reads one value, which begins at byte `at` of its file.
 fn of_json(text: &str, at: usize, options: &ParseOptions, depth: usize) -> Result<Node, Fault> {
+    let (mut scanner, mut deep) = (Scanner::new(text, &ScannerOptions::default()), 0_usize);
+    // A text that cannot be scanned to its end is refused by the parser at the same place.
+    while let Ok(Some(token)) = scanner.scan() {
+        match token {
+            Token::OpenBrace | Token::OpenBracket => deep += 1,
+            Token::CloseBrace | Token::CloseBracket => deep = deep.saturating_sub(1),
+            _ => {}
+        }
+        if deep > PARSED_DEPTH_MAX {
+            let why = format!("not JSON: nested more than {PARSED_DEPTH_MAX} levels deep");
+            return Err(Fault::new(at + scanner.token_start(), "", why));
+        }
+    }
     let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), options).map_err(|error| {
         let said = error.kind().to_string().to_lowercase();
         Fault::new(at + error.range().start, "", format!("not JSON: {said}"))
