@@ -71,9 +71,7 @@ pub use handle::{APPEND_BYTES_MAX, Appended, GivenBack, Notify};
 pub(crate) use handle::{Lender, OpenTape};
 pub use import::{ImportOptions, Imported, ImportedFrom};
 #[cfg(feature = "sqlite")]
-pub use index::{
-    BadCursor, CaughtUp, Cursor, Hit, Index, IndexCheck, Order, Page, Query, Rebuilt, Rows, Snippet, WrongRow,
-};
+pub use index::{BadCursor, CaughtUp, Cursor, Hit, Index, Order, Page, Query, Rebuilt, Rows, Snippet};
 #[cfg(feature = "sqlite")]
 pub(crate) use index::{Fold, SessionRow, SessionRows};
 pub(crate) use labels::newest_labels;

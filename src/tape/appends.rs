@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use super::{
     Damage, Entry, Store, TapeError,
     layout::Layout,
-    line::{Chain, Rest, decode_lines},
+    line::{Chain, Rest},
     lineage::{FORKS_OF_FORKS_MAX, origin},
-    read::{again_if_damaged, bytes_through, chain_of, newest_at, whole_file},
+    read::{again_if_damaged, bytes_through, decode_file, newest_at, whole_file},
     whole::END,
 };
 use crate::words::ids::{Seq, SessionId};
@@ -163,14 +163,8 @@ fn decode_parts(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
         let damaged = |n: usize, what, last_good| {
             TapeError::Damaged(Damage { file: path.clone(), line: *first_line + n, what, last_good })
         };
-        let read = decode_lines(&chain_of(session, anchor), bytes).map_err(|error| match error {
-            TapeError::Newer { found, known, .. } => TapeError::Newer { file: path.clone(), found, known },
-            other => other,
-        })?;
-        if let Some(last) = &last
-            && !read.entries.is_empty()
-            && read.began != (last.seq, last.sum)
-        {
+        let read = decode_file(path, session, anchor, bytes)?;
+        if let Some(last) = last.as_ref().filter(|last| !read.goes_on_from(last)) {
             return Err(damaged(0, "the anchor does not go on from the one before".to_owned(), last.seq));
         }
         match read.rest {

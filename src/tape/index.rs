@@ -9,7 +9,6 @@
 //! asks for it only to catch up first); no operation on a tape needs the index; a name from the database is parsed again, and a hit
 //! is looked up in its file, before either is used. No type of `rusqlite` may leave this module. Everything here blocks.
 
-mod check;
 mod labels;
 mod pull;
 mod query;
@@ -36,7 +35,6 @@ use super::{
     layout::{Layout, lock_within, open_or_make, remove_file},
 };
 
-pub use check::{IndexCheck, WrongRow};
 pub use query::{BadCursor, Cursor, Order, Query};
 pub use search::{Hit, Page};
 pub(crate) use session_rows::{Fold, SessionRow, SessionRows};

@@ -283,6 +283,13 @@ pub(crate) struct Decoded {
     pub(crate) rest: Rest,
 }
 
+impl Decoded {
+    /// Whether the first line goes on from the end of the file before. No line goes on from any.
+    pub(super) fn goes_on_from(&self, before: &Chain) -> bool {
+        self.entries.is_empty() || self.began == (before.seq, before.sum)
+    }
+}
+
 /// What stands behind the sound lines of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {

@@ -131,29 +131,22 @@ fn first_is_sound(path: &Path) -> Result<bool, TapeError> {
 
 /// The bytes and the lines of one anchor's file; a missing file is an empty one.
 pub(super) fn read_file(layout: &Layout, session: &SessionId, anchor: &str) -> Result<(Vec<u8>, Decoded), TapeError> {
-    let bytes = whole_file(&layout.entries(session, anchor))?;
-    let read = decode_file(layout, session, anchor, &bytes)?;
+    let path = layout.entries(session, anchor);
+    let bytes = whole_file(&path)?;
+    let read = decode_file(&path, session, anchor, &bytes)?;
     Ok((bytes, read))
 }
 
-/// The lines of one anchor's file before the first one that a later version wrote.
-#[cfg(feature = "sqlite")]
-pub(super) fn read_known_lines(layout: &Layout, session: &SessionId, anchor: &str) -> Result<Decoded, TapeError> {
-    let bytes = whole_file(&layout.entries(session, anchor))?;
-    Ok(super::line::decode_known_lines(&chain_of(session, anchor), &bytes).0)
-}
-
 /// The chain that an anchor's file goes on from: the start of a tape, or one that its first line tells.
-pub(super) fn chain_of(session: &SessionId, anchor: &str) -> Chain {
+fn chain_of(session: &SessionId, anchor: &str) -> Chain {
     let is_first = super::layout::anchor_number(anchor) == Some(1);
     if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
 }
 
-fn decode_file(layout: &Layout, session: &SessionId, anchor: &str, bytes: &[u8]) -> Result<Decoded, TapeError> {
+/// The lines of one anchor's file, which is at `path`.
+pub(super) fn decode_file(path: &Path, session: &SessionId, anchor: &str, bytes: &[u8]) -> Result<Decoded, TapeError> {
     decode_lines(&chain_of(session, anchor), bytes).map_err(|error| match error {
-        TapeError::Newer { found, known, .. } => {
-            TapeError::Newer { file: layout.entries(session, anchor), found, known }
-        }
+        TapeError::Newer { found, known, .. } => TapeError::Newer { file: path.into(), found, known },
         other => other,
     })
 }

@@ -116,10 +116,7 @@ impl Store {
                     }
                 }
             }
-            if let Some(before) = &before
-                && !read.entries.is_empty()
-                && read.began != (before.seq, before.sum)
-            {
+            if let Some(before) = before.as_ref().filter(|before| !read.goes_on_from(before)) {
                 find(1, Flaw::Break, format!("it does not go on from entry {} of the anchor before", before.seq));
             }
             match read.rest {

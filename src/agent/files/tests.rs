@@ -184,6 +184,52 @@ fn a_hostile_folder_is_read_within_bounds() {
     assert_eq!(refused, ["linked.md", "opencode.json", "undescribed.md"]);
 }
 
+/// A program beside us exchanges a folder for a link to one outside, again and again. Reading lists no name of the folder outside.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_becomes_a_link_shows_nothing_outside() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let home = tempfile::tempdir().unwrap();
+    let (outside, workspace) = (home.path().join("outside"), home.path().join("workspace"));
+    let agents = workspace.join(".tamtam/agents");
+    fs::create_dir_all(&outside).unwrap();
+    fs::create_dir_all(agents.join("sub")).unwrap();
+    fs::write(outside.join("secret.md"), "").unwrap();
+    std::os::unix::fs::symlink(&outside, home.path().join("link")).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for (from, to) in [("folder", "link"), ("link", "folder")] {
+                    fs::rename(agents.join("sub"), home.path().join(from)).unwrap();
+                    fs::rename(home.path().join(to), agents.join("sub")).unwrap();
+                }
+            }
+        });
+        let folders = AgentFolder::of_workspace(&workspace, |_, _| true);
+        let reads = (0..1_000).map(|_| AgentFiles::read(&folders, &models()));
+        let shown = reads.flat_map(|files| files.bad).find(|bad| bad.path.ends_with("secret.md"));
+        done.store(true, Ordering::Relaxed);
+        assert!(shown.is_none(), "{shown:?}");
+    });
+}
+
+/// The parser recurses, so its bound must fit into the stack of any thread, in a build without optimisation too.
+#[test]
+fn deep_json_is_refused_on_a_small_stack() {
+    let read = |text: String| {
+        let thread = std::thread::Builder::new().stack_size(512 << 10);
+        thread.spawn(move || document::json_with_comments(&text).map(drop)).unwrap().join().unwrap()
+    };
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        for deep in [128, 129, 100_000] {
+            let nested = format!("{}1{}", open.repeat(deep), close.repeat(deep));
+            assert_eq!(read(nested).is_ok(), deep == 128, "{open} {deep}");
+        }
+        assert!(read(open.repeat(100_000)).is_err());
+    }
+}
+
 /// No text makes the readers panic: bytes at random between the marks of front matter, and pieces of YAML and JSON.
 #[test]
 fn no_text_makes_a_reader_panic() {

@@ -1,103 +1,121 @@
 //! Finds the files below a folder, and reads a file, within the bounds of `agent/files.rs`. What cannot be read becomes a
 //! [`BadFile`].
 //!
-//! In a workspace a link in the place of a searched folder, or of one below it, is not followed, and no link that leads out of the
-//! workspace. Only plain files are opened, because a pipe would wait for a writer. A text is returned only if the caller's function
-//! trusts it. A change must keep this, because others write what stands in a workspace.
+//! A folder is listed, entered and left by its open handle ([`Dir`]), and a file is opened beneath one. In a workspace a link in the
+//! place of a searched folder, or of one below it, is not followed, and no link that leads out of the workspace: there is no moment
+//! between a check and a read in which a link could be swapped in. Only plain files are opened, because a pipe would wait for a
+//! writer. A text is returned only if the caller's function trusts it. A change must keep this, because others write the files of
+//! a workspace.
 
 use std::{
     collections::BTreeSet,
-    fs,
+    ffi::OsString,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
 use super::{BadFile, DEPTH_MAX, FILE_BYTES_MAX, FILES_MAX, Trusts};
-use crate::tool::{Workspace, WorkspaceError};
+use crate::tool::{Dir, DirEntry, FileKind, Workspace, WorkspaceError};
 
-/// The files below a folder whose names end so, by name. With `inside`, a link to a folder is not followed, and a link to a file
-/// only if it stays inside; without it all links are followed, and each folder is entered once. Names that begin with a point are
-/// passed over. A link that is not followed and a folder that cannot be read are added to `bad`.
+/// The files below a folder whose names end so, by name. With `inside`, no link to a folder is followed; without it all links are
+/// followed, and each folder is entered once. A link to a file is among the files: [`text`] decides about it. Names that begin with
+/// a point are passed over. A link that is not followed and a folder that cannot be read are added to `bad`.
 pub(super) fn files(root: &Path, inside: Option<&Path>, endings: &[&str], bad: &mut Vec<BadFile>) -> Vec<PathBuf> {
-    let inside = inside.and_then(|inside| inside.canonicalize().ok());
-    let mut walk = Walk { inside, endings, found: Vec::new(), entered: BTreeSet::new(), bad };
-    walk.folder(root, DEPTH_MAX);
+    let opened = match inside {
+        Some(inside) => folder_inside(root, inside),
+        None => folder_behind_links(root),
+    };
+    let follows_links = inside.is_none();
+    let mut walk = Walk { follows_links, endings, found: Vec::new(), entered: BTreeSet::new(), bad };
+    walk.folder(root, opened, DEPTH_MAX);
     walk.found
 }
 
+/// Opens a folder of a workspace. A link above the folder may lead elsewhere in the workspace; the folder itself is no link.
+fn folder_inside(folder: &Path, inside: &Path) -> Result<Dir, WorkspaceError> {
+    let root = Workspace::open(inside)?;
+    let outside = || WorkspaceError::Outside { path: folder.display().to_string(), root: inside.to_owned() };
+    let below = folder.strip_prefix(inside).ok();
+    let (parent, name) = below.and_then(|below| below.parent().zip(below.file_name())).ok_or_else(outside)?;
+    root.open_dir(&root.beneath(parent).ok_or_else(outside)?)?.open_dir(name)
+}
+
+/// Opens a folder of the user's own, wherever links lead.
+fn folder_behind_links(folder: &Path) -> Result<Dir, WorkspaceError> {
+    let absolute = std::path::absolute(folder);
+    let path = folder.display().to_string();
+    let opened = Workspace::open(&absolute.map_err(|source| WorkspaceError::Io { path, source })?)?;
+    opened.open_dir(&opened.resolve(".")?)
+}
+
 struct Walk<'a> {
-    inside: Option<PathBuf>,
+    follows_links: bool,
     endings: &'a [&'a str],
     found: Vec<PathBuf>,
-    /// The folders that were entered, by their real paths.
-    entered: BTreeSet<PathBuf>,
+    /// The folders that were entered, by device and inode.
+    entered: BTreeSet<(u64, u64)>,
     bad: &'a mut Vec<BadFile>,
 }
 
 impl Walk<'_> {
-    fn folder(&mut self, folder: &Path, depth: usize) {
-        let entries = match self.entries(folder, depth) {
+    fn folder(&mut self, path: &Path, opened: Result<Dir, WorkspaceError>, depth: usize) {
+        if depth == 0 {
+            let why = format!("more than {DEPTH_MAX} folders deep: it is not read");
+            return self.bad.push(BadFile::whole(path, why));
+        }
+        let entries = opened.and_then(|dir| Ok((self.entries(&dir)?, dir)));
+        let (entries, dir) = match entries {
             Ok(entries) => entries,
-            Err(why) => return self.bad.push(BadFile::whole(folder, why)),
+            Err(WorkspaceError::NotDirectory { .. } | WorkspaceError::NotRegular { .. }) if path.is_symlink() => {
+                return self.bad.push(BadFile::whole(path, "a link to a folder is not followed in a workspace"));
+            }
+            Err(error) => return self.bad.push(BadFile::whole(path, why(error))),
         };
-        for path in entries {
+        for (name, kind) in entries {
             if self.found.len() >= FILES_MAX {
                 return;
             }
-            if path.is_dir() {
-                self.folder(&path, depth - 1);
-                continue;
-            }
-            let ending = path.extension().and_then(|ending| ending.to_str());
-            if ending.is_some_and(|ending| self.endings.contains(&ending)) {
-                self.file(path);
-            }
+            let path = path.join(&name);
+            let opened = match kind {
+                FileKind::Directory => dir.open_dir(&name),
+                FileKind::Symlink if path.is_dir() && self.follows_links => folder_behind_links(&path),
+                FileKind::Symlink if path.is_dir() => dir.open_dir(&name),
+                _ => {
+                    self.file(path);
+                    continue;
+                }
+            };
+            self.folder(&path, opened, depth - 1);
         }
     }
 
-    /// What stands in a folder, by name; nothing where the folder was entered already.
-    fn entries(&mut self, folder: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
-        let real = folder.canonicalize().map_err(|error| error.to_string())?;
-        self.stays_inside(&real)?;
-        // What a person trusts in a workspace are the files below its folders, and not those behind a link.
-        if self.inside.is_some() && folder.is_symlink() {
-            return Err("a link to a folder is not followed in a workspace".to_owned());
-        }
-        if !self.entered.insert(real) {
+    /// The names in a folder and their kinds, sorted; none where the folder was entered already.
+    fn entries(&mut self, dir: &Dir) -> Result<Vec<(OsString, FileKind)>, WorkspaceError> {
+        if !self.entered.insert(dir.identity()?) {
             return Ok(Vec::new());
         }
-        if depth == 0 {
-            return Err(format!("more than {DEPTH_MAX} folders deep: it is not read"));
-        }
         let mut entries = Vec::new();
-        for entry in fs::read_dir(folder).map_err(|error| error.to_string())? {
-            let entry = entry.map_err(|error| error.to_string())?;
-            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-                entries.push(entry.path());
+        for entry in dir.entries()? {
+            let DirEntry { name, kind } = entry?;
+            if !name.as_bytes().starts_with(b".") {
+                let kind = if kind == FileKind::Unknown { dir.info(&name)?.kind } else { kind };
+                entries.push((name, kind));
             }
         }
-        entries.sort_unstable();
+        entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Ok(entries)
     }
 
     fn file(&mut self, path: PathBuf) {
-        let real = path.canonicalize().map_err(|error| error.to_string());
-        if let Err(why) = real.and_then(|real| self.stays_inside(&real)) {
-            return self.bad.push(BadFile::whole(&path, why));
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if !ending.is_some_and(|ending| self.endings.contains(&ending)) {
+            return;
         }
         self.found.push(path);
         if self.found.len() == FILES_MAX {
             let folder = self.found[0].parent().unwrap_or(Path::new(""));
             let why = format!("{FILES_MAX} files are read of this folder and of those below, and no more");
             self.bad.push(BadFile::whole(folder, why));
-        }
-    }
-
-    fn stays_inside(&self, real: &Path) -> Result<(), String> {
-        match &self.inside {
-            Some(inside) if !real.starts_with(inside) => {
-                Err("a link leads out of the workspace: it is not read".to_owned())
-            }
-            _ => Ok(()),
         }
     }
 }
@@ -116,14 +134,8 @@ pub(super) fn text(path: &Path, inside: Option<&Path>, trusts: &Trusts) -> Resul
         }),
         None => Workspace::behind_links(path),
     };
-    let (bytes, _) = opened.and_then(|(root, file)| root.read(&file, FILE_BYTES_MAX)).map_err(|error| match error {
-        WorkspaceError::Outside { .. } => whole("it leads out of the workspace: it is not read".to_owned()),
-        WorkspaceError::NotRegular { .. } | WorkspaceError::IsDirectory { .. } => whole("it is not a file".to_owned()),
-        WorkspaceError::TooLarge { bytes, max_bytes, .. } => {
-            whole(format!("it has {bytes} bytes: at most {max_bytes} are read"))
-        }
-        error => whole(error.to_string()),
-    })?;
+    let read = opened.and_then(|(root, file)| root.read(&file, FILE_BYTES_MAX));
+    let (bytes, _) = read.map_err(|error| whole(why(error)))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();
@@ -134,4 +146,16 @@ pub(super) fn text(path: &Path, inside: Option<&Path>, trusts: &Trusts) -> Resul
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     Ok(text.replace("\r\n", "\n"))
+}
+
+/// Why a file or folder is not read. The caller names its path.
+fn why(error: WorkspaceError) -> String {
+    match error {
+        WorkspaceError::Outside { .. } => "it leads out of the workspace: it is not read".to_owned(),
+        WorkspaceError::NotRegular { .. } | WorkspaceError::IsDirectory { .. } => "it is not a file".to_owned(),
+        WorkspaceError::TooLarge { bytes, max_bytes, .. } => {
+            format!("it has {bytes} bytes: at most {max_bytes} are read")
+        }
+        error => error.to_string(),
+    }
 }

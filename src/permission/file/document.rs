@@ -11,13 +11,11 @@
 #[cfg(feature = "agent-files")]
 mod yaml;
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeSet};
 
-use serde::{
-    Deserializer as _,
-    de::{MapAccess, SeqAccess, Visitor},
-};
-use serde_json::{Number, value::RawValue};
+use jsonc_parser::{CollectOptions, ParseOptions, Scanner, ScannerOptions, ast, common::Ranged as _, tokens::Token};
+use serde::de::IgnoredAny;
+use serde_json::Number;
 use toml::de::{DeTable, DeValue};
 
 use super::Fault;
@@ -152,66 +150,22 @@ const DEPTH_MAX: usize = 16;
 /// Reads one JSON value, also with the comments and the commas behind a last item that people write.
 #[cfg(feature = "agent-files")]
 pub(crate) fn json_with_comments(text: &str) -> Result<Node, Fault> {
-    let text = without_comments(text);
-    let wrong = |at, error: &serde_json::Error| Fault::new(at, "", format!("not JSON: {}", without_place(error)));
-    let start = |line: usize| text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-    let value: &RawValue = serde_json::from_str(&text).map_err(|error| wrong(start(error.line()), &error))?;
-    of_json(value, &text, DEPTH_MAX)
-}
-
-/// The text with blanks in the place of comments and of commas behind a last item, so that each part keeps its place.
-#[cfg(feature = "agent-files")]
-fn without_comments(text: &str) -> String {
-    let mut bytes = text.as_bytes().to_vec();
-    let (mut at, mut comma) = (0, None);
-    while let Some(byte) = bytes.get(at).copied() {
-        let end = match (byte, bytes.get(at + 1)) {
-            (b'"', _) => {
-                let mut escaped = false;
-                let is_end = |byte: &u8| {
-                    let was = escaped;
-                    escaped = !was && *byte == b'\\';
-                    !was && *byte == b'"'
-                };
-                at + 2 + bytes[at + 1..].iter().position(is_end).unwrap_or(bytes.len())
-            }
-            (b'/', Some(b'/')) => at + bytes[at..].iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len()),
-            (b'/', Some(b'*')) => {
-                at + 2 + bytes[at + 2..].windows(2).position(|two| two == b"*/").map_or(bytes.len(), |at| at + 2)
-            }
-            _ => at + 1,
-        };
-        let end = end.min(bytes.len());
-        match byte {
-            b'/' if end > at + 1 => {
-                bytes[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
-            }
-            b',' => comma = Some(at),
-            b'}' | b']' => {
-                if let Some(comma) = comma.take() {
-                    bytes[comma] = b' ';
-                }
-            }
-            byte if byte.is_ascii_whitespace() => {}
-            _ => comma = None,
-        }
-        at = end;
-    }
-    // Only whole comments and commas were replaced.
-    String::from_utf8(bytes).unwrap_or_default()
+    let options = ParseOptions { allow_comments: true, allow_trailing_commas: true, ..JSON };
+    of_json(text, 0, &options, DEPTH_MAX)
 }
 
 /// Reads the values of a JSON text, one after the other. Lines that begin with `#` are passed over.
 pub(super) fn json(text: &str) -> Result<Vec<Node>, Fault> {
     let text = without_remarks(text);
-    let mut nodes = Vec::new();
-    for value in serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>() {
+    let (mut nodes, mut begins) = (Vec::new(), 0);
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<IgnoredAny>();
+    while let Some(value) = values.next() {
         // The parser names the place by its line.
         let start = |line: usize| text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-        let wrong = |error: serde_json::Error| {
-            Fault::new(start(error.line()), "", format!("not JSON: {}", without_place(&error)))
-        };
-        nodes.push(of_json(value.map_err(wrong)?, &text, RULES_DEPTH_MAX)?);
+        value.map_err(|error| Fault::new(start(error.line()), "", format!("not JSON: {}", without_place(&error))))?;
+        let ends = values.byte_offset();
+        nodes.push(of_json(&text[begins..ends], begins, &JSON, RULES_DEPTH_MAX)?);
+        begins = ends;
     }
     Ok(nodes)
 }
@@ -236,23 +190,61 @@ fn without_place(error: &serde_json::Error) -> String {
     said.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-fn of_json(raw: &RawValue, text: &str, depth: usize) -> Result<Node, Fault> {
-    // A raw value is a part of the text itself.
-    let at = (raw.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-    let wrong = |error: serde_json::Error| Fault::new(at, "", format!("not JSON: {}", without_place(&error)));
-    let value = match raw.get().as_bytes().first() {
-        Some(b'{' | b'[') if depth == 0 => Value::Other("so many levels"),
-        Some(b'"') => Value::Text(serde_json::from_str(raw.get()).map_err(wrong)?),
-        Some(b'[') => {
-            let parts = serde_json::Deserializer::from_str(raw.get()).deserialize_seq(Items).map_err(wrong)?;
-            Value::List(parts.into_iter().map(|part| of_json(part, text, depth - 1)).collect::<Result<_, _>>()?)
+/// JSON as its standard has it: what the parser takes beyond that is off.
+const JSON: ParseOptions = ParseOptions {
+    allow_comments: false,
+    allow_loose_object_property_names: false,
+    allow_trailing_commas: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+/// How deep the parser of JSON may recurse. Its own bound (512) is too much for a small stack.
+const PARSED_DEPTH_MAX: usize = 128;
+
+/// Reads one value, which begins at byte `at` of its file.
+fn of_json(text: &str, at: usize, options: &ParseOptions, depth: usize) -> Result<Node, Fault> {
+    let (mut scanner, mut deep) = (Scanner::new(text, &ScannerOptions::default()), 0_usize);
+    // A text that cannot be scanned to its end is refused by the parser at the same place.
+    while let Ok(Some(token)) = scanner.scan() {
+        match token {
+            Token::OpenBrace | Token::OpenBracket => deep += 1,
+            Token::CloseBrace | Token::CloseBracket => deep = deep.saturating_sub(1),
+            _ => {}
         }
-        Some(b'{') => {
-            let parts = serde_json::Deserializer::from_str(raw.get()).deserialize_map(Fields).map_err(wrong)?;
-            let mut fields: Vec<Field> = Vec::with_capacity(parts.len());
-            let mut names = std::collections::BTreeSet::new();
-            for (name, part) in parts {
-                let node = of_json(part, text, depth - 1)?;
+        if deep > PARSED_DEPTH_MAX {
+            let why = format!("not JSON: nested more than {PARSED_DEPTH_MAX} levels deep");
+            return Err(Fault::new(at + scanner.token_start(), "", why));
+        }
+    }
+    let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), options).map_err(|error| {
+        let said = error.kind().to_string().to_lowercase();
+        Fault::new(at + error.range().start, "", format!("not JSON: {said}"))
+    })?;
+    let value = parsed.value.ok_or_else(|| Fault::new(at, "", "not JSON: the text has no value"))?;
+    of_ast(value, at, depth)
+}
+
+fn of_ast(value: ast::Value<'_>, file: usize, depth: usize) -> Result<Node, Fault> {
+    let at = file + value.start();
+    let value = match value {
+        ast::Value::Object(_) | ast::Value::Array(_) if depth == 0 => Value::Other("so many levels"),
+        ast::Value::StringLit(text) => Value::Text(text.value.into_owned()),
+        ast::Value::Array(list) => {
+            let items = list.elements.into_iter().map(|item| of_ast(item, file, depth - 1));
+            Value::List(items.collect::<Result<_, _>>()?)
+        }
+        ast::Value::Object(object) => {
+            let mut fields: Vec<Field> = Vec::with_capacity(object.properties.len());
+            let mut names = BTreeSet::new();
+            for property in object.properties {
+                let name = property.name.into_string();
+                let node = of_ast(property.value, file, depth - 1)?;
                 if !names.insert(name.clone()) {
                     return Err(Fault::new(node.at, quoted(&name), "the field is there twice: write it once"));
                 }
@@ -260,47 +252,12 @@ fn of_json(raw: &RawValue, text: &str, depth: usize) -> Result<Node, Fault> {
             }
             Value::Map(fields)
         }
-        Some(b't' | b'f') => Value::Bool(raw.get() == "true"),
-        Some(b'n') => Value::Null,
-        _ => Value::Number(serde_json::from_str(raw.get()).map_err(wrong)?),
+        ast::Value::BooleanLit(is) => Value::Bool(is.value),
+        ast::Value::NullKeyword(_) => Value::Null,
+        ast::Value::NumberLit(number) => {
+            let wrong = |error| Fault::new(at, "", format!("not JSON: {}", without_place(&error)));
+            Value::Number(serde_json::from_str(number.value).map_err(wrong)?)
+        }
     };
     Ok(Node { at, value })
-}
-
-/// The items of an array, unread.
-struct Items;
-
-impl<'de> Visitor<'de> for Items {
-    type Value = Vec<&'de RawValue>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let mut read = Vec::new();
-        while let Some(item) = items.next_element()? {
-            read.push(item);
-        }
-        Ok(read)
-    }
-}
-
-/// The fields of an object in their order, unread. A map type of serde would lose order and fields that are there twice.
-struct Fields;
-
-impl<'de> Visitor<'de> for Fields {
-    type Value = Vec<(String, &'de RawValue)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
-        let mut read = Vec::new();
-        while let Some(field) = fields.next_entry()? {
-            read.push(field);
-        }
-        Ok(read)
-    }
 }

@@ -50,6 +50,14 @@ impl Dir {
         &self.path
     }
 
+    /// The identity of the directory, whatever its name: device and inode.
+    #[cfg(feature = "agent-files")]
+    pub(crate) fn identity(&self) -> Result<(u64, u64), WorkspaceError> {
+        let info = FileInfo::of(&self.handle);
+        let info = info.map_err(|errno| WorkspaceError::from_errno(self.path.to_string(), errno))?;
+        Ok(info.version.identity())
+    }
+
     /// Lists the directory, in the order of the disk, without `.` and `..`. A million entries take as little memory as one.
     pub fn entries(&self) -> Result<DirEntries, WorkspaceError> {
         let read = rustix::fs::Dir::read_from(&self.handle);

@@ -36,26 +36,20 @@ fn a_deleted_garbled_or_lying_index_is_found_and_made_anew() {
     assert!(hits.len() >= 2, "{hits:?}");
     let index = lab.path(&format!("{STORE}/index.db"));
     std::fs::remove_file(&index).unwrap();
-    let verified = lab.run(&["tape", "verify"]);
-    assert_eq!((verified.code, verified.stdout.as_str()), (0, "1 tape checked, no damage\n"));
     assert_eq!(found(&lab, "fine"), hits);
-    assert_eq!(lab.run(&["tape", "verify"]).stdout, "1 tape checked, no damage; the index matches\n");
+    let rebuilt = || lab.run(&["tape", "rebuild"]).stdout;
+    assert!(rebuilt().ends_with("the index was right before\n"));
     std::fs::write(&index, "no database").unwrap();
-    let verified = lab.run(&["tape", "verify"]);
-    assert_eq!(verified.code, 1);
-    assert!(verified.stdout.contains("index.db: it cannot be read"), "{}", verified.stdout);
-    assert!(verified.stdout.contains("tape rebuild"), "{}", verified.stdout);
     assert_eq!(found(&lab, "fine"), hits);
-    assert_eq!(lab.run(&["tape", "verify"]).code, 0);
-    // Another past of the same length: what the index has of it is not what the tape says.
+    assert!(rebuilt().ends_with("the index was right before\n"));
+    // A tape that was cut: what the index has of it goes, and comes back with the tape.
     let file = entries_file(&lab);
     let bytes = std::fs::read(&file).unwrap();
-    std::fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
-    let verified = lab.run(&["tape", "verify", "s"]);
-    assert_eq!(verified.code, 1);
-    assert!(verified.stdout.contains("it is not on the tape"), "{}", verified.stdout);
+    let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    std::fs::write(&file, lines[..2].concat()).unwrap();
+    assert_eq!(found(&lab, "fine"), Vec::<Value>::new());
     std::fs::write(&file, bytes).unwrap();
-    assert_eq!(lab.run(&["tape", "verify", "s"]).code, 0);
+    assert_eq!(found(&lab, "fine"), hits);
 }
 
 /// Seen on the release binary: of sixty damaged indexes, eleven made a search fail. Whatever is damaged, the search finds the same.
@@ -263,7 +257,7 @@ fn on_a_full_disk_what_is_there_is_still_found() {
     refused.error();
     std::fs::remove_file(filler).unwrap();
     assert_eq!(search().lines().len(), 2);
-    assert_eq!(lab.run(&["tape", "verify", "--store", store]).stdout, "1 tape checked, no damage; the index matches\n");
+    assert_eq!(lab.run(&["tape", "verify", "--store", store]).stdout, "1 tape checked, no damage\n");
 }
 
 /// A session goes out as one file and comes in elsewhere, whole or not at all.

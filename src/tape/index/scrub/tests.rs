@@ -55,6 +55,12 @@ fn row(store: &Store, name: &str) -> Option<SessionRow<Texts>> {
     index.session_rows().unwrap().one(&id(name)).unwrap()
 }
 
+/// Whether a new index of the same tapes has the same rows.
+fn is_right(store: &Store) -> bool {
+    let rebuilt = store.index().unwrap().rebuild().unwrap();
+    rebuilt.before == Some(rebuilt.after)
+}
+
 fn found(store: &Store, words: &str) -> Vec<(String, u64)> {
     let page = store.search(&Query { wait: LONG, ..Query::new(words) }).unwrap();
     assert_eq!(page.behind, Behind::No);
@@ -128,7 +134,7 @@ fn what_is_deleted_leaves_the_index_with_a_scrub() {
     assert!(!is_noted(&store));
     drop(open);
     assert_eq!((found(&store, SECRET), found(&store, "word7").len()), (vec![], 3));
-    assert_eq!(store.check_index(None).unwrap().wrong, []);
+    assert!(is_right(&store));
 }
 
 /// One entry among many that were read into one part of the search table: the database would leave its words there.
@@ -144,7 +150,7 @@ fn the_words_of_one_small_session_among_many_leave_the_search_table() {
     scrub(&store);
     assert_eq!(in_files(&store, SECRET), 0);
     assert_eq!((found(&store, SECRET).len(), found(&store, "more").len()), (0, 20));
-    assert_eq!(store.check_index(None).unwrap().wrong, []);
+    assert!(is_right(&store));
 }
 
 #[test]
@@ -366,6 +372,6 @@ fn a_session_that_was_made_anew_under_its_id_has_nothing_of_the_old_one() {
             assert_ne!(now.digest, before.digest, "{n}");
             assert!(!now.digest.0.contains(SECRET), "{n}");
         }
-        assert_eq!(store.check_index(None).unwrap().wrong, [], "{n}");
+        assert!(is_right(&store), "{n}");
     }
 }
