@@ -30,6 +30,7 @@ mod for_actor;
 mod inbox;
 mod published;
 mod sleep;
+mod standing;
 mod workers;
 
 use std::{
@@ -52,12 +53,14 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 use inbox::{Ends, Inbox, Unsettled};
+use standing::Standing;
 
 pub(crate) use inbox::{Wake, Work};
 pub(crate) use published::Now;
 #[cfg(test)]
 pub(crate) use published::WAITERS_MAX;
-pub(crate) use sleep::{Resting, Slept, ask_to_sleep, put_to_sleep};
+pub(crate) use sleep::{Slept, ask_to_sleep, put_to_sleep};
+pub(crate) use standing::{Admission, Phase};
 pub(crate) use workers::Arrived;
 
 /// How long a command that is not a stop waits for its answer, at most: the disk may be slow, or the session may not wake up.
@@ -90,29 +93,41 @@ pub(crate) struct Slot {
     inner: Lock<Inner>,
     /// Notified when a worker has reported or is down, when an incarnation begins, and when the session is parked or passive.
     moved: Notify,
+    /// How often the lock was taken.
+    #[cfg(test)]
+    pub(crate) locked: std::sync::atomic::AtomicUsize,
 }
 
 /// The locked part of a slot. Small, because every session with a handle has one; fields that only an awake session needs are in
 /// the inbox.
 struct Inner {
-    admission: Admission,
-    parked: bool,
-    phase: Phase,
-    /// The number of incarnations of the actor so far, counted over all places under the supervisor: each sleep ends a place.
-    incarnation: u32,
-    /// The number of places under the supervisor so far. The end of an older place says nothing about the newest one.
-    place: u32,
-    next_reply: u64,
+    standing: Standing,
     /// The moment of the last use; the timekeeper counts idleness from it.
     used: Instant,
+    listeners: Listeners,
+    next_reply: u64,
+    inbox: Option<Box<Inbox>>,
+    /// What few slots have; created when the first of them is asked for.
+    rare: Option<Box<Rare>>,
+}
+
+/// The two times that decide when an idle session may be put to sleep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Uses {
+    /// The moment of its last use.
+    pub(crate) last: Instant,
+    /// The moment when it woke up.
+    pub(crate) born: Option<Instant>,
+}
+
+/// Those who listen to the events of a session.
+#[derive(Default)]
+struct Listeners {
     /// The ring of events. Created for the first listener, and kept while the session is awake or somebody listens.
     ring: Option<Arc<Ring>>,
     /// The last entry that listeners have been told of; 0 before the first incarnation. While somebody listens, it is kept through a
     /// sleep, for entries that reached the tape after a stop.
     told: Seq,
-    inbox: Option<Box<Inbox>>,
-    /// What few slots have; created when the first of them is asked for.
-    rare: Option<Box<Rare>>,
 }
 
 /// The part of a slot that few sessions have, such as children and those whose inbox is full.
@@ -125,58 +140,26 @@ struct Rare {
     /// The parent and the ticket of the task that the session is to be made for, where a host has a handle of a child that is not
     /// made yet. It says whom to ask why there is no tape, and nothing else.
     task: Option<(SessionId, Seq)>,
-    /// The parent, whose people the asks of a child go to as well.
-    asks_through: Option<SessionId>,
-}
-
-/// Whether a slot takes inputs. It only ever moves down this list: a closed slot never opens again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Admission {
-    #[default]
-    Open,
-    Draining,
-    Closed,
-}
-
-/// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// No actor, no tape, no state in memory.
-    Passive,
-    /// An activation is under way.
-    Activating,
-    /// The session has a place under the supervisor, also between two incarnations.
-    Active,
-    /// The actor has marked the session asleep, and is ending.
-    Passivating,
 }
 
 impl Inner {
     fn inbox(&mut self) -> &mut Inbox {
         self.inbox.get_or_insert_default()
     }
-
-    /// Why the slot refuses every input; `None` if it takes inputs.
-    fn refusal(&self) -> Option<SendError> {
-        match self.admission {
-            Admission::Closed => Some(SendError::Closed),
-            Admission::Open | Admission::Draining if self.parked => Some(SendError::Parked),
-            // An input taken before the actor is down would wake the session again.
-            Admission::Open | Admission::Draining if self.inbox.as_ref().is_some_and(|inbox| inbox.stopped) => {
-                Some(SendError::Stopped)
-            }
-            Admission::Open | Admission::Draining => None,
-        }
-    }
 }
 
 impl Slot {
     pub(crate) fn new(id: SessionId, shared: Weak<Shared>, admission: Admission, parked: bool) -> Slot {
-        let (phase, used, ring) = (Phase::Passive, Instant::now(), None);
-        let (told, inbox, rare) = (Seq::ZERO, None, None);
-        let (incarnation, place, next_reply) = (0, 0, 1);
-        let inner = Inner { admission, parked, phase, incarnation, place, next_reply, used, ring, told, inbox, rare };
-        Slot { id, shared, inner: Lock::new(inner), moved: Notify::new() }
+        let (standing, used) = (Standing::passive(admission, parked), Instant::now());
+        let inner = Inner { standing, used, listeners: Listeners::default(), next_reply: 1, inbox: None, rare: None };
+        Slot {
+            id,
+            shared,
+            inner: Lock::new(inner),
+            moved: Notify::new(),
+            #[cfg(test)]
+            locked: Default::default(),
+        }
     }
 
     /// The mutex of those who bring the session up as a child, open or make it under an id of the host (`open_or_create`, a named
@@ -191,6 +174,8 @@ impl Slot {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
+        #[cfg(test)]
+        self.locked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         // Every change under this lock is whole before anything can panic.
         self.inner.lock()
     }
@@ -207,18 +192,18 @@ impl Slot {
     ) -> Result<(ReplyTo, oneshot::Receiver<Result<CarriedOut, SendError>>), SendError> {
         let command = Command::bounded(command.into())?;
         let mut inner = self.inner();
-        if let Some(refusal) = inner.refusal() {
+        if let Some(refusal) = inner.standing.refusal() {
             return Err(refusal);
         }
         // A person's answer, an abort and the like still reach a session that finishes its turn.
-        if inner.admission == Admission::Draining && command.begins_work() {
+        if inner.standing.admission == Admission::Draining && command.begins_work() {
             return Err(SendError::Draining);
         }
         let to = ReplyTo(inner.next_reply);
         inner.next_reply += 1;
         let ends_the_turn = command.ends_the_turn();
         let answer = inner.inbox().command(to, command)?;
-        let stop = ends_the_turn.then(|| inner.inbox().take_stop());
+        let stop = ends_the_turn.then(|| inner.inbox().workers.take_stop());
         inner.used = Instant::now();
         self.rouse_locked(inner);
         if let Some(stop) = stop {
@@ -257,8 +242,8 @@ impl Slot {
         let mut inner = self.inner();
         if let Some(inbox) = &mut inner.inbox {
             if inbox.mailbox.report(incarnation, ticket, report) {
-                inbox.at_work.retain(|(at_work, _)| *at_work != ticket);
-                inbox.wake();
+                inbox.workers.left(ticket);
+                inbox.waker.wake();
             }
             drop(inner);
             self.moved.notify_waiters();
@@ -280,7 +265,7 @@ impl Slot {
         self.in_inbox(|inbox| {
             // If the mailbox refuses it, nothing is lost: the session opens from the previous anchor.
             drop(inbox.mailbox.command(ReplyTo::NOBODY, BeginAnchor.into(), None));
-            inbox.wake();
+            inbox.waker.wake();
         });
     }
 
@@ -291,7 +276,7 @@ impl Slot {
             && result.as_ref().map_or(true, |seq| inbox.mailbox.in_flight() == Some(*seq))
         {
             inbox.settled = Some(result);
-            inbox.wake();
+            inbox.waker.wake();
         }
     }
 
@@ -308,32 +293,32 @@ impl Slot {
 
     /// Wakes the actor: its timer has fired.
     pub(crate) fn wake(&self) {
-        self.in_inbox(Inbox::wake);
+        self.in_inbox(|inbox| inbox.waker.wake());
     }
 
     /// Wakes the actor again although it has been woken for the waiting inputs: it yielded to other actors.
     pub(crate) fn wake_again(&self) {
-        self.in_inbox(Inbox::wake_again);
+        self.in_inbox(|inbox| inbox.waker.wake_again());
     }
 
     /// Wakes a passive session without an input: its turn was cut off.
     pub(crate) fn rouse(self: &Arc<Self>) {
         let inner = self.inner();
-        if inner.refusal().is_none() && inner.phase == Phase::Passive {
+        if inner.standing.refusal().is_none() && inner.standing.phase == Phase::Passive {
             self.rouse_locked(inner);
         }
     }
 
     /// Wakes the actor, or starts an activation if there is none. Launches it after the unlock.
     fn rouse_locked(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
-        match inner.phase {
+        match inner.standing.phase {
             Phase::Passive => {
                 if let Some(flight) = self.take_off(&mut inner) {
                     drop(inner);
                     flight.launch();
                 }
             }
-            Phase::Activating | Phase::Active => inner.inbox().wake(),
+            Phase::Activating | Phase::Active => inner.inbox().waker.wake(),
             // The input is found when the session has fallen asleep.
             Phase::Passivating => {}
         }
@@ -374,12 +359,12 @@ impl Slot {
     /// Whether the session was never awake in this runtime and is not just waking: it may not exist.
     pub(crate) fn is_unknown(&self) -> bool {
         let inner = self.inner();
-        inner.phase == Phase::Passive && inner.incarnation == 0
+        inner.standing.phase == Phase::Passive && inner.standing.incarnation == 0
     }
 
     /// Shows events to all listeners.
     pub(crate) fn show(&self, events: impl IntoIterator<Item = Arc<Event>>) {
-        let ring = self.inner().ring.clone();
+        let ring = self.inner().listeners.ring.clone();
         if let Some(ring) = ring {
             ring.push(events);
         }
@@ -397,10 +382,10 @@ impl Slot {
 
     fn stream(self: &Arc<Self>, listen: fn(&Arc<Ring>) -> EventStream) -> EventStream {
         let mut inner = self.inner();
-        let ring = inner.ring.get_or_insert_with(Arc::default).clone();
+        let ring = inner.listeners.ring.get_or_insert_with(Arc::default).clone();
         // Under the lock: otherwise a session that falls asleep could drop the ring before this listener counts.
         let stream = listen(&ring);
-        if inner.admission == Admission::Closed {
+        if inner.standing.admission == Admission::Closed {
             ring.close();
         }
         drop(inner);
@@ -409,7 +394,7 @@ impl Slot {
 
     /// Ends all event streams: no event follows.
     pub(crate) fn close_ring(&self) {
-        let ring = self.inner().ring.clone();
+        let ring = self.inner().listeners.ring.clone();
         if let Some(ring) = ring {
             ring.close();
         }

@@ -20,7 +20,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     actor::{
         shared::Shared,
-        slot::{Resting, Slept, Slot},
+        slot::{Slept, Slot, Uses},
     },
     lock::Lock,
     supervisor::{ChildContext, Happening, Status, SupervisorHandle},
@@ -126,7 +126,7 @@ impl Keeper {
     }
 
     /// Notes that a session became idle.
-    pub(crate) fn rests(&self, resting: Resting) {
+    pub(crate) fn rests(&self, resting: Uses) {
         if let Some(at) = self.due(resting) {
             self.look_at(at);
         }
@@ -142,9 +142,9 @@ impl Keeper {
     }
 
     /// When an idle session should go to sleep; `None` if no limit applies.
-    fn due(&self, resting: Resting) -> Option<Instant> {
+    fn due(&self, resting: Uses) -> Option<Instant> {
         // A limit that the clock cannot reach counts as none.
-        let idle = self.passivation.idle_after.and_then(|limit| resting.since.checked_add(limit));
+        let idle = self.passivation.idle_after.and_then(|limit| resting.last.checked_add(limit));
         let old = self.passivation.age_max.and_then(|limit| resting.born?.checked_add(limit));
         idle.into_iter().chain(old).min()
     }
@@ -210,10 +210,10 @@ async fn at(moment: Option<Instant>) {
 }
 
 /// The idle sessions, the least recently used first.
-fn resting(shared: &Shared) -> Vec<(Resting, Arc<Slot>)> {
+fn resting(shared: &Shared) -> Vec<(Uses, Arc<Slot>)> {
     let mut resting: Vec<_> =
         shared.slots.all_awake().into_iter().filter_map(|slot| Some((slot.resting()?, slot))).collect();
-    resting.sort_by_key(|(resting, _)| resting.since);
+    resting.sort_by_key(|(resting, _)| resting.last);
     resting
 }
 
@@ -265,7 +265,7 @@ pub(crate) fn shed(shared: &Shared, keep: usize) -> usize {
 }
 
 /// Asks the first `count` of these sessions to sleep. Returns how many were asked.
-fn put_to_sleep(resting: Vec<(Resting, Arc<Slot>)>, count: usize) -> usize {
+fn put_to_sleep(resting: Vec<(Uses, Arc<Slot>)>, count: usize) -> usize {
     resting.into_iter().take(count).map(|(_, slot)| slot.passivate(Slept::default())).count()
 }
 

@@ -4,7 +4,7 @@
 
 mod bench;
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio::sync::oneshot;
 
@@ -27,9 +27,9 @@ async fn a_disk_that_refuses_is_not_asked_again_at_every_wake() {
     drop(bench.send("m"));
     bench.disk.fail_from(0, ALL);
     bench.failed(bench.request());
-    let tried = bench.disk.operations.load(std::sync::atomic::Ordering::SeqCst);
+    let tried = bench.disk.operations.load(Ordering::SeqCst);
     (0..20).for_each(|_| bench.work());
-    assert_eq!(bench.disk.operations.load(std::sync::atomic::Ordering::SeqCst), tried);
+    assert_eq!(bench.disk.operations.load(Ordering::SeqCst), tried);
     assert!(bench.live.timer.is_some() && bench.live.state.due().is_none(), "the state is what it was");
     bench.disk.heal();
     bench.later(Duration::from_secs(1)).await;
@@ -163,6 +163,28 @@ async fn stops_and_reports_stay_and_are_recorded_once() {
     }
     assert!(bench.live.slot.is_quiet() && bench.live.state.turn.is_none());
     assert_eq!(bench.history().matches("done").count(), 1);
+}
+
+/// The way of a message from its handle to its receipt: in, out, who listens, handed to the tape, published, recorded.
+#[tokio::test]
+async fn a_message_takes_the_lock_of_its_slot_at_most_six_times() {
+    struct Told(Arc<Slot>, std::sync::atomic::AtomicUsize);
+    impl std::task::Wake for Told {
+        fn wake(self: Arc<Self>) {
+            self.1.store(self.0.locked.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+    }
+    let mut bench = bench();
+    let slot = bench.live.slot.clone();
+    let before = slot.locked.load(Ordering::SeqCst);
+    let (_, mut answer) = slot.command(message("m", Delivery::Queue)).unwrap();
+    let told = Arc::new(Told(slot, Default::default()));
+    let waker = told.clone().into();
+    assert!(std::pin::Pin::new(&mut answer).poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    bench.work();
+    assert!(answer.try_recv().unwrap().is_ok());
+    let locks = told.1.load(Ordering::SeqCst) - before;
+    assert!((1..=6).contains(&locks), "{locks}");
 }
 
 /// Who waits for a turn is not told of an end that the disk may still refuse.

@@ -41,9 +41,6 @@ impl Live {
                 watcher.know(asks.remove(&ticket).unwrap_or_default());
             }
         }
-        if self.state.origin.is_some() {
-            self.slot.set_asks_through(self.state.asks_through());
-        }
         if !self.slot.may_begin() {
             return;
         }

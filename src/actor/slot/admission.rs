@@ -15,10 +15,10 @@ impl Slot {
     /// append is settled, at the latest when the actor is gone.
     pub(crate) fn set_admission(&self, admission: Admission) {
         let mut inner = self.inner();
-        inner.admission = inner.admission.max(admission);
+        inner.standing.admission = inner.standing.admission.max(admission);
         let (waiters, sleepers) = match (admission, &mut inner.inbox) {
             (Admission::Closed, Some(inbox)) => {
-                inbox.actor = None;
+                inbox.waker.is_gone();
                 (inbox.take_waiters(true), std::mem::take(&mut inbox.sleepers))
             }
             _ => Default::default(),
@@ -31,7 +31,7 @@ impl Slot {
 
     /// The number of the actor's newest incarnation; 0 before the first.
     pub(crate) fn newest_incarnation(&self) -> u32 {
-        self.inner().incarnation
+        self.inner().standing.incarnation
     }
 
     /// Parks the slot after incarnation `after`, because of crashes or by an operator: it refuses all waiting callers, and every
@@ -39,18 +39,18 @@ impl Slot {
     /// incarnation has begun: then the session was unparked meanwhile. `note` records the parking under the slot's lock.
     pub(crate) fn park(&self, after: u32, note: impl FnOnce()) {
         let mut inner = self.inner();
-        if inner.incarnation != after {
+        if inner.standing.incarnation != after {
             return;
         }
-        inner.parked = true;
+        inner.standing.parked = true;
         note();
-        if inner.phase == Phase::Passivating {
+        if inner.standing.phase == Phase::Passivating {
             // The actor was parked before its place was given up, or crashed on its way to sleep: it keeps the place.
-            inner.phase = Phase::Active;
+            inner.standing.phase = Phase::Active;
         }
         let (waiters, unsettled, sleepers) = match &mut inner.inbox {
             Some(inbox) => {
-                inbox.at_work.clear();
+                inbox.workers.clear();
                 (inbox.take_waiters(true), inbox.take_hand(), std::mem::take(&mut inbox.sleepers))
             }
             None => Default::default(),
@@ -65,12 +65,13 @@ impl Slot {
     /// Stops the session for an operator: refuses all waiting callers, and does not resume open work by itself. Commands in hand
     /// are answered when the actor is down. A message that comes after that is taken.
     pub(crate) fn stop(&self) {
-        let waiters = self.in_inbox(|inbox| {
-            inbox.idle = true;
-            inbox.stopped = true;
-            inbox.take_waiters(true)
-        });
-        waiters.unwrap_or_default().refuse(&SendError::Stopped);
+        let mut inner = self.inner();
+        let Some(inbox) = &mut inner.inbox else { return };
+        inbox.rest.idle = true;
+        let waiters = inbox.take_waiters(true);
+        inner.standing.stopped = true;
+        drop(inner);
+        waiters.refuse(&SendError::Stopped);
     }
 
     /// Refuses all waiting callers because the tape cannot be read just now, while the actor goes on trying. Inputs in hand,
@@ -96,6 +97,6 @@ impl Slot {
 
     /// Unparks the slot. Returns whether it was parked.
     pub(crate) fn unpark(&self) -> bool {
-        std::mem::replace(&mut self.inner().parked, false)
+        std::mem::replace(&mut self.inner().standing.parked, false)
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::slot::{Phase, Resting, Slot, Wake, sleep::tell_sleepers, tell},
+    actor::slot::{Phase, Slot, Uses, Wake, sleep::tell_sleepers, tell},
     error::PassivateError,
     kernel::{Input, RestartPolicy, State},
     supervisor::{NodeState, shell::Mailbox},
@@ -47,12 +47,12 @@ impl Slot {
 
     /// The last entry that listeners were told of, by all incarnations since the session woke or since somebody listens.
     pub(crate) fn told(&self) -> Seq {
-        self.inner().told
+        self.inner().listeners.told
     }
 
     /// Whether anybody listens to the events of the session.
     pub(crate) fn is_heard(&self) -> bool {
-        self.inner().ring.as_ref().is_some_and(|ring| ring.is_heard())
+        self.inner().listeners.ring.as_ref().is_some_and(|ring| ring.is_heard())
     }
 
     /// Whether the disk has refused an append, and an input or the recovery still waits for its record.
@@ -62,7 +62,7 @@ impl Slot {
 
     /// Whether somebody waits for what the state is to show.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.in_inbox(|inbox| inbox.is_waited_for()).unwrap_or_default()
+        self.in_inbox(|inbox| inbox.published.is_waited_for()).unwrap_or_default()
     }
 
     /// The node of the actor; `None` if the session is passive, or if no incarnation has begun since it woke.
@@ -91,14 +91,6 @@ impl Slot {
         self.inner().rare.get_or_insert_default().task = Some((parent, ticket));
     }
 
-    /// Notes the parent, to whose people the session's asks go too.
-    pub(crate) fn set_asks_through(&self, parent: Option<&SessionId>) {
-        let mut inner = self.inner();
-        if inner.rare.as_ref().and_then(|rare| rare.asks_through.as_ref()) != parent {
-            inner.rare.get_or_insert_default().asks_through = parent.cloned();
-        }
-    }
-
     /// Who listens to the session.
     pub(crate) fn audience(&self) -> Audience {
         let (is_heard, mut is_by_people, mut above) = self.heard_or_above();
@@ -111,8 +103,9 @@ impl Slot {
 
     fn heard_or_above(&self) -> (bool, bool, Option<SessionId>) {
         let inner = self.inner();
-        let above = inner.rare.as_ref().and_then(|rare| rare.asks_through.clone());
-        let ring = inner.ring.as_ref();
+        let state = inner.inbox.as_ref().and_then(|inbox| inbox.published.state.as_ref());
+        let above = state.and_then(|state| state.asks_through().cloned());
+        let ring = inner.listeners.ring.as_ref();
         (ring.is_some_and(|ring| ring.is_heard()), ring.is_some_and(|ring| ring.is_heard_by_people()), above)
     }
 
@@ -143,15 +136,16 @@ impl Slot {
         state: &Arc<State>,
     ) -> u32 {
         let mut inner = self.inner();
-        inner.incarnation = inner.incarnation.wrapping_add(1);
+        inner.standing.incarnation = inner.standing.incarnation.wrapping_add(1);
         // A session with a live incarnation is not parked, even if the parking is noted late.
-        inner.parked = false;
-        let incarnation = inner.incarnation;
+        inner.standing.parked = false;
+        let incarnation = inner.standing.incarnation;
+        inner.standing.stopped = false;
         let ends = inner.inbox().begin_incarnation(incarnation, mailbox, node.clone(), recover, state);
         let mut sleepers = Vec::new();
-        if inner.phase == Phase::Passivating {
+        if inner.standing.phase == Phase::Passivating {
             // The actor crashed after it had marked the session asleep, and was restarted.
-            inner.phase = Phase::Active;
+            inner.standing.phase = Phase::Active;
             sleepers = std::mem::take(&mut inner.inbox().sleepers);
         }
         drop(inner);
@@ -177,23 +171,23 @@ impl Slot {
     #[cfg(test)]
     pub(crate) fn is_bare(&self) -> bool {
         let inner = self.inner();
-        inner.inbox.is_none() && inner.ring.is_none()
+        inner.inbox.is_none() && inner.listeners.ring.is_none()
     }
 
     /// How many callers wait for what the state is to show.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        self.in_inbox(|inbox| inbox.waiters.len()).unwrap_or_default()
+        self.in_inbox(|inbox| inbox.published.waiters.len()).unwrap_or_default()
     }
 
     /// Begins an incarnation of an actor that a test works by hand.
     #[cfg(test)]
     pub(crate) fn next_incarnation(&self, incarnation: u32, last: Seq) {
         let mut inner = self.inner();
-        inner.incarnation = incarnation;
+        inner.standing.incarnation = incarnation;
         let inbox = inner.inbox();
         inbox.settled = None;
-        inbox.at_work.clear();
+        inbox.workers.clear();
         let ends = inbox.mailbox.begin(incarnation, Input::recover(), last);
         let ends = inbox.ends(ends);
         drop(inner);
@@ -210,12 +204,11 @@ impl Slot {
     pub(crate) fn set_idle(&self, idle: bool) {
         let mut inner = self.inner();
         let Some(inbox) = &mut inner.inbox else { return };
-        if std::mem::replace(&mut inbox.idle, idle) == idle || !idle {
+        if std::mem::replace(&mut inbox.rest.idle, idle) == idle || !idle {
             return;
         }
-        let born = inbox.born;
-        inner.used = Instant::now();
-        let resting = Resting { since: inner.used, born };
+        let resting = Uses { last: Instant::now(), born: inbox.rest.born };
+        inner.used = resting.last;
         drop(inner);
         if let Some(shared) = self.shared.upgrade() {
             shared.keeper.rests(resting);

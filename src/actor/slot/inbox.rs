@@ -8,19 +8,19 @@
 //! A change must keep that no method of [`Inbox`] waits or answers a caller, because the slot's lock is held. The methods return
 //! the answers ([`Ends`], [`Waiters`], [`Unsettled`]) and tokens, and the slot sends and cancels them after the unlock.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::{sync::oneshot, time::Instant};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::slot::{Arrived, Slept, published::Waiter},
+    actor::slot::{
+        Slept,
+        published::{Published, Waiter},
+        workers::Workers,
+    },
     error::SendError,
     kernel::{Act, CarriedOut, Command, CommandEnd, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State},
-    lock::Lock,
     supervisor::{NodeState, shell},
     tape::{OpenTape, TapeError},
     words::ids::{CommandId, Millis, Seq},
@@ -35,6 +35,50 @@ pub(super) type Ends = Vec<(Reply<CarriedOut>, Result<CarriedOut, SendError>)>;
 /// The message that wakes a session's actor: its slot has work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wake;
+
+/// The handle of the actor, woken with one wake until it has emptied the inbox.
+#[derive(Default)]
+pub(super) struct Waker {
+    actor: Option<shell::Mailbox<Wake>>,
+    /// A wake is on its way, and the actor has not emptied the inbox since.
+    woken: bool,
+}
+
+impl Waker {
+    fn of(actor: shell::Mailbox<Wake>) -> Waker {
+        Waker { actor: Some(actor), woken: false }
+    }
+
+    pub(super) fn wake(&mut self) {
+        if let Some(actor) = self.actor.as_ref().filter(|_| !self.woken) {
+            // If the actor is gone, the next incarnation looks by itself.
+            self.woken = actor.send(Wake).is_ok();
+        }
+    }
+
+    pub(super) fn wake_again(&mut self) {
+        self.woken = false;
+        self.wake();
+    }
+
+    fn is_emptied(&mut self) {
+        self.woken = false;
+    }
+
+    /// The actor takes no more wakes.
+    pub(super) fn is_gone(&mut self) {
+        self.actor = None;
+    }
+}
+
+/// Whether an awake session may be put to sleep.
+#[derive(Default)]
+pub(super) struct Rest {
+    /// Whether the actor says that nothing keeps the session awake.
+    pub(super) idle: bool,
+    /// When the session woke up.
+    pub(super) born: Option<Instant>,
+}
 
 /// One piece of work that the actor takes out of its slot.
 pub(crate) enum Work {
@@ -68,9 +112,7 @@ impl Work {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Inbox {
-    pub(super) actor: Option<shell::Mailbox<Wake>>,
-    /// A wake is on its way, and the actor has not emptied the inbox since.
-    woken: bool,
+    pub(super) waker: Waker,
     /// The node that shows the depth of the mailbox, also while the actor is stuck.
     pub(super) node: Option<Arc<NodeState>>,
     /// The tracker of all tasks that the incarnations of the actor started since the session woke.
@@ -81,29 +123,14 @@ pub(super) struct Inbox {
     replies: BTreeMap<ReplyTo, Reply<CarriedOut>>,
     /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
-    /// The state as it is on the tape, and those who wait for it to show something: see `published.rs`.
-    pub(super) published: Option<Arc<State>>,
-    pub(super) waiters: Vec<Waiter>,
-    /// The parent of the tokens of all running requests and calls. A command that ends their turn takes it out and leaves a new
-    /// one.
-    stop: CancellationToken,
-    /// The tickets whose request or call has a worker that has not reported, each with what stops the worker.
-    pub(super) at_work: Vec<(Seq, CancellationToken)>,
-    /// What has arrived of the answer that is being made.
-    pub(super) arrived: Weak<Lock<Arrived>>,
+    pub(super) published: Published,
+    pub(super) workers: Workers,
     /// An opened tape with its state, for the next incarnation.
     pub(super) prepared: Option<(OpenTape, State)>,
     /// All who ask the session to sleep and have no answer yet. Whoever settles the matter takes them out and tells them: the
     /// actor that stays awake, the end of its place, the next incarnation, a parking, an unreadable tape, the end of the runtime.
     pub(super) sleepers: Vec<Slept>,
-    /// Whether the actor says that nothing keeps the session awake.
-    pub(super) idle: bool,
-    /// The supervisor dropped the place before the activation was over.
-    pub(super) vacated: bool,
-    /// An operator stops the session: no input is taken until the actor is down.
-    pub(super) stopped: bool,
-    /// When the session woke up.
-    pub(super) born: Option<Instant>,
+    pub(super) rest: Rest,
 }
 
 impl Inbox {
@@ -136,17 +163,6 @@ impl Inbox {
         Ok(answer)
     }
 
-    /// Takes out the token of the running workers. Cancel it outside of every lock; workers that start from here on have another
-    /// token, however late the cancel comes.
-    pub(super) fn take_stop(&mut self) -> CancellationToken {
-        std::mem::take(&mut self.stop)
-    }
-
-    /// The token that stops a worker that is about to start.
-    pub(super) fn stop_token(&self) -> CancellationToken {
-        self.stop.child_token()
-    }
-
     /// Takes the next piece of work: a settled append first, then inputs, then sleep. `state` is the state that the tape has.
     pub(super) fn take(&mut self, state: &State, now: Millis) -> Option<Work> {
         if let Some(settled) = self.settled.take() {
@@ -158,7 +174,9 @@ impl Inbox {
             Act::Rest => {}
         }
         let rest = (!self.sleepers.is_empty()).then_some(Work::Sleep);
-        self.woken &= rest.is_some();
+        if rest.is_none() {
+            self.waker.is_emptied();
+        }
         rest
     }
 
@@ -197,13 +215,7 @@ impl Inbox {
     /// Whether nothing in the inbox needs an actor: no input, and no waiter for whom the session stays awake. Who asks the session to
     /// sleep needs none.
     pub(super) fn is_empty(&self) -> bool {
-        self.mailbox.is_empty() && self.settled.is_none() && !self.is_waited_for()
-    }
-
-    /// Whether the session stays awake for somebody who waits. A parent that waits for asks does not count: a session with an open
-    /// ask does not sleep, and without one there is nothing to tell.
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.waiters.iter().any(Waiter::keeps_awake)
+        self.mailbox.is_empty() && self.settled.is_none() && !self.published.is_waited_for()
     }
 
     /// Begins an incarnation over a tape that ends with `state`. Returns the answers to commands that its predecessor had in hand.
@@ -215,35 +227,17 @@ impl Inbox {
         recover: Input,
         state: &Arc<State>,
     ) -> Ends {
-        self.actor = Some(actor);
+        self.waker = Waker::of(actor);
         // Before the answers: who hears that a command is on the tape reads the state next.
-        self.published = Some(state.clone());
+        self.published.state = Some(state.clone());
         self.node = Some(node);
         self.settled = None;
-        self.at_work.clear();
-        self.woken = false;
-        self.idle = false;
-        self.stopped = false;
+        self.workers.clear();
+        self.rest.idle = false;
         let ends = self.mailbox.begin(incarnation, recover, state.seq);
         let ends = self.ends(ends);
-        self.wake();
+        self.waker.wake();
         ends
-    }
-
-    /// Wakes the actor, with one wake until it has emptied the inbox.
-    pub(super) fn wake(&mut self) {
-        if self.woken {
-            return;
-        }
-        if let Some(actor) = &self.actor {
-            // If the actor is gone, the next incarnation looks by itself.
-            self.woken = actor.send(Wake).is_ok();
-        }
-    }
-
-    pub(super) fn wake_again(&mut self) {
-        self.woken = false;
-        self.wake();
     }
 
     /// Takes out all waiting callers, except those whose command is in hand: it may be on its way to the tape, and keeps its place
@@ -252,7 +246,7 @@ impl Inbox {
         let commands =
             self.mailbox.take_waiting(stops_too).into_iter().filter_map(|to| self.replies.remove(&to)).collect();
         self.show_depth();
-        Waiters { commands, readers: std::mem::take(&mut self.waiters) }
+        Waiters { commands, readers: std::mem::take(&mut self.published.waiters) }
     }
 
     /// Drops the inputs in hand, because the actor does not come back. Returns the senders who wait for an answer.

@@ -85,6 +85,22 @@ impl Waiter {
     }
 }
 
+/// The published part of an inbox.
+#[derive(Default)]
+pub(super) struct Published {
+    /// The state as it is on the tape; `None` until the first incarnation begins.
+    pub(super) state: Option<Arc<State>>,
+    /// At most [`WAITERS_MAX`].
+    pub(super) waiters: Vec<Waiter>,
+}
+
+impl Published {
+    /// Whether the session stays awake for somebody who waits.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.waiters.iter().any(Waiter::keeps_awake)
+    }
+}
+
 /// What [`Slot::round`] hands to the actor besides its work.
 pub(crate) struct Waiting(Vec<Waiter>, Option<Now>);
 
@@ -92,7 +108,7 @@ impl Inner {
     /// What is published; `None` while the session is passive, and until its first incarnation has begun.
     fn now(&self) -> Option<Now> {
         let inbox = self.inbox.as_ref()?;
-        Some(Now { state: inbox.published.clone()?, is_quiet: inbox.mailbox.is_empty() })
+        Some(Now { state: inbox.published.state.clone()?, is_quiet: inbox.mailbox.is_empty() })
     }
 }
 
@@ -185,7 +201,7 @@ impl Slot {
     fn in_use(&self) -> Result<MutexGuard<'_, Inner>, SendError> {
         let mut inner = self.inner();
         inner.used = Instant::now();
-        inner.refusal().map_or(Ok(inner), Err)
+        inner.standing.refusal().map_or(Ok(inner), Err)
     }
 
     /// Leaves a waiter, and wakes the actor for it if it is to look at once.
@@ -195,7 +211,7 @@ impl Slot {
         waiter: Waiter,
         at_once: bool,
     ) -> Result<(), SendError> {
-        let waiters = &mut inner.inbox().waiters;
+        let waiters = &mut inner.inbox().published.waiters;
         if waiters.len() >= WAITERS_MAX {
             // Those whose callers are gone make room, also while the actor is stuck. Dropping them here answers nobody.
             waiters.retain(Waiter::is_waited_for);
@@ -205,7 +221,7 @@ impl Slot {
             return Err(SendError::Refused(Refusal::InboxFull { depth }));
         }
         waiters.push(waiter);
-        if at_once || inner.phase == Phase::Passive {
+        if at_once || inner.standing.phase == Phase::Passive {
             self.rouse_locked(inner);
         }
         Ok(())
@@ -216,9 +232,9 @@ impl Slot {
     /// Publishes the state: the tape has it. `told` is the entry up to which listeners hear of it now. Returns their ring.
     pub(crate) fn publish(&self, state: Arc<State>, told: Seq) -> Option<Arc<Ring>> {
         let mut inner = self.inner();
-        inner.told = told;
-        let ring = inner.ring.clone();
-        let before = inner.inbox.as_mut().and_then(|inbox| inbox.published.replace(state));
+        inner.listeners.told = told;
+        let ring = inner.listeners.ring.clone();
+        let before = inner.inbox.as_mut().and_then(|inbox| inbox.published.state.replace(state));
         drop(inner);
         // Where it was the last one, dropping it takes a while.
         drop(before);
@@ -230,7 +246,7 @@ impl Slot {
         let mut inner = self.inner();
         let work = inner.inbox.as_mut().and_then(|inbox| inbox.take(state, at));
         let now = inner.now();
-        let waiters = inner.inbox.as_mut().map(|inbox| std::mem::take(&mut inbox.waiters));
+        let waiters = inner.inbox.as_mut().map(|inbox| std::mem::take(&mut inbox.published.waiters));
         (work, Waiting(waiters.unwrap_or_default(), now))
     }
 
@@ -239,12 +255,12 @@ impl Slot {
         let Some(now) = now.filter(|_| !waiters.is_empty()) else { return };
         waiters.retain_mut(|waiter| waiter.is_waited_for() && !(waiter.look)(Ok(&now)));
         let mut inner = self.inner();
-        let refusal = inner.refusal();
+        let refusal = inner.standing.refusal();
         match &mut inner.inbox {
             Some(inbox) if refusal.is_none() => {
                 // Before those who came meanwhile.
-                std::mem::swap(&mut inbox.waiters, &mut waiters);
-                inbox.waiters.append(&mut waiters);
+                std::mem::swap(&mut inbox.published.waiters, &mut waiters);
+                inbox.published.waiters.append(&mut waiters);
             }
             // A passive session: its callers ask again, which wakes it.
             _ => {}

@@ -21,7 +21,7 @@ use crate::{
     actor::{
         activation::Activation,
         shared::Shared,
-        slot::{Inner, Phase, Slot, Unsettled, published::WAITERS_MAX},
+        slot::{Inner, Listeners, Phase, Slot, Unsettled, Uses, published::WAITERS_MAX},
     },
     error::{OpenError, PassivateError, SendError},
     words::ids::{Seq, SessionId},
@@ -60,33 +60,24 @@ pub(super) fn tell_sleepers(sleepers: Vec<Slept>, how: Result<(), PassivateError
     sleepers.into_iter().for_each(|slept| slept.tell(how.clone()));
 }
 
-/// The two times that decide when an idle session may be put to sleep.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Resting {
-    /// The moment of its last use.
-    pub(crate) since: Instant,
-    /// The moment when it woke up.
-    pub(crate) born: Option<Instant>,
-}
-
 impl Slot {
     pub(crate) fn phase(&self) -> Phase {
-        self.inner().phase
+        self.inner().standing.phase
     }
 
     /// Begins an activation that the caller drives itself; `None` unless the session is passive and the runtime there.
     pub(crate) fn begin_activation(self: &Arc<Self>) -> Option<Activation> {
         let mut inner = self.inner();
-        if inner.phase == Phase::Passive { self.take_off(&mut inner) } else { None }
+        if inner.standing.phase == Phase::Passive { self.take_off(&mut inner) } else { None }
     }
 
     /// Enters `Activating`: the one place where an activation begins. The caller has seen that none is under way. Launch or drop
     /// the result only after the unlock. `None` if the runtime is gone.
     pub(super) fn take_off(self: &Arc<Self>, inner: &mut Inner) -> Option<Activation> {
         let shared = self.shared.upgrade()?;
-        inner.phase = Phase::Activating;
+        inner.standing.phase = Phase::Activating;
         inner.used = Instant::now();
-        inner.inbox().born = Some(Instant::now());
+        inner.inbox().rest.born = Some(inner.used);
         shared.slots.awake(self);
         Some(Activation::new(shared, self.clone()))
     }
@@ -96,8 +87,8 @@ impl Slot {
         let mut inner = self.inner();
         match result {
             Ok(()) => {
-                inner.phase = Phase::Active;
-                if std::mem::replace(&mut inner.inbox().vacated, false) {
+                inner.standing.phase = Phase::Active;
+                if std::mem::replace(&mut inner.standing.vacated, false) {
                     self.leave(inner, SendError::Closed);
                 }
             }
@@ -114,8 +105,8 @@ impl Slot {
     /// The session was deleted: its listeners hear no more, and what they were told says nothing about a later session of this id.
     pub(crate) fn forget_told(&self) {
         let mut inner = self.inner();
-        inner.told = Seq::ZERO;
-        let ring = inner.ring.take();
+        inner.listeners.told = Seq::ZERO;
+        let ring = inner.listeners.ring.take();
         drop(inner);
         if let Some(ring) = ring {
             ring.close();
@@ -125,23 +116,22 @@ impl Slot {
     /// Numbers the next place under the supervisor. The end of an earlier place no longer matters.
     pub(crate) fn next_place(&self) -> u32 {
         let mut inner = self.inner();
-        inner.place = inner.place.wrapping_add(1);
-        inner.inbox().vacated = false;
-        inner.place
+        inner.standing.place = inner.standing.place.wrapping_add(1);
+        inner.standing.vacated = false;
+        inner.standing.place
     }
 
     /// The supervisor has dropped that place: the actor is not started again. Nothing of the actor is left, unless the supervisor
     /// itself crashed: then the actor is ending, and may hold the tape for another moment.
     pub(crate) fn vacated(self: &Arc<Self>, place: u32) {
         let mut inner = self.inner();
-        match inner.phase {
-            _ if place != inner.place => {}
+        match inner.standing.phase {
+            _ if place != inner.standing.place => {}
             Phase::Passive => {}
             Phase::Activating => {
                 // The activation hears of it too, and reports it with `finished`.
-                let inbox = inner.inbox();
-                inbox.vacated = true;
-                inbox.actor = None;
+                inner.standing.vacated = true;
+                inner.inbox().waker.is_gone();
             }
             Phase::Active | Phase::Passivating => self.leave(inner, SendError::Closed),
         }
@@ -150,15 +140,15 @@ impl Slot {
     /// Follows the end of the actor: wakes the session again if an input waits, and makes it passive if not. Waiting callers are
     /// refused with the slot's own refusal, or with `why` if it has none.
     fn leave(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, why: SendError) {
-        let refusal = inner.refusal();
-        inner.inbox().actor = None;
+        let refusal = inner.standing.refusal();
+        inner.inbox().waker.is_gone();
         if refusal.is_none()
             && !inner.inbox().is_empty()
             && let Some(activation) = self.take_off(&mut inner)
         {
             let sleepers = std::mem::take(&mut inner.inbox().sleepers);
             // Another process may write the tape before the next incarnation has it.
-            let published = inner.inbox().published.take();
+            let published = inner.inbox().published.state.take();
             drop(inner);
             drop(published);
             tell_sleepers(sleepers, Ok(()));
@@ -170,10 +160,12 @@ impl Slot {
 
     /// Makes the session passive and drops everything that only an awake session needs.
     fn fall_passive(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, refusal: &SendError) {
-        let cut_off = inner.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.idle);
-        inner.phase = Phase::Passive;
-        if inner.ring.as_ref().is_none_or(|ring| !ring.is_heard()) {
-            (inner.ring, inner.told) = (None, Seq::ZERO);
+        let cut_off =
+            inner.standing.phase == Phase::Active && inner.inbox.as_ref().is_some_and(|inbox| !inbox.rest.idle);
+        inner.standing.phase = Phase::Passive;
+        (inner.standing.stopped, inner.standing.vacated) = (false, false);
+        if inner.listeners.ring.as_ref().is_none_or(|ring| !ring.is_heard()) {
+            inner.listeners = Listeners::default();
         }
         let inbox = inner.inbox.take();
         let shared = self.shared.upgrade();
@@ -223,15 +215,15 @@ impl Slot {
         let shared = self.shared.upgrade()?;
         // Under the lock no other incarnation can begin, so this is the tape that is on its way back.
         let inner = self.inner();
-        if inner.phase == Phase::Passive { shared.store.given_back(&self.id) } else { None }
+        if inner.standing.phase == Phase::Passive { shared.store.given_back(&self.id) } else { None }
     }
 
     /// Asks the session to go to sleep if it has nothing to do. Never wakes it, and never waits.
     pub(crate) fn passivate(&self, slept: Slept) {
         let mut inner = self.inner();
-        let phase = inner.phase;
+        let phase = inner.standing.phase;
         let now = match phase {
-            _ if inner.parked => Err(PassivateError::Parked),
+            _ if inner.standing.parked => Err(PassivateError::Parked),
             Phase::Passive => Ok(()),
             Phase::Activating | Phase::Active | Phase::Passivating => {
                 let inbox = inner.inbox();
@@ -241,7 +233,7 @@ impl Slot {
                     Err(PassivateError::Busy { why: "too many ask it to sleep" })
                 } else {
                     inbox.sleepers.push(slept);
-                    return inbox.wake();
+                    return inbox.waker.wake();
                 }
             }
         };
@@ -259,7 +251,7 @@ impl Slot {
     /// asked hear of it when the actor is gone.
     pub(crate) fn fall_asleep(&self) -> bool {
         let mut inner = self.inner();
-        let phase = inner.phase;
+        let phase = inner.standing.phase;
         let why = match phase {
             Phase::Active if inner.inbox().is_empty() => None,
             Phase::Active => Some("something came in"),
@@ -271,17 +263,18 @@ impl Slot {
             self.stays_awake(why);
             return false;
         }
-        inner.phase = Phase::Passivating;
-        inner.inbox().actor = None;
+        inner.standing.phase = Phase::Passivating;
+        inner.inbox().waker.is_gone();
         true
     }
 
     /// Since when the session is idle; `None` if it is not.
-    pub(crate) fn resting(&self) -> Option<Resting> {
+    pub(crate) fn resting(&self) -> Option<Uses> {
         let inner = self.inner();
         let inbox = inner.inbox.as_ref()?;
-        let rests = inner.phase == Phase::Active && !inner.parked && inbox.idle && inbox.is_empty();
-        rests.then_some(Resting { since: inner.used, born: inbox.born })
+        let rests =
+            inner.standing.phase == Phase::Active && !inner.standing.parked && inbox.rest.idle && inbox.is_empty();
+        rests.then_some(Uses { last: inner.used, born: inbox.rest.born })
     }
 }
 

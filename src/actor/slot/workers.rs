@@ -8,7 +8,7 @@
 //! A change must keep the guard in the worker's task until the task ends: dropped earlier, it would let an abort return while a
 //! worker that has not reported still runs. And an abort must not wait for the workers of a later turn, which it did not stop.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,42 @@ pub(crate) struct Arrived {
     pub(crate) beside: String,
 }
 
+/// The workers of an awake session.
+#[derive(Default)]
+pub(super) struct Workers {
+    /// The parent of the tokens of all running requests and calls. A command that ends their turn takes it out and leaves a new
+    /// one.
+    stop: CancellationToken,
+    /// The tickets whose request or call has a worker that has not reported, each with what stops the worker.
+    at_work: Vec<(Seq, CancellationToken)>,
+    /// What has arrived of the answer that is being made.
+    arrived: Weak<Lock<Arrived>>,
+}
+
+impl Workers {
+    /// Takes out the token of the running workers. Cancel it outside of every lock; workers that start from here on have another
+    /// token, however late the cancel comes.
+    pub(super) fn take_stop(&mut self) -> CancellationToken {
+        std::mem::take(&mut self.stop)
+    }
+
+    /// A worker begins; returns the token that stops it.
+    pub(super) fn begun(&mut self, ticket: Seq) -> CancellationToken {
+        let stop = self.stop.child_token();
+        self.at_work.push((ticket, stop.clone()));
+        stop
+    }
+
+    /// The worker of a ticket has reported, or is down.
+    pub(super) fn left(&mut self, ticket: Seq) {
+        self.at_work.retain(|(at_work, _)| *at_work != ticket);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.at_work.clear();
+    }
+}
+
 /// The guard of one worker of a turn, held by the worker's task. Dropping it marks the worker as down, whether it has reported or
 /// not.
 pub(crate) struct AtWork {
@@ -39,10 +75,10 @@ pub(crate) struct AtWork {
 impl Drop for AtWork {
     fn drop(&mut self) {
         let mut inner = self.slot.inner();
-        if inner.incarnation == self.incarnation
+        if inner.standing.incarnation == self.incarnation
             && let Some(inbox) = &mut inner.inbox
         {
-            inbox.at_work.retain(|(ticket, _)| *ticket != self.ticket);
+            inbox.workers.left(self.ticket);
         }
         drop(inner);
         self.slot.moved.notify_waiters();
@@ -60,19 +96,18 @@ impl Slot {
     pub(crate) fn begin_worker(self: &Arc<Self>, incarnation: u32, ticket: Seq) -> Option<AtWork> {
         let mut inner = self.inner();
         let inbox = inner.inbox.as_mut().filter(|inbox| inbox.mailbox.may_begin())?;
-        let stop = inbox.stop_token();
-        inbox.at_work.push((ticket, stop.clone()));
+        let stop = inbox.workers.begun(ticket);
         Some(AtWork { slot: self.clone(), incarnation, ticket, stop })
     }
 
     /// Lets [`Slot::arrived_text`] see what arrives of an answer, for as long as its worker owns it.
     pub(crate) fn show_arriving(&self, arrived: &Arc<Lock<Arrived>>) {
-        self.in_inbox(|inbox| inbox.arrived = Arc::downgrade(arrived));
+        self.in_inbox(|inbox| inbox.workers.arrived = Arc::downgrade(arrived));
     }
 
     /// The text that has arrived of the answer that is being made; `None` where there is none.
     pub(crate) fn arrived_text(&self) -> Option<String> {
-        let arrived = self.in_inbox(|inbox| inbox.arrived.upgrade()).flatten()?;
+        let arrived = self.in_inbox(|inbox| inbox.workers.arrived.upgrade()).flatten()?;
         let text = arrived.lock().text.clone();
         Some(text).filter(|text| !text.is_empty())
     }
@@ -81,7 +116,7 @@ impl Slot {
     pub(crate) async fn stopped_workers_down(&self) {
         loop {
             let moved = self.moved.notified();
-            let stopping = |inbox: &mut Inbox| inbox.at_work.iter().any(|(_, stop)| stop.is_cancelled());
+            let stopping = |inbox: &mut Inbox| inbox.workers.at_work.iter().any(|(_, stop)| stop.is_cancelled());
             if !self.in_inbox(stopping).unwrap_or_default() {
                 return;
             }

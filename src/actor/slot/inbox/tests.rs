@@ -5,10 +5,10 @@ use super::*;
 /// An abort cancels its workers outside of the lock, perhaps late. Workers that start meanwhile are not meant.
 #[test]
 fn a_stop_that_comes_late_stops_nobody_who_began_behind_it() {
-    let mut inbox = Inbox::default();
-    let before = inbox.stop_token();
-    let stop = inbox.take_stop();
-    let behind = inbox.stop_token();
+    let mut workers = Workers::default();
+    let before = workers.begun(Seq(1));
+    let stop = workers.take_stop();
+    let behind = workers.begun(Seq(2));
     stop.cancel();
     assert_eq!((before.is_cancelled(), behind.is_cancelled()), (true, false));
 }
@@ -38,11 +38,11 @@ fn commands_that_nobody_waits_for_take_no_place() {
 fn a_waiter_that_nobody_waits_for_needs_no_actor() {
     let mut inbox = Inbox::default();
     let (waiter, caller, _answer) = Waiter::new(true, |_| None::<Result<(), SendError>>);
-    inbox.waiters.push(waiter);
+    inbox.published.waiters.push(waiter);
     assert!(!inbox.is_empty());
     drop(caller);
     assert!(inbox.is_empty());
     let (waiter, _caller, _answer) = Waiter::new(false, |_| None::<Result<(), SendError>>);
-    inbox.waiters.push(waiter);
+    inbox.published.waiters.push(waiter);
     assert!(inbox.is_empty(), "a parent that waits for asks");
 }
