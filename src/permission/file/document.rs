@@ -218,7 +218,7 @@ fn of_json(text: &str, at: usize, options: &ParseOptions, depth: usize) -> Resul
             _ => {}
         }
         if deep > PARSED_DEPTH_MAX {
-            let why = format!("not JSON: nested more than {PARSED_DEPTH_MAX} levels deep");
+            let why = format!("nested too deep: more than {PARSED_DEPTH_MAX} levels");
             return Err(Fault::new(at + scanner.token_start(), "", why));
         }
     }

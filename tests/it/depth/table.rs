@@ -97,8 +97,8 @@ const ROWS: &[Row] = &[
         || said(Ruleset::from_toml("r", &within("[", &("a.".repeat(FAR) + "a"), "]"))),
         "recursion limit",
     ),
-    ("rules: lists in JSON", || said(Ruleset::from_json("r", &lists(FAR))), "a rule is a table"),
-    ("rules: objects in JSON", || said(Ruleset::from_json("r", &objects(FAR))), "write allow, ask or deny"),
+    ("rules: lists in JSON", || said(Ruleset::from_json("r", &lists(FAR))), "nested too deep"),
+    ("rules: objects in JSON", || said(Ruleset::from_json("r", &objects(FAR))), "nested too deep"),
     (
         "an agent of a host as JSON",
         || said(Agent::from_json(&within(r#"{"name":"a","options":"#, &objects(FAR), "}"))),
