@@ -4,6 +4,7 @@
     python3 tests/coverage.py              writes docs/SCENARIOS.md and docs/COVERAGE.md
     python3 tests/coverage.py --check      writes nothing; ends with 1 where those pages do not tell of this run
     python3 tests/coverage.py --partial    a run of some tests only: judges what the tests say, and compares nothing
+    python3 tests/coverage.py --accept ID… says that the sentence "lacks" of these rows is true beside their tests of this run
 
 tests/all.sh leaves the results of a run in target/results and then checks. A test says what it shows by ids: in the doc comment
 above it ("/// C-02, BDD-BASH-003, 004: ..."), in its name (bdd_read_001_...), or in the tags of its scenario. Only tests that
@@ -17,7 +18,8 @@ passed count. In tests/coverage/ each part is a page of its own:
     pages.py      the two pages
 
 All of them end with 1 where a test names an id that is none, a weak row has no sentence of its own, a row lacks something and
-nothing of it is shown, or (in a whole run) something that was shown is lost. Standard library only.
+nothing of it is shown, or (in a whole run) a sentence "lacks" was written for other tests than those that name its row now, or
+something that was shown is lost. Standard library only.
 """
 
 import argparse
@@ -29,7 +31,7 @@ sys.path.insert(0, str(ROOT / "tests" / "coverage"))
 
 from claims import CLAIMS, add_claims  # noqa: E402
 from history import losses  # noqa: E402
-from lists import KINDS, read_rows  # noqa: E402
+from lists import KINDS, accept, read_rows  # noqa: E402
 from pages import FILES, covered_in, page, told  # noqa: E402
 from run import read_run  # noqa: E402
 
@@ -53,6 +55,17 @@ def misstated(run, rows):
     return bad + [f"{one} says what it lacks, and no test shows the rest" for one in nothing]
 
 
+def outdated(run, rows):
+    """Sentences "lacks" that were written for other tests than those that name the row now, and fingerprints without a sentence."""
+    bad = []
+    for row in rows:
+        if row.lacks and run.showing(row.id) and row.written_for != run.fingerprint(row.id):
+            bad.append(f'{row.id} has other tests than when this was written: "{row.lacks}" If it is still true: --accept {row.id}')
+        if row.written_for and not row.lacks:
+            bad.append(f"{row.id} lacks nothing, and has a fingerprint: remove it")
+    return bad
+
+
 def stale(root, pages):
     """Pages that do not tell of this run, with the rows that they call covered and that are not."""
     bad = []
@@ -70,11 +83,21 @@ def judge(root, claims, is_partial):
     run = read_run(root, {row.id for row in rows})
     bad = unsaid(run, rows)
     if not is_partial:
-        bad += add_claims(run, rows, claims) + misstated(run, rows) + losses(root, run)
+        bad += add_claims(run, rows, claims) + misstated(run, rows) + outdated(run, rows) + losses(root, run)
     else:
         bad += [f"no such id: {one}" for one in sorted(run.unknown)]
     lines = [f"{len(run.tests)} tests ran", *(told(run, rows, kind) for kind in KINDS)]
     return {file: page(file, run, rows) for file in FILES}, lines, bad
+
+
+def accept_rows(root, claims, ids):
+    """Writes the fingerprints of these rows as they are in this run, and returns what is wrong with the ids."""
+    rows = read_rows(root)
+    run = read_run(root, {row.id for row in rows})
+    add_claims(run, rows, claims)
+    may = {row.id for row in rows if row.lacks and run.showing(row.id)}
+    accept(root, {one: run.fingerprint(one) for one in ids if one in may})
+    return [f"{one} has no sentence that says what it lacks, or no test that shows the rest" for one in ids if one not in may]
 
 
 def arguments():
@@ -90,6 +113,7 @@ def arguments():
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--check", action="store_true", help="write nothing; end with 1 where the pages do not tell of this run")
     how.add_argument("--partial", action="store_true", help="write nothing, and compare nothing: only some of the tests ran")
+    how.add_argument("--accept", nargs="+", metavar="ID", help='what these rows lack is true beside their tests of this run')
     return parser.parse_args()
 
 
@@ -98,6 +122,8 @@ def main():
     results = ROOT / "target" / "results"
     if not (results / "bdd.json").exists() or not list(results.glob("*.log")):
         sys.exit(f"no results in {results}: run tests/all.sh first")
+    if asked.accept:
+        sys.exit("\n".join(accept_rows(ROOT, CLAIMS, asked.accept)) or 0)
     pages, lines, bad = judge(ROOT, CLAIMS, asked.partial)
     print("\n".join(lines))
     if asked.check:

@@ -246,7 +246,7 @@ Feature: A host talks with an agent that uses tools
     And the newest request tells the model:
       | user   | Read it               |
       | call   | /nonexistent/file.txt |
-      | failed | /nonexistent/file.txt |
+      | failed | No such file          |
     And the events show in this order:
       | call_started  | read |
       | call_finished | read |

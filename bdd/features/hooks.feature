@@ -17,6 +17,20 @@ Feature: Code of the host stands at fixed points
       | call_started  | "name":"read" |
       | call_finished | "name":"read" |
 
+  @EXT-ERR-001
+  Scenario: The same gate twice lets a call pass as one does
+    Given a gate of the host that lets everything pass
+    And a gate of the host that lets everything pass
+    And the file "x.txt" with "x marks"
+    And the model calls read with {"path": "x.txt"}
+    And the model answers "passed"
+    When the host asks "Read"
+    Then the answer is "passed"
+    And the newest request tells the model:
+      | user   | Read    |
+      | call   | read    |
+      | result | x marks |
+
   @BDD-HOOK-002 @BDD-HOOK-022
   Scenario: A turn begins and ends for all to see
     Given the model answers "ok"

@@ -2,7 +2,7 @@ Feature: Whole conversations, from the first word to the tape
   The rows that were played with a live provider; here a script plays the model, and all else is real.
 
   # Played by a script; the answer and the tape are those of the real runtime.
-  @BDD-E2E-001 @BDD-E2E-002 @BDD-E2E-003 @BDD-E2E-012
+  @BDD-E2E-001 @BDD-E2E-002 @BDD-E2E-003
   Scenario Outline: <id>: A question and its answer
     Given the model answers "<answer>"
     When the host asks "<question>"
@@ -19,7 +19,17 @@ Feature: Whole conversations, from the first word to the tape
       | BDD-E2E-001 | 1+1 等于几？只回答数字                                       | 2        |
       | BDD-E2E-002 | 长 5 厘米、宽 3 厘米的长方形面积是多少平方厘米？             | 15       |
       | BDD-E2E-003 | 请说一个成语                                                 | 一鸣惊人 |
-      | BDD-E2E-012 | 这是一段很长的提示，请忽略它的内容，只需要回复“收到”两个字。 | 收到     |
+
+  @BDD-E2E-012
+  Scenario: A long prompt reaches the model whole
+    Given the model answers "收到"
+    When the host asks "请忽略以下内容，只回复“收到”。" 2000 times over
+    Then the answer is "收到"
+    And the newest request has "请忽略以下内容，只回复“收到”。" 2000 times
+    And the tape holds in this order:
+      | accepted      | 只回复 |
+      | answer        | 收到   |
+      | turn_finished | done   |
 
   @BDD-E2E-004
   Scenario: A version is found in a file

@@ -206,6 +206,12 @@ fn newest_request(lab: &mut Lab, step: &gherkin::Step) {
     check_history(lab.requests().last().expect("the model was not asked"), step);
 }
 
+#[then(expr = "the newest request has {string} {int} times")]
+fn newest_request_at_length(lab: &mut Lab, text: String, times: usize) {
+    let told = told(lab.requests().last().expect("the model was not asked"));
+    assert_eq!(told.iter().map(|(_, told)| told.matches(&text).count()).sum::<usize>(), times);
+}
+
 #[then(expr = "request {int} tells the model:")]
 fn numbered_request(lab: &mut Lab, number: usize, step: &gherkin::Step) {
     check_history(&lab.requests()[number - 1], step);

@@ -26,6 +26,11 @@ async fn asks(lab: &mut Lab, message: String) {
     answer_arrives(lab).await;
 }
 
+#[when(expr = "the host asks {string} {int} times over")]
+async fn asks_at_length(lab: &mut Lab, message: String, times: usize) {
+    asks(lab, message.repeat(times)).await;
+}
+
 #[when(expr = "the host sends {string}")]
 async fn sends(lab: &mut Lab, message: String) {
     send(lab, &message, Delivery::Queue).await;

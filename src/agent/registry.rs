@@ -366,7 +366,8 @@ mod tests {
         }
     }
 
-    /// M-04: a change keeps what it does not name, and adds no rights: what the runtime's own agents have beside stays theirs.
+    /// C-12, M-01, M-04: a change keeps what it does not name, and adds no rights: what the runtime's own agents have beside stays
+    /// theirs.
     #[test]
     fn what_is_said_of_an_agent_changes_only_that() {
         let said = [
@@ -395,7 +396,7 @@ mod tests {
         );
     }
 
-    /// M-04: what holds for all stands under what an agent says; the writers of titles and summaries are left alone.
+    /// E-07, M-04: what holds for all stands under what an agent says; the writers of titles and summaries are left alone.
     #[test]
     fn what_holds_for_all_agents_is_under_each() {
         let deny = Rule::new("bash", "*", crate::permission::Action::Deny);

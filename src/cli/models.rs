@@ -272,7 +272,7 @@ mod tests {
         choose(&given(named, None), None, &environment).await.map(|choice| choice.model.to_string())
     }
 
-    /// Of several keys the first provider of the catalogue wins, and the reason is said.
+    /// AUTH-001: of several keys the first provider of the catalogue wins, and the reason is said.
     #[tokio::test]
     async fn two_keys_are_no_error_and_the_order_of_the_catalogue_decides() {
         assert_eq!(chosen(None, &[("DEEPSEEK_API_KEY", "k")]).await.unwrap(), "deepseek/deepseek-flash");
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    ///
+    /// AUTH-008, AUTH-009, A-11: its variable has the key, or is named in the error.
     #[tokio::test]
     async fn a_named_model_needs_its_key() {
         let missing = chosen(Some("anthropic/claude-sonnet-4"), &[("OPENAI_API_KEY", "k")]).await.unwrap_err();

@@ -204,7 +204,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// BDD PROVIDER-004, MODEL-013
+    /// PROVIDER-004, 012, MODEL-013
     #[test]
     fn an_unknown_provider_is_an_error_that_lists_the_known() {
         let error = Router::new(HttpOptions::default()).find(&name("nobody/x")).err().unwrap();
@@ -225,6 +225,20 @@ mod tests {
         let error = router.find(&unlisted).err().unwrap();
         assert_eq!(error.message, "no key for provider anthropic: set ANTHROPIC_API_KEY");
         assert_eq!(router.with(with_key("anthropic")).find(&unlisted).unwrap().id(), &unlisted);
+    }
+
+    /// PROVIDER-001, 002, 011: a provider that is registered is listed, one of the same name in the place of the one before it.
+    #[test]
+    fn each_registered_provider_is_listed_once() {
+        let mut router = Router::new(HttpOptions::default());
+        let custom = |name: &str| Provider::custom(name, Api::OpenAiChat, "http://127.0.0.1:1/v1");
+        for (registered, own) in [("one", "one"), ("two", "one two"), ("six", "one six two"), ("two", "one six two")] {
+            router = router.with(custom(registered));
+            let error = router.find(&name("nobody/x")).err().unwrap().message;
+            let known = error.split("use one of ").nth(1).unwrap().split(", ");
+            let added: Vec<_> = known.filter(|known| Provider::known(known).is_none()).collect();
+            assert_eq!(added.join(" "), own);
+        }
     }
 
     /// BDD MODEL-004

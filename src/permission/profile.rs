@@ -174,7 +174,7 @@ mod tests {
         (head, lines.skip(1).take_while(|line| line.starts_with('|')).map(cells).collect())
     }
 
-    /// H-19: reads the tables of `docs/SECURITY.md`, and judges one call of each kind under each profile.
+    /// H-07, H-19: reads the tables of `docs/SECURITY.md`, and judges one call of each kind under each profile.
     #[test]
     fn the_documented_table_is_what_the_profiles_do() {
         let page = include_str!("../../docs/SECURITY.md");

@@ -29,7 +29,7 @@ fn the_schemas_are_those_that_are_checked_in() {
     }
 }
 
-/// Every field that the tables of the envelopes name has its place.
+/// O-14, O-16: every field that the tables of the envelopes name has its place.
 #[test]
 fn every_field_of_the_tables_is_there() {
     let mut request = TaskRequest::new("explore", "look", "where is it?");

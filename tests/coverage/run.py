@@ -5,6 +5,7 @@ What a test names stands in the sources: the doc comment above a Rust test and i
 above them.
 """
 
+import hashlib
 import json
 import re
 from collections import defaultdict
@@ -59,6 +60,10 @@ class Run:
         """The tests that show a row; none where one of those that name it failed."""
         tests = self.naming(row)
         return tests if all(test.passed for test in tests) else []
+
+    def fingerprint(self, row):
+        """A short hash over the names of the tests that name a row, in any order."""
+        return hashlib.sha256("\n".join(sorted(self.by_id.get(row, []))).encode()).hexdigest()[:8]
 
     def is_covered(self, row):
         return bool(self.showing(row.id)) and not row.lacks

@@ -18,14 +18,14 @@ from history import lost  # noqa: E402
 from ids import ids_in, ids_in_name, sentences  # noqa: E402
 from run import Run, Test  # noqa: E402
 
-SCENARIOS = """id	area	piece	weak	text	lacks
+SCENARIOS = """id	area	piece	weak	text	lacks	tests
 BDD-READ-001	read			text file	
 BDD-READ-002	read		weak	tilde	
 BDD-READ-003	read		weak	order	
 BDD-READ-004	read	later		not yet	
 """
 
-CHECKLIST = """id	area	ruling	text	lacks
+CHECKLIST = """id	area	ruling	text	lacks	tests
 A-01	runtime	keep	Supervisor tree
 A-02	runtime	host	the host's own
 AB-02	tests	C-20	count of tests
@@ -33,7 +33,7 @@ C-01	rulings	ruling	Limits
 C-20	rulings	ruling	no number is a goal
 """
 
-CRASH_ROWS = """id	area	text	lacks
+CRASH_ROWS = """id	area	text	lacks	tests
 P403-01	steering	the model streams
 """
 
@@ -163,6 +163,7 @@ class ARun(unittest.TestCase):
 
     def test_a_row_that_lacks_something_is_partly_shown_and_says_so(self):
         project = Project(checklist_tsv=("Supervisor tree", "Supervisor tree\tthe tree of a second runtime"))
+        self.assertEqual(coverage.accept_rows(project.root, [], ["A-01"]), [])
         pages, lines, bad = project.judge()
         self.assertEqual(bad, [])
         self.assertIn("1 of 3 rows are covered, 1 partly.", lines)
@@ -172,6 +173,33 @@ class ARun(unittest.TestCase):
     def test_a_row_of_which_nothing_is_shown_lacks_no_part(self):
         wrong = Project(scenarios_tsv=("not yet\t", "not yet\tthe rest")).judge()[2]
         self.assertEqual(wrong, ["BDD-READ-004 says what it lacks, and no test shows the rest"])
+
+    def test_a_sentence_is_read_again_where_its_row_has_other_tests(self):
+        asks = 'A-01 has other tests than when this was written: "a second tree" If it is still true: --accept A-01'
+        project = Project(checklist_tsv=("Supervisor tree", "Supervisor tree\ta second tree"))
+        self.assertEqual(project.judge()[2], [asks])
+        self.assertEqual(coverage.accept_rows(project.root, [], ["A-01"]), [])
+        self.assertEqual(project.judge()[2], [])
+        self.assertEqual(project.judge(is_partial=True)[2], [])
+        project.write("tests/it/it.rs", SOURCE.replace("BDD-READ-002: a real", "A-01: of it.\n/// BDD-READ-002: a real"))
+        self.assertEqual(project.judge()[2], [asks])
+        self.assertEqual(project.judge(is_partial=True)[2], [])
+
+    def test_a_row_that_lacks_nothing_has_no_fingerprint(self):
+        project = Project(checklist_tsv=("Supervisor tree", "Supervisor tree\t\t0123abcd"))
+        self.assertEqual(project.judge()[2], ["A-01 lacks nothing, and has a fingerprint: remove it"])
+
+    def test_accepting_changes_the_rows_that_were_named_and_refuses_the_others(self):
+        lacking = CHECKLIST.replace("own\n", "own\tall\n").replace("Limits", "Limits\tone").replace("tree", "tree\ttwo")
+        project = Project()
+        project.write("tests/coverage/checklist.tsv", lacking)
+        wrong = coverage.accept_rows(project.root, [], ["C-01", "C-20", "A-02"])
+        nothing = "has no sentence that says what it lacks, or no test that shows the rest"
+        self.assertEqual(wrong, [f"C-20 {nothing}", f"A-02 {nothing}"])
+        now = (project.root / "tests/coverage/checklist.tsv").read_text(encoding="utf-8")
+        rows = coverage.read_rows(project.root)
+        mark = coverage.read_run(project.root, {row.id for row in rows}).fingerprint("C-01")
+        self.assertEqual(now, lacking.replace("Limits\tone", f"Limits\tone\t{mark}"))
 
     def test_a_weak_row_owes_a_sentence_of_its_own_in_each_test(self):
         weak = "{} is weak, and {} does not say what it asserts for that row alone"

@@ -245,8 +245,8 @@ async fn a_fork_may_use_what_was_left_and_no_more() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// BDD-TAPE-015, BDD-TAPE-016, S-10: what was said in the fork is said in its parent once it is merged, and not before; merged
-/// again it is nothing, which is said; and after an undo it can be merged again. The next process finds it as it was left.
+/// C-28, BDD-TAPE-015, BDD-TAPE-016, S-10: what was said in the fork is said in its parent once it is merged, and not before;
+/// merged again it is nothing, which is said; and after an undo it can be merged again. The next process finds it as it was left.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_merge_brings_what_was_said_in_the_fork_once() {
     let folder = taped::folder();

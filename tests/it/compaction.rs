@@ -259,8 +259,8 @@ impl Model for Crashing {
     }
 }
 
-/// a compaction stands in the tree below its session, works while its session answers, and when it crashes that is no crash
-/// of anybody else.
+/// H-25, A-03: a compaction stands in the tree below its session, works while its session answers, and when it crashes that is no
+/// crash of anybody else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compaction_works_beside_its_session_and_crashes_alone() {
     let folder = taped::folder();

@@ -209,6 +209,14 @@ fn the_library_reads_no_environment() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// AUTH-ERR-002: no code changes the environment, so reading a key leaves it as it was.
+#[test]
+fn nothing_changes_the_environment() {
+    let changes = |code: &str| code.contains("set_var") || code.contains("remove_var");
+    let wrong: Vec<_> = code().into_iter().filter(|(.., code)| changes(code)).map(|(_, path, _)| path).collect();
+    assert_eq!(wrong, Vec::<PathBuf>::new());
+}
+
 /// One `impl ractor::Actor` in the crate, and no file that has outgrown its reader.
 #[test]
 fn there_is_one_actor_and_no_file_too_long_to_hold() {

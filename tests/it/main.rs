@@ -29,6 +29,8 @@ mod files;
 mod flood;
 mod forks;
 mod formats;
+#[cfg(feature = "tools")]
+mod hinted;
 mod host_children;
 mod host_code;
 mod host_context;

@@ -284,8 +284,8 @@ async fn an_empty_list_of_tools_is_no_tool() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
-/// E-08: an agent's tools, and those that a message switches, may be named by patterns; the model is told of what is left, and
-/// nothing else runs.
+/// E-07, E-08: an agent's tools, and those that a message switches, may be named by patterns; the model is told of what is left,
+/// and nothing else runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tools_are_named_by_patterns() {
     let tools = ["mcp_files_read", "mcp_files_drop", "mcp_mail_send", "look", "put"].map(|name| tool(name, name));
@@ -334,8 +334,9 @@ async fn a_grant_for_a_session_ends_with_it() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
-/// M-02: an agent is a persona, tools, a permission and limits, and each of the four is felt by whoever uses it: the prompt is what
-/// the model is told, no tool beyond its own is offered or run, what it may not do is denied, and its turn ends at its limits.
+/// M-01, M-02: an agent is a persona, tools, a permission and limits, and each of the four is felt by whoever uses it: the prompt
+/// is what the model is told, no tool beyond its own is offered or run, what it may not do is denied, and its turn ends at its
+/// limits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_is_a_persona_tools_a_permission_and_limits() {
     let tools = ["look", "put", "drop"].map(|name| tool(name, name));

@@ -18,10 +18,19 @@ fn root() -> &'static Path {
 #[test]
 fn warnings_are_errors() {
     let gate = fs::read_to_string(root().join(".ci/run")).unwrap();
-    let lints = gate.lines().find(|line| line.starts_with("cargo clippy")).expect("the gate runs the lints");
-    for wanted in ["--all-targets", "--all-features", "-- -D warnings"] {
-        assert!(lints.contains(wanted), "{lints}");
+    let lines =
+        |program: &str| gate.lines().filter(|line| line.contains(program)).map(str::to_owned).collect::<Vec<_>>();
+    let (lints, docs) = (lines("cargo clippy"), lines("cargo doc"));
+    assert!(lints.iter().all(|line| line.ends_with("-- -D warnings")), "{lints:?}");
+    assert!(docs.iter().all(|line| line.starts_with("RUSTDOCFLAGS=\"-D warnings\"")), "{docs:?}");
+    for lines in [lints, docs] {
+        assert!(
+            ["--all-features", "--no-default-features"]
+                .iter()
+                .all(|wanted| lines.iter().any(|line| line.contains(wanted)))
+        );
     }
+    assert!(gate.contains("--all-targets"), "tests and benches too");
     assert!(gate.contains("set -euo pipefail"), "a failure ends the gate");
 }
 

@@ -684,8 +684,8 @@ async fn durable_events_replay_from_any_entry() {
     assert!(all.len() > 10);
 }
 
-/// A-04, promise 7, 13: two runtimes in one process do not see each other, and a tape has one writer: the actor of its session,
-/// for as long as that is there.
+/// C-28, A-04, promise 7, 13: two runtimes in one process do not see each other, and a tape has one writer: the actor of its
+/// session, for as long as that is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_has_one_writer() {
     let folder = taped::folder();

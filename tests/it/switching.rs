@@ -7,7 +7,8 @@ use tamtam::{
     EventKind, ModelRef, Outcome, Runtime, Session, SessionOptions,
     model::{Api, HttpOptions, ModelLimits, Provider, Router, Secret},
     permission::Profile,
-    session::Next,
+    runtime::Kind,
+    session::{Delivery, Next},
 };
 
 use crate::support::{
@@ -130,5 +131,20 @@ async fn a_failed_answer_is_not_told_to_the_next_provider() {
         {"role": "user", "content": [said("two"), said("three")]},
     ]);
     assert_eq!(messages, expected);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// MODEL-003: a model of an unknown provider is refused, and the session keeps its own.
+/// SETTINGS-008: a host that changes the settings it was given changes its copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_model_and_a_changed_copy_switch_nothing() {
+    let folder = taped::folder();
+    let (runtime, session) = session(&folder, Router::new(HttpOptions::default()), "local/own").await;
+    let unknown = session.command("/model nobody/x", Delivery::Queue).await.unwrap_err();
+    assert_eq!(unknown.kind(), Kind::Invalid, "{unknown}");
+    assert!(unknown.to_string().starts_with("unknown provider \"nobody\""), "{unknown}");
+    let mut copy = (*session.state().await.unwrap().settings).clone();
+    copy.model = model("local/other");
+    assert_eq!(session.state().await.unwrap().settings.model, model("local/own"));
     assert!(runtime.shutdown().await.is_empty());
 }

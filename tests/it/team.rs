@@ -168,8 +168,8 @@ fn told(lab: &Lab) -> String {
     tamtam::model::transcript(lab.model.requests().last().unwrap())
 }
 
-/// E-13, O-01 to O-05, O-11: two tasks of one answer run side by side, each in a session of its own; their results come in the order of the
-/// calls, as texts for the model and as envelopes for programs.
+/// M-12, M-14, O-13, O-19, E-13, O-01 to O-05, O-11: two tasks of one answer run side by side, each in a session of its own; their
+/// results come in the order of the calls, as texts for the model and as envelopes for programs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tasks_of_one_answer_run_side_by_side() {
     let both = Reply::call("task", arguments("find a", json!({}))).with_call("task", arguments("find b", json!({})));
@@ -221,7 +221,7 @@ async fn a_task_in_the_background_tells_of_its_end() {
     lab.end().await;
 }
 
-/// O-04, O-12: the call that waits shows how far the task is: the tool that runs, what is over, tokens and age.
+/// X-03, O-19, O-04, O-12: the call that waits shows how far the task is: the tool that runs, what is over, tokens and age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_waits_shows_how_far_its_task_is() {
     let works = child("look", Reply::call("task_status", json!({})).when_answers(0));
@@ -251,7 +251,7 @@ async fn a_call_that_waits_shows_how_far_its_task_is() {
     lab.end().await;
 }
 
-/// O-11: each of several tasks is steered, stopped with what it has, or left alone by itself, by handle.
+/// O-23, O-11: each of several tasks is steered, stopped with what it has, or left alone by itself, by handle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_task_is_steered_and_another_one_stopped() {
     let both = Reply::call("task", arguments("find a", json!({}))).with_call("task", arguments("find b", json!({})));

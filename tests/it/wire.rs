@@ -139,7 +139,7 @@ async fn sent(api: Api, request: &Request) -> Value {
     serde_json::from_str(&server.seen()[0].body).unwrap()
 }
 
-/// E-02, E-04: all seven tools, each with the schema of its arguments in the words of the API.
+/// E-03, E-02, E-04: all seven tools, each with the schema of its arguments in the words of the API.
 #[cfg(feature = "tools")]
 #[tokio::test]
 async fn the_schemas_of_all_tools_are_translated() {

@@ -118,7 +118,7 @@ impl Tool for Note {
     }
 }
 
-/// E-02: the tools of a request are those of the registry that the session's agent has, no more and no fewer, each with its
+/// E-03, E-02: the tools of a request are those of the registry that the session's agent has, no more and no fewer, each with its
 /// schema as that provider takes it; and what runs is the tool of the registry, within the host's hooks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tools_of_a_request_are_the_agents_in_the_words_of_the_provider() {

@@ -6,7 +6,8 @@ fn read(line: &str) -> Result<Called, BadCommand> {
     Commands::built_in().read(line).unwrap()
 }
 
-/// CMD-001 to CMD-004, N-01, APP-002: a command is found by its name; an unknown one is an error that lists what there is.
+/// CMD-001 to CMD-004, N-01, APP-002, TEMPLATE-004, 005: a command is found by its name; an unknown one is an error that lists what
+/// there is.
 #[test]
 fn a_line_with_a_slash_is_a_command() {
     let hello = Command::new("hello", "Greets.", Does::Say("hello".to_owned()));
@@ -94,7 +95,7 @@ fn a_template_names_its_variables() {
     assert!(Command::new("t", "", Does::Act(CommandAct::Undo)).variables().is_empty());
 }
 
-/// N-03: what the runtime brings along says what it is told, and nothing that looks like a mark is left in it.
+/// N-03, TEMPLATE-001: what the runtime brings along says what it is told, and nothing that looks like a mark is left in it.
 #[test]
 fn init_and_review_take_words() {
     for name in ["init", "review"] {

@@ -63,7 +63,7 @@ fn found(files: &AgentFiles) -> BTreeMap<(PathBuf, String), BTreeMap<&'static st
     agents.chain(commands).collect()
 }
 
-/// M-09, N-04: each file loads, or is refused with its line and field, and none disturbs another.
+/// C-12, M-01, M-09, N-04: each file loads, or is refused with its line and field, and none disturbs another.
 #[test]
 fn each_file_is_read_or_refused_as_the_table_says() {
     let all = [("claude", Dialect::ClaudeCode), ("opencode", Dialect::OpenCode), ("tamtam", Dialect::Tamtam)];

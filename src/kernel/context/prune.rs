@@ -122,6 +122,7 @@ mod tests {
         assert_eq!(pruned(&[read(60_000), read(9), read(9)]), [2]);
     }
 
+    /// J-09: outputs of protected tools stay, and an earlier pruning is where the next one ends.
     #[test]
     fn protected_tools_and_what_was_pruned_before_are_left_alone() {
         let turns = [("read", 30_000), ("skill", 90_000), ("read", 40_000), ("read", 9), ("read", 9)];

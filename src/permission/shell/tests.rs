@@ -74,6 +74,7 @@ fn a_command_is_known_by_its_name_and_its_words_without_quotes() {
     }
 }
 
+/// H-11: every command is found, wherever it stands.
 #[test]
 fn every_command_is_found_wherever_it_stands() {
     for command in [
@@ -131,7 +132,7 @@ fn redirects_are_reads_and_writes_from_each_folder_that_they_may_start_in() {
     }
 }
 
-/// The strictest part decides, and the explanation names it.
+/// H-11: the strictest part decides, and the explanation names it.
 #[test]
 fn the_part_that_decides_is_named() {
     let rules = ruleset(&[

@@ -144,8 +144,8 @@ fn each_entry_has_a_row_that_says_where_it_stands() {
     }
 }
 
-/// S-11, AB-08, D06, BDD-TAPE-005, 018, 019, 025: of the two writes the file is the truth: an index that is deleted, garbled,
-/// emptied or behind comes back the same.
+/// C-28, S-13, S-11, AB-08, D06, BDD-TAPE-005, 018, 019, 025: of the two writes the file is the truth: an index that is deleted,
+/// garbled, emptied or behind comes back the same.
 #[test]
 fn a_lost_or_broken_index_comes_back_equal() {
     let folder = tempfile::tempdir().unwrap();

@@ -54,8 +54,8 @@ fn file(store: &Store, session: &str, anchor: &str) -> PathBuf {
     store.path().join("sessions").join(session).join("anchors").join(anchor).join("entries.jsonl")
 }
 
-/// S-09, BDD-TAPE-013, 014, 030, SESSION-ERR-002, SESSION-ERR-008: a fork has what its parent had, goes on alone, and the parent
-/// does not notice.
+/// C-28, S-09, BDD-TAPE-013, 014, 030, SESSION-ERR-002, SESSION-ERR-008: a fork has what its parent had, goes on alone, and the
+/// parent does not notice.
 /// SESSION-ERR-001: after each fork has three entries more, the parent's tape is read again and is what it was.
 #[test]
 fn a_fork_at_the_end_of_any_append_is_the_tape_of_then_and_goes_on_alone() {

@@ -10,7 +10,7 @@ fn lines(count: usize, length: usize) -> String {
     (1..=count).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// BDD-TRC-001, G-06
+/// BDD-TRC-001
 #[test]
 fn bdd_trc_001_head_of_nothing_is_nothing() {
     let cut = head("", Limits::bytes(1000));
@@ -26,7 +26,7 @@ fn bdd_trc_002_head_leaves_a_small_text_alone() {
     assert_eq!(cut.truncated_by, None);
 }
 
-/// BDD-TRC-003
+/// G-06, BDD-TRC-003
 #[test]
 fn bdd_trc_003_head_keeps_whole_lines_within_the_bytes() {
     let cut = head(&lines(10, 100), Limits::bytes(200));
@@ -34,7 +34,7 @@ fn bdd_trc_003_head_keeps_whole_lines_within_the_bytes() {
     assert_eq!((cut.total_bytes, cut.output_lines, cut.output_bytes), (1009, 1, 100));
 }
 
-/// BDD-TRC-004
+/// G-06, BDD-TRC-004
 #[test]
 fn bdd_trc_004_head_keeps_the_first_lines() {
     let cut = head(&lines(100, 10), Limits::new(5, 100_000));
@@ -84,7 +84,7 @@ fn bdd_trc_009_tail_keeps_the_last_lines_in_order() {
     assert!(cut.content.starts_with("line 96") && cut.content.ends_with("line 100xx"));
 }
 
-/// BDD-TRC-010, FT-2, G-07: the end is kept, the line at the border in part, and no character is torn.
+/// C-01, BDD-TRC-010, FT-2, G-07: the end is kept, the line at the border in part, and no character is torn.
 #[test]
 fn bdd_trc_010_tail_cuts_between_characters() {
     let text = "你好世界测试\n第二行中文\n第三行数据\n第四行内容\n第五行结束";
@@ -155,7 +155,7 @@ fn trunc_002_what_fits_is_not_cut_again() {
     assert_eq!(tail(&once.content, limits), Truncation::whole(&once.content, limits));
 }
 
-/// FT-20: two thousand lines with a final line feed are two thousand lines.
+/// C-01, FT-20: two thousand lines with a final line feed are two thousand lines.
 #[test]
 fn a_final_line_feed_starts_no_line() {
     let text = "x\n".repeat(2000);
@@ -168,8 +168,10 @@ fn a_final_line_feed_starts_no_line() {
     assert_eq!((count_lines("\n"), count_lines("a\n\n"), count_lines("a")), (1, 2, 1));
 }
 
+/// C-01: 51,200 bytes fit.
 #[test]
 fn exactly_the_usual_number_of_bytes_is_left_alone() {
+    assert_eq!(BYTES_MAX, 51_200);
     let text = "x".repeat(BYTES_MAX);
     assert!(!head(&text, Limits::default()).truncated);
     assert!(!tail(&text, Limits::default()).truncated);

@@ -57,8 +57,8 @@ fn agents(ended: &Ended) -> Vec<String> {
     switched.map(|line| format!("{} to {}", line["from"].as_str().unwrap(), line["agent"].as_str().unwrap())).collect()
 }
 
-/// L-01, L-02, L-03, M-03, Q-04, V-05: the whole way, under a profile that allows all. The model enters, edits nothing but its plan; a person
-/// reads the plan, changes it on the disk and approves; the changed plan is carried out and ticked.
+/// E-13, M-14, L-01, L-02, L-03, M-03, Q-04, V-05: the whole way, under a profile that allows all. The model enters, edits nothing
+/// but its plan; a person reads the plan, changes it on the disk and approves; the changed plan is carried out and ticked.
 #[test]
 fn a_plan_is_written_approved_and_carried_out() {
     let lab = Lab::new();

@@ -91,7 +91,7 @@ fn a_prompt_with_a_slash_is_a_command() {
     assert!(undone.code == 0 && undone.stderr.contains("Undid 1 message; /redo restores it."), "{}", undone.stderr);
 }
 
-/// N-06, N-08, O-06: a command with `subtask` is a task of its own: the conversation gets how it ended, and not its words.
+/// N-06, O-06: a command with `subtask` is a task of its own: the conversation gets how it ended, and not its words.
 #[test]
 fn a_command_may_be_a_task_of_its_own() {
     let lab = lab();

@@ -171,6 +171,8 @@ async fn bdd_agent_037_what_is_sent_during_a_summary_is_read_after_it() {
 ///
 /// BDD-COMPACT-020 (seed), J-12, J-25: the one who sums up is asked by its own model, with a prompt of its own, no tools, and at most 4,000 tokens to
 /// answer with.
+///
+/// J-13, H-22: the hidden agent is asked without a tool, so it can call none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cost_err_004_005_calls_and_an_earlier_summary_survive() {
     let mut six = Reply::empty();

@@ -3,8 +3,8 @@
 use super::*;
 use tamtam::{permission::Globs, runtime::TaskOptions, session::ContextRef, session::ContextRefKind};
 
-/// O-07, O-08, H-20: a child has the agent's tools that its parent has too, and neither the tools for tasks nor those for lists; its rules
-/// are those of the agent and of the request in front of the parent's.
+/// M-14, O-14, O-16, O-19, O-23, O-07, O-08, H-20: a child has the agent's tools that its parent has too, and neither the tools for
+/// tasks nor those for lists; its rules are those of the agent and of the request in front of the parent's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_has_less_than_its_parent() {
     let lab = lab([Reply::text("done")]).await;
@@ -61,8 +61,8 @@ async fn a_rule_decides_which_agents_may_be_given_tasks() {
     lab.end().await;
 }
 
-/// O-21: of a file that a request names the child has the beginning and the way to read on; what leaves the workspace, and what the
-/// rules are stricter about, is refused.
+/// O-14, O-16, O-23, O-21: of a file that a request names the child has the beginning and the way to read on; what leaves the
+/// workspace, and what the rules are stricter about, is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_names_what_the_child_should_know() {
     let lab = lab_with([Reply::text("done")], |options| {
@@ -78,12 +78,16 @@ async fn a_request_names_what_the_child_should_know() {
     let mut request = TaskRequest::new("general", "read", "what do they say?");
     let file = |id: &str| ContextRef::new(ContextRefKind::File, id);
     request.context_refs = vec![file("small.txt"), file("large.txt"), ContextRef::new(ContextRefKind::Symbol, "judge")];
+    request.context_refs.push(ContextRef::new(ContextRefKind::Doc, "SECURITY"));
+    request.context_refs.push(ContextRef::new(ContextRefKind::Memory, "last week"));
     let task = lab.parent.delegate(request, TaskOptions::default()).await.unwrap();
     soon(task.result()).await.unwrap();
     soon(lab.parent.wait()).await.unwrap();
     let said = tamtam::model::transcript(&lab.model.requests()[0]);
     assert!(said.contains("The file small.txt:\none\ntwo\n"), "{said}");
-    assert!(said.contains("The symbol judge."), "{said}");
+    for named in ["The symbol judge.", "The document SECURITY.", "What is remembered as last week."] {
+        assert!(said.contains(named), "{said}");
+    }
     let offset: usize = said.split("offset ").nth(1).unwrap().split(')').next().unwrap().parse().unwrap();
     assert_eq!(said.matches("line\n").count(), offset - 1, "the next line is named");
     let mut request = TaskRequest::new("general", "read", "x");

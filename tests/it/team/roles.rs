@@ -2,6 +2,7 @@
 //! together.
 
 use tamtam::{
+    model::Request,
     runtime::{Agent, AgentMode, Agents, TaskOptions},
     tools,
 };
@@ -15,8 +16,8 @@ fn attached() -> TaskOptions {
     options
 }
 
-/// M-11, M-12, M-14: `explore` is offered what reads and searches, and a call of anything else changes nothing; `general`, beside it, has
-/// the tools of the session.
+/// O-18, O-19, O-25, M-11, M-12, M-14: `explore` is offered what reads and searches, and a call of anything else changes nothing;
+/// `general`, beside it, has the tools of the session, and its result names the files that it changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_that_explores_is_offered_nothing_that_writes() {
     let folder = taped::folder();
@@ -30,15 +31,17 @@ async fn an_agent_that_explores_is_offered_nothing_that_writes() {
     let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
     let runtime = builder.tools(tools::full()).with_tasks().start().await.unwrap();
     let parent = runtime.create(options(folder.path())).await.unwrap();
-    let mut written = Vec::new();
+    let (mut written, mut changed) = (Vec::new(), Vec::new());
     for (agent, prompt) in [("explore", "look"), ("general", "do")] {
         let request = TaskRequest::new(agent, prompt, prompt);
         let child = parent.delegate(request, attached()).await.unwrap();
         let result = soon(child.result()).await.unwrap();
         assert_eq!(result.status, TaskStatus::Completed, "{result:?}");
+        changed.extend(result.patch.into_iter().map(|change| (agent, change.path)));
         written.push(folder.path().join("a.txt").exists());
     }
     assert_eq!(written, [false, true]);
+    assert_eq!(changed, [("general", "a.txt".to_owned())]);
     let requests = model.requests();
     let offered = |at: usize| requests[at].tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>();
     let mut explores = offered(0);
@@ -73,7 +76,35 @@ async fn each_role_is_sampled_as_its_agent_says() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// O-20: the tasks of one message have one trace, and those of the next another one.
+/// M-06: agents are a snapshot: new ones are those of the next task, and a task that has begun keeps its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_agents_are_those_of_the_next_task() {
+    let replies = ["first", "second"].map(|prompt| {
+        let calls = child(prompt, Reply::call("nothing", json!({})).when_answers(0).at_barrier(prompt));
+        [calls, child(prompt, Reply::text("done").when_answers(1))]
+    });
+    let lab = lab(replies.into_iter().flatten()).await;
+    let mut children = Vec::new();
+    for (prompt, says) in [("first", "You do the old."), ("second", "You do the new.")] {
+        let mut agent = Agent::new("worker", "Works.");
+        (agent.mode, agent.prompt) = (AgentMode::Subagent, Some(says.to_owned()));
+        lab.runtime.set_agents(Agents::built_in().with(agent).unwrap());
+        children.push(lab.parent.delegate(TaskRequest::new("worker", prompt, prompt), attached()).await.unwrap());
+        soon(lab.model.barrier(prompt).reached()).await;
+    }
+    for (child, (prompt, says)) in children.iter().zip([("first", "You do the old."), ("second", "You do the new.")]) {
+        lab.model.barrier(prompt).release();
+        soon(child.result()).await.unwrap();
+        assert_eq!(child.session().state().await.unwrap().settings.agent, "worker");
+        let requests = lab.model.requests();
+        let is_its = |asked: &&Request| tamtam::model::transcript(asked).contains(&format!("user: {prompt}"));
+        let systems: Vec<_> = requests.iter().filter(is_its).map(|asked| &*asked.system).collect();
+        assert!(systems.len() == 2 && systems.iter().all(|system| system.contains(says)), "{systems:?}");
+    }
+    lab.end().await;
+}
+
+/// O-14, O-16, O-23, O-20: the tasks of one message have one trace, and those of the next another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tasks_of_one_message_have_one_trace() {
     let both = Reply::call("task", arguments("a", json!({}))).with_call("task", arguments("b", json!({})));

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::*;
 use tamtam::runtime::{Passivation, TaskOptions};
 
-/// O-22: a task ends at its deadline with a typed error, whether its child hangs, waits for room, or is five levels down.
+/// O-14, O-16, O-23, O-22: a task ends at its deadline with a typed error, whether its child hangs, waits for room, or is five
+/// levels down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_ends_at_its_deadline() {
     let hangs = child("hang", Reply::text("so far").hanging());
@@ -61,7 +62,7 @@ async fn a_deadline_holds_over_five_levels() {
     lab.end().await;
 }
 
-/// O-23: the same key twice under one parent is one execution, and both have its result; another key is another task.
+/// O-14, O-23: the same key twice under one parent is one execution, and both have its result; another key is another task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_key_twice_is_one_task() {
     let keyed = |key: &str| arguments("count", json!({ "idempotency_key": key }));
@@ -80,7 +81,7 @@ async fn the_same_key_twice_is_one_task() {
     lab.end().await;
 }
 
-/// C-23, O-09, O-24: the session of a task that is over goes on with what it knows, also when its actor is gone.
+/// O-16, O-19, C-23, O-09, O-24: the session of a task that is over goes on with what it knows, also when its actor is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_is_over_is_gone_on_with() {
     let second = child("and then?", Reply::text("the second answer").expecting("assistant: the first answer"));
@@ -128,7 +129,8 @@ async fn a_task_that_is_over_is_gone_on_with() {
     lab.end().await;
 }
 
-/// A child whose model panics, and one that is over its budget, are results with a typed error; the parent goes on.
+/// O-15, O-18, O-23: a child whose model panics, and one that is over its budget, are results with a typed error; the parent goes
+/// on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_that_fails_is_a_result() {
     let panics = child("panic", Reply::text("x").panicking("on purpose"));
@@ -155,8 +157,8 @@ async fn a_child_that_fails_is_a_result() {
     lab.end().await;
 }
 
-/// A task whose constraints run out stops, also where questions wait for a listener: it asks nobody for more, at the child or here. Its
-/// figures have what was used by estimate.
+/// O-14: a task whose constraints run out stops, also where questions wait for a listener: it asks nobody for more, at the child or
+/// here. Its figures have what was used by estimate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_whose_constraints_run_out_asks_nobody() {
     let spends = child("spend", Reply::call("nothing", json!({})));

@@ -59,6 +59,8 @@ fn a_round_goes_in_its_order() {
 /// BDD-AGENT-037: messages of both kinds are kept while the summary is written, in order: two steer, and one stays in the queue.
 ///
 /// J-27, AB-07 (pi 1312).
+///
+/// T-07
 #[test]
 fn messages_that_come_during_a_compaction_are_delivered_after_it() {
     let mut play = talked(7, 500);
@@ -204,7 +206,7 @@ fn an_overflow_of_the_old_model_does_not_compact_for_the_new() {
     assert!(play.state.compaction().is_none() && play.state.request().is_some());
 }
 
-/// C-18, J-10: old outputs of tools are left out first, and nothing is summed up where that is enough.
+/// J-11, C-18, J-10: old outputs of tools are left out first, and nothing is summed up where that is enough.
 #[test]
 fn old_outputs_are_pruned_before_anything_is_summed_up() {
     let mut play = Play::new();
@@ -230,6 +232,12 @@ fn old_outputs_are_pruned_before_anything_is_summed_up() {
         })
         .collect();
     assert_eq!(contents, [PRUNED_TEXT.len(), PRUNED_TEXT.len(), 400, 400]);
+    let tape = play.tape();
+    let on_tape = tape.iter().filter_map(|entry| match &entry.record {
+        Record::Result { result, .. } => Some(result.content.len()),
+        _ => None,
+    });
+    assert_eq!(on_tape.collect::<Vec<_>>(), [170_000, 170_000, 400, 400], "the tape keeps what was left out");
 }
 
 /// J-05: the figure of before a summary says nothing of after it: the answer that brought the session to its limit is not what

@@ -285,7 +285,7 @@ fn any_steering_cuts_our_own_back_off_short() {
     }
 }
 
-/// C-19: a wait that the server asked for is kept, and the message joins the request at its end.
+/// T-07, C-19: a wait that the server asked for is kept, and the message joins the request at its end.
 #[test]
 fn no_steering_cuts_a_servers_wait_short() {
     for steering in [Steering::FinishBatch, Steering::SkipRemaining, Steering::AbortRunning] {

@@ -19,7 +19,7 @@ fn mark(play: &Play) -> AnchorMark {
     (**play.state.anchor.as_ref().unwrap()).clone()
 }
 
-/// J-20, S-06, the ruling (f): an anchor is one entry, the whole state, and names the one before it.
+/// C-28, J-20, S-06, the ruling (f): an anchor is one entry, the whole state, and names the one before it.
 #[test]
 fn a_handoff_is_one_entry_that_is_linked_to_its_predecessor() {
     let mut play = Play::new();

@@ -59,7 +59,7 @@ fn ended(play: &Play) -> bool {
     play.outcome() == Some(Outcome::DoomLoop { tool: "note".into() })
 }
 
-/// I-01, I-03, I-07, C-09: three equal calls in a row, and cycles of two to four calls. Where nobody can be asked the call is
+/// D-03, I-01, I-03, I-07, C-09: three equal calls in a row, and cycles of two to four calls. Where nobody can be asked the call is
 /// answered with an error for the model; the next one ends the turn.
 #[test]
 fn a_call_that_repeats_is_refused_and_then_ends_the_turn() {

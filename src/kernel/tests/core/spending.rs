@@ -154,6 +154,7 @@ fn missing_figures_are_estimated_and_marked() {
 }
 
 /// COST-ERR-003: what was counted survives a stream that is cut off, and what had been read by then counts too.
+/// PROVIDER-ERR-005: what a request used until it was aborted is one charge, by estimate.
 #[test]
 fn an_interrupted_stream_keeps_the_sums_and_adds_an_estimate() {
     let mut play = priced();

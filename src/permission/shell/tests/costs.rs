@@ -44,7 +44,8 @@ const FAMILIES: &[(&str, &str)] = &[
     (")", ""),
 ];
 
-/// F21: one answer of a model ended the process. Counted are bytes, nodes, reports of the parser and steps of the walk, and no time.
+/// H-25, F21: one answer of a model ended the process. Counted are bytes, nodes, reports of the parser and steps of the walk, and
+/// no time.
 #[test]
 fn no_text_costs_more_than_its_bounds() {
     for (before, behind) in FAMILIES {

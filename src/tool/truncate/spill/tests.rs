@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
 
-/// G-02, nasty case 15: private, exclusive, unguessable, and no planted link is followed.
+/// C-01, G-02, nasty case 15: private, exclusive, unguessable, and no planted link is followed.
 #[cfg(unix)]
 #[test]
 fn a_spill_file_is_private_and_never_an_old_one() {
@@ -44,6 +44,7 @@ fn folder_of(files: usize) -> tempfile::TempDir {
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// C-01: what is older than 7 days goes.
 #[test]
 fn old_spill_files_go_and_new_ones_stay() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,6 +54,7 @@ fn old_spill_files_go_and_new_ones_stay() {
     let spills = list_spills(folder.path()).unwrap();
     assert_eq!(spills.len(), 1);
     let written = spills[0].modified;
+    assert_eq!(SPILL_KEEP, 7 * 24 * 3_600 * SECOND);
     assert!(expired(&spills, written + SPILL_KEEP, RETENTION).is_empty());
     assert_eq!(expired(&spills, written + SPILL_KEEP + SECOND, RETENTION).len(), 1);
     let small = Retention { bytes_max: 5, ..RETENTION };
