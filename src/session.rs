@@ -377,7 +377,9 @@ impl Session {
         self.slot.until(|now| (now.is_quiet && now.state.is_idle()).then_some(Ok(()))).await
     }
 
-    /// A snapshot of the state, taken between two decisions.
+    /// The state as it is on the tape: everything that was acknowledged before the call is in it. Answered at once while the session
+    /// is awake, also where its actor is stuck or is just restarting; a session that sleeps is woken for it. What has come in and is
+    /// not on the tape yet is not in it: [`Session::wait`] waits for that.
     ///
     /// # Errors
     /// Among others [`SendError::Closed`] and [`SendError::Parked`].
