@@ -41,14 +41,16 @@ impl Now {
 /// The answer that a look found, or the reason why there will be none.
 type Found<T> = Result<T, SendError>;
 
+/// Looks, and tells the caller; whether it has told. An error is always told.
+type Look = Box<dyn FnMut(Result<&Now, SendError>) -> bool + Send>;
+
 /// A caller that waits until the state shows something.
 pub(super) struct Waiter {
     /// Gone when the caller has stopped waiting.
     caller: Weak<()>,
     /// Whether the session stays awake for the caller.
     keeps_awake: bool,
-    /// Looks, and tells the caller; whether it has told. An error is always told.
-    look: Box<dyn FnMut(Result<&Now, SendError>) -> bool + Send>,
+    look: Look,
 }
 
 impl Waiter {
