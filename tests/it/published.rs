@@ -30,7 +30,7 @@ fn warnings_are_errors() {
                 .all(|wanted| lines.iter().any(|line| line.contains(wanted)))
         );
     }
-    assert!(gate.contains("--all-targets"), "tests and benches too");
+    assert!(gate.contains("cargo clippy --all-targets --all-features -- "), "tests, benches and every feature at once");
     assert!(gate.contains("set -euo pipefail"), "a failure ends the gate");
 }
 
