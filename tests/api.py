@@ -4,9 +4,9 @@
     python3 tests/api.py            compares the listing with the code; ends with 1 where they differ
     python3 tests/api.py --accept   writes the listing anew
 
-A line that went or changed is to be named in CHANGELOG.md, under "Unreleased": by the last word of its path, such as `steer` for
-`tamtam::Session::steer`. The listing before is that of the newest commit that changed docs/API.txt, or that of the last commit
-where the file is changed and not committed.
+Once there is a release, a line that went or changed is to be named in CHANGELOG.md, under "Unreleased": by the last word of its path,
+such as `steer` for `tamtam::Session::steer`. The listing before is that of the newest commit that changed docs/API.txt, or that of the
+last commit where the file is changed and not committed.
 """
 
 import os
@@ -74,7 +74,9 @@ def gone(old, new):
 
 
 def unnamed(lines, changelog):
-    """Those of the lines that the part "Unreleased" of the changelog does not name."""
+    """Those of the lines that the part "Unreleased" of the changelog does not name; none before the first release."""
+    if not re.search(r"^## \[?\d", changelog, re.MULTILINE):
+        return []
     part = changelog.split("\n## Unreleased", 1)[-1].split("\n## ", 1)[0]
     words = set(re.findall(r"\w+", part))
     return [line for line in lines if name(line) not in words]
@@ -101,7 +103,8 @@ def self_tests():
         (check(old, old, old, "\n## Unreleased\n")[0][1], []),
         (check(old, old, old[1:], "")[0][1], ["- " + old[0]]),
         (check(old, old[1:], old[1:], "\n## Unreleased\n- `steers`\n## 0.1\n- steer")[1][1], [old[0]]),
-        (check(old, old[1:], old[1:], "\n## Unreleased\n- `Session::steer` went")[1][1], []),
+        (check(old, old[1:], old[1:], "\n## Unreleased\n- `Session::steer` went\n## 0.1")[1][1], []),
+        (check(old, old[1:], old[1:], "\n## Unreleased (0.1.0)\n- all of it")[1][1], []),
     ]
     return ("a_line_that_goes_unnamed_is_found", [f"{got!r} is not {want!r}" for got, want in wanted if got != want])
 
