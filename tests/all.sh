@@ -23,9 +23,11 @@ fi
 run() {
   local name=$1
   shift
+  local began=$SECONDS
   echo "== $name"
   "$@" 2>&1 | tee "$results/$name.log"
   local code=${PIPESTATUS[0]}
+  echo "== $name took $((SECONDS - began)) s"
   if [ "$code" -ne 0 ]; then
     echo "== $name ended with $code" >&2
     status=1

@@ -100,3 +100,34 @@ fn what_is_built_is_pinned() {
         assert!(package["version"].is_string() && package["integrity"].is_string(), "{path}");
     }
 }
+
+/// A mutation whose lines are gone breaks nothing, and its run would end before the others.
+#[test]
+fn each_mutation_finds_the_code_that_it_breaks() {
+    let mut lost = Vec::new();
+    for file in fs::read_dir(root().join("tests/mutations")).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "patch") {
+            continue;
+        }
+        let (patch, mut code) = (fs::read_to_string(&path).unwrap(), String::new());
+        let hunks: Vec<&str> = patch.split("\n@@ ").collect();
+        for (at, hunk) in hunks.iter().enumerate() {
+            let mut block = String::new();
+            for line in hunk.lines().skip(usize::from(at > 0)) {
+                match line.split_at_checked(1) {
+                    Some(("-", name)) if line.starts_with("--- a/") => {
+                        code = fs::read_to_string(root().join(name.trim_start_matches("-- a/"))).unwrap();
+                    }
+                    Some((" " | "-", old)) => block.extend([old, "\n"]),
+                    None => block.push('\n'),
+                    _ => {}
+                }
+            }
+            if at > 0 && !code.contains(&block) {
+                lost.push(format!("{}: hunk {at}", path.display()));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
+}
