@@ -188,7 +188,7 @@ pub struct Judgement {
 
 /// Judges one access by layers, from the most to the least powerful.
 ///
-/// An access that wants a shell command is matched as text, as old tapes have it: put [`with_parts`] before it.
+/// An access that wants a shell command is matched as text: put [`with_parts`] before it.
 ///
 /// ```
 /// use tamtam::permission::{judge, Action, Globs, Rule, Ruleset};

@@ -129,7 +129,6 @@ fn first(shared: &Shared, spawn: SpawnArgs, TaskOrder { settings, prompt, terms,
         prompt: prompt.id.clone(),
         terms: terms.clone(),
         orphaned: None,
-        before: Vec::new(),
         end: None,
     }));
     let (entries, state) = first_entries(state, Some(prompt.clone()), now);

@@ -315,8 +315,7 @@ impl Watch {
                     parent.ask(TaskAskOver { ask: *ask }).await?;
                 }
                 Some(AskAnswer { grant, who, rules }) => {
-                    // An older version has put no rules on the parent's tape.
-                    let rules = Some(rules.clone()).filter(|rules| !rules.is_empty());
+                    let rules = Some(rules.clone());
                     let answer = AnswerAsk { ask: *below, grant: grant.clone(), who: who.clone(), rules, digest: None };
                     match child.ask(answer).await {
                         // It is over there: the child says so next.

@@ -404,7 +404,7 @@ impl State {
             Some(Open::BudgetAsk(ask)) => return self.grant_more(&ask.breach, grant),
             _ => return,
         };
-        self.stand(answer, &ask.access);
+        self.stand(answer);
         if ask.question.is_some() {
             return self.note_answer(ticket, &ask, question::answer_of(grant));
         }

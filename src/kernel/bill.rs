@@ -35,7 +35,7 @@ pub struct Bill {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct BillLine {
-    /// The request's ticket. For a branch summary on a tape from before such requests had tickets: its entry.
+    /// The request's ticket.
     pub ticket: Seq,
     /// Which model.
     pub model: ModelRef,
@@ -149,10 +149,9 @@ impl Unsettled {
             }
             Record::BranchSummary(branch) => {
                 let Some(request) = &branch.request else { return };
-                // An old tape names no ticket: the request opens and closes here.
-                let ticket = if request.ticket == Seq::ZERO { entry.seq } else { request.ticket };
                 // If the ticket is already closed, the request was lost and is on the bill as lost.
-                if ticket == entry.seq || self.open.contains_key(&ticket) {
+                let ticket = request.ticket;
+                if self.open.contains_key(&ticket) {
                     self.open(ticket, What::Branch, &request.model, request.price, request.reserved);
                     self.close_summary(ticket, request.lost, &branch.usage, request.estimated.as_ref());
                 }

@@ -127,7 +127,7 @@ pub struct BranchSummary {
     pub usage: Usage,
     /// The files that were touched on the branch.
     pub files: FileOperations,
-    /// The request that wrote the summary, or was to. Absent on tapes from before the field existed; then nothing is charged.
+    /// The request that wrote the summary, or was to. `None` where the budget allowed none; then nothing is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<BranchRequest>,
 }
@@ -149,8 +149,7 @@ pub struct OpenBranch {
 /// The request that wrote the summary of a branch, or was to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BranchRequest {
-    /// The ticket that was opened for the request; 0 on tapes from before there was one.
-    #[serde(default, skip_serializing_if = "is_default")]
+    /// The ticket that was opened for the request.
     pub ticket: Seq,
     /// The model that wrote the summary.
     pub model: ModelRef,
@@ -168,11 +167,6 @@ pub struct BranchRequest {
 }
 
 impl BranchSummary {
-    /// The ticket that the summary closes; 0 for none.
-    pub(super) fn ticket(&self) -> Seq {
-        self.request.as_ref().map_or(Seq::ZERO, |request| request.ticket)
-    }
-
     /// The charges of all tries, one by one.
     pub(super) fn charges(&self) -> impl Iterator<Item = Charge> {
         self.request.iter().flat_map(|request| {
@@ -208,9 +202,9 @@ impl State {
     /// Puts a summary into the context, and counts its usage.
     pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
         self.usage += branch.usage;
-        let ticket = branch.ticket();
         // If the ticket is already closed, all that was reserved for it was counted when it was lost.
-        if ticket == Seq::ZERO || matches!(self.open.remove(&ticket), Some(Open::Branch(_))) {
+        let ticket = branch.request.as_ref().map(|request| request.ticket);
+        if ticket.is_some_and(|ticket| matches!(self.open.remove(&ticket), Some(Open::Branch(_)))) {
             self.spend(branch.charges());
         }
         let text = crate::kernel::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);

@@ -130,7 +130,7 @@ pub struct OpenCompaction {
     pub used: u64,
     /// The tokens that a request may take.
     pub usable: u64,
-    /// The most tokens that the summariser may be shown, by our estimate; 0 for as many as a request may take.
+    /// The most tokens that the summariser may be shown, by our estimate.
     pub room: u64,
     /// The price of the tokens of the request for the summary; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -420,8 +420,7 @@ pub(crate) fn prompt(state: &State, ticket: Seq) -> Option<Asked> {
     let items: Vec<_> = state.history.iter().take(open.first_kept).skip(state.context.front).cloned().collect();
     let turn_prefix = open.split_turn.map_or(0, |start| open.first_kept.saturating_sub(start));
     let earlier = state.context.summary.as_deref();
-    let room = if open.room == 0 { open.usable } else { open.room };
-    let asked = Summarise { earlier, items: &items, turn_prefix, tokens_max: room };
+    let asked = Summarise { earlier, items: &items, turn_prefix, tokens_max: open.room };
     let (prompt, tokens_max) = (asked.prompt(), summary_max(open.usable));
     Some(Asked { model: open.model.clone(), prompt, tokens_max, reads_max: reads_max(&open.reserved) })
 }

@@ -71,8 +71,7 @@ pub struct EnvSeen {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolsSeen>,
     /// The permissions of each tool that the rules masked (denied in full, so that it was not offered); an empty list for a tool
-    /// that is gone since. Empty on older tapes: there no tool is masked. Tools that were never masked are left out, so that a
-    /// session without such rules pays nothing.
+    /// that is gone since. Tools that were never masked are left out, so that a session without such rules pays nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permissions: BTreeMap<String, Vec<String>>,
     /// Whether anybody listened who could answer an ask.

@@ -6,8 +6,7 @@
 //! words or cuts differently changes nothing that was granted. Rules that a host keeps for longer than one session
 //! ([`Settings::granted`]) count in the same way.
 //!
-//! A change must keep that old tapes replay. Their answers name no rules: such a grant is the access itself, and answers an ask
-//! only if each access that no granted rule takes is granted so. [`Granted`] is a stored format.
+//! A change must keep that a tape replays to the same decisions. [`Granted`] is a stored format.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,36 +25,28 @@ pub(super) const GRANTS_MAX: usize = 200;
 
 /// A standing grant. Part of the stored form of a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The entry that gave it: [`Session::revoke`](crate::Session::revoke) takes it. 0 where an older version gave it.
+    /// The entry that gave it: [`Session::revoke`](crate::Session::revoke) takes it back.
     pub id: Seq,
     /// How far it reaches.
     pub scope: Scope,
     /// The turn that it is limited to; `None` for the whole session.
     pub turn: Option<Seq>,
     /// What it allows.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
     /// Who gave it, as the host says.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
     /// When it was given.
     pub time: Millis,
-    /// What it allows where an older version gave it: this access, and no rules.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub access: Option<Access>,
 }
 
 impl Granted {
     /// What it allows, in one sentence for a person.
     #[must_use]
     pub fn allows(&self) -> String {
-        match &self.access {
-            Some(Access { permission, pattern, .. }) => format!("Allows {permission} {pattern}, exactly."),
-            None => allows(&self.rules),
-        }
+        allows(&self.rules)
     }
 }
 
@@ -86,8 +77,7 @@ pub(super) fn chosen(given: &AnswerAsk, accesses: &[Access], is_full: bool) -> R
     let AnswerAsk { ask, grant, rules, .. } = given;
     let Some((_, number)) = grant.standing() else { return Ok((grant.clone(), Vec::new())) };
     if let Some(rules) = rules {
-        let has_room = !is_full || rules.is_empty();
-        return Ok(if has_room { (grant.clone(), rules.clone()) } else { (Grant::Once, Vec::new()) });
+        return Ok(if is_full { (Grant::Once, Vec::new()) } else { (grant.clone(), rules.clone()) });
     }
     let mut offers = offers(accesses);
     if offers.is_empty() && number == 1 {
@@ -157,25 +147,18 @@ impl State {
             return false;
         }
         let turn = self.turn.as_ref().map(|turn| turn.id);
-        let standing = || self.grants.iter().filter(|granted| granted.turn.is_none() || granted.turn == turn);
-        let rules: Vec<_> = standing().flat_map(|granted| &granted.rules).chain(&self.settings.granted).collect();
-        let left = self.settings.left(&rules, accesses, globs);
-        let as_before = |access| standing().any(|granted| granted.access.as_ref() == Some(access));
-        left.iter().all(as_before) || self.settings.allows_rest(&left, accesses, globs)
+        let standing = self.grants.iter().filter(|granted| granted.turn.is_none() || granted.turn == turn);
+        let rules: Vec<_> = standing.flat_map(|granted| &granted.rules).chain(&self.settings.granted).collect();
+        self.settings.allows_rest(&self.settings.left(&rules, accesses, globs), accesses, globs)
     }
 
-    /// A person's answer stands from here on. `asked` is what the call wanted.
-    pub(super) fn stand(&mut self, answer: &AskAnswer, asked: &[Access]) {
+    /// The rules of a person's answer hold from here on.
+    pub(super) fn stand(&mut self, answer: &AskAnswer) {
         let Some((scope, _)) = answer.grant.standing() else { return };
         let turn = self.turn.as_ref().map(|turn| turn.id).filter(|_| scope == Scope::Turn);
-        let given =
-            Granted { id: self.seq, scope, turn, who: answer.who.clone(), time: self.time, ..Granted::default() };
-        let all = std::sync::Arc::make_mut(&mut self.grants);
-        if answer.rules.is_empty() {
-            all.extend(asked.iter().map(|access| Granted { access: Some(access.clone()), ..given.clone() }));
-        } else {
-            all.push(Granted { rules: answer.rules.clone(), ..given });
-        }
+        let (rules, who) = (answer.rules.clone(), answer.who.clone());
+        let granted = Granted { id: self.seq, scope, turn, rules, who, time: self.time };
+        std::sync::Arc::make_mut(&mut self.grants).push(granted);
     }
 
     /// A standing grant is taken back.

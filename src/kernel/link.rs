@@ -276,9 +276,6 @@ pub struct Origin {
     /// Why the child has no parent any more; `None` while it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<String>,
-    /// The parents before this one, oldest first; at most 16.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub before: Vec<SessionId>,
     /// How the task ended; `None` while it has not. Set once for each task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Arc<Down>>,

@@ -56,9 +56,8 @@ impl Decide for Merge {
 pub struct Merged {
     /// The id of the fork.
     pub fork: SessionId,
-    /// Which of the forks that had this id; absent on tapes from before this was noted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub made: Option<ForkMade>,
+    /// Which of the forks that had this id.
+    pub made: ForkMade,
     /// The newest entry of this tape before this one: the merge was planned for the conversation as it was there.
     pub onto: Seq,
     /// The entry of the fork's tape after which the merged part begins: the fork's first own entry, or the last one merged before.
@@ -97,9 +96,8 @@ pub struct MergedLast {
     pub entry: Seq,
     /// The id of the fork.
     pub fork: SessionId,
-    /// Which of the forks that had this id; absent on tapes from before this was noted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub made: Option<ForkMade>,
+    /// Which of the forks that had this id.
+    pub made: ForkMade,
     /// The newest entry of the fork's tape that is merged.
     pub to: Seq,
 }
@@ -107,8 +105,7 @@ pub struct MergedLast {
 impl Merged {
     /// Whether the entry merges the fork that began with this state, and not an earlier fork with the same id.
     pub(crate) fn is_of(&self, then: &State) -> bool {
-        // An older tape does not say. At least, a fork cannot have been merged from before it was made.
-        self.fork == then.session && self.made.map_or(self.from >= then.seq, |made| made == made_with(then))
+        self.fork == then.session && self.made == made_with(then)
     }
 
     /// The hosts' messages among the merged items, oldest first.
@@ -161,7 +158,7 @@ pub(crate) fn plan_merge(onto: Seq, here: &[Entry], then: &State, there: &[Entry
     merges().for_each(|(_, merged)| counted += merged.spent);
     Merged {
         fork: then.session.clone(),
-        made: Some(made_with(then)),
+        made: made_with(then),
         onto,
         from,
         to: now.seq,

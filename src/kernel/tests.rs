@@ -11,8 +11,8 @@ use std::{cell::Cell, sync::Arc};
 use crate::{
     kernel::context::Window,
     kernel::{
-        BeginAnchor, Compact, Decision, Entry, Env, Input, Merged, Record, ReplyTo, Report, Settings, Spent, State,
-        decide,
+        BeginAnchor, Compact, Decision, Entry, Env, ForkMade, Input, Merged, Record, ReplyTo, Report, Settings, Spent,
+        State, decide,
     },
     model::{Answer, AnswerPart, History, Item, UserItem},
     permission::Globs,
@@ -51,7 +51,7 @@ fn said(items: usize) -> State {
     let items: History = (0..items).map(|n| item(n, 400)).collect();
     let merged = Merged {
         fork: "f".parse().unwrap(),
-        made: None,
+        made: ForkMade { entry: Seq(1), time: Millis(1) },
         onto: Seq::ZERO,
         from: Seq::ZERO,
         to: Seq(9),

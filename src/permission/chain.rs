@@ -5,8 +5,8 @@
 //! parent; then `secrets/**` of the parent is another place than `secrets/**` of the child. So a chain keeps the folder, and an
 //! access is first seen from that folder and then judged.
 //!
-//! A [`Chain`] is stored on tapes, as rows of which the first one says the folder and the tools. A change must read the rows of
-//! old tapes, and must not let a child do more than its parent may. The code is pure.
+//! A [`Chain`] is stored on tapes, as rows of which the first one says the folder and the tools. A change must
+//! not let a child do more than its parent may. The code is pure.
 
 use std::collections::BTreeSet;
 
@@ -25,9 +25,8 @@ use crate::{
 #[serde(from = "Vec<Row>", into = "Vec<Row>")]
 pub struct Chain {
     layers: Vec<Ruleset>,
-    /// The folder that the rules' paths start from. `None` on tapes that are older than this field, or than the folder of a session
-    /// without rules: then it is the folder of the session that is judged.
-    workspace: Option<String>,
+    /// The folder that the rules' paths start from.
+    workspace: String,
     /// The tools that the parent has, by names and patterns; `None` for all.
     tools: Option<BTreeSet<String>>,
 }
@@ -37,10 +36,7 @@ pub struct Chain {
 struct Row {
     #[serde(flatten)]
     layer: Ruleset,
-    /// Written also where it is `None`: a row without the field comes from a writer that did not know the field, and replay must
-    /// tell the two apart.
-    #[serde(default)]
-    workspace: Option<String>,
+    workspace: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tools: Option<BTreeSet<String>>,
 }
@@ -68,7 +64,7 @@ impl Chain {
             // host's rules are seen from the folder also where the session has none of its own.
             layers.push(Ruleset::new("session", []));
         }
-        Chain { layers, workspace: Some(workspace.to_owned()), tools: None }
+        Chain { layers, workspace: workspace.to_owned(), tools: None }
     }
 
     /// The same chain that also limits the tools: no descendant may have a tool that is not among these. `None` for all tools.
@@ -100,14 +96,12 @@ impl Chain {
         globs: &Globs,
     ) -> Verdict {
         let layers: Vec<_> = host.into_iter().chain(&self.layers).collect();
-        match self.workspace.as_deref().filter(|workspace| *workspace != from) {
-            None => decide(&layers, accesses, globs),
-            Some(workspace) => {
-                let whole = absolute(from, accesses.iter().cloned().enumerate().collect());
-                let (places, seen): (Vec<_>, Vec<_>) = seen(workspace, read_roots, whole).into_iter().unzip();
-                decide(&layers, &seen, globs).about(&places)
-            }
+        if self.workspace == from {
+            return decide(&layers, accesses, globs);
         }
+        let whole = absolute(from, accesses.iter().cloned().enumerate().collect());
+        let (places, seen): (Vec<_>, Vec<_>) = seen(&self.workspace, read_roots, whole).into_iter().unzip();
+        decide(&layers, &seen, globs).about(&places)
     }
 }
 
@@ -166,14 +160,10 @@ mod tests {
         assert_eq!((judged("/w"), judged("/w/sub")), (Action::Allow, Action::Ask));
     }
 
-    /// A tape of before the folder was written down is read as it was meant; a folder comes back.
+    /// Its folder is read back, also without rules.
     #[test]
-    fn a_chain_without_a_folder_is_seen_from_where_it_is_asked() {
-        let old = r#"[{"name":"parent","rules":[{"permission":"read","pattern":"a/**","action":"deny"}]}]"#;
-        let chain: Chain = serde_json::from_str(old).unwrap();
-        assert_eq!(chain.workspace, None);
-        assert_eq!(judged(&chain, "/w/b", &[("read", "a/x")]), Action::Deny);
-        let new = Chain::new("/w", chain.layers().to_vec());
+    fn a_stored_chain_has_its_folder() {
+        let new = chain("/w", &[("read", "a/**", Action::Deny)]);
         let text = serde_json::to_string(&new).unwrap();
         assert_eq!(serde_json::from_str::<Chain>(&text).unwrap(), new);
         let none = Chain::new("/w", Vec::new());

@@ -10,8 +10,8 @@
 //! one part of a command decides what another one does ([`bound_text`]), only the whole text is offered, exactly: `sh` means what is
 //! piped into it, and `make` what the folder has. A command with words that are known only when it runs is not offered, because equal texts may be different commands. A granted
 //! rule with a wildcard takes no command with shell syntax, no command that reads a file outside of the workspace, and no hidden
-//! path; [`grants`] checks this again whenever such a rule is matched, because the pattern alone would take more: a command on an
-//! old tape is one text, and a `*` takes any text.
+//! path; [`grants`] checks this again whenever such a rule is matched, because the pattern alone would take more: a command that
+//! was not split into its parts is one text, and a `*` takes any text.
 //!
 //! The code is pure: the core calls it, and replay calls it again.
 

@@ -238,7 +238,7 @@ fn records() -> Vec<Record> {
         Record::Narrowed { above: vec![Chain::new("/w", vec![Ruleset::new("parent", [])])] },
         Record::Merged(Arc::new(Merged {
             fork: "ticket-1-b".parse().unwrap(),
-            made: Some(ForkMade { entry: Seq(20), time: Millis(1) }),
+            made: ForkMade { entry: Seq(20), time: Millis(1) },
             onto: Seq(40),
             from: Seq(20),
             to: Seq(30),

@@ -265,7 +265,7 @@ async fn the_end_of_a_parent_ends_its_linked_child_and_orphans_the_other() {
     assert_eq!(down(&adopted).await, DownReason::Done);
     third.wait().await.unwrap();
     assert_eq!(&*third.state().await.unwrap().ended.back().unwrap().text, "thank you");
-    assert_eq!(origin().await.before, [lab.parent.id().clone(), second.id().clone()]);
+    assert_eq!(&origin().await.parent, third.id());
     let downs = [count(&lab.parent, is_down).await, count(&second, is_down).await, count(&third, is_down).await];
     assert_eq!(downs, [1, 0, 1]);
     assert!(lab.runtime.shutdown().await.is_empty());

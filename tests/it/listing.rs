@@ -403,7 +403,6 @@ fn brought_in(store: &Store, name: &str, parent: &str) {
         prompt: "m0".into(),
         terms: Default::default(),
         orphaned: None,
-        before: Vec::new(),
         end: None,
     };
     state.origin = Some(Arc::new(origin));

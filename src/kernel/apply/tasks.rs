@@ -18,9 +18,6 @@ use crate::{
     words::message::Message,
 };
 
-/// The most former parents that a child remembers.
-const PARENTS_REMEMBERED: usize = 16;
-
 // The queue of tasks that wait for room: a task begins only while fewer than `task_width_max` have begun. No entry says which
 // tasks wait: that follows from the order of the entries. A task that has begun is never put back, also if the width is lowered.
 // So for certain no child works on a task that waits.
@@ -182,13 +179,7 @@ impl State {
         }
         let Some(origin) = &mut self.origin else { return };
         let origin = Arc::make_mut(origin);
-        let former = std::mem::replace(&mut origin.parent, tie.parent.clone());
-        if next.is_none() {
-            origin.before.push(former);
-        }
-        if origin.before.len() > PARENTS_REMEMBERED {
-            origin.before.remove(0);
-        }
+        origin.parent = tie.parent.clone();
         origin.ticket = tie.ticket;
         origin.link = tie.link;
         origin.depth = tie.depth;

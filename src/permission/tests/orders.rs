@@ -111,9 +111,9 @@ fn the_first_order_is_the_last_one_of_the_rules_backwards() {
     }
 }
 
-/// A tape of before the field is read as it was meant, and a ruleset in the usual order is written as it was.
+/// A ruleset in the usual order is written without it.
 #[test]
-fn an_old_ruleset_is_read_in_the_last_order() {
+fn a_ruleset_in_the_last_order_names_none() {
     let old = r#"{"name":"s","rules":[{"permission":"bash","pattern":"*","action":"ask"}]}"#;
     let read: Ruleset = serde_json::from_str(old).unwrap();
     assert_eq!((read.order, serde_json::to_string(&read).unwrap().as_str()), (MatchOrder::Last, old));

@@ -224,7 +224,7 @@ async fn labels_are_recorded_once_and_survive_a_restart() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// A tape of an earlier version does not have the word, and neither does one without labels.
+/// A tape without labels does not have the word.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tape_that_knows_no_labels_is_read_and_gets_some() {
     let folder = taped::folder();

@@ -625,7 +625,6 @@ fn a_child_stops_at_its_grant_and_asks_nobody() {
             prompt: "p".into(),
             terms: Default::default(),
             orphaned: None,
-            before: Vec::new(),
             end: None,
         }));
     });

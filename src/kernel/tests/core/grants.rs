@@ -57,7 +57,7 @@ fn revoke(play: &mut Play, grant: Seq) -> Result<CarriedOut, Refusal> {
     play.reply.clone().unwrap()
 }
 
-/// An answer whose rules were chosen before: a parent's tape has it, or an older version wrote it.
+/// An answer whose rules were chosen before, on a parent's tape.
 fn answer_with(play: &mut Play, ask: Seq, rules: Vec<Rule>) {
     let reply = play.reply_to();
     let grant = Grant::Always(Scope::Session);
@@ -269,44 +269,6 @@ fn rules_that_were_chosen_above_are_taken_as_they_are() {
     let running = play.started();
     play.returned(running[0], "ok");
     assert!(!is_asked(&mut play, "cargo build"));
-}
-
-/// Old tapes: an answer without rules grants the very access, as it did, and the decisions after it are the same again.
-#[test]
-fn a_grant_of_an_older_version_holds_as_it_did() {
-    let old: Record = serde_json::from_str(r#"{"granted":{"grant":{"always":"session"},"who":"ada"}}"#).unwrap();
-    let who = Some("ada".to_owned());
-    assert_eq!(old, Record::Granted { grant: Grant::Always(Scope::Session), who, rules: vec![] });
-    let mut play = Play::with(ask_all);
-    play.send("go");
-    calls(&mut play, "cargo test *");
-    let ask = play.asks()[0];
-    answer_with(&mut play, ask, vec![]);
-    let running = play.started();
-    play.returned(running[0], "ok");
-    let [granted] = &play.state.grants[..] else { panic!() };
-    assert_eq!(
-        (granted.id, granted.allows().as_str()),
-        (play.state.grants[0].id, "Allows bash cargo test *, exactly.")
-    );
-    assert!(!is_asked(&mut play, "cargo test *") && is_asked(&mut play, "cargo test --lib"));
-
-    // An anchor of an older version: the access and the turn are all that it says. It answers a call only as a whole.
-    let old = r#"[{"access":{"permission":"bash","pattern":"ls"},"turn":null}]"#;
-    let mut play = Play::with(ask_all);
-    play.begin_as(|state| {
-        ask_all(std::sync::Arc::make_mut(&mut state.settings));
-        state.grants = std::sync::Arc::new(serde_json::from_str(old).unwrap());
-    });
-    play.configure(|settings| settings.rules[0].rules.push(Rule::new("look", "*", Action::Allow)));
-    let globs = Default::default();
-    let is_granted = |accesses: &[Access]| play.state.is_granted(accesses, &globs);
-    assert!(is_granted(&[Access::new("bash", "ls")]) && !is_granted(&[]));
-    assert!(!is_granted(&[Access::new("bash", "ls"), Access::new("look", "a")]));
-    play.send("go");
-    assert!(!is_asked(&mut play, "ls"));
-    revoke(&mut play, Seq::ZERO).unwrap();
-    assert!(is_asked(&mut play, "ls"));
 }
 
 /// A call whose other accesses a rule allows is answered by the grant of the one that was asked about.

@@ -120,9 +120,9 @@ fn a_request_is_made_again_with_its_mask() {
     assert_eq!(masked(&play), [""; 0], "the next request goes by the rules of now");
 }
 
-/// A tape of before the mask says nothing of permissions: it offers and judges as it did.
+/// Of a tool whose permissions are not known, nothing is masked; its call is judged.
 #[test]
-fn a_tape_without_permissions_masks_nothing() {
+fn a_tool_without_permissions_is_not_masked() {
     let mut play = masking(&[DENY_WRITE], |_| {});
     play.masks = false;
     play.send("go");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tamtam::{
     Seq,
     kernel::{
-        CarriedOut, Entry, Grant, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, RollbackTarget,
-        State, context::Window, look_back, plan_merge,
+        CarriedOut, Grant, Limits, Merge, Merged, Point, Record, Refusal, Report, RollBack, RollbackTarget, State,
+        context::Window, look_back, plan_merge,
     },
     model::{Item, MicroUsd, Price, Usage},
     session::Finish,
@@ -160,35 +160,6 @@ fn a_fork_made_anew_under_the_id_of_a_merged_one_is_another_fork() {
         talk(&mut fork, "w");
         assert_eq!(plan(&parent, &fork, at).messages(), vec!["w".into()]);
     }
-}
-
-/// Old data: a merge that does not say which fork of that id it was of is taken for one of this fork, unless it is of entries from
-/// before this one was made.
-#[test]
-fn an_older_merge_counts_for_the_fork_that_has_its_id() {
-    let (mut parent, mut fork, at) = both();
-    fork.send("x");
-    fork.answer_text("re x");
-    let mut older = plan(&parent, &fork, at);
-    let text = serde_json::to_string(&Merged { made: None, ..older.clone() }).unwrap();
-    assert!(!text.contains("made"), "{text}");
-    older = serde_json::from_str(&text).unwrap();
-    submit(&mut parent, &older).unwrap();
-    assert!(plan(&parent, &fork, at).is_nothing());
-    fork.send("y");
-    fork.answer_text("re y");
-    assert_eq!(plan(&parent, &fork, at).messages(), vec!["y".into()]);
-    // One that was made behind all of what was merged.
-    let later = |mut merged: Merged| {
-        (merged.from, merged.to) = (Seq(1), Seq(2));
-        merged
-    };
-    let (mut parent, _, _) = both();
-    submit(&mut parent, &later(older)).unwrap();
-    let made: Vec<Entry> = parent.entries_of_the_tape();
-    assert!(made.iter().any(|entry| matches!(&entry.record, Record::Merged(merged) if merged.made.is_none())));
-    let merged = plan(&parent, &fork, at);
-    assert_eq!((merged.messages(), merged.spent), (vec!["x".into(), "y".into()], fork.state.spent_in_all()));
 }
 
 /// A fork may use what was left of each limit at its point: less what was used, and what was held for what was open.

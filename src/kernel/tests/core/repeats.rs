@@ -345,9 +345,9 @@ fn a_row_of_calls_survives_a_crash_and_a_compaction() {
     assert!(ended(&play));
 }
 
-/// A tape of before the guard has no keys, and its calls are judged as they were.
+/// Calls without a key repeat nothing: those of a tool that polls.
 #[test]
-fn a_tape_without_keys_knows_no_loop() {
+fn calls_without_a_key_are_no_loop() {
     let mut play = playing(Action::Deny, false);
     for _ in 0..5 {
         let ticket = play.request();

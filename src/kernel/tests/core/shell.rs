@@ -12,7 +12,7 @@ use tamtam::{
 
 use super::play::{Play, call, rules};
 
-/// A tool that runs shell commands; with their parts, as the worker tells them, or without, as old tapes have them.
+/// A tool that runs shell commands; with their parts, as the worker tells them, or without.
 pub(super) struct Shell {
     pub(super) in_parts: bool,
 }
@@ -66,9 +66,9 @@ fn wanted(play: &Play, ask: Seq) -> Vec<String> {
     }
 }
 
-/// A command of an old tape is judged by its text, as it was then, and its results have the words that they had.
+/// A command that was not split into its parts is judged by its text.
 #[test]
-fn a_command_without_parts_is_judged_as_before() {
+fn a_command_without_parts_is_judged_by_its_text() {
     let mut play = play(false);
     calls(&mut play, "cargo test; touch x");
     let ticket = play.started()[0];

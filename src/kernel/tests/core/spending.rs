@@ -241,16 +241,17 @@ fn a_summary_that_fails_is_charged_for_what_was_read() {
     );
 }
 
-/// the summary of a branch is charged as every request is, with the price of then; one of an older tape, that names no
-/// request, is not.
+/// the summary of a branch is charged as every request is, with the price of then; one without a
+/// request is not.
 #[test]
 fn the_summary_of_a_branch_is_charged() {
     let mut play = priced();
     play.send("a");
     said(&mut play, 100, 50);
     let before = play.state.spent;
+    let ticket = leaving(&mut play, 400);
     let request = BranchRequest {
-        ticket: tamtam::Seq::ZERO,
+        ticket,
         model: model("fake/model"),
         price: Some(PRICE),
         reserved: Reserve { input: 400, output: 0 },

@@ -270,9 +270,9 @@ fn an_attached_child_ends_with_its_parent_and_does_not_wake_it() {
     assert_eq!(told(&play, ticket), Some(StopLevel::End));
 }
 
-/// What an older version wrote reads as before, and what is not used is not written.
+/// What is not used is not written, and reads as its default.
 #[test]
-fn settings_and_tasks_of_older_tapes_read_as_before() {
+fn unused_settings_of_tasks_are_not_written() {
     let settings = serde_json::to_value(Settings::new("/w", "fake/model".parse().unwrap())).unwrap();
     assert!(settings.get("task_queue_max").is_none() && settings.get("restart").is_none());
     let read: Settings = serde_json::from_value(settings).unwrap();

@@ -175,10 +175,10 @@ fn a_child_that_is_done_takes_a_further_task() {
     next(&mut play, 9, "q", grant).unwrap();
     assert!(play.entries.is_empty(), "once");
     play.answer_text("second");
-    let Origin { parent, ticket, before, end, .. } = (**play.state.origin.as_ref().unwrap()).clone();
+    let Origin { parent, ticket, end, .. } = (**play.state.origin.as_ref().unwrap()).clone();
     let end: Arc<Down> = end.unwrap();
     assert_eq!((&end.reason, &*end.text, end.spent.unwrap().requests), (&DownReason::Done, "second", used.requests));
-    assert_eq!((parent, ticket, before), (id("parent"), Seq(9), vec![]));
+    assert_eq!((parent, ticket), (id("parent"), Seq(9)));
     assert!(play.history().iter().any(|line| line.contains("first")), "it knows what it knew");
 }
 

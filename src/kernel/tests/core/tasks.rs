@@ -71,7 +71,6 @@ pub(super) fn child() -> Play {
         prompt: "p".into(),
         terms: Default::default(),
         orphaned: None,
-        before: Vec::new(),
         end: None,
     };
     play.begin_as(|state| state.origin = Some(Arc::new(origin)));
@@ -439,7 +438,7 @@ fn an_orphan_is_adopted_and_orphaned_again() {
     assert_eq!(play.state.settings.above, [chain(rules("new parent", &[]))]);
     orphan(&mut play, "second", 3);
     assert!(adopt(&mut play, "third", 4).is_ok());
-    assert_eq!((origin(&play).before, origin(&play).end), (vec![id("parent"), id("second")], None));
+    assert_eq!((origin(&play).parent, origin(&play).end), (id("third"), None));
     play.answer_text("found it");
     assert_eq!(own_end(&play), Some(DownReason::Done));
 }

@@ -257,7 +257,7 @@ impl World {
         let (usage, files) = Default::default();
         let Some((ticket, open)) = open else {
             if self.rng.percent(30) {
-                // As tapes of before the ticket have it.
+                // The budget allowed no request.
                 let branch = BranchSummary { from, to, summary, usage, files, request: None };
                 return self.signal(&LeaveBranch { branch: branch.into() }.to(reply));
             }

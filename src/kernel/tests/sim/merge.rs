@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tamtam::{
-    Part, Seq,
-    kernel::{Merge, Merged, Spent},
+    Millis, Part, Seq,
+    kernel::{ForkMade, Merge, Merged, Spent},
     model::{Answer, History, Item, ToolResultItem, UserItem},
     session::Finish,
 };
@@ -59,7 +59,7 @@ impl World {
         let spill = self.rng.percent(50).then(|| "/store/sessions/fork/spill".to_owned());
         let (files, unlisted) = (Vec::new(), Vec::new());
         let (fork, from, to) = ("fork".parse().unwrap(), Seq(1), Seq(self.rng.below(90) as u64));
-        let made = None;
+        let made = ForkMade { entry: Seq(1), time: Millis(1) };
         let merged = Arc::new(Merged { fork, made, onto, from, to, items, spent, files, unlisted, spill });
         let before = self.state.clone();
         let reply = self.host.wish(Wish::Other);

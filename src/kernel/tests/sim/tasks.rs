@@ -53,7 +53,6 @@ pub(crate) fn origin() -> Origin {
         prompt: "m0".into(),
         terms: Default::default(),
         orphaned: None,
-        before: Vec::new(),
         end: None,
     }
 }

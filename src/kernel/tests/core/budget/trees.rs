@@ -178,7 +178,6 @@ fn spawn(world: &World, nodes: &mut Vec<Node>, at: usize, dice: &mut Dice) {
         prompt: "p".into(),
         terms: Default::default(),
         orphaned: None,
-        before: Vec::new(),
         end: None,
     }));
     let (delivery, expect_turn, reply) = (Delivery::Queue, None, ReplyTo(0));
