@@ -28,7 +28,7 @@ use crate::{
 #[non_exhaustive]
 pub enum SendError {
     /// A hook of the host has dealt with the message.
-    #[error("a hook has dealt with the message; it was not sent")]
+    #[error("a hook handled the message, so it was not sent")]
     Handled,
     /// An input hook that guards crashed or took too long, so the message was not sent.
     #[error(

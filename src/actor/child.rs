@@ -240,7 +240,7 @@ impl Watch {
             (error, _) if error.is_for_good() => Look::Over(Box::new(self.lost(error.to_string()))),
             (error, _) => {
                 let (session, parent, text) = (&self.spawn.child, &self.spawn.tie.parent, error.to_string());
-                tracing::warn!(%session, %parent, error = text, "a child did not come up; it is looked at again");
+                tracing::warn!(%session, %parent, error = text, "a child did not come up; retrying");
                 match error {
                     OpenError::NotStarted { .. } => Look::Failed(text),
                     _ => Look::Again,

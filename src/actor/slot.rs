@@ -11,7 +11,7 @@
 //!            something comes in                 the actor is up
 //!   Passive ───────────────────► Activating ─────────────────────► Active
 //!      ▲   ◄─── it did not start ────┘                               │ idle, and the slot is empty: locked, looked at, marked
-//!      └── its place was given up, nothing came in meanwhile ── Passivating
+//!      └── it stopped and its queue is empty ── Passivating
 //!          (else: Activating again)
 //! ```
 //!

@@ -29,7 +29,7 @@ use crate::{
     words::usage::Usage,
 };
 
-/// A host is about to have a branch summed up, and asks for what that may take.
+/// Reserves budget for a branch summary.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SumUpBranch {
     /// The request. Its `reserved` field is ignored: the core decides it.

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! **What one append takes**: up to 64 waiting inputs and about 1 MiB. Commands come in the order of their arrival, then reports;
-//! reports that came before a stop are taken before it. Commands that go on coming do not keep a report waiting: see `batch.rs`. A
+//! reports that came before a stop are taken before it. A steady stream of commands does not starve reports: see `batch.rs`. A
 //! command that begins an anchor gets an append of its own, and so does a *suspect*: an input whose append with others was refused
 //! for what was in it, or over which an incarnation died. A report that is a suspect comes first of all; then the recovery (the
 //! first input of an incarnation: what to do about the work that was open) with all waiting reports, whatever their number; then

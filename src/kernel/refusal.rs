@@ -165,7 +165,7 @@ pub enum Refusal {
     },
     /// The ask has no offer of this number. The ask stays open.
     #[error("ask {ask} has no offer {offer}: {}", match last {
-        0 => "it can be allowed once".to_owned(),
+        0 => "this call can only be allowed once".to_owned(),
         last => format!("choose one from 1 to {last}"),
     })]
     NoSuchOffer {

@@ -1,7 +1,7 @@
 //! Decides which variables of the host's environment a tool's process may see.
 //!
-//! A variable is kept back when its name looks like a secret, belongs to a model provider or a cloud, steers what programs load
-//! or where they work, or when its value is an address with a password in it. These are lists of known names, not proof that no
+//! A variable is withheld if its name looks like a secret, belongs to a model provider or a cloud, or controls what programs
+//! load or where they run, or if its value is an address with a password in it. These are lists of known names, not proof that no
 //! secret gets through. A change must not take a name off a list without a reason: the variable would reach every command that a
 //! model runs. The code is pure: it reads no environment.
 

@@ -22,7 +22,7 @@ const TRIES_MAX: u32 = 32;
 
 impl Runtime {
     /// Whether the store has this conversation, awake or not. Wakes nothing. A conversation whose maker died before its first entry
-    /// does not exist, nor does a deleted one that forks still need; one that is damaged exists.
+    /// counts as missing, and so does a deleted one that forks still depend on; a damaged one exists.
     ///
     /// # Errors
     /// Where the store cannot be read.

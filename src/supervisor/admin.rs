@@ -33,7 +33,7 @@ pub enum AdminError {
     #[error("a child with this id runs already")]
     AlreadyStarted,
     /// A child with this id is known and stopped.
-    #[error("a child with this id is present, and stopped")]
+    #[error("a child with this id already exists (stopped): restart or delete it")]
     AlreadyPresent,
     /// The child runs, or is on its way up or down.
     #[error("the child runs")]

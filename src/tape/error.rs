@@ -158,7 +158,7 @@ pub enum TapeError {
         known: u64,
     },
     /// The session has an anchor of this name.
-    #[error("anchor already exists: {name}")]
+    #[error("anchor {name:?} already exists: choose another name")]
     AnchorExists {
         /// The name, as it would be used for the folder.
         name: String,

@@ -43,8 +43,8 @@ pub enum Flaw {
     Torn,
     /// A line is bad, and it is not the unfinished end of the newest file. The lines of its file behind it are not read.
     Bad,
-    /// A file does not go on from the one before it: lines at the end of the earlier file, or whole files, are missing. Of a fork:
-    /// the parent cannot be read up to the entry that the fork goes on from.
+    /// A file does not continue its predecessor: lines at the end of the earlier file, or whole files, are missing. Of a fork:
+    /// the parent cannot be read up to the entry at which the fork begins.
     Break,
     /// A later version of this library wrote it.
     Newer,

@@ -1,9 +1,9 @@
 //! The `find` tool: lists files and folders that match a glob, the newest first.
 //!
-//! The tool reads names and times, and no content but that of ignore files. It follows no link beneath the folder that it searches,
+//! The tool reads names and times, and the contents of ignore files only. It follows no link beneath the folder that it searches,
 //! and stops with the call. Memory is bounded by the number of results that are shown and by the entries of the folders on the way
 //! down, not by the tree. A change must keep it so, because a tree may have millions of files. The doc comments of the arguments
-//! are what a model is told of them.
+//! are sent to the model as their descriptions.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ffi::OsStr, path::PathBuf, time::SystemTime};
 

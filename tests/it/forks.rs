@@ -127,7 +127,7 @@ async fn a_host_hands_over_to_an_anchor_and_the_session_opens_from_there() {
     ask(&session, "a").await;
     let begun = session.handoff("phase-1", None).await.unwrap();
     let again = session.handoff("phase-1", None).await.unwrap_err();
-    assert!(again.to_string().contains("anchor already exists: phase-1"), "{again}");
+    assert!(again.to_string().contains("anchor \"phase-1\" already exists"), "{again}");
     assert_eq!(ask(&session, "b").await, "a, b");
     session.handoff("phase-2", Some("We counted to two.".into())).await.unwrap();
     let texts = ask(&session, "c").await;

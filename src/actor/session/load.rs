@@ -49,7 +49,7 @@ impl SessionActor {
             };
             tries += 1;
             if tries.is_power_of_two() {
-                tracing::warn!(session = %self.slot.id, %error, looks = tries, "its tape cannot be read just now; it is looked at again");
+                tracing::warn!(session = %self.slot.id, %error, looks = tries, "cannot read the tape; retrying");
             }
             node.doing(format!("its tape cannot be read just now: {error}"));
             if wait >= LOAD_AGAIN_MAX {

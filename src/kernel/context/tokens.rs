@@ -2,7 +2,7 @@
 //! only the items after the request and its answer are estimated.
 //!
 //! The estimate counts characters by kind: four of ASCII, two of other alphabets, or two thirds of a CJK one make a token. Those
-//! are middle values: real tokenisers differ by language and model, so each session learns its own factor from its provider's
+//! are averages: real tokenisers differ by language and model, so each session learns its own factor from its provider's
 //! figures.
 //!
 //! A change must keep the constants and the arithmetic: decisions depend on the estimates, so existing tapes would otherwise replay
@@ -178,7 +178,7 @@ mod tests {
         Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })
     }
 
-    /// C-17, J-16: the middle values, by kind of character; the rule of two tokens for a Chinese character and 1.3 for a word is
+    /// C-17, J-16: the averages, by kind of character; the rule of two tokens for a Chinese character and 1.3 for a word is
     /// one end of its band.
     #[test]
     fn characters_count_by_their_kind() {

@@ -4,8 +4,8 @@
 //! within its bounds. The folder (`cwd`) is checked when the call opens it.
 //!
 //! The tool's time limit for a call is made of the timeout that is read here, and the permission rules judge the command that is
-//! read here (`Bash::access`). A change must keep that, or a call could run longer, or do something else, than was said. The code
-//! is pure.
+//! read here (`Bash::access`). A change must keep that, or a call could run longer than its limit, or run a command that was not
+//! judged. The code is pure.
 
 use serde::Deserialize;
 use serde_json::Value;
