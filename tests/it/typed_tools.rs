@@ -17,6 +17,7 @@ use tamtam::{
     EventKind, EventStream, Outcome, Runtime, Session, SessionOptions,
     model::{Item, Reply, Scripted},
     permission::Profile,
+    runtime::Builder,
     session::{ErrorReason, Grant, Next, Record},
     tool::{self, NoArguments, ToolResult, TypedTool},
 };
@@ -40,11 +41,24 @@ async fn start<A>(
 where
     TypedTool<A>: tamtam::tool::Tool,
 {
+    start_over(Runtime::builder().store(folder.join("store")), folder, profile, tool, calls).await
+}
+
+/// The same over the store that is in the builder.
+async fn start_over<A>(
+    builder: Builder,
+    folder: &Path,
+    profile: Profile,
+    tool: TypedTool<A>,
+    calls: &[Value],
+) -> (Runtime, Session, EventStream, Arc<Scripted>)
+where
+    TypedTool<A>: tamtam::tool::Tool,
+{
     let name = tamtam::tool::Tool::name(&tool).to_owned();
     let calls = calls.iter().map(|arguments| Reply::call(&name, arguments.clone()));
     let model = Arc::new(Scripted::new(calls.chain([Reply::text("done")])));
-    let builder = Runtime::builder().store(folder.join("store")).model(model.clone()).tool(tool);
-    let runtime = builder.start().await.unwrap();
+    let runtime = builder.model(model.clone()).tool(tool).start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder).profile(profile)).await.unwrap();
     let events = session.events();
     (runtime, session, events, model)
@@ -154,10 +168,11 @@ impl Drop for Drops {
     }
 }
 
-/// A closure that hears of no stop loses its future when the grace is over, and by then the abort is answered.
+/// A closure that hears of no stop loses its future when the grace is over, and by then the abort is answered. In memory: virtual time
+/// does not wait for the thread that writes to a disk.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn the_future_of_a_stopped_call_is_dropped_within_the_grace() {
-    let folder = taped::folder();
+    let folder = tempfile::tempdir().unwrap();
     let is_dropped = Arc::<AtomicBool>::default();
     let drops = is_dropped.clone();
     let hangs = tool::typed("hangs", "", move |_: NoArguments, cx| {
@@ -168,7 +183,8 @@ async fn the_future_of_a_stopped_call_is_dropped_within_the_grace() {
             std::future::pending::<()>().await;
         }
     });
-    let (runtime, session, mut events, _) = start(folder.path(), Profile::Auto, hangs, &[json!({})]).await;
+    let memory = Runtime::builder().in_memory();
+    let (runtime, session, mut events, _) = start_over(memory, folder.path(), Profile::Auto, hangs, &[json!({})]).await;
     session.prompt("go").await.unwrap();
     event(&mut events, |kind| matches!(kind, EventKind::CallProgress { .. }).then_some(())).await;
     let stopped_at = Instant::now();
