@@ -111,7 +111,7 @@ Feature: Code of the host stands at fixed points
     Given an input hook of the host that deals with every message itself
     And the model answers "不应到达"
     When the host sends "你好"
-    Then the message was refused with "a hook has dealt with the message"
+    Then the message was refused with "a hook handled the message"
     And the model was asked 0 times
     And the text "你好" is nowhere on the tape
 
