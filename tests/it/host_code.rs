@@ -130,8 +130,10 @@ async fn a_drain_keeps_its_deadline_beside_an_actor_that_is_stuck() {
     while gate.held_up.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    let shown = tokio::time::timeout(SOON, stuck.state()).await;
     let drained = tokio::time::timeout(SOON, runtime.drain(Duration::from_millis(100))).await;
     gate.set(false);
+    assert!(shown.expect("a read asks nobody").unwrap().turn.is_none());
     assert_eq!(drained.expect("it returns"), [stuck.id().clone()]);
     assert!(sends.await.unwrap().is_ok());
     assert!(tokio::time::timeout(SOON, runtime.drain(Duration::MAX)).await.expect("all is at rest").is_empty());

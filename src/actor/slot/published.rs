@@ -13,7 +13,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
-    actor::slot::{Inner, Phase, Slot, Work},
+    actor::slot::{Inner, Slot, Work},
     error::SendError,
     event::Ring,
     kernel::{Refusal, State},
@@ -206,7 +206,7 @@ impl Slot {
         inner.standing.refusal().map_or(Ok(inner), Err)
     }
 
-    /// Leaves a waiter, and wakes the actor for it if it is to look at once.
+    /// Leaves a waiter, and wakes the actor for it if it is to look at once, as it must be where nothing is published.
     fn leave_waiter(
         self: &Arc<Self>,
         mut inner: MutexGuard<'_, Inner>,
@@ -223,7 +223,7 @@ impl Slot {
             return Err(SendError::Refused(Refusal::InboxFull { depth }));
         }
         waiters.push(waiter);
-        if at_once || inner.standing.phase == Phase::Passive {
+        if at_once {
             self.rouse_locked(inner);
         }
         Ok(())
