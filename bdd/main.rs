@@ -34,7 +34,8 @@ const SCENARIOS_AT_ONCE: usize = 4;
 
 #[tokio::main]
 async fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // The program that the scenarios start is of the package that builds this one.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let report = Lab::cucumber()
         .with_writer(Report::default())
         .fail_on_skipped()

@@ -5,9 +5,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
-    io::{Read as _, Write as _},
-    net::TcpListener,
-    process::{Command, Stdio},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -398,7 +395,7 @@ fn entry(seq: u64) -> Entry {
     }
 }
 
-/// (g) From nothing to the first request: a runtime on a new store, and the binary as a process.
+/// (g) From nothing to the first request: a runtime on a new store. For the program, see the bench `start` of its crate.
 fn cold_start(tokio: &tokio::runtime::Runtime) {
     let library = tokio.block_on(async {
         let mut starts = Vec::new();
@@ -416,23 +413,4 @@ fn cold_start(tokio: &tokio::runtime::Runtime) {
         starts
     });
     distribution("g: from Runtime::builder() on a new store to the first request", library);
-    let Some(binary) = option_env!("CARGO_BIN_EXE_tamtam") else { return };
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", server.local_addr().unwrap());
-    let starts = (0..scaled(50)).map(|_| {
-        let folder = tempfile::tempdir().unwrap();
-        let mut run = Command::new(binary);
-        run.args(["run", "--model", "local/m", "--store", "store", "--base-url", &url, "go"])
-            .current_dir(folder.path());
-        run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let began = Instant::now();
-        let mut run = run.spawn().unwrap();
-        let (mut asking, _) = server.accept().unwrap();
-        asking.read_exact(&mut [0; 4]).unwrap();
-        let took = began.elapsed();
-        asking.write_all(b"HTTP/1.1 400 no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
-        run.wait().unwrap();
-        took
-    });
-    distribution("g: from the start of `tamtam run` to the first bytes of its request", starts.collect());
 }

@@ -1,7 +1,7 @@
 //! The figures of permission in `docs/PERFORMANCE.md`: shell commands read and judged, decisions over many rules, and what the judgement of
 //! commands costs in a step.
 //!
-//! `cargo bench --features cli --bench shell` prints all of them, and `-- decision` one group: `command`, `decision` or `step`.
+//! `cargo bench --bench shell` prints all of them, and `-- decision` one group: `command`, `decision` or `step`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{

@@ -54,7 +54,6 @@
 //! | `rules-file` | no | rules of permission from TOML and JSON |
 //! | `agent-files` | no | agents and commands from files; brings `rules-file` |
 //! | `sandbox` | no | shell commands confined by the kernel (Linux); brings `tools` |
-//! | `cli` | no | the binary, with all of the above |
 //!
 //! One wire is enough for [`model`]'s `HttpModel`, `HttpClient`, `HttpOptions`, `Endpoint`, `Provider`, `Router` and `PROVIDERS`.
 //! Without a wire a host brings its own [`model::Model`].

@@ -41,12 +41,14 @@ run() {
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
 
 # One build for all parts that can share it. In it a test may end an actor, a thread or the process at each crash point by name.
-built=cli,fault-injection
+cargo_test() {
+  cargo test --workspace --all-features "$@"
+}
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
-run build cargo test --no-run --features "$built" --lib --bins --tests --benches --example peer_driver
-run tests cargo test --no-fail-fast --features "$built" --lib --bins --test it
-run bdd cargo test --features "$built" --test bdd
-run doc cargo test --features "$built" --doc
+run build cargo_test --no-run --lib --bins --tests --benches --example peer_driver
+run tests cargo_test --no-fail-fast --lib --bins --test it --test program
+run bdd cargo_test --test bdd
+run doc cargo_test --doc
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
 # A new program that follows the README.
@@ -55,16 +57,17 @@ run first-hour bash tests/first_hour.sh
 run api python3 tests/api.py
 run weight python3 tests/weight.py
 # The benches, short and unmeasured: that they still run to their end.
-run bench-step cargo test --features "$built" --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
-run bench-figures cargo test --features "$built" --bench figures -- --short
-run bench-tools cargo test --features "$built" --bench tools -- --short
-run bench-shell cargo test --features "$built" --bench shell -- --short
-run bench-cycles cargo test --features "$built" --bench cycles -- 1000
+run bench-step cargo_test --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
+run bench-figures cargo_test --bench figures -- --short
+run bench-start cargo_test --bench start -- --short
+run bench-tools cargo_test --bench tools -- --short
+run bench-shell cargo_test --bench shell -- --short
+run bench-cycles cargo_test --bench cycles -- 1000
 # The driver of the bench against other runtimes follows the API.
-run peer-driver cargo test --features "$built" --example peer_driver
+run peer-driver cargo_test --example peer_driver
 if [ "${1:-}" != "--quick" ]; then
   # The rooms that know whether there is an index. What they import is the same in every build.
-  run without-sqlite cargo test --no-default-features --features http,tools,fault-injection --lib -- \
+  run without-sqlite cargo test --package tamtam --no-default-features --features http,tools,fault-injection --lib -- \
     tape:: ops:: actor:: runtime:: session::
   # A host may choose any set of features.
   run features bash tests/features.sh

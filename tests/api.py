@@ -18,12 +18,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTING = ROOT / "docs/API.txt"
+FEATURES = "shell-policy,agent-files,sandbox"
 
 
 def made():
     """The listing of the code as it is; made by rustdoc and by tests/api."""
     environment = {**os.environ, "RUSTDOC": str(ROOT / "tests/api/rustdoc.sh")}
-    command = ["cargo", "rustdoc", "--quiet", "--locked", "--lib", "--features", "cli"]
+    command = ["cargo", "rustdoc", "--quiet", "--locked", "--package", "tamtam", "--lib", "--features", FEATURES]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
     lister = ["cargo", "run", "--quiet", "--locked", "--manifest-path", "tests/api/Cargo.toml", "--target-dir", "target/api", "--"]
     run = subprocess.run(lister + ["target/doc/tamtam.json"], cwd=ROOT, capture_output=True, text=True)

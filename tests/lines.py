@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the lines of src/ that are compiled without `cfg(test)`: of code, of documentation, of plain comments; blank lines count nowhere.
+"""Counts the lines of src/ and crates/*/src that are compiled without `cfg(test)`: of code, of documentation, of plain comments; blank lines count nowhere.
 
     python3 tests/lines.py [TREE…] [--files]
 
@@ -70,9 +70,8 @@ def item_end(code, at):
 
 def count(tree):
     """(path, code, doc, plain, all lines) of each file that a build without tests reads, and the set of those that only tests do."""
-    src = tree / "src"
     parts, tests = {}, set()
-    for path in sorted(src.rglob("*.rs")):
+    for path in sorted([*(tree / "src").rglob("*.rs"), *tree.glob("crates/*/src/**/*.rs")]):
         text = path.read_text()
         code, docs, plain = split(text)
         left_out = set()
@@ -96,6 +95,13 @@ def count(tree):
     return rows
 
 
+def crate(path):
+    """The crate that a file belongs to, and the program where it was a part of the library."""
+    if path.parts[0] == "crates":
+        return path.parts[1]
+    return "tamtam-cli" if path.parts[1] in ("cli", "cli.rs", "main.rs") else "tamtam"
+
+
 def main():
     trees = [Path(word) for word in sys.argv[1:] if word != "--files"] or [Path(__file__).resolve().parent.parent]
     for tree in trees:
@@ -103,8 +109,10 @@ def main():
         if "--files" in sys.argv:
             for path, code, doc, plain, lines in sorted(rows, key=lambda row: row[1]):
                 print(f"{code:6} {doc:6} {plain:6} {lines:6}  {path}")
-        code, doc, plain = (sum(row[n] for row in rows) for n in (1, 2, 3))
-        print(f"{tree.name or tree}: {len(rows)} files, {code} lines of code, {doc} of documentation, {plain} of comments")
+        for of in sorted({crate(row[0]) for row in rows}):
+            ours = [row for row in rows if crate(row[0]) == of]
+            code, doc, plain = (sum(row[n] for row in ours) for n in (1, 2, 3))
+            print(f"{tree.name or tree}, {of}: {len(ours)} files, {code} lines of code, {doc} of documentation, {plain} of comments")
         for path, *_, lines in rows:
             if lines > LONG:
                 print(f"  over {LONG} lines: {path} ({lines})")

@@ -88,7 +88,7 @@ for tree in "${trees[@]}"; do
   folder=$(mktemp -d "$target/walk.XXXXXX")
   left+=("$example" "$folder")
   cp "$here/tests/programs/walk.rs" "$example"
-  (cd "$tree" && "${CARGO:-cargo}" build --quiet --features cli --example walk)
+  (cd "$tree" && "${CARGO:-cargo}" build --quiet --example walk)
   for ((run = 1; run <= runs; run++)); do
     mkdir "$folder/store"
     valgrind --quiet --tool=callgrind --zero-before='*walk_begins*' --dump-before='*walk_ends*' \

@@ -60,7 +60,7 @@ impl Clock {
     }
 }
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(all(test, feature = "tools"))]
 mod tests {
     use super::*;
 

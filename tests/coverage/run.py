@@ -100,10 +100,14 @@ def rust_results(root):
     return results
 
 
+# The folders whose files are modules of one crate each, of the library, the doors and their tests.
+SOURCES = ("src", "tests/it", "crates/*/src", "crates/*/tests/*")
+
+
 def rust_tests(root, known):
     """Every test function of the sources: its full name, the ids that it names, and what it says for one of them alone."""
-    for path in sorted([*root.glob("src/**/*.rs"), *root.glob("tests/it/**/*.rs")]):
-        base = root / ("src" if path.is_relative_to(root / "src") else "tests/it")
+    bases = [base for pattern in SOURCES for base in root.glob(pattern)]
+    for base, path in ((base, path) for base in bases for path in sorted(base.glob("**/*.rs"))):
         module = [part for part in path.relative_to(base).with_suffix("").parts if part not in ("lib", "main")]
         inner = []  # Modules inside the file, with their indentation.
         docs, is_test = [], False

@@ -3,30 +3,22 @@
 
 #[cfg(feature = "tools")]
 mod adapter;
-#[cfg(feature = "cli")]
-mod aimock;
 mod answers;
 mod back;
 mod branch;
 mod call_input;
-#[cfg(feature = "cli")]
-mod canary;
-#[cfg(feature = "cli")]
+#[cfg(feature = "tools")]
 mod cancel;
-#[cfg(feature = "cli")]
-mod cli;
 mod compaction;
 mod crash_points;
 #[cfg(feature = "sqlite")]
 mod deleted;
-#[cfg(feature = "cli")]
+#[cfg(feature = "tools")]
 mod depth;
 mod engines;
 #[cfg(feature = "tools")]
 mod examples;
 mod files;
-#[cfg(feature = "cli")]
-mod flood;
 mod forks;
 mod formats;
 #[cfg(feature = "tools")]
@@ -34,13 +26,11 @@ mod hinted;
 mod host_children;
 mod host_code;
 mod host_context;
-#[cfg(feature = "cli")]
-mod kill;
 mod layering;
 mod links;
 #[cfg(feature = "sqlite")]
 mod listing;
-#[cfg(feature = "cli")]
+#[cfg(feature = "tools")]
 mod logged;
 mod loops;
 mod misuse;
@@ -56,10 +46,6 @@ mod panic_abort;
 mod passive;
 #[cfg(all(feature = "http", feature = "tools"))]
 mod prefix;
-#[cfg(feature = "cli")]
-mod processes;
-#[cfg(feature = "cli")]
-mod prompts;
 mod published;
 mod questions;
 #[cfg(feature = "tools")]
@@ -74,7 +60,7 @@ mod runtime;
 mod sending;
 mod service;
 mod size;
-#[cfg(feature = "cli")]
+#[cfg(feature = "tools")]
 mod soak;
 mod steered;
 mod storm;

@@ -1,22 +1,14 @@
 //! What the tests share.
 
-#[cfg(feature = "cli")]
-pub(crate) mod aimock;
 pub(crate) mod bomb;
 pub(crate) mod copied;
 #[cfg(feature = "http")]
 pub(crate) mod fault_server;
-#[cfg(feature = "cli")]
-pub(crate) mod http;
-#[cfg(feature = "cli")]
+#[cfg(feature = "tools")]
+#[allow(dead_code, reason = "the tests of the program use more of it")]
 pub(crate) mod marked;
+#[allow(dead_code, reason = "the tests of the program use more of it")]
 pub(crate) mod rng;
-#[cfg(feature = "cli")]
-pub(crate) mod said;
 #[cfg(feature = "http")]
 pub(crate) mod streams;
-#[cfg(feature = "cli")]
-pub(crate) mod tamtam;
-#[cfg(feature = "cli")]
-pub(crate) mod tap;
 pub(crate) mod taped;

@@ -5,7 +5,7 @@
 #   tests/mutations/run.sh NAME…      only those, by file name without .patch
 #
 # A patch may begin with a line that says who is to notice, and no other tests run then: `# caught by: it FILTER…` names tests of
-# tests/it, `# caught by: lib FILTER…` those beside the code. Without one it is the core's tests and the simulator, beside the code too.
+# tests/it, `program FILTER…` those of the program's crate, and `lib FILTER…` those beside the code. Without one it is the core's tests and the simulator, beside the code too.
 # Ends 0 where every mutation is caught, 1 where one is missed, 2 where a patch does not apply or does not build.
 # CARGO names another cargo; TAMTAM_SIM_SCHEDULES how many schedules the simulator plays each time (600 by default).
 set -euo pipefail
@@ -24,13 +24,13 @@ trap 'rm -rf "$root/target/mutations"' EXIT
 (cd "$root" && tar --exclude=./target --exclude=./.git -cf - .) | tar -xmf - -C "$copy"   # new times: what an earlier run built is stale
 cd "$copy"
 
-# Prints the names of the tests that failed, of those tests: `it` or `lib`, and what their names contain.
+# Prints the names of the tests that failed, of those tests: `it`, `program` or `lib`, and what their names contain.
 failed_tests() {
     local log=$copy/../log target=--lib
-    if [ "$1" = it ]; then target="--test it"; fi
+    if [ "$1" != lib ]; then target="--test $1"; fi
     shift
     # shellcheck disable=SC2086 # two words
-    timeout --kill-after=5 900 "$cargo" test --offline --features cli $target -- "$@" >"$log" 2>&1 || true
+    timeout --kill-after=5 900 "$cargo" test --offline --workspace --all-features $target -- "$@" >"$log" 2>&1 || true
     if ! grep -q '^test result:' "$log"; then
         if ! grep -q '^running [1-9]' "$log"; then
             tail -40 "$log"

@@ -1,6 +1,6 @@
 //! Both orders of matching, against a slow and obvious model of them, over random rulesets.
 //!
-//! `TAMTAM_RULESETS=100000 cargo test --features cli --lib permission::tests::orders` tries that many (2,000 in a normal run), and
+//! `TAMTAM_RULESETS=100000 cargo test --lib permission::tests::orders` tries that many (2,000 in a normal run), and
 //! `TAMTAM_RULESETS_SEED=7` others.
 #![allow(clippy::unwrap_used)]
 

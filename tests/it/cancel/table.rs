@@ -81,10 +81,8 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         match path.is_dir() {
-            // The binary is no part of the library.
-            true if path.ends_with("src/cli") => {}
             true => sources(&path, found),
-            false if path.ends_with("tests.rs") || path.ends_with("lab.rs") || path.ends_with("src/cli.rs") => {}
+            false if path.ends_with("tests.rs") || path.ends_with("lab.rs") => {}
             false => found.push(path),
         }
     }

@@ -1,6 +1,6 @@
 //! Promise 8 over random families: what is decided of a child is the strictest of what its own rules and those of each ancestor say.
 //!
-//! `TAMTAM_RULESETS=100000 cargo test --features cli --lib core::narrowing` tries that many (2,000 in a normal run), and
+//! `TAMTAM_RULESETS=100000 cargo test --lib core::narrowing` tries that many (2,000 in a normal run), and
 //! `TAMTAM_RULESETS_SEED=7` others. `permission::tests::orders` holds the judgement of one session's rules against a slow model.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The nasty cases that concern bash, by their numbers. 8 in full is in `tests/it/flood.rs`; 15 goes on in `tool::truncate`.
+//! The nasty cases that concern bash, by their numbers. 8 in full is in `crates/tamtam-cli/tests/program/flood.rs`; 15 goes on in `tool::truncate`.
 
 use super::*;
 

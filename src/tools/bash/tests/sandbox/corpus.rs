@@ -1,7 +1,7 @@
 //! The corpus of attempts to get past the rules, each one really run: where the kernel holds the sandbox, none of them leaves a
 //! trace outside of the workspace.
 //!
-//! `TAMTAM_SANDBOX_CORPUS=1 cargo test --features cli --lib sandbox::corpus -- --nocapture` runs all of them in place of every
+//! `TAMTAM_SANDBOX_CORPUS=1 cargo test --lib sandbox::corpus -- --nocapture` runs all of them in place of every
 //! fifth.
 
 use serde::Deserialize;

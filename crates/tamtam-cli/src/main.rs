@@ -1,0 +1,191 @@
+//! The `tamtam` binary, the command line of the library: reads arguments, environment and folders, hands them to the library, and shows what happens.
+//!
+//! Variables, the home folder, the current folder and the clock's date are read here and nowhere in the library. A command
+//! that fails prints one line on stderr that says why, and what to do where something can be done; it prints none if its reader is
+//! gone or the user has stopped it. The exit code says how the command ended; a command whose answer is a bad finding, such as a
+//! damaged tape, prints the answer and ends with 1.
+//!
+//! A change must keep this: the exit codes are a promise (`docs/FORMATS.md`, "Exit codes"); text of a model, a tool or a file that
+//! is shown to people passes through `escape`, because it may hold sequences that a terminal obeys; and [`print()`], which blocks,
+//! is for the answer of a short command. A session of `run` or `resume` writes through `output`.
+
+mod abort;
+mod arguments;
+mod attach;
+mod branch;
+mod budget;
+mod catalogue;
+mod command;
+mod config;
+mod demo;
+mod doctor;
+mod environment;
+mod escape;
+mod failure;
+mod grants;
+mod keys;
+mod local_server;
+mod models;
+mod named_file;
+mod network;
+mod one_call;
+mod output;
+mod progress;
+mod prompt;
+mod render;
+mod replay;
+mod restore;
+mod rules;
+mod run;
+mod sandboxed;
+mod search;
+mod sessions;
+mod stdin;
+mod sweep;
+mod tapes;
+mod team;
+mod terminal;
+mod transfer;
+mod trust;
+mod typed;
+
+use std::{io::Write, path::Path, process::ExitCode, time::Duration};
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Command, ConfigCommand, PromptCommand, TapeCommand};
+use environment::Environment;
+use failure::{Exit, Failure};
+
+/// How long work on blocking threads may delay the end of the process.
+const LAST_WAIT: Duration = Duration::from_millis(200);
+
+/// Runs the command that the process was started with, and gives its exit code.
+fn main() -> ExitCode {
+    // Dropped last, also by a panic.
+    let _terminal = terminal::GiveBack;
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return arguments::refuse(&error),
+    };
+    if let Command::Watch { owner } = &arguments.command {
+        return end(environment::keep_watch(owner), &mut std::io::stderr());
+    }
+    let started = output::Lines::start()
+        .and_then(|stderr| Ok((stderr, tokio::runtime::Builder::new_multi_thread().enable_all().build()?)));
+    let (mut stderr, runtime) = match started {
+        Ok(started) => started,
+        Err(error) => return end(Err(failed_to_start(&error)), &mut std::io::stderr()),
+    };
+    log_to(&stderr);
+    keep_environment_private();
+    let environment = Environment::of_process();
+    let ended = runtime.block_on(carry_out(arguments.command, &environment));
+    runtime.shutdown_timeout(LAST_WAIT);
+    let code = end(ended, &mut stderr);
+    stderr.finish();
+    code
+}
+
+fn failed_to_start(error: &std::io::Error) -> Failure {
+    Failure::failed(format!("failed to start: {error}"))
+}
+
+async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, Failure> {
+    match command {
+        Command::Watch { owner } => environment::keep_watch(&owner),
+        Command::Demo => demo::demo(environment).await,
+        Command::Run(arguments) => run::run(arguments, environment).await,
+        Command::Resume(arguments) => run::resume(arguments, environment).await,
+        Command::Abort(arguments) => abort::abort(&arguments, environment).await,
+        Command::Tool(arguments) => one_call::tool(arguments, environment).await,
+        Command::Permit(arguments) => one_call::permit(&arguments, environment),
+        Command::Config { command: ConfigCommand::Show(given) } => config::show(&given, environment),
+        Command::Trust(given) => trust::trust(&given, environment),
+        Command::Prompt { command: PromptCommand::Show(given) } => prompt::show(&given, environment).await,
+        Command::Models(arguments) => catalogue::models(&arguments, environment),
+        Command::Agents(arguments) => team::agents(&arguments, environment),
+        Command::Doctor(store) => doctor::doctor(&store, environment).await,
+        Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
+        Command::Replay(arguments) => replay::replay(&arguments, environment),
+        Command::Tape { store, command } => {
+            tape(command, &environment.store(store.store.as_deref())?, environment).await
+        }
+    }
+}
+
+async fn tape(command: TapeCommand, store: &Path, environment: &Environment) -> Result<Exit, Failure> {
+    match command {
+        TapeCommand::Show { id, json } => tapes::show(store, &id, json),
+        TapeCommand::Search(given) => search::search(&given, store),
+        TapeCommand::Export(given) => transfer::export(&given, store),
+        TapeCommand::Import(given) => transfer::import(&given, store, environment),
+        TapeCommand::Merge(given) => branch::merge(given, store, environment).await,
+        TapeCommand::Rollback(given) => branch::rollback(&given, store, environment).await,
+        TapeCommand::Grants(given) => grants::grants(&given, store, environment).await,
+        TapeCommand::Verify { id } => tapes::verify(store, id.as_ref()),
+        TapeCommand::Changes(given) => restore::changes(&given, store),
+        TapeCommand::Restore(given) => restore::restore(&given, store, environment),
+        TapeCommand::Fork(given) => branch::fork(given, store),
+        TapeCommand::Sweep(given) => sweep::sweep(&given, store),
+        TapeCommand::Delete { id, yes } => sweep::delete(store, &id, yes, environment).await,
+        TapeCommand::Protect { id, off } => sweep::protect(store, &id, off),
+        TapeCommand::Rebuild => tapes::rebuild(store),
+    }
+}
+
+/// Writes the line of a failure to stderr, and gives the exit code of the process.
+fn end(ended: Result<Exit, Failure>, stderr: &mut impl Write) -> ExitCode {
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                // A write to a closed stderr fails; there is no other place to report that.
+                let line = format!("error: {}\n", escape::line(&failure.message));
+                drop(stderr.write_all(line.as_bytes()));
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+/// Keeps the processes of calls from reading our keys in `/proc/PID/environ`. Their own environment has no keys.
+fn keep_environment_private() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "the environment of this process cannot be made private");
+    }
+}
+
+/// Sends logs to stderr, but only if `TAMTAM_LOG` is set (`info`, `tamtam=debug`, …).
+fn log_to(stderr: &output::Lines) {
+    let Ok(wanted) = std::env::var("TAMTAM_LOG") else { return };
+    let filter = match tracing_subscriber::EnvFilter::try_new(&wanted) {
+        Ok(filter) => filter,
+        Err(error) => {
+            let line = format!("warning: TAMTAM_LOG is not understood, so nothing is logged: {error}\n");
+            return drop(stderr.clone().write_all(line.as_bytes()));
+        }
+    };
+    let stderr = stderr.clone();
+    // Without colours: what writes them is not in the build, and the subscriber would warn of that.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || stderr.clone());
+    log.with_ansi(false).init();
+}
+
+/// Writes a line for people to stderr. It may block, so use it before a session runs. A write to a closed stderr fails; there is no
+/// other place to report that.
+fn note(line: &str) {
+    drop(std::io::stderr().write_all(format!("{}\n", escape::line(line)).as_bytes()));
+}
+
+/// Writes the answer of a command to stdout, and gives the exit of a command that is done. If the reader of stdout is gone, the
+/// command ends quietly.
+fn print(text: &str) -> Result<Exit, Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(Exit::Done),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::quiet(Exit::Done)),
+        Err(error) => Err(Failure::failed(format!("failed to write to stdout: {error}"))),
+    }
+}

@@ -1,0 +1,176 @@
+//! How requests to providers leave this machine: the proxy, and the certificates that are trusted beside the system's own.
+//!
+//! The library reads no variable; this file reads `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` for it, in small letters
+//! first, as curl does. `--proxy` and `--ca`, or the same settings of a file, win over the variables.
+//!
+//! A change must keep this: a server on this machine is reached without a proxy; a proxy that cannot be used is an error before a
+//! session is opened, because a request that went round it would show a key to the wrong network; and a proxy is printed through
+//! [`models::shown`] only, because its address may have a password.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tamtam::model::{HttpOptions, Proxies, Secret};
+
+use super::{environment::Environment, failure::Failure, models, named_file};
+
+/// Largest file of certificates.
+const CA_BYTES_MAX: u64 = 4 << 20;
+
+/// Hosts that are reached without a proxy, whatever `NO_PROXY` says.
+const OWN_MACHINE: &str = "localhost,127.0.0.0/8,::1";
+
+/// How requests to providers leave this machine.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct NetworkArguments {
+    /// HTTP proxy for requests to providers, or none [default: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, except for NO_PROXY]
+    #[arg(long, value_name = "URL", value_parser = proxy)]
+    pub(super) proxy: Option<String>,
+    /// File of PEM certificates to trust in addition to the system's
+    #[arg(long, value_name = "FILE")]
+    pub(super) ca: Option<PathBuf>,
+}
+
+/// A proxy and what names it.
+pub(super) struct Named {
+    /// The argument or variable.
+    pub(super) by: &'static str,
+    url: String,
+}
+
+impl Named {
+    /// Its address, without what may be a password.
+    pub(super) fn shown(&self) -> String {
+        models::shown(&self.url)
+    }
+}
+
+impl NetworkArguments {
+    /// The options of the connections to providers.
+    pub(super) fn options(&self, environment: &Environment) -> Result<HttpOptions, Failure> {
+        let mut options = HttpOptions::default();
+        let secret = |named: Option<Named>| named.map(|named| Secret::new(named.url));
+        options.proxies = Proxies::default();
+        options.proxies.http = secret(self.proxy_for("http", environment)?);
+        options.proxies.https = secret(self.proxy_for("https", environment)?);
+        options.proxies.except = match either(environment, "NO_PROXY") {
+            Some((_, hosts)) => format!("{hosts},{OWN_MACHINE}"),
+            None => OWN_MACHINE.to_owned(),
+        };
+        options.extra_roots_pem.extend(self.certificates(environment)?);
+        Ok(options)
+    }
+
+    /// The proxy for addresses of that scheme.
+    pub(super) fn proxy_for(&self, scheme: &str, environment: &Environment) -> Result<Option<Named>, Failure> {
+        match self.proxy.as_deref() {
+            Some("none") => return Ok(None),
+            Some(url) => return Ok(Some(Named { by: "--proxy", url: url.to_owned() })),
+            None => {}
+        }
+        let of_scheme = if scheme == "https" { "HTTPS_PROXY" } else { "HTTP_PROXY" };
+        let Some((by, url)) = either(environment, of_scheme).or_else(|| either(environment, "ALL_PROXY")) else {
+            return Ok(None);
+        };
+        let url =
+            proxy(url).map_err(|why| Failure::usage(format!("{by}: {why}; --proxy none goes without a proxy")))?;
+        Ok(Some(Named { by, url }))
+    }
+
+    /// The text of the file of certificates.
+    fn certificates(&self, environment: &Environment) -> Result<Option<String>, Failure> {
+        let read = |path: &Path| {
+            let text = named_file::text(path, CA_BYTES_MAX)?;
+            let has_one = text.contains("-----BEGIN CERTIFICATE-----");
+            if has_one { Ok(text) } else { Err("it has no PEM certificate".to_owned()) }
+        };
+        let path = self.ca.as_deref().map(|path| environment.absolute(path));
+        let text = path.map(|path| {
+            read(&path)
+                .map_err(|why| Failure::usage(format!("cannot read certificates from {}: {why}", path.display())))
+        });
+        text.transpose()
+    }
+}
+
+/// The variable of this name, in small letters or in capitals, and its value.
+fn either<'a>(environment: &'a Environment, name: &'static str) -> Option<(&'static str, &'a str)> {
+    let small = environment.get(&name.to_lowercase());
+    small.or_else(|| environment.get(name)).map(|value| (name, value))
+}
+
+/// Reads the address of a proxy, or `none`.
+pub(super) fn proxy(text: &str) -> Result<String, String> {
+    let with_scheme = if text.contains("://") || text == "none" { text.to_owned() } else { format!("http://{text}") };
+    match with_scheme.split_once("://") {
+        None => Ok(with_scheme),
+        Some(("http" | "https", host)) if !host.is_empty() => Ok(with_scheme),
+        Some((scheme, _)) if scheme.starts_with("socks") => {
+            Err("a SOCKS proxy is not supported: name an HTTP proxy".to_owned())
+        }
+        Some(_) => Err("a proxy is written as http://HOST:PORT".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::failure::Exit;
+
+    /// The proxy of each scheme, and the hosts without one.
+    fn proxies(proxy: Option<&str>, variables: &[(&str, &str)]) -> Result<[Option<String>; 3], Failure> {
+        let given = NetworkArguments { proxy: proxy.map(|text| super::proxy(text).unwrap()), ca: None };
+        let proxies = given.options(&Environment::of(variables))?.proxies;
+        let shown = |secret: Option<Secret>| secret.map(|secret| secret.reveal().to_owned());
+        Ok([shown(proxies.http), shown(proxies.https), Some(proxies.except)])
+    }
+
+    #[test]
+    fn the_proxy_comes_from_the_argument_or_from_the_variables_as_curl_reads_them() {
+        let text = |text: &str| Some(text.to_owned());
+        let own = text(OWN_MACHINE);
+        let cases = [
+            (None, &[][..], [None, None, own.clone()]),
+            (None, &[("HTTPS_PROXY", "http://s:1")], [None, text("http://s:1"), own.clone()]),
+            (
+                None,
+                &[("all_proxy", "a:1"), ("HTTP_PROXY", "h:1")],
+                [text("http://h:1"), text("http://a:1"), own.clone()],
+            ),
+            (
+                None,
+                &[("https_proxy", "small:1"), ("HTTPS_PROXY", "LARGE:1")],
+                [None, text("http://small:1"), own.clone()],
+            ),
+            (Some("none"), &[("ALL_PROXY", "socks5://a:1")], [None, None, own.clone()]),
+            (Some("p:3128"), &[("ALL_PROXY", "a:1")], [text("http://p:3128"), text("http://p:3128"), own]),
+            (None, &[("NO_PROXY", "corp.example")], [None, None, Some(format!("corp.example,{OWN_MACHINE}"))]),
+        ];
+        for (given, variables, expected) in cases {
+            assert_eq!(proxies(given, variables).unwrap(), expected, "{given:?} {variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_be_used_is_an_error_and_is_not_passed_over() {
+        for (variable, value) in [("ALL_PROXY", "socks5h://127.0.0.1:1080"), ("HTTPS_PROXY", "ftp://x")] {
+            let failure = proxies(None, &[(variable, value)]).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.message.starts_with(variable) && !failure.message.contains(value), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        let given = NetworkArguments { proxy: None, ca: Some(file.clone()) };
+        let options = || given.options(&Environment::default());
+        assert_eq!(options().unwrap_err().exit, Exit::Usage, "there is no such file");
+        std::fs::write(&file, "-----BEGIN PRIVATE KEY-----\n").unwrap();
+        assert!(options().unwrap_err().message.contains("no PEM certificate"));
+        std::fs::write(&file, "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n").unwrap();
+        assert_eq!(options().unwrap().extra_roots_pem.len(), 1);
+    }
+}
