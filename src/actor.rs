@@ -57,4 +57,5 @@ pub(crate) mod tape_store;
 pub(crate) mod tapes;
 pub(crate) mod timekeeper;
 pub(crate) mod undone;
-pub(crate) mod worker;
+mod worker;
+pub(crate) mod worker_context;

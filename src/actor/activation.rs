@@ -88,7 +88,7 @@ impl Activation {
     /// Makes the session's tape, then wakes the session. Dropping the future before the tape is made ends the activation as
     /// failed; the tape may be made all the same.
     pub(crate) async fn make(self, first: First) -> Result<(), OpenError> {
-        if let Err(error) = self.shared.orders.open(&self.slot, Opening::Make(Box::new(first))).await {
+        if let Err(error) = self.shared.orders.open(&self.slot.id, Opening::Make(Box::new(first))).await {
             self.finish_unmade(error.clone());
             return Err(error);
         }
@@ -129,7 +129,7 @@ async fn activate(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<(), OpenErro
         look_again(shared, until).await.map_err(|()| OpenError::Closed)?;
     }
     if !slot.is_prepared() {
-        let loaded = shared.orders.open(slot, Opening::Load).await;
+        let loaded = shared.orders.open(&slot.id, Opening::Load).await;
         if let Err(error) = loaded {
             return Err(why_not_there(shared, slot, error).await);
         }

@@ -18,9 +18,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     actor::{
-        bring_up::bring_up,
+        bring_up::{SpawnArgs, bring_up},
         slot::{Admission, Now, Phase, Slot},
-        worker::WorkerContext,
+        worker_context::WorkerContext,
     },
     error::{OpenError, SendError},
     kernel::{
@@ -43,18 +43,6 @@ const STARTS_MAX: u32 = 12;
 
 /// The interval between two looks at a child that an operator stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(500);
-
-/// A child, as its parent's tape describes it.
-#[derive(Clone)]
-pub(crate) struct SpawnArgs {
-    pub(crate) child: SessionId,
-    pub(crate) tie: Tie,
-    /// What to make the child from if it does not exist; without an order it is not made.
-    pub(crate) order: Option<Arc<TaskOrder>>,
-    /// Whether to ask the parent once more right before the child is made. Set by callers other than the watcher: they may come
-    /// after a stop that the watcher has dealt with.
-    pub(crate) asks_first: bool,
-}
 
 /// The rules of a parent and of its ancestors, a chain for each.
 type Rules = Arc<Vec<Chain>>;

@@ -387,7 +387,10 @@ impl Live {
     /// hears of an entry may read it at once. Senders of commands are answered after it (`Slot::recorded`).
     fn tell_of(&mut self, entries: &[Entry], events: Vec<Arc<Event>>, ring: Option<Arc<Ring>>) {
         for event in &events {
-            let tell = || Some(Tell { slot: Arc::downgrade(&self.slot), incarnation: self.incarnation });
+            let tell = || {
+                let ring = Arc::downgrade(ring.as_ref()?);
+                Some(Tell { ring, incarnation: self.incarnation })
+            };
             self.shared.observers.show(event, tell);
         }
         if let Some(ring) = ring {

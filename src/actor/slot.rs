@@ -26,11 +26,14 @@
 //! of `slots.rs`, never after it.
 
 mod admission;
+mod at_work;
 mod for_actor;
 mod inbox;
 mod published;
 mod sleep;
+mod slept;
 mod standing;
+mod waiter;
 mod workers;
 
 use std::{
@@ -52,15 +55,16 @@ use crate::{
     tape::{self, TapeError},
     words::ids::{Millis, Seq, SessionId},
 };
-use inbox::{Ends, Inbox, Unsettled};
+use inbox::{Ends, Inbox};
 use standing::Standing;
 
 pub(crate) use inbox::{Wake, Work};
-pub(crate) use published::Now;
-#[cfg(test)]
-pub(crate) use published::WAITERS_MAX;
-pub(crate) use sleep::{Slept, ask_to_sleep, put_to_sleep};
+pub(crate) use sleep::{ask_to_sleep, put_to_sleep};
+pub(crate) use slept::Slept;
 pub(crate) use standing::{Admission, Phase};
+pub(crate) use waiter::Now;
+#[cfg(test)]
+pub(crate) use waiter::WAITERS_MAX;
 pub(crate) use workers::Arrived;
 
 /// How long a command that is not a stop waits for its answer, at most: the disk may be slow, or the session may not wake up.
@@ -109,15 +113,6 @@ struct Inner {
     inbox: Option<Box<Inbox>>,
     /// What few slots have; created when the first of them is asked for.
     rare: Option<Box<Rare>>,
-}
-
-/// The two times that decide when an idle session may be put to sleep.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Uses {
-    /// The moment of its last use.
-    pub(crate) last: Instant,
-    /// The moment when it woke up.
-    pub(crate) born: Option<Instant>,
 }
 
 /// Those who listen to the events of a session.

@@ -6,7 +6,7 @@
 //! Callers are answered after the unlock, never under the slot's lock.
 
 use crate::{
-    actor::slot::{Admission, Phase, Slot, sleep::tell_sleepers},
+    actor::slot::{Admission, Phase, Slot, slept::tell_sleepers},
     error::{OpenError, PassivateError, SendError},
 };
 

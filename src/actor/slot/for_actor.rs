@@ -12,7 +12,10 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::slot::{Phase, Slot, Uses, Wake, sleep::tell_sleepers, tell},
+    actor::{
+        slot::{Phase, Slot, Wake, slept::tell_sleepers, tell},
+        timekeeper::Uses,
+    },
     error::PassivateError,
     kernel::{Input, RestartPolicy, State},
     supervisor::{NodeState, shell::Mailbox},

@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::slot::{
-        Slept,
-        published::{Published, Waiter},
+        slept::Slept,
+        waiter::{Published, Waiter},
         workers::Workers,
     },
     error::SendError,
