@@ -29,7 +29,7 @@ use crate::{
     },
     permission::Chain,
     tape::TapeError,
-    words::ids::{Seq, SessionId},
+    words::ids::Seq,
 };
 
 /// The first wait before a child that is unavailable is looked at again; each further wait is twice as long.

@@ -12,22 +12,16 @@ use crate::{
     actor::{
         child::{KnownAsk, Watcher},
         compaction::{Order, Tries, Writing},
-        session::{Live, build},
+        session::{
+            build,
+            live::{Live, Worker},
+        },
         worker::{CallWorker, RequestWorker},
         worker_context::WorkerContext,
     },
     kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, compaction_prompt},
     words::ids::Seq,
 };
-
-/// The handle of the worker of one ticket. Dropping it ends the work; of a child only the watch, and the child goes on. A request
-/// that was cut off ends by itself.
-pub(super) enum Worker {
-    Request(RequestWorker),
-    Call(CallWorker),
-    Summary { _writing: Writing },
-    Child(Watcher),
-}
 
 impl Live {
     /// Drops the workers of closed tickets, sends each child its current stop level and what is known of its questions, and
