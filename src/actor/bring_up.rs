@@ -68,7 +68,7 @@ pub(crate) async fn bring_up(shared: Arc<Shared>, spawn: SpawnArgs) -> Result<Ar
             Err(error) => is_not_made(&shared, &spawn.child, error).await,
             Ok(()) => false,
         };
-        // A child that was to go on and is gone is lost, and not made anew without what it knew.
+        // A child that was to continue and is gone is lost. It is not made again, because it would not know what it knew.
         let Some(order) = spawn.order.clone().filter(|order| is_missing && !order.again) else { break up };
         if spawn.asks_first && !still_wants(&shared, &spawn).await? {
             break up;

@@ -1,7 +1,7 @@
 //! The tape store's actor: it has tapes claimed, opened and made. At intervals or on request it sweeps, deletes old outputs,
 //! remakes the disk's reserve and scrubs the index; such other work is a chore.
 //!
-//! Orders stand in [`Orders`], a value of the runtime. The task that carries an order out tells its callers the result, and no
+//! Orders wait in [`Orders`], a value of the runtime. The task that carries an order out tells its callers the result, and no
 //! crash of the actor ends that task. After a crash the next incarnation takes the orders that wait; if none comes within five
 //! seconds, they are refused. A chore ends with its incarnation, and the next incarnation begins chores of its own.
 //!

@@ -33,7 +33,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// After an eviction, a session that wakes asks for the next one no earlier than this.
 const EVICT_AGAIN: Duration = Duration::from_millis(100);
 
-/// The body of the timekeeper; runs until it is told to stop.
+/// The body of the timekeeper; runs until its supervisor stops it.
 pub(crate) async fn keep_time(shared: Arc<Shared>, sessions: SupervisorHandle, cx: ChildContext) {
     let mut events = shared.registry.watch(None);
     let mut lost = 0;

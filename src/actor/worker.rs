@@ -87,7 +87,7 @@ impl RequestWorker {
                 Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
             });
             if let Report::Failed { error } = &mut report {
-                // Of an answer that breaks off nobody gives figures: what had arrived was written.
+                // An answer that breaks off has no figures of usage: what had arrived counts.
                 let Arrived { text, beside } = &*arrived.lock();
                 error.arrived = of_text(text).saturating_add(of_text(beside));
             }
@@ -114,7 +114,7 @@ impl RequestWorker {
     }
 }
 
-/// Makes the request, and gives the report about it.
+/// Makes the request, and returns the report about it.
 async fn answered(
     post: &WorkerContext,
     model: &ModelRef,

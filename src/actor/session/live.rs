@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     actor::{
         child::Watcher,
-        compaction,
+        compaction::SummaryHandle,
         session::{build::Folders, present},
         shared::Shared,
         slot::{Slot, Work},
@@ -40,11 +40,11 @@ pub(super) enum Then {
 }
 
 /// The handle of the worker of one ticket. Dropping it ends the work; of a child only the watch, and the child goes on. A request
-/// that was cut off ends by itself.
+/// that was cut off ends without it.
 pub(super) enum Worker {
     Request(RequestWorker),
     Call(CallWorker),
-    Summary { _writing: compaction::Writing },
+    Summary { _handle: SummaryHandle },
     Child(Watcher),
 }
 

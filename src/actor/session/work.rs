@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     actor::{
         child::{KnownAsk, Watcher},
-        compaction::{Order, Tries, Writing},
+        compaction::{Order, SummaryHandle, Tries},
         session::{
             build,
             live::{Live, Worker},
@@ -117,12 +117,12 @@ impl Live {
             tries: tries.clone(),
             tasks: self.slot.tasks(),
         };
-        let writing = Writing::begin(&self.shared, order, move |written| {
+        let handle = SummaryHandle::begin(&self.shared, order, move |written| {
             let lost = tries.in_vain(written.is_ok());
             let result = written.map(|(text, usage)| (Arc::from(text), usage)).map_err(|why| why.as_str().into());
             post.report(Report::Summarised { result, lost });
         });
-        self.workers.insert(ticket, Worker::Summary { _writing: writing });
+        self.workers.insert(ticket, Worker::Summary { _handle: handle });
     }
 
     fn start_call(&mut self, ticket: Seq) {

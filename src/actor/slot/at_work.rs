@@ -2,7 +2,7 @@
 //! `Session::abort` waits until no worker that it told to stop is listed.
 //!
 //! No worker starts while a stop or the recovery is not on the tape yet. A worker leaves the list with its report, which it makes
-//! when nothing of its work is left (the exceptions stand in `worker.rs`). One that ends without a report leaves it when its task
+//! when nothing of its work is left (for the exceptions see `worker.rs`). One that ends without a report leaves it when its task
 //! drops [`AtWork`]. The list is emptied when an incarnation begins, and when the session is parked.
 //!
 //! A change must keep the guard in the worker's task until the task ends: dropped earlier, it would let an abort return while a

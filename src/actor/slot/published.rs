@@ -1,6 +1,6 @@
 //! What a session shows of itself while it is awake: the state as it is on the tape, put here by the actor after each recorded append
-//! ([`Slot::publish`]). A read of it asks nobody. Who waits for something leaves a [`Waiter`], a closure that the actor runs in its
-//! next rounds, outside of the slot's lock, until the closure has its answer. There is one kind of waiter, one list, one bound.
+//! ([`Slot::publish`]). A read of it asks no actor. A caller that waits for something leaves a [`Waiter`], a closure that the actor
+//! runs in its next rounds, outside of the slot's lock, until the closure has its answer. There is one kind of waiter, one list, one bound.
 //!
 //! A waiter is a closure and no task that wakes and looks, because the state remembers the newest 16 turns only: the actor runs the
 //! closures after each append, so none misses a turn. Waiters outlive a crash of the actor. A waiter whose caller is gone is dropped.

@@ -1,6 +1,6 @@
 //! What others ask of the tape store's actor: orders (tapes that are to be opened or made), and requests for its chores. [`Orders`]
 //! is a value of the runtime, so it outlives every incarnation of the actor. An order waits here until it begins, and its callers
-//! stand here until they have the result.
+//! wait here until they have the result.
 //!
 //! An order for a session whose opening waits or runs joins that opening and gets its result. While the actor is between two
 //! incarnations, orders wait. If it is not back within [`GONE_MAX`], the waiting orders are refused, and new ones at once, until
@@ -57,8 +57,7 @@ pub(super) type Order = (SessionId, Opening);
 /// The message to the actor: look at the orders.
 pub(crate) struct Look;
 
-/// The other work of the actor. A chore runs when its time has come (the reserve has none), and when somebody asks for it
-/// ([`Orders::chore`]).
+/// The other work of the actor. A chore runs when its time has come (the reserve has none), and on request ([`Orders::chore`]).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Chore {
     Tidy,
@@ -75,7 +74,7 @@ impl Chore {
 pub(crate) struct Orders {
     /// Each change under this lock is whole before anything can panic.
     list: Arc<Lock<List>>,
-    /// One notification for each kind of chore: somebody has asked for it.
+    /// One notification for each kind of chore: it was asked for.
     asked: [Notify; Chore::ALL.len()],
     /// The permits for opening tapes; [`OPENS_MAX`] of them.
     pub(crate) room: Arc<Semaphore>,
@@ -168,7 +167,7 @@ impl Orders {
         self.asked[chore as usize].notify_one();
     }
 
-    /// Returns when somebody has asked for the chore since the last return.
+    /// Returns when the chore was asked for since the last return.
     pub(super) async fn asked(&self, chore: Chore) {
         self.asked[chore as usize].notified().await;
     }

@@ -15,7 +15,7 @@ use crate::{
 /// The shortest interval; a shorter one that a host sets counts as this. A wait is up to a quarter shorter or longer.
 const EVERY_MIN: Duration = Duration::from_secs(1);
 
-/// The result of a sweep that the runtime made by itself.
+/// The result of a sweep at an interval.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SweepReport {
@@ -31,7 +31,7 @@ pub struct SweepReport {
     pub error: Option<String>,
 }
 
-/// When a runtime sweeps by itself and by which policy, if its host asked for that, and the report of the newest sweep.
+/// When a runtime sweeps at intervals and by which policy, if its host asked for that, and the report of the newest sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
     pub(crate) own: Option<(Duration, SweepPolicy)>,

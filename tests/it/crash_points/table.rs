@@ -125,7 +125,9 @@ async fn what_the_next_incarnation_answers_is_in_the_state() {
     let (goes_on, held_up) = std::sync::mpsc::channel::<()>();
     strike.panic_at_next("session.appended");
     // A test that is over has dropped its end.
-    strike.at("session.begun", strike.passed()["session.begun"] + 1, move || drop(held_up.recv()));
+    strike.at("session.begun", strike.passed()["session.begun"] + 1, move || {
+        let _ = held_up.recv();
+    });
     soon("the answer", session.pause()).await.unwrap();
     assert_eq!((strike.struck(), runtime.crashes().len()), (2, 1), "it died, and the next one is held up");
     let state = soon("the state", session.state()).await.unwrap();
