@@ -44,7 +44,7 @@ const PLACE_WAIT: Duration = Duration::from_secs(15);
 /// The wait between two such looks.
 const PLACE_LOOK: Duration = Duration::from_millis(20);
 
-/// The one activation of a session. Dropping it before it has finished is a failure, and the slot is told so.
+/// The one activation of a session. Dropping it before it has finished is a failure, which it reports to the slot.
 pub(crate) struct Activation {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
@@ -57,7 +57,7 @@ impl Activation {
     }
 
     /// Wakes the session in a task of its own, from its tape unless an opened tape is in the slot already. The receiver gets the
-    /// result, and may be dropped: the slot is told in any case.
+    /// result, and may be dropped: the slot gets it in any case.
     pub(crate) fn launch(self) -> oneshot::Receiver<Result<(), OpenError>> {
         let (told, tells) = oneshot::channel();
         let shared = self.shared.clone();
@@ -86,9 +86,9 @@ impl Activation {
     }
 
     /// Makes the session's tape, then wakes the session. Dropping the future before the tape is made ends the activation as
-    /// failed; the tape may be made all the same.
+    /// failed; the tape may still be made.
     pub(crate) async fn make(self, first: First) -> Result<(), OpenError> {
-        if let Err(error) = self.shared.orders.open(&self.slot, Opening::Make(Box::new(first))).await {
+        if let Err(error) = self.shared.orders.open(&self.slot.id, Opening::Make(Box::new(first))).await {
             self.finish_unmade(error.clone());
             return Err(error);
         }
@@ -129,7 +129,7 @@ async fn activate(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<(), OpenErro
         look_again(shared, until).await.map_err(|()| OpenError::Closed)?;
     }
     if !slot.is_prepared() {
-        let loaded = shared.orders.open(slot, Opening::Load).await;
+        let loaded = shared.orders.open(&slot.id, Opening::Load).await;
         if let Err(error) = loaded {
             return Err(why_not_there(shared, slot, error).await);
         }

@@ -12,13 +12,12 @@ use tokio::time::timeout;
 
 use crate::{
     actor::{
-        child::SpawnArgs,
         shared::Shared,
         slot::{Admission, Slot},
         tape_store::First,
     },
     error::{OpenError, SendError},
-    kernel::{Open, OpenTask, Origin, State, StopLevel, TaskOrder, first_entries},
+    kernel::{Open, OpenTask, Origin, State, StopLevel, TaskOrder, Tie, first_entries},
     tape::{TapeError, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
 };
@@ -26,6 +25,18 @@ use crate::{
 /// How long a child may take to answer that it is up, and its parent to answer whether it still wants the child. After that the
 /// next caller has its turn, and this caller looks again later.
 const UP_WAIT: Duration = Duration::from_secs(30);
+
+/// A child, as its parent's tape describes it.
+#[derive(Clone)]
+pub(crate) struct SpawnArgs {
+    pub(crate) child: SessionId,
+    pub(crate) tie: Tie,
+    /// What to make the child from if it does not exist; without an order it is not made.
+    pub(crate) order: Option<Arc<TaskOrder>>,
+    /// Whether to ask the parent once more right before the child is made. Set by callers other than the watcher: they may come
+    /// after a stop that the watcher has dealt with.
+    pub(crate) asks_first: bool,
+}
 
 impl Slot {
     /// Returns when the session is awake.
@@ -57,7 +68,7 @@ pub(crate) async fn bring_up(shared: Arc<Shared>, spawn: SpawnArgs) -> Result<Ar
             Err(error) => is_not_made(&shared, &spawn.child, error).await,
             Ok(()) => false,
         };
-        // A child that was to go on and is gone is lost, and not made anew without what it knew.
+        // A child that was to continue and is gone is lost. It is not made again, because it would not know what it knew.
         let Some(order) = spawn.order.clone().filter(|order| is_missing && !order.again) else { break up };
         if spawn.asks_first && !still_wants(&shared, &spawn).await? {
             break up;

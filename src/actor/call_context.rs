@@ -20,7 +20,7 @@ use crate::actor::modes;
 use crate::{
     actor::{
         questions::{self, Waited},
-        worker::WorkerContext,
+        worker_context::WorkerContext,
     },
     event::EventKind,
     hook::HookCall,

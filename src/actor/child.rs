@@ -9,7 +9,7 @@
 //! A change must keep this. While the newest stop level is above `Run`, a watcher begins to make no child; a stop that comes
 //! while the child is being made reaches the child afterwards. A DOWN is final: a child is reported as lost only for a reason
 //! that never passes, if the task that brings it up panicked, or after [`STARTS_MAX`] failed starts. For a reason that may pass
-//! the watcher looks again; only a parked child is down, though somebody may unpark it.
+//! the watcher looks again; only a parked child is down, though it may be unparked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,9 +18,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     actor::{
-        bring_up::bring_up,
+        bring_up::{SpawnArgs, bring_up},
         slot::{Admission, Now, Phase, Slot},
-        worker::WorkerContext,
+        worker_context::WorkerContext,
     },
     error::{OpenError, SendError},
     kernel::{
@@ -29,10 +29,10 @@ use crate::{
     },
     permission::Chain,
     tape::TapeError,
-    words::ids::{Seq, SessionId},
+    words::ids::Seq,
 };
 
-/// The first wait before a child that is unavailable is looked at again; each further wait is twice as long.
+/// The first wait before another look at a child that is unavailable; each further wait is twice as long.
 const AGAIN_MIN: Duration = Duration::from_millis(50);
 /// The longest such wait.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
@@ -43,18 +43,6 @@ const STARTS_MAX: u32 = 12;
 
 /// The interval between two looks at a child that an operator stopped.
 const STOPPED_LOOK: Duration = Duration::from_millis(500);
-
-/// A child, as its parent's tape describes it.
-#[derive(Clone)]
-pub(crate) struct SpawnArgs {
-    pub(crate) child: SessionId,
-    pub(crate) tie: Tie,
-    /// What to make the child from if it does not exist; without an order it is not made.
-    pub(crate) order: Option<Arc<TaskOrder>>,
-    /// Whether to ask the parent once more right before the child is made. Set by callers other than the watcher: they may come
-    /// after a stop that the watcher has dealt with.
-    pub(crate) asks_first: bool,
-}
 
 /// The rules of a parent and of its ancestors, a chain for each.
 type Rules = Arc<Vec<Chain>>;
@@ -171,13 +159,13 @@ impl Watch {
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
-                // With news another start may do, so it is counted anew: else a parent with much news would wear out the starts.
+                // With news another start may work, so the count begins again: else a parent with much news would wear out the starts.
                 _ = self.newest.changed() => (wait, starts) = (AGAIN_MIN, 0),
             }
         }
     }
 
-    /// After an operator stopped the child: leaves it alone until somebody wakes it, or its parent has news for it.
+    /// After an operator stopped the child: leaves it alone until it is woken, or its parent has news for it.
     async fn until_awake_again(&mut self) {
         let child = self.post.shared.slot(&self.spawn.child);
         let mut was_down = false;
@@ -233,7 +221,7 @@ impl Watch {
             }
             // Another process has claimed the child, or too many sessions are awake. That may pass.
             (OpenError::Tape(TapeError::Claimed { .. }) | OpenError::TooMany { .. }, _) => Look::Again,
-            // Somebody had asked for the child while its task still waited for room.
+            // The child was asked for while its task still waited for room.
             (OpenError::Queued { .. }, _) => Look::Again,
             // A DOWN is final, so it is reported only for errors that never pass by themselves: a tape that is damaged or too new,
             // or an order that no tape takes.
@@ -393,7 +381,7 @@ async fn ended(child: &Arc<Slot>, tie: &Tie) -> Result<Option<Arc<Down>>, SendEr
     child.until(end).await
 }
 
-/// The open questions of a child to people, as its parent is told of them: at once where none are `known`, otherwise when their tickets
+/// The open questions of a child to people, in the form that its parent gets: at once where none are `known`, otherwise when their tickets
 /// are others.
 async fn asks_of(child: &Arc<Slot>, known: Option<Vec<Seq>>) -> Result<Vec<Arc<TaskAsk>>, SendError> {
     let others = move |now: &Now| {

@@ -1,7 +1,7 @@
 //! The compaction actor: it has one summary written, of a conversation or of a branch, by a model request beside its session.
 //!
 //! The actor is a temporary child of the supervisor `compactions`, and is shown under its session. The session hears exactly once
-//! how the summary went, also if the actor was killed, crashed or hung, unless it has dropped the handle ([`Writing`]). A crash
+//! how the summary went, also if the actor was killed, crashed or hung, unless it has dropped the handle ([`SummaryHandle`]). A crash
 //! of the actor crashes nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask for the summary
 //! again.
 //!
@@ -63,14 +63,18 @@ pub(crate) struct Order {
 }
 
 /// The handle of a summary that is being written. Dropping it ends the work without a report.
-pub(crate) struct Writing(#[allow(dead_code, reason = "it is dropped")] DropGuard);
+pub(crate) struct SummaryHandle(#[allow(dead_code, reason = "it is dropped")] DropGuard);
 
-impl Writing {
+impl SummaryHandle {
     /// Has a summary written by an actor of its own. `tell` is called once with the result, unless the handle is dropped. Never
     /// waits.
-    pub(crate) fn begin(shared: &Arc<Shared>, order: Order, tell: impl FnOnce(Written) + Send + 'static) -> Writing {
+    pub(crate) fn begin(
+        shared: &Arc<Shared>,
+        order: Order,
+        tell: impl FnOnce(Written) + Send + 'static,
+    ) -> SummaryHandle {
         let unwanted = CancellationToken::new();
-        let writing = Writing(unwanted.clone().drop_guard());
+        let writing = SummaryHandle(unwanted.clone().drop_guard());
         let (shared, tasks, tokio) = (shared.clone(), order.tasks.clone(), shared.tokio.clone());
         let watch = async move {
             let Some(compactions) = shared.compactions.get().cloned() else {
@@ -86,7 +90,7 @@ impl Writing {
                 () = tokio::time::sleep(LIMIT) => None,
             };
             if written.is_none() {
-                // The actor is ended first, so that its tries are counted. An actor that has ended by itself is not found.
+                // The actor is ended first, so that its tries are counted. An actor that has ended already is not found.
                 drop(compactions.terminate_child(id).await);
             }
             if !unwanted.is_cancelled() {
@@ -152,7 +156,7 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
     let parts = vec![Part::text(asked.prompt.clone())];
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
     let mut request = Request::new(History::from_iter([Item::User(user)]));
-    // The request offers no tools. A call that the model asks for all the same is no part of the text and is ignored.
+    // The request offers no tools. A call that the model asks for anyway is not part of the text and is ignored.
     let agents = shared.agents.lock().clone();
     let agent = agents.get("compaction").map_or_else(Agent::compaction, |agent| (**agent).clone());
     request.system = agent.prompt.unwrap_or_default().into();

@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A tool that panics or hangs over the arguments of one call costs that call, and the others are known all the same.
+    /// A tool that panics or hangs over the arguments of one call costs that call only; the others are known.
     #[tokio::test(start_paused = true)]
     async fn a_tool_that_hangs_over_its_arguments_costs_its_call_alone() {
         let (let_go, hangs) = mpsc::channel();

@@ -2,7 +2,7 @@
 //! wait, its to-do list, the end of its tape.
 //!
 //! A change must keep three things. Figures are numbers and fixed words only, never content of the conversation, because they
-//! stand in the tree and in crash reports, which may be shown to anybody. The field names in `Fields`, and those of the types
+//! stand in the tree and in crash reports, which anyone may see. The field names in `Fields`, and those of the types
 //! in it, are JSON that hosts read there, so none may be renamed or dropped. An unknown cost is never shown as 0.
 
 use serde::Serialize;

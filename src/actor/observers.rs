@@ -23,8 +23,7 @@ use std::{
 };
 
 use crate::{
-    actor::slot::Slot,
-    event::{Event, EventId, EventKind},
+    event::{Event, EventId, EventKind, Ring},
     hook::{Hook, Hooks},
     lock::{Lock, unspoiled},
     words::panic_text,
@@ -36,9 +35,10 @@ pub(crate) const OBSERVED_EVENTS_MAX: usize = 4_096;
 /// The most bytes that the waiting events of one hook may take. A larger event is taken if nothing else waits.
 pub(crate) const OBSERVED_BYTES_MAX: usize = 32 << 20;
 
-/// Where a failure of a hook is reported: to the listeners of this session, as an event of this incarnation.
+/// Where a failure of a hook at an event is reported: to those who listened to the session when the event was recorded, as an event
+/// of this incarnation.
 pub(crate) struct Tell {
-    pub(crate) slot: Weak<Slot>,
+    pub(crate) ring: Weak<Ring>,
     pub(crate) incarnation: u32,
 }
 
@@ -226,13 +226,13 @@ fn watch(hook: &dyn Hook, name: &str, queue: &Queue) {
 /// Reports a failed hook to the listeners of the session. Not to the hooks, which would fail again.
 fn failed(hook: &str, callback: &'static str, panic: &(dyn std::any::Any + Send), event: &Event, tell: Option<Tell>) {
     tracing::warn!(hook, "hook panicked in on_event");
-    let Some((slot, incarnation)) = tell.and_then(|tell| Some((tell.slot.upgrade()?, tell.incarnation))) else {
+    let Some((ring, incarnation)) = tell.and_then(|tell| Some((tell.ring.upgrade()?, tell.incarnation))) else {
         return;
     };
     let error = format!("panicked: {}", panic_text(panic));
     let kind = EventKind::HookError { hook: hook.to_owned(), callback, error };
     let id = EventId { incarnation, ..event.id };
-    slot.show([Arc::new(Event { id, kind, ..event.clone() })]);
+    ring.push([Arc::new(Event { id, kind, ..event.clone() })]);
 }
 
 #[cfg(test)]

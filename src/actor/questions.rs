@@ -2,7 +2,7 @@
 //! the call waits for them: that time does not count towards the call's limit.
 //!
 //! Such a question is a command to the call's session, like one of a host. The worker of the call waits, and no actor: first for
-//! the reply to the command, then for the person's answer, for which it asks the state (`StateQuestion`).
+//! the reply to the command, then for the person's answer, for which it watches the state ([`Slot::until`]).
 //!
 //! A change must keep two things. The command names the run of the call, so the question of an earlier run is answered
 //! `Cancelled`. What a tool keeps of its context ([`Asks`]) holds the slot, which does not own the runtime: the runtime owns the
@@ -22,7 +22,7 @@ use crate::{
     words::ids::Seq,
 };
 
-/// The shortest wait before the limit of a call is looked at again, while a question of the call is open.
+/// The shortest wait before the limit of a call is checked again, while a question of the call is open.
 const LIMIT_LOOK: Duration = Duration::from_millis(100);
 
 /// The time that one call has waited for people.

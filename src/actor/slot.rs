@@ -1,36 +1,31 @@
 //! The [`Slot`]: the part of a session that outlives its actor. It holds the mailbox, the callers who wait for an answer, and the
-//! ring of events. A handle holds a slot; while the session is passive, the slot is little more than an id, and the first input
-//! wakes the session.
-//!
-//! While the session is awake, an input (a command, or a worker's report) stays in the slot until the tape has its decision, or
-//! until it is given up and its sender is told (`kernel/mailbox.rs`). So a crash of the actor loses none: the next incarnation
-//! takes the input again, unless the tape has its decision; then the sender is answered. The actor's own mailbox carries only a
-//! wake.
+//! ring of events. The slot of a passive session is little more than an id, and the first input wakes the session. An input stays
+//! in the slot until the tape has its decision, or until it is given up and its sender hears of that (`kernel/mailbox.rs`), so a
+//! crash of the actor loses none. The actor's own mailbox carries only a wake.
 //!
 //! ```text
 //!            something comes in                 the actor is up
 //!   Passive ───────────────────► Activating ─────────────────────► Active
-//!      ▲   ◄─── it did not start ────┘                               │ idle, and the slot is empty: locked, looked at, marked
+//!      ▲   ◄─── it did not start ────┘                               │ idle, and the slot is empty: locked, checked, marked
 //!      └── it stopped and its queue is empty ── Passivating
 //!          (else: Activating again)
 //! ```
 //!
-//! Not in the picture: an `Active` session whose place is given up (a stop, or a crash of its supervisor) goes on like a
+//! Not in the picture: an `Active` session whose place is given up (a stop, or a crash of its supervisor) continues like a
 //! `Passivating` one; a crash after the session was marked asleep makes `Passivating` `Active` again.
 //!
-//! There is one activation at a time, because each begins in `Slot::take_off`, under the lock and while no other is under way. An
-//! input that arrives while a session falls asleep stays in the slot and wakes the session again.
-//!
-//! A change must not wait under the slot's lock. Nor may it answer a caller, cancel a token, give a tape back or drop an
-//! `Activation` under the lock (the drop takes this lock): take the value out, unlock, then act. This lock comes before the table
-//! of `slots.rs`, never after it.
+//! A change must not wait under the slot's lock. Nor may it answer a caller, cancel a token, return a tape or drop an `Activation`
+//! there (the drop takes this lock): take the value out, unlock, then act. This lock comes before that of `slots.rs`, never after it.
 
 mod admission;
+mod at_work;
 mod for_actor;
 mod inbox;
 mod published;
 mod sleep;
+mod slept;
 mod standing;
+mod waiter;
 mod workers;
 
 use std::{
@@ -47,20 +42,21 @@ use crate::{
     actor::shared::Shared,
     error::SendError,
     event::{Event, EventStream, Ring},
-    kernel::{BeginAnchor, CarriedOut, Command, CommandEnd, Reply as CoreReply, ReplyTo, Report, State},
+    kernel::{BeginAnchor, CarriedOut, Command, CommandEnd, Reply, ReplyTo, Report, State},
     lock::Lock,
     tape::{self, TapeError},
     words::ids::{Millis, Seq, SessionId},
 };
-use inbox::{Ends, Inbox, Unsettled};
+use inbox::{Ends, Inbox};
 use standing::Standing;
 
 pub(crate) use inbox::{Wake, Work};
-pub(crate) use published::Now;
-#[cfg(test)]
-pub(crate) use published::WAITERS_MAX;
-pub(crate) use sleep::{Slept, ask_to_sleep, put_to_sleep};
+pub(crate) use sleep::{ask_to_sleep, put_to_sleep};
+pub(crate) use slept::Slept;
 pub(crate) use standing::{Admission, Phase};
+pub(crate) use waiter::Now;
+#[cfg(test)]
+pub(crate) use waiter::WAITERS_MAX;
 pub(crate) use workers::Arrived;
 
 /// How long a command that is not a stop waits for its answer, at most: the disk may be slow, or the session may not wake up.
@@ -111,21 +107,12 @@ struct Inner {
     rare: Option<Box<Rare>>,
 }
 
-/// The two times that decide when an idle session may be put to sleep.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Uses {
-    /// The moment of its last use.
-    pub(crate) last: Instant,
-    /// The moment when it woke up.
-    pub(crate) born: Option<Instant>,
-}
-
 /// Those who listen to the events of a session.
 #[derive(Default)]
 struct Listeners {
-    /// The ring of events. Created for the first listener, and kept while the session is awake or somebody listens.
+    /// The ring of events. Created for the first listener, and kept while the session is awake or has a listener.
     ring: Option<Arc<Ring>>,
-    /// The last entry that listeners have been told of; 0 before the first incarnation. While somebody listens, it is kept through a
+    /// The last entry that was shown to listeners; 0 before the first incarnation. While there is a listener, it is kept through a
     /// sleep, for entries that reached the tape after a stop.
     told: Seq,
 }
@@ -332,7 +319,7 @@ impl Slot {
     }
 
     /// Notes that a decision, up to entry `upto`, is handed to the tape, and the replies that follow once it is recorded.
-    pub(crate) fn handed_over(&self, upto: Seq, replies: Vec<(ReplyTo, CoreReply)>) {
+    pub(crate) fn handed_over(&self, upto: Seq, replies: Vec<(ReplyTo, Reply)>) {
         self.in_inbox(|inbox| inbox.mailbox.handed_over(upto, replies));
     }
 
@@ -375,7 +362,7 @@ impl Slot {
         self.stream(Ring::listen)
     }
 
-    /// As [`Slot::listen`], for the runtime itself: nobody stands behind the stream who could answer a question.
+    /// As [`Slot::listen`], for the runtime itself: the stream has no person behind it who could answer a question.
     pub(crate) fn follow(self: &Arc<Self>) -> EventStream {
         self.stream(Ring::follow)
     }

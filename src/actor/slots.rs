@@ -1,5 +1,5 @@
-//! The table of the sessions that a runtime knows: those that are awake, and those whose slot somebody holds, such as a handle or
-//! a listener.
+//! The table of the sessions that a runtime knows: those that are awake, and those whose slot a handle or a listener
+//! holds.
 //!
 //! A session has at most one live [`Slot`]. An awake session keeps its slot alive through this table. A sleeping session whose
 //! slot nobody holds has none. Of such a session the table has only that it is parked, that it was cut off in its work, or the

@@ -1,7 +1,7 @@
 //! The tape store's actor: it has tapes claimed, opened and made. At intervals or on request it sweeps, deletes old outputs,
 //! remakes the disk's reserve and scrubs the index; such other work is a chore.
 //!
-//! Orders stand in [`Orders`], a value of the runtime. The task that carries an order out tells its callers the result, and no
+//! Orders wait in [`Orders`], a value of the runtime. The task that carries an order out tells its callers the result, and no
 //! crash of the actor ends that task. After a crash the next incarnation takes the orders that wait; if none comes within five
 //! seconds, they are refused. A chore ends with its incarnation, and the next incarnation begins chores of its own.
 //!
@@ -11,12 +11,14 @@
 
 mod open;
 mod orders;
+mod sweeper;
 mod sweeps;
 
-pub(crate) use open::First;
-pub(crate) use orders::{Opening, Orders};
-pub use sweeps::SweepReport;
-pub(crate) use sweeps::{Sweeper, sweep};
+use orders::Look;
+pub(crate) use orders::{Chore, First, Opening, Orders};
+pub use sweeper::SweepReport;
+pub(crate) use sweeper::Sweeper;
+pub(crate) use sweeps::sweep;
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -58,22 +60,7 @@ pub(crate) fn tape_store(shared: &Arc<Shared>) -> ChildSpec {
     ChildSpec::behaviour(TAPE_STORE, TAPE_STORE, make).workers(chores, CHORES_WAIT)
 }
 
-/// The message to the actor: look at the orders.
-pub(crate) struct Look;
-
-/// The other work of the actor. A chore runs when its time has come (the reserve has none), and when somebody asks for it
-/// ([`Orders::chore`]).
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Chore {
-    Tidy,
-    Reserve,
-    Sweep,
-    Scrub,
-}
-
 impl Chore {
-    pub(super) const ALL: [Chore; 4] = [Chore::Tidy, Chore::Reserve, Chore::Sweep, Chore::Scrub];
-
     fn word(self) -> &'static str {
         match self {
             Chore::Tidy => "deletes old outputs",
@@ -161,8 +148,8 @@ impl Behaviour for TapeStore {
     }
 
     async fn handle(&mut self, _: Look, _: &mut Context<Look>) -> Result<(), ExitError> {
-        while let Some((slot, opening)) = self.shared.orders.take() {
-            open::begin(&self.shared, slot, opening);
+        while let Some((session, opening)) = self.shared.orders.take() {
+            open::begin(&self.shared, session, opening);
         }
         Ok(())
     }
@@ -176,7 +163,7 @@ impl Drop for TapeStore {
     fn drop(&mut self) {
         self.ends.cancel();
         if self.has_begun {
-            self.shared.orders.end(&self.shared);
+            self.shared.orders.end(&self.shared.tokio);
         }
     }
 }

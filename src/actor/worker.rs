@@ -28,22 +28,17 @@ use tokio_util::{
 
 use crate::{
     actor::{
-        call_context::CallContext,
-        facts,
-        limits::RuntimeLimits,
-        questions::Waited,
-        shared::Shared,
-        slot::{Arrived, Slot},
+        call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, slot::Arrived,
+        worker_context::WorkerContext,
     },
-    event::{EVENT_VERSION, Event, EventId, EventKind},
-    hook::{HookCall, HookContext, HookFailure},
+    event::EventKind,
+    hook::HookCall,
     kernel::context::of_text,
     kernel::{Report, Settings},
     lock::Lock,
     model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
     supervisor::WorkerNode,
-    tool::{ChangeLog, SessionRef, Tool, ToolContext, ToolResult, truncate::bounded},
-    words::ids::Seq,
+    tool::{ChangeLog, Tool, ToolContext, ToolResult, truncate::bounded},
     words::message::{ErrorReason, Finish, ModelRef},
     words::panic_text,
 };
@@ -53,62 +48,6 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the task of a request that was cut, or of a call that was dropped, may take to be gone.
 const DOWN: Duration = Duration::from_secs(1);
-
-/// The session, incarnation and ticket that a worker belongs to.
-#[derive(Clone)]
-pub(crate) struct WorkerContext {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) slot: Arc<Slot>,
-    pub(crate) incarnation: u32,
-    pub(crate) ticket: Seq,
-    pub(crate) turn: Option<Seq>,
-    pub(crate) step: Option<u32>,
-}
-
-impl WorkerContext {
-    /// Reports the outcome to the slot. Call it when nothing of the work is left; the first report of a ticket counts.
-    pub(crate) fn report(&self, report: Report) {
-        self.slot.report(self.incarnation, self.ticket, report);
-    }
-
-    /// Shows a provisional event to listeners and observers.
-    pub(crate) fn show(&self, sub: u32, kind: EventKind) {
-        let observers = &self.shared.observers;
-        if !self.slot.is_heard() && !observers.watch() {
-            return;
-        }
-        let event = Event {
-            v: EVENT_VERSION,
-            id: EventId { seq: self.ticket, incarnation: self.incarnation, sub },
-            session: self.slot.id.clone(),
-            time: self.shared.clock.now(),
-            cause: None,
-            turn: self.turn,
-            step: self.step,
-            kind,
-        };
-        // No `Tell` here, because provisional events are many: a hook that fails at one is only logged.
-        let event = Arc::new(event);
-        observers.show(&event, || None);
-        self.slot.show([event]);
-    }
-
-    /// The way back to the session, for code of the host that may keep it.
-    pub(crate) fn session_ref(&self) -> SessionRef {
-        SessionRef::new(self.slot.clone())
-    }
-
-    pub(crate) fn hook_context(&self) -> HookContext {
-        HookContext { id: self.slot.id.clone(), session_ref: self.session_ref() }
-    }
-
-    /// Says that a hook failed: to the log, and to those who listen.
-    pub(crate) fn hook_failed(&self, failure: HookFailure) {
-        tracing::warn!(session = %self.slot.id, hook = failure.hook, callback = failure.callback, error = failure.error, "hook failed");
-        let HookFailure { hook, callback, error } = failure;
-        self.show(0, EventKind::HookError { hook, callback, error });
-    }
-}
 
 /// The handle of a running model request. Cancelling the token `stop`, from any thread, cuts the request off; dropping the handle
 /// of a request that was not cut aborts it without a report.
@@ -148,7 +87,7 @@ impl RequestWorker {
                 Report::Failed { error: ModelError::new(ErrorKind::Crashed, text) }
             });
             if let Report::Failed { error } = &mut report {
-                // Of an answer that breaks off nobody gives figures: what had arrived was written.
+                // An answer that breaks off has no figures of usage: what had arrived counts.
                 let Arrived { text, beside } = &*arrived.lock();
                 error.arrived = of_text(text).saturating_add(of_text(beside));
             }
@@ -175,7 +114,7 @@ impl RequestWorker {
     }
 }
 
-/// Makes the request, and gives the report about it.
+/// Makes the request, and returns the report about it.
 async fn answered(
     post: &WorkerContext,
     model: &ModelRef,

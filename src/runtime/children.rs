@@ -11,7 +11,10 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    actor::{bring_up::bring_up, child::SpawnArgs, shared::Shared},
+    actor::{
+        bring_up::{SpawnArgs, bring_up},
+        shared::Shared,
+    },
     error::{OpenError, SendError, SpawnError},
     kernel::{
         Adopt, BeAdopted, Down, End, Entry, Limits, Link, Open, OpenTask, Origin, Orphan, Record, Refusal, Settings,

@@ -206,7 +206,7 @@ impl Leaving {
             // A tracker of its own: no incarnation waits for these tasks.
             tasks: TaskTracker::new(),
         };
-        let _writing = compaction::Writing::begin(shared, order, |written| drop(tell.send(written)));
+        let _handle = compaction::SummaryHandle::begin(shared, order, |written| drop(tell.send(written)));
         let written = told.await.ok().and_then(Result::ok);
         let estimated = written.as_ref().filter(|(_, usage)| usage.total() == 0).map(|(text, _)| Usage {
             input: self.input,

@@ -6,7 +6,7 @@
 //! runtime itself tells a session (the news of a child, the summary of a compaction) does not come here.
 
 use crate::{
-    actor::worker::WorkerContext,
+    actor::worker_context::WorkerContext,
     error::SendError,
     hook::HookFailure,
     kernel::{self, Grant, Refusal},

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    actor::{call_context::CallContext, facts::may, shared::Shared, tapes::Tapes, worker::WorkerContext},
+    actor::{call_context::CallContext, facts::may, shared::Shared, tapes::Tapes, worker_context::WorkerContext},
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, Settings, State, toolset},
     model::{Request, ToolSpec},

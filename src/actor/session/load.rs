@@ -43,7 +43,7 @@ impl SessionActor {
     pub(super) async fn load(&self, node: &NodeState) -> Result<(), OpenError> {
         let (until, mut wait, mut tries) = (Instant::now() + LOAD_WAIT, LOAD_AGAIN_MIN, 0_u32);
         while !self.slot.is_prepared() {
-            let error = match self.shared.orders.open(&self.slot, Opening::Load).await {
+            let error = match self.shared.orders.open(&self.slot.id, Opening::Load).await {
                 Err(error) if error.may_pass() && Instant::now() < until => error,
                 opened => return opened,
             };

@@ -10,12 +10,13 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    actor::slot::{Admission, Phase, Slept},
+    actor::slot::{Admission, Phase, Slept, Work},
     error::{OpenError, PassivateError, SendError},
     kernel::{Abort, CarriedOut, Delivery, Outcome, Pause, Report, SendMessage, Steering},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
-    tape::{LINE_BYTES_MAX, TapeStore as _},
+    tape::{LINE_BYTES_MAX, TapeError, TapeStore as _, TapeStoreExt as _},
     tool::ToolResult,
+    words::ids::Seq,
     words::message::{Finish, Message},
 };
 use bench::{ALL, Bench, abort, bench, bench_ahead, message};

@@ -11,22 +11,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     actor::{
         child::{KnownAsk, Watcher},
-        compaction::{Order, Tries, Writing},
-        session::{Live, build},
-        worker::{CallWorker, RequestWorker, WorkerContext},
+        compaction::{Order, SummaryHandle, Tries},
+        session::{
+            build,
+            live::{Live, Worker},
+        },
+        worker::{CallWorker, RequestWorker},
+        worker_context::WorkerContext,
     },
     kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, compaction_prompt},
     words::ids::Seq,
 };
-
-/// The handle of the worker of one ticket. Dropping it ends the work; of a child only the watch, and the child goes on. A request
-/// that was cut off ends by itself.
-pub(super) enum Worker {
-    Request(RequestWorker),
-    Call(CallWorker),
-    Summary { _writing: Writing },
-    Child(Watcher),
-}
 
 impl Live {
     /// Drops the workers of closed tickets, sends each child its current stop level and what is known of its questions, and
@@ -122,12 +117,12 @@ impl Live {
             tries: tries.clone(),
             tasks: self.slot.tasks(),
         };
-        let writing = Writing::begin(&self.shared, order, move |written| {
+        let handle = SummaryHandle::begin(&self.shared, order, move |written| {
             let lost = tries.in_vain(written.is_ok());
             let result = written.map(|(text, usage)| (Arc::from(text), usage)).map_err(|why| why.as_str().into());
             post.report(Report::Summarised { result, lost });
         });
-        self.workers.insert(ticket, Worker::Summary { _writing: writing });
+        self.workers.insert(ticket, Worker::Summary { _handle: handle });
     }
 
     fn start_call(&mut self, ticket: Seq) {

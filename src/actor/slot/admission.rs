@@ -6,7 +6,7 @@
 //! Callers are answered after the unlock, never under the slot's lock.
 
 use crate::{
-    actor::slot::{Admission, Phase, Slot, sleep::tell_sleepers},
+    actor::slot::{Admission, Phase, Slot, slept::tell_sleepers},
     error::{OpenError, PassivateError, SendError},
 };
 
@@ -62,7 +62,7 @@ impl Slot {
         self.settle(unsettled, SendError::Parked);
     }
 
-    /// Stops the session for an operator: refuses all waiting callers, and does not resume open work by itself. Commands in hand
+    /// Stops the session for an operator: refuses all waiting callers, and does not resume open work. Commands in hand
     /// are answered when the actor is down. A message that comes after that is taken.
     pub(crate) fn stop(&self) {
         let mut inner = self.inner();

@@ -1,7 +1,8 @@
 //! The side of a slot that its session's actor, its activation and the thread that opens its tape use: refused appends, the
 //! prepared tape, the start of an incarnation, and idleness. It also says who can answer a session's asks.
 //!
-//! A prepared tape goes to one incarnation or back to its engine. When an incarnation begins, each command that the previous one had in hand is answered or waits again.
+//! A prepared tape goes to one incarnation or back to its engine. When an incarnation begins, each command that the previous one had
+//! in hand is answered or waits again.
 //!
 //! A change must keep that answers are sent, and tapes are given back, after the slot's lock is released: giving a tape back may
 //! wait for a disk, and every sender of the session waits for this lock.
@@ -12,7 +13,10 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::slot::{Phase, Slot, Uses, Wake, sleep::tell_sleepers, tell},
+    actor::{
+        slot::{Phase, Slot, Wake, slept::tell_sleepers, tell},
+        timekeeper::Uses,
+    },
     error::PassivateError,
     kernel::{Input, RestartPolicy, State},
     supervisor::{NodeState, shell::Mailbox},

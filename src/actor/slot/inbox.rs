@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::slot::{
-        Slept,
-        published::{Published, Waiter},
+        slept::Slept,
+        waiter::{Published, Waiter},
         workers::Workers,
     },
     error::SendError,
@@ -27,10 +27,10 @@ use crate::{
 };
 
 /// The sender of an answer, or of the reason why there will be none.
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, SendError>>;
+pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, SendError>>;
 
 /// The answers to commands that are over. Send them outside of every lock.
-pub(super) type Ends = Vec<(Reply<CarriedOut>, Result<CarriedOut, SendError>)>;
+pub(super) type Ends = Vec<(ReplySender<CarriedOut>, Result<CarriedOut, SendError>)>;
 
 /// The message that wakes a session's actor: its slot has work.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Waker {
 
     pub(super) fn wake(&mut self) {
         if let Some(actor) = self.actor.as_ref().filter(|_| !self.woken) {
-            // If the actor is gone, the next incarnation looks by itself.
+            // If the actor is gone, the next incarnation looks without a wake.
             self.woken = actor.send(Wake).is_ok();
         }
     }
@@ -120,14 +120,14 @@ pub(super) struct Inbox {
     /// The commands and reports that wait for the actor, in order.
     pub(super) mailbox: Mailbox,
     /// The senders of commands that have no answer yet.
-    replies: BTreeMap<ReplyTo, Reply<CarriedOut>>,
+    replies: BTreeMap<ReplyTo, ReplySender<CarriedOut>>,
     /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
     pub(super) published: Published,
     pub(super) workers: Workers,
     /// An opened tape with its state, for the next incarnation.
     pub(super) prepared: Option<(OpenTape, State)>,
-    /// All who ask the session to sleep and have no answer yet. Whoever settles the matter takes them out and tells them: the
+    /// All who ask the session to sleep and have no answer yet. One of these takes them out and tells them: the
     /// actor that stays awake, the end of its place, the next incarnation, a parking, an unreadable tape, the end of the runtime.
     pub(super) sleepers: Vec<Slept>,
     pub(super) rest: Rest,
@@ -270,7 +270,7 @@ impl Inbox {
 }
 
 /// A command in hand whose actor will not answer it, with its sender.
-pub(super) struct Unsettled(Left, Reply<CarriedOut>);
+pub(super) struct Unsettled(Left, ReplySender<CarriedOut>);
 
 impl Unsettled {
     /// Answers the sender. `last` is the last entry of the tape: if the decision is on the tape, the sender gets its answer,
@@ -291,7 +291,7 @@ impl Unsettled {
 #[derive(Default)]
 #[must_use]
 pub(super) struct Waiters {
-    commands: Vec<Reply<CarriedOut>>,
+    commands: Vec<ReplySender<CarriedOut>>,
     readers: Vec<Waiter>,
 }
 

@@ -1,6 +1,6 @@
 //! What a session shows of itself while it is awake: the state as it is on the tape, put here by the actor after each recorded append
-//! ([`Slot::publish`]). A read of it asks nobody. Who waits for something leaves a [`Waiter`], a closure that the actor runs in its
-//! next rounds, outside of the slot's lock, until the closure has its answer. There is one kind of waiter, one list, one bound.
+//! ([`Slot::publish`]). A read of it asks no actor. A caller that waits for something leaves a [`Waiter`], a closure that the actor
+//! runs in its next rounds, outside of the slot's lock, until the closure has its answer. There is one kind of waiter, one list, one bound.
 //!
 //! A waiter is a closure and no task that wakes and looks, because the state remembers the newest 16 turns only: the actor runs the
 //! closures after each append, so none misses a turn. Waiters outlive a crash of the actor. A waiter whose caller is gone is dropped.
@@ -8,100 +8,20 @@
 //! A change must keep that what is published is recorded, that a waiter is left only where the caller has seen the newest state (or
 //! the two could miss each other), and that no closure runs under the lock.
 
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, MutexGuard};
 
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
-    actor::slot::{Inner, Slot, Work},
+    actor::slot::{
+        Inner, Slot, Work,
+        waiter::{Found, Now, WAITERS_MAX, Waiter},
+    },
     error::SendError,
     event::Ring,
     kernel::{Refusal, State},
     words::ids::{Millis, Seq},
 };
-
-/// The most waiters of a session.
-pub(crate) const WAITERS_MAX: usize = 1_024;
-
-/// What a session shows of itself.
-#[derive(Clone)]
-pub(crate) struct Now {
-    /// The state after the newest published entry.
-    pub(crate) state: Arc<State>,
-    /// Whether no command and no report waits or is in hand.
-    pub(crate) is_quiet: bool,
-}
-
-impl Now {
-    fn is(&self, other: &Now) -> bool {
-        Arc::ptr_eq(&self.state, &other.state) && self.is_quiet == other.is_quiet
-    }
-}
-
-/// The answer that a look found, or the reason why there will be none.
-type Found<T> = Result<T, SendError>;
-
-/// Looks, and tells the caller; whether it has told. An error is always told.
-type Look = Box<dyn FnMut(Result<&Now, SendError>) -> bool + Send>;
-
-/// A caller that waits until the state shows something.
-pub(super) struct Waiter {
-    /// Gone when the caller has stopped waiting.
-    caller: Weak<()>,
-    /// Whether the session stays awake for the caller.
-    keeps_awake: bool,
-    look: Look,
-}
-
-impl Waiter {
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.caller.strong_count() > 0
-    }
-
-    /// Whether the session stays awake for this waiter.
-    pub(super) fn keeps_awake(&self) -> bool {
-        self.keeps_awake && self.is_waited_for()
-    }
-
-    /// Tells the caller that there will be no answer. Never under a lock.
-    pub(super) fn refuse(mut self, error: SendError) {
-        (self.look)(Err(error));
-    }
-
-    /// A waiter of this look, and what its caller holds and awaits.
-    pub(super) fn new<T: Send + 'static>(
-        keeps_awake: bool,
-        look: impl Fn(&Now) -> Option<Found<T>> + Send + 'static,
-    ) -> (Waiter, Arc<()>, oneshot::Receiver<Found<T>>) {
-        let (caller, (reply, answer)) = (Arc::new(()), oneshot::channel());
-        let mut reply = Some(reply);
-        let look = move |now: Result<&Now, SendError>| {
-            let Some(found) = now.map_or_else(|error| Some(Err(error)), &look) else { return false };
-            if let Some(reply) = reply.take() {
-                // The caller may have dropped its receiver.
-                drop(reply.send(found));
-            }
-            true
-        };
-        (Waiter { caller: Arc::downgrade(&caller), keeps_awake, look: Box::new(look) }, caller, answer)
-    }
-}
-
-/// The published part of an inbox.
-#[derive(Default)]
-pub(super) struct Published {
-    /// The state as it is on the tape; `None` until the first incarnation begins.
-    pub(super) state: Option<Arc<State>>,
-    /// At most [`WAITERS_MAX`].
-    pub(super) waiters: Vec<Waiter>,
-}
-
-impl Published {
-    /// Whether the session stays awake for somebody who waits.
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.waiters.iter().any(Waiter::keeps_awake)
-    }
-}
 
 /// What [`Slot::round`] hands to the actor besides its work.
 pub(crate) struct Waiting(Vec<Waiter>, Option<Now>);

@@ -21,7 +21,13 @@ use crate::{
     actor::{
         activation::Activation,
         shared::Shared,
-        slot::{Inner, Listeners, Phase, Slot, Unsettled, Uses, published::WAITERS_MAX},
+        slot::{
+            Inner, Listeners, Phase, Slot,
+            inbox::Unsettled,
+            slept::{Slept, tell_sleepers},
+            waiter::WAITERS_MAX,
+        },
+        timekeeper::Uses,
     },
     error::{OpenError, PassivateError, SendError},
     words::ids::{Seq, SessionId},
@@ -33,32 +39,6 @@ const SETTLE_WAIT: Duration = Duration::from_secs(10);
 /// How long `ask_to_sleep` waits for a passing reason to stay awake, and how often it asks again.
 const PASSING_WAIT: Duration = Duration::from_secs(1);
 const PASSING_LOOK: Duration = Duration::from_millis(5);
-
-/// The caller, if any, who hears that a session sleeps, or why it does not.
-#[derive(Default)]
-pub(crate) struct Slept(Option<oneshot::Sender<Result<(), PassivateError>>>);
-
-impl Slept {
-    pub(crate) fn told(reply: oneshot::Sender<Result<(), PassivateError>>) -> Slept {
-        Slept(Some(reply))
-    }
-
-    fn is_waited_for(&self) -> bool {
-        self.0.as_ref().is_some_and(|reply| !reply.is_closed())
-    }
-
-    fn tell(self, how: Result<(), PassivateError>) {
-        if let Some(reply) = self.0 {
-            // The caller may have dropped the receiver.
-            drop(reply.send(how));
-        }
-    }
-}
-
-/// Answers all who asked a session to sleep. Never under a lock.
-pub(super) fn tell_sleepers(sleepers: Vec<Slept>, how: Result<(), PassivateError>) {
-    sleepers.into_iter().for_each(|slept| slept.tell(how.clone()));
-}
 
 impl Slot {
     pub(crate) fn phase(&self) -> Phase {

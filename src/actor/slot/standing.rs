@@ -1,4 +1,4 @@
-//! Where a session stands: whether its slot takes inputs, in which phase the session is, and in which of its lives. A plain value; the
+//! The standing of a session: whether its slot takes inputs, in which phase the session is, and in which of its lives. A plain value; the
 //! slot locks it. See the diagram in `slot.rs`.
 
 use crate::error::SendError;

@@ -9,7 +9,11 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    actor::{shared::Shared, slot::Slot, tape_store::Opening},
+    actor::{
+        shared::Shared,
+        slot::Slot,
+        tape_store::{First, Opening},
+    },
     error::OpenError,
     kernel::{Entry, State},
     ops::taped,
@@ -21,17 +25,10 @@ use crate::{
 /// How long an opening waits for a tape that this runtime still holds, for example by the previous incarnation.
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
 
-/// The first entries of a new tape.
-pub(crate) struct First {
-    pub(crate) entries: Vec<Entry>,
-    /// The state after these entries.
-    pub(crate) state: State,
-}
-
 /// Begins an opening in a task that no caller can cancel; it waits for its turn, at most [`OPENS_MAX`](super::orders::OPENS_MAX) at
 /// once.
-pub(super) fn begin(shared: &Arc<Shared>, slot: Arc<Slot>, opening: Opening) {
-    let told = Told { shared: shared.clone(), session: slot.id.clone(), opened: Err(OpenError::Closed) };
+pub(super) fn begin(shared: &Arc<Shared>, session: SessionId, opening: Opening) {
+    let told = Told { shared: shared.clone(), session: session.clone(), opened: Err(OpenError::Closed) };
     let (shared, room) = (shared.clone(), shared.orders.room.clone());
     let (tasks, tokio) = (shared.tasks.clone(), shared.tokio.clone());
     let opening = async move {
@@ -41,7 +38,7 @@ pub(super) fn begin(shared: &Arc<Shared>, slot: Arc<Slot>, opening: Opening) {
         let tokio = shared.tokio.clone();
         let opened = tokio.spawn_blocking(move || {
             let _turn = turn;
-            open(&shared, &slot, opening)
+            open(&shared, &shared.slot(&session), opening)
         });
         told.opened = opened.await.unwrap_or_else(|lost| match lost.try_into_panic() {
             Ok(panic) => {

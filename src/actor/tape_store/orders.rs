@@ -1,32 +1,28 @@
 //! What others ask of the tape store's actor: orders (tapes that are to be opened or made), and requests for its chores. [`Orders`]
 //! is a value of the runtime, so it outlives every incarnation of the actor. An order waits here until it begins, and its callers
-//! stand here until they have the result.
+//! wait here until they have the result.
 //!
 //! An order for a session whose opening waits or runs joins that opening and gets its result. While the actor is between two
 //! incarnations, orders wait. If it is not back within [`GONE_MAX`], the waiting orders are refused, and new ones at once, until
 //! it returns.
 //!
-//! A change must keep that every caller gets a result, whatever becomes of the actor: a caller waits without a limit. An order
-//! holds a slot: never drop one under the lock of the list, because the drop of a slot takes another lock and may give a tape back.
+//! A change must keep that every caller gets a result, whatever becomes of the actor: a caller waits without a limit.
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use tokio::{
+    runtime::Handle,
     sync::{Notify, Semaphore, oneshot},
     task::JoinSet,
 };
 
 use crate::{
-    actor::{
-        shared::Shared,
-        slot::Slot,
-        tape_store::{Chore, First, Look},
-    },
     error::OpenError,
+    kernel::{Entry, State},
     lock::Lock,
     supervisor::{NodeState, shell::Mailbox},
     words::ids::SessionId,
@@ -46,16 +42,39 @@ pub(crate) enum Opening {
     Make(Box<First>),
 }
 
+/// The first entries of a new tape.
+pub(crate) struct First {
+    pub(crate) entries: Vec<Entry>,
+    /// The state after these entries.
+    pub(crate) state: State,
+}
+
 type Opened = Result<(), OpenError>;
 
-/// One order: a session's slot, and what to do with its tape.
-pub(super) type Order = (Arc<Slot>, Opening);
+/// One order: a session, and what to do with its tape.
+pub(super) type Order = (SessionId, Opening);
+
+/// The message to the actor: look at the orders.
+pub(crate) struct Look;
+
+/// The other work of the actor. A chore runs when its time has come (the reserve has none), and on request ([`Orders::chore`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Chore {
+    Tidy,
+    Reserve,
+    Sweep,
+    Scrub,
+}
+
+impl Chore {
+    pub(super) const ALL: [Chore; 4] = [Chore::Tidy, Chore::Reserve, Chore::Sweep, Chore::Scrub];
+}
 
 /// The orders and the requests for chores; see the module.
 pub(crate) struct Orders {
     /// Each change under this lock is whole before anything can panic.
-    list: Lock<List>,
-    /// One notification for each kind of chore: somebody has asked for it.
+    list: Arc<Lock<List>>,
+    /// One notification for each kind of chore: it was asked for.
     asked: [Notify; Chore::ALL.len()],
     /// The permits for opening tapes; [`OPENS_MAX`] of them.
     pub(crate) room: Arc<Semaphore>,
@@ -85,6 +104,16 @@ impl List {
         }
     }
 
+    /// Removes the orders that have not begun, and refuses their callers.
+    fn refuse_waiting(&mut self) {
+        let why = self.refusal().unwrap_or(OpenError::Closed);
+        for (session, _) in std::mem::take(&mut self.waiting) {
+            let waiters = self.opening.remove(&session).unwrap_or_default();
+            // A caller may have dropped its receiver.
+            waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(why.clone()))));
+        }
+    }
+
     /// Why orders are refused; `None` if they are taken.
     fn refusal(&self) -> Option<OpenError> {
         match (self.closed, self.given_up) {
@@ -97,7 +126,7 @@ impl List {
 
 impl Default for Orders {
     fn default() -> Orders {
-        Orders { list: Lock::default(), asked: Default::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
+        Orders { list: Arc::default(), asked: Default::default(), room: Arc::new(Semaphore::new(OPENS_MAX)) }
     }
 }
 
@@ -109,18 +138,18 @@ impl Orders {
     ///
     /// # Errors
     /// [`OpenError::Unavailable`]; [`OpenError::Closed`]; and why the tape cannot be opened.
-    pub(crate) async fn open(&self, slot: &Arc<Slot>, opening: Opening) -> Opened {
+    pub(crate) async fn open(&self, session: &SessionId, opening: Opening) -> Opened {
         let (tell, told) = oneshot::channel();
         {
             let mut list = self.list.lock();
             if let Some(refusal) = list.refusal() {
                 return Err(refusal);
             }
-            match list.opening.get_mut(&slot.id) {
+            match list.opening.get_mut(session) {
                 Some(waiters) => waiters.push(tell),
                 None => {
-                    list.opening.insert(slot.id.clone(), vec![tell]);
-                    list.waiting.push_back((slot.clone(), opening));
+                    list.opening.insert(session.clone(), vec![tell]);
+                    list.waiting.push_back((session.clone(), opening));
                     if let Some((actor, _)) = &list.actor {
                         // An actor that is ending leaves the order to the next incarnation.
                         let _ = actor.send(Look);
@@ -138,7 +167,7 @@ impl Orders {
         self.asked[chore as usize].notify_one();
     }
 
-    /// Returns when somebody has asked for the chore since the last return.
+    /// Returns when the chore was asked for since the last return.
     pub(super) async fn asked(&self, chore: Chore) {
         self.asked[chore as usize].notified().await;
     }
@@ -148,9 +177,7 @@ impl Orders {
         let mut list = self.list.lock();
         list.closed = true;
         list.patience.abort_all();
-        let refused = refused(&mut list);
-        drop(list);
-        drop(refused);
+        list.refuse_waiting();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -170,33 +197,16 @@ impl Orders {
     }
 
     /// Notes that an incarnation of the actor is over. If none follows within [`GONE_MAX`], waiting orders are refused.
-    pub(super) fn end(&self, shared: &Arc<Shared>) {
+    pub(super) fn end(&self, tokio: &Handle) {
         let mut list = self.list.lock();
         list.actor = None;
         list.ended += 1;
         if list.closed {
             return;
         }
-        let (ended, shared, tokio) = (list.ended, Arc::downgrade(shared), shared.tokio.clone());
-        let give_up = async move {
-            tokio::time::sleep(GONE_MAX).await;
-            if let Some(shared) = shared.upgrade() {
-                shared.orders.give_up(ended);
-            }
-        };
         while list.patience.try_join_next().is_some() {}
-        list.patience.spawn_on(give_up, &tokio);
-    }
-
-    /// Refuses the waiting orders, and new ones from now on, if no incarnation began after `ended` of them had ended.
-    fn give_up(&self, ended: u64) {
-        let mut list = self.list.lock();
-        if list.ended == ended && list.actor.is_none() {
-            list.given_up = true;
-            let refused = refused(&mut list);
-            drop(list);
-            drop(refused);
-        }
+        let waits = give_up(Arc::downgrade(&self.list), list.ended);
+        list.patience.spawn_on(waits, tokio);
     }
 
     /// Takes out the next order.
@@ -238,14 +248,13 @@ impl Orders {
     }
 }
 
-/// Takes out the orders that have not begun, and refuses their callers. Drop the returned orders outside of the lock: they hold
-/// slots.
-fn refused(list: &mut List) -> VecDeque<Order> {
-    let why = list.refusal().unwrap_or(OpenError::Closed);
-    let waiting = std::mem::take(&mut list.waiting);
-    for (slot, _) in &waiting {
-        let waiters = list.opening.remove(&slot.id).unwrap_or_default();
-        waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(why.clone()))));
+/// Refuses the waiting orders after [`GONE_MAX`], and new ones from then on, if no incarnation began after `ended` of them had ended.
+async fn give_up(list: Weak<Lock<List>>, ended: u64) {
+    tokio::time::sleep(GONE_MAX).await;
+    let Some(list) = list.upgrade() else { return };
+    let mut list = list.lock();
+    if list.ended == ended && list.actor.is_none() {
+        list.given_up = true;
+        list.refuse_waiting();
     }
-    waiting
 }

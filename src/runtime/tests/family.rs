@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
-    actor::{activation::Activation, bring_up::bring_up, child::SpawnArgs},
+    actor::{
+        activation::Activation,
+        bring_up::{SpawnArgs, bring_up},
+    },
     error::SpawnError,
     kernel::{Abort, DownReason, Limits, Link, Open, Spawn, TaskOrder, Tie},
     words::{ids::Seq, message::Message},

@@ -205,7 +205,7 @@ fn equal_orders_are_one_and_at_most_sixteen_tapes_are_opened_at_once() {
         // Whoever wants one of them too waits for the same.
         let more = tokio::spawn({
             let (shared, slot) = (shared.clone(), sessions[19].slot.clone());
-            async move { shared.orders.open(&slot, Opening::Load).await }
+            async move { shared.orders.open(&slot.id, Opening::Load).await }
         });
         tokio::task::yield_now().await;
         assert_eq!(node().queue, 20);

@@ -111,6 +111,31 @@ async fn what_is_on_the_tape_and_was_not_told_is_told_by_the_next_incarnation() 
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// A caller that has its answer sees it in the state, also where the session died between its tape and the answer: the next
+/// incarnation publishes what is on the tape before it answers what its predecessor had in hand. The next incarnation is held up right
+/// after that, before it does anything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_next_incarnation_answers_is_in_the_state() {
+    let folder = taped::folder();
+    let strike = Strike::default();
+    let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(Scripted::new([])));
+    let runtime = builder.faults(strike.faults()).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    assert!(!session.state().await.unwrap().paused);
+    let (goes_on, held_up) = std::sync::mpsc::channel::<()>();
+    strike.panic_at_next("session.appended");
+    // A test that is over has dropped its end.
+    strike.at("session.begun", strike.passed()["session.begun"] + 1, move || {
+        let _ = held_up.recv();
+    });
+    soon("the answer", session.pause()).await.unwrap();
+    assert_eq!((strike.struck(), runtime.crashes().len()), (2, 1), "it died, and the next one is held up");
+    let state = soon("the state", session.state()).await.unwrap();
+    assert!(state.paused, "it was answered and is not in the state of entry {}", state.seq);
+    drop(goes_on);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// Row "llm worker": a model client that panics costs one try; the turn goes on with the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_of_a_model_request_worker() {

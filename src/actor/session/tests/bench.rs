@@ -6,19 +6,19 @@ use tokio::sync::oneshot;
 
 use super::super::*;
 use crate::{
-    actor::tapes::Tapes,
+    actor::{session::live::Worker, tapes::Tapes},
     error::SendError,
     hook::Hooks,
-    kernel::{Abort, CarriedOut, Command, Configure, Delivery, Report, SendMessage, Settings},
+    kernel::{Abort, CarriedOut, Command, Configure, Delivery, Entry, Record, Report, SendMessage, Settings, State},
     model::{Answer, AnswerPart, ErrorKind, ModelError, Models, Scripted},
     permission::Profile,
     supervisor::{Registry, node_state::Shown},
     tape::{
-        Store, TapeStore as _,
+        Appended, Store, TapeStore as _,
         tests::support::{FakeDisk, own_folder, small, store_on},
     },
     tool::{BoxFuture, Tool, ToolContext, ToolResult, Toolbox},
-    words::ids::SessionId,
+    words::ids::{Seq, SessionId},
     words::message::{Finish, Message, ModelRef},
 };
 

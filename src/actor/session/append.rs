@@ -1,0 +1,176 @@
+//! The way of one decision to the tape: it is handed over, the tape answers, and only then the decision is the state. One that the
+//! tape refused never took effect; the mailbox keeps its inputs or gives them up.
+//!
+//! A change must keep the order after an append: publish the state, tell listeners and observers, answer the senders, start what is
+//! due. It must not make a second append while one is in flight.
+
+use std::sync::Arc;
+
+use crate::{
+    actor::{
+        observers::Tell,
+        session::{
+            build,
+            live::{Live, Writing},
+            logged,
+        },
+        tape_store::Chore,
+    },
+    event::{Event, EventKind, Ring, events_of},
+    kernel::{Decision, Entry, Input, Record, State},
+    supervisor::{ExitReason, shell::ExitError},
+    tape::{Appended, Store, TapeError, TapeStoreExt as _},
+};
+
+impl Live {
+    /// Publishes the entries that an earlier incarnation had put on the tape and did not publish.
+    pub(super) fn tell(&mut self, unpublished: Option<(State, Vec<Entry>)>) {
+        if let Some((mut before, entries)) = unpublished {
+            let mut events = Vec::new();
+            for entry in &entries {
+                events.extend(events_of(&before, entry).map(Arc::new));
+                before.apply(entry);
+            }
+            self.tell_of(&entries, events, self.slot.publish(self.state.clone(), self.state.seq));
+        }
+        drop(self.slot.publish(self.state.clone(), self.state.seq));
+    }
+
+    /// Decides about these inputs, and hands the entries to the tape.
+    pub(super) fn record(&mut self, inputs: &[Input]) -> Result<(), ExitError> {
+        inputs.iter().filter_map(Input::reported).for_each(|ticket| self.forget_worker(ticket));
+        let (decision, events) = self.decide(inputs);
+        let Decision { entries, stops, replies, after } = decision;
+        fault!(self.shared.store.faults(), "session.decided", self.slot.id.as_str());
+        stops.into_iter().for_each(|who| self.stop(who, &after));
+        self.slot.handed_over(after.seq, replies);
+        let writing = Writing { entries, after: Arc::new(after), events };
+        if writing.entries.is_empty() {
+            return self.settled(writing, Ok(()));
+        }
+        match self.write(&writing) {
+            Appended::Now(result) => {
+                fault!(self.shared.store.faults(), "session.appended", self.slot.id.as_str());
+                if inputs.len() > 1 && matches!(inputs.last(), Some(Input::Recover { .. } | Input::Hold)) {
+                    fault!(self.shared.store.faults(), "session.late_report", self.slot.id.as_str());
+                }
+                self.settled(writing, result.map(drop))
+            }
+            Appended::Later => {
+                fault!(self.shared.store.faults(), "session.appended", self.slot.id.as_str());
+                self.writing = Some(writing);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, writing: &Writing) -> Appended {
+        // Marks the session in the store's list of open turns. A missing mark would lose a turn; a mark too many wakes the session
+        // once more.
+        let begins = !self.state.is_unfinished() && writing.after.is_unfinished();
+        if begins && let Err(error) = self.shared.store.mark_open(&self.slot.id) {
+            return Appended::Now(Err(error));
+        }
+        let unwritable = |error| Appended::Now(Err(build::unwritable(&self.slot.id, error)));
+        if let [entry @ Entry { record: Record::State(state), .. }] = &writing.entries[..] {
+            let name = state.anchor.as_ref().map_or("anchor", |mark| mark.name.as_str());
+            return match entry.to_tape() {
+                Ok(line) => self.tape.begin_anchor(name, &line),
+                Err(error) => unwritable(error),
+            };
+        }
+        match writing.entries.iter().map(Entry::to_tape).collect::<Result<Vec<_>, _>>() {
+            Ok(lines) => self.tape.append(&lines),
+            Err(error) => unwritable(error),
+        }
+    }
+
+    /// Notes on the tape that this incarnation ends in order, if a turn is open. The tape's answer is not waited for. While an append
+    /// is in flight there is no note, and the next recovery counts as one from a crash.
+    pub(super) fn note_stop(&mut self) {
+        if self.writing.is_some() {
+            return;
+        }
+        let Decision { entries, after, .. } = self.decide(&[Input::Stop]).0;
+        if !entries.is_empty() {
+            drop(self.write(&Writing { entries, after: Arc::new(after), events: Vec::new() }));
+        }
+    }
+
+    /// Takes the tape's answer: the decision becomes the state and is published, or it never took effect.
+    pub(super) fn settled(&mut self, writing: Writing, result: Result<(), TapeError>) -> Result<(), ExitError> {
+        let Writing { entries, after, events } = writing;
+        let Err(error) = result else {
+            let before = std::mem::replace(&mut self.state, after);
+            let ring = self.slot.publish(self.state.clone(), self.state.seq);
+            self.tell_of(&entries, events, ring);
+            logged::log_failures(&self.slot.id, &before, &entries);
+            fault!(self.shared.store.faults(), "session.published", self.slot.id.as_str());
+            if self.slot.recorded() {
+                // The disk's reserve is to be remade. That may wait for the disk, so the tape store does it.
+                self.shared.orders.chore(Chore::Reserve);
+            }
+            let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
+            if self.state.context.compactions > before.context.compactions && !anchored {
+                // With a new anchor the session opens without reading the summarised part.
+                self.slot.want_anchor();
+            }
+            self.unmark();
+            self.begin_what_is_due();
+            return Ok(());
+        };
+        self.unmark();
+        let told = self.slot.refused(&error, self.now());
+        if !matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. }) || told == 0 {
+            tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
+            self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
+        }
+        if error.is_full() {
+            // The reserve is released so that open tickets can still be closed on the tape.
+            let released = self.shared.store.files().is_some_and(Store::release_reserve);
+            tracing::warn!(session = %self.slot.id, released, "the disk is full");
+        }
+        match error {
+            // The state here no longer agrees with the tape: the next incarnation reads the tape again.
+            TapeError::Changed { .. } | TapeError::Gap { .. } | TapeError::Damaged(_) => {
+                Err(ExitError(ExitReason::Error(format!("its tape cannot be written any more: {error}"))))
+            }
+            _ => {
+                // A refused stop that was given up no longer holds back the start of work.
+                self.begin_what_is_due();
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells listeners and observers of recorded entries, and sends children new rules. The state is published before: a listener that
+    /// hears of an entry may read it at once. Senders of commands are answered after it (`Slot::recorded`).
+    fn tell_of(&mut self, entries: &[Entry], events: Vec<Arc<Event>>, ring: Option<Arc<Ring>>) {
+        for event in &events {
+            let tell = || {
+                let ring = Arc::downgrade(ring.as_ref()?);
+                Some(Tell { ring, incarnation: self.incarnation })
+            };
+            self.shared.observers.show(event, tell);
+        }
+        if let Some(ring) = ring {
+            ring.push(events);
+        }
+        let narrows = |entry: &Entry| {
+            matches!(
+                entry.record,
+                Record::Settings(_) | Record::AgentSwitched { .. } | Record::Adopted { .. } | Record::Narrowed { .. }
+            )
+        };
+        if entries.iter().any(narrows) {
+            self.narrow_children();
+        }
+    }
+
+    /// Removes the session's mark from the list of open turns, if nothing is open.
+    pub(super) fn unmark(&self) {
+        if !self.state.is_unfinished() {
+            drop(self.shared.store.mark_closed(&self.slot.id));
+        }
+    }
+}

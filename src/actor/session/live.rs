@@ -1,0 +1,226 @@
+//! One incarnation of a session ([`Live`]): what it holds, and the rounds in which it takes work out of its slot.
+//!
+//! A change must keep that those who wait look before each piece of work, so that none misses a turn; and that an incarnation yields to
+//! other actors after [`WORK_PER_WAKE`] pieces.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    actor::{
+        child::Watcher,
+        compaction::SummaryHandle,
+        session::{build::Folders, present},
+        shared::Shared,
+        slot::{Slot, Work},
+        worker::{CallWorker, RequestWorker},
+    },
+    error::PassivateError,
+    event::{Event, events_of},
+    kernel::{Decision, Entry, Env, Input, State, decide, decide_and_watch},
+    supervisor::{NodeState, shell::ExitError},
+    words::clock::Clock,
+    words::ids::{Millis, Seq},
+};
+
+#[cfg(feature = "fault-injection")]
+use crate::actor::session::held_back::Tape;
+#[cfg(not(feature = "fault-injection"))]
+use crate::tape::OpenTape as Tape;
+
+/// The most pieces of work that an actor takes before it yields to other actors.
+const WORK_PER_WAKE: usize = 64;
+
+/// What the actor does after a round of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    GoOn,
+    Sleep,
+}
+
+/// The handle of the worker of one ticket. Dropping it ends the work; of a child only the watch, and the child goes on. A request
+/// that was cut off ends without it.
+pub(super) enum Worker {
+    Request(RequestWorker),
+    Call(CallWorker),
+    Summary { _handle: SummaryHandle },
+    Child(Watcher),
+}
+
+/// The one decision that is being written.
+pub(super) struct Writing {
+    pub(super) entries: Vec<Entry>,
+    pub(super) after: Arc<State>,
+    pub(super) events: Vec<Arc<Event>>,
+}
+
+/// One incarnation of a session.
+pub(super) struct Live {
+    pub(super) shared: Arc<Shared>,
+    pub(super) slot: Arc<Slot>,
+    pub(super) node: Arc<NodeState>,
+    pub(super) incarnation: u32,
+    /// The runtime's clock, moved so that it never reads earlier than the last entry of the tape that this incarnation began
+    /// with.
+    pub(super) clock: Clock,
+    pub(super) tape: Tape,
+    /// The state after the last recorded entry, as it is published in the slot.
+    pub(super) state: Arc<State>,
+    /// The decision in flight: the tape has answered "later", and answers through the slot.
+    pub(super) writing: Option<Writing>,
+    /// The workers of open tickets, by ticket; at most one each.
+    pub(super) workers: BTreeMap<Seq, Worker>,
+    /// The moment that the one timer is set for, and its task.
+    pub(super) timer: Option<(Millis, AbortOnDropHandle<()>)>,
+    /// The session's folders, for its calls.
+    pub(super) folders: Folders,
+}
+
+impl Live {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        slot: Arc<Slot>,
+        node: Arc<NodeState>,
+        incarnation: u32,
+        tape: Tape,
+        state: Arc<State>,
+    ) -> Live {
+        let clock = shared.clock.not_before(state.time);
+        let (workers, folders) = (BTreeMap::new(), Folders::of(&shared.store, &slot.id));
+        Live { shared, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None, folders }
+    }
+
+    /// The first piece of work of an incarnation: its recovery. Nobody who waits is answered yet.
+    pub(super) fn recover(&mut self) -> Result<(), ExitError> {
+        if let Some(work) = self.slot.take(&self.state, self.now()) {
+            self.carry_out(work)?;
+        }
+        self.after_work();
+        self.slot.wake_again();
+        Ok(())
+    }
+
+    /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces. Those who wait look before each piece.
+    pub(super) fn work(&mut self) -> Result<Then, ExitError> {
+        for _ in 0..WORK_PER_WAKE {
+            let (work, waiting) = self.slot.round(&self.state, self.now());
+            self.slot.look(waiting);
+            let Some(work) = work else {
+                self.after_work();
+                return Ok(Then::GoOn);
+            };
+            if self.carry_out(work)? == Then::Sleep {
+                return Ok(Then::Sleep);
+            }
+        }
+        self.after_work();
+        // More work may wait; other actors go first.
+        self.slot.wake_again();
+        Ok(Then::GoOn)
+    }
+
+    pub(super) fn carry_out(&mut self, work: Work) -> Result<Then, ExitError> {
+        let (what, number) = work.about();
+        self.node.take_up(what, number, || present::in_full(&work));
+        match work {
+            Work::Decide(inputs) => {
+                fault!(self.shared.store.faults(), "session.took", self.slot.id.as_str());
+                self.record(&inputs)?;
+            }
+            Work::Stop(input) => {
+                let Decision { stops, after, .. } = self.decide(std::slice::from_ref(&*input)).0;
+                stops.into_iter().for_each(|who| self.stop(who, &after));
+            }
+            Work::Settled(result) => {
+                fault!(self.shared.store.faults(), "session.settled", self.slot.id.as_str());
+                if let Some(writing) = self.writing.take() {
+                    self.settled(writing, result.map(drop))?;
+                }
+            }
+            Work::Sleep => {
+                if self.fall_asleep() {
+                    return Ok(Then::Sleep);
+                }
+            }
+        }
+        Ok(Then::GoOn)
+    }
+
+    /// Marks the session as asleep if nothing keeps it awake. Returns whether it did.
+    fn fall_asleep(&mut self) -> bool {
+        // First sets the timer.
+        self.after_work();
+        let why = match () {
+            () if !self.may_sleep() => "a turn, an ask, a message or a task is open",
+            // The timer's task ends with this incarnation, so it does not count.
+            () if self.slot.tasks().len() > usize::from(self.timer.is_some()) => PassivateError::PASSING,
+            () => return self.slot.fall_asleep(),
+        };
+        self.slot.stays_awake(why);
+        false
+    }
+
+    /// Whether nothing is open, no worker runs, no append is in flight, and nobody waits for an answer from the state.
+    pub(super) fn may_sleep(&self) -> bool {
+        self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && !self.slot.is_waited_for()
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    pub(super) fn after_work(&mut self) {
+        fault!(self.shared.store.faults(), "session.worked", self.slot.id.as_str());
+        self.arm_timer();
+        let presented = present::presented(&self.state, self.slot.is_refused());
+        self.node.present(presented, |payload| payload.put(present::figures(&self.state)));
+        self.slot.set_idle(self.may_sleep());
+    }
+
+    /// Sets the one timer to the next moment that the state or the mailbox names.
+    fn arm_timer(&mut self) {
+        let due = self.slot.due(&self.state);
+        if self.timer.as_ref().map(|(at, _)| *at) == due {
+            return;
+        }
+        self.timer = None;
+        let Some(due) = due else { return };
+        let (slot, at) = (self.slot.clone(), self.clock.instant(due));
+        let timer = self.slot.tasks().spawn(async move {
+            tokio::time::sleep_until(at).await;
+            slot.wake();
+        });
+        self.timer = Some((due, AbortOnDropHandle::new(timer)));
+    }
+
+    pub(super) fn decide(&self, inputs: &[Input]) -> (Decision, Vec<Arc<Event>>) {
+        let audience = self.slot.audience();
+        let env = Env {
+            globs: &self.shared.globs,
+            host_rules: self.shared.rules.as_ref(),
+            tools_tokens: self.shared.tools_tokens,
+            windows: &self.shared.models,
+            toolbox_hash: &self.shared.toolbox_hash,
+            permissions: self.shared.toolbox.permissions(),
+            asks_are_heard: audience.answers_asks,
+            jitter: self.draw(),
+        };
+        let now = self.now();
+        // Hooks are the observers.
+        if !audience.hears_events && self.shared.hooks.is_empty() {
+            return (decide(&self.state, inputs, &env, now), Vec::new());
+        }
+        let mut events = Vec::new();
+        let watch = |before: &State, entry: &Entry| events.extend(events_of(before, entry).map(Arc::new));
+        let decision = decide_and_watch(&self.state, inputs, &env, now, watch);
+        (decision, events)
+    }
+
+    /// A number from 0 up to 1 that differs between sessions, incarnations and places on the tape. For jitter, not for secrets.
+    fn draw(&self) -> f64 {
+        let hash = blake3::hash(format!("{}/{}/{}", self.slot.id, self.incarnation, self.state.seq).as_bytes());
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        f64::from(u32::from_le_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
+    }
+}

@@ -1,0 +1,71 @@
+//! The [`WorkerContext`]: which session, incarnation and ticket a worker works for, and its ways back: the report, provisional events,
+//! and the handle of the session for code of the host.
+//!
+//! A change must keep that a report goes to the slot and nowhere else: a worker never touches the state or the tape.
+
+use std::sync::Arc;
+
+use crate::{
+    actor::{shared::Shared, slot::Slot},
+    event::{EVENT_VERSION, Event, EventId, EventKind},
+    hook::{HookContext, HookFailure},
+    kernel::Report,
+    tool::SessionRef,
+    words::ids::Seq,
+};
+
+/// The session, incarnation and ticket that a worker belongs to.
+#[derive(Clone)]
+pub(crate) struct WorkerContext {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) incarnation: u32,
+    pub(crate) ticket: Seq,
+    pub(crate) turn: Option<Seq>,
+    pub(crate) step: Option<u32>,
+}
+
+impl WorkerContext {
+    /// Reports the outcome to the slot. Call it when nothing of the work is left; the first report of a ticket counts.
+    pub(crate) fn report(&self, report: Report) {
+        self.slot.report(self.incarnation, self.ticket, report);
+    }
+
+    /// Shows a provisional event to listeners and observers.
+    pub(crate) fn show(&self, sub: u32, kind: EventKind) {
+        let observers = &self.shared.observers;
+        if !self.slot.is_heard() && !observers.watch() {
+            return;
+        }
+        let event = Event {
+            v: EVENT_VERSION,
+            id: EventId { seq: self.ticket, incarnation: self.incarnation, sub },
+            session: self.slot.id.clone(),
+            time: self.shared.clock.now(),
+            cause: None,
+            turn: self.turn,
+            step: self.step,
+            kind,
+        };
+        // No `Tell` here, because provisional events are many: a hook that fails at one is only logged.
+        let event = Arc::new(event);
+        observers.show(&event, || None);
+        self.slot.show([event]);
+    }
+
+    /// The way back to the session, for code of the host that may keep it.
+    pub(crate) fn session_ref(&self) -> SessionRef {
+        SessionRef::new(self.slot.clone())
+    }
+
+    pub(crate) fn hook_context(&self) -> HookContext {
+        HookContext { id: self.slot.id.clone(), session_ref: self.session_ref() }
+    }
+
+    /// Says that a hook failed: to the log, and to those who listen.
+    pub(crate) fn hook_failed(&self, failure: HookFailure) {
+        tracing::warn!(session = %self.slot.id, hook = failure.hook, callback = failure.callback, error = failure.error, "hook failed");
+        let HookFailure { hook, callback, error } = failure;
+        self.show(0, EventKind::HookError { hook, callback, error });
+    }
+}
