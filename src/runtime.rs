@@ -1,13 +1,13 @@
 //! A runtime: starts, holds and ends one supervised tree of sessions inside a host's process.
 //!
 //! [`Runtime`] makes, opens, forks, lists, sweeps, passivates and deletes sessions. A runtime is a value, never a global: two
-//! runtimes in one process do not see each other, and share only what the host gives to both. Dropping a future of a method stops
-//! the wait, and takes back nothing that the method began (`docs/CANCELLATION.md` has a row for each).
+//! runtimes in one process do not see each other, and share only what the host passes to both. Dropping a future of a method
+//! stops the wait, and undoes nothing that the method began (`docs/CANCELLATION.md` has a row for each).
 //!
 //! A change must keep this: a method decides nothing about a turn (the kernel does); a method that touches the store does so
 //! through `Shared::blocking` or on a blocking task, because a disk may be slow; a method makes, deletes or sweeps nothing if it is
-//! called while the runtime drains or after its end began (`is_open`); and the end begins in `ending.rs`, whether a caller asks for
-//! it or drops the last clone. (A root that crashes too often goes down by itself: `close_with` in `runtime/tree.rs`.)
+//! called while the runtime drains or after its end began (`is_open`); and the end begins in `ending.rs`, whether a caller asks
+//! for it or drops the last clone. (A root that crashes too often ends the tree: `close_with` in `runtime/tree.rs`.)
 
 mod agents;
 mod builder;
@@ -172,7 +172,7 @@ impl Runtime {
         let flight = slot.begin_activation().ok_or_else(exists)?;
         let now = self.inner.shared.clock.now();
         let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
-        // A task of its own: other callers may wait for this activation, even if this future is dropped.
+        // A separate task: other callers may wait for this activation, even if this future is dropped.
         let making = flight.make(First { entries, state });
         let tasks = &self.inner.shared.tasks;
         tasks.spawn_on(making, &self.inner.shared.tokio).await.map_err(OpenError::lost)??;
@@ -180,10 +180,10 @@ impl Runtime {
     }
 
     /// Opens a conversation of the store: wakes the session, and returns when it is awake. Many callers may open one session at
-    /// the same time: there is one actor and one claim. A turn that was cut off goes on.
+    /// the same time: there is one actor and one claim. An interrupted turn continues.
     ///
-    /// Opening does not listen to events. While nobody listens, an ask of a resumed turn is denied at once (unless the session's
-    /// asks wait, [`SessionOptions::asks_wait`]); [`Runtime::open_heard`] listens before the turn goes on.
+    /// Opening does not listen to events. Without a listener, an ask of a resumed turn is denied at once (unless the session's
+    /// asks wait, [`SessionOptions::asks_wait`]); [`Runtime::open_heard`] listens before the turn continues.
     ///
     /// # Errors
     /// [`OpenError::Tape`] where the store has no such session, or another process has claimed it; [`OpenError::Damaged`] where the
@@ -229,7 +229,7 @@ impl Runtime {
         self.inner.shared.slots.all_awake().iter().map(|slot| slot.id.clone()).collect()
     }
 
-    /// The conversations that are kept stopped until somebody unparks them, by id. Parking outlives the runtime.
+    /// The conversations that are kept stopped until they are unparked, by id. Parking outlives the runtime.
     #[must_use]
     pub fn parked(&self) -> Vec<Parked> {
         let parked = self.inner.shared.slots.parked().into_iter();
@@ -238,7 +238,7 @@ impl Runtime {
 
     /// Puts a session to sleep now, and returns when it has given up its actor, its tape and its state. By then the session is no
     /// longer in the tree, lists show it as passive, a sweep may remove it and another process may open it. The next message wakes
-    /// it, even a message that arrives meanwhile. A session that sleeps already is no error.
+    /// it, even a message that arrives meanwhile. A sleeping session is not an error.
     ///
     /// The tape is given back after its waiting appends are written, so a stuck disk holds this call up. Dropping the future stops
     /// the wait, and nothing else.
@@ -258,7 +258,7 @@ impl Runtime {
 
     /// Conversations as people want to see them, a page at a time: newest first, with title, age, size, cost and status. Over files
     /// the page comes from the index, which is first brought up to date for at most [`SessionQuery::wait`]. Over any other engine,
-    /// and where there is no index, the page is read from the tapes; see [`SessionPage`].
+    /// and without an index, the page is read from the tapes; see [`SessionPage`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -298,8 +298,8 @@ impl Runtime {
         self.inner.shared.blocking(plan).await
     }
 
-    /// Removes for good the conversations that a policy does not keep, with everything stored beside their tapes; see
-    /// [`ops::sweep_planned`](crate::ops::sweep_planned) for what is never removed. The sweep holds up no session, and stops
+    /// Permanently removes the conversations that a policy does not keep, with everything stored next to their tapes; see
+    /// [`ops::sweep_planned`](crate::ops::sweep_planned) for what is never removed. The sweep delays no session, and stops
     /// between two removals when the runtime ends. Dropping the future lets the sweep finish.
     ///
     /// ```
@@ -332,7 +332,7 @@ impl Runtime {
         Ok(swept.map_err(OpenError::lost)??)
     }
 
-    /// The report of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
+    /// The report of the newest sweep that this runtime made on schedule ([`Builder::sweeps`]); `None` before the first.
     #[must_use]
     pub fn last_sweep(&self) -> Option<Arc<SweepReport>> {
         self.inner.shared.sweeper.newest.lock().clone()
@@ -425,7 +425,7 @@ impl Runtime {
         .await
     }
 
-    /// Does a work of several steps in a task of its own, so that a caller who is gone leaves none of it half done.
+    /// Does work of several steps in its own task, so that a dropped caller leaves none of it half done.
     async fn to_its_end<W>(&self, id: &SessionId, work: impl FnOnce(Runtime, SessionId) -> W) -> Result<(), OpenError>
     where
         W: Future<Output = Result<(), OpenError>> + Send + 'static,

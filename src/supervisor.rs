@@ -92,20 +92,20 @@ pub use crate::supervisor::{
     watch::{Happening, TreeEvent, Watch},
 };
 
-/// A supervisor that nobody supervises: the root of a tree.
+/// A supervisor without a supervisor: the root of a tree.
 #[derive(Debug)]
 pub struct Supervisor;
 
 impl Supervisor {
     /// Starts a root, and returns when all its children have started.
     ///
-    /// It runs until [`SupervisorHandle::shutdown`], or until it ends by itself (too many restarts, significant children);
-    /// [`SupervisorHandle::ended`] tells. If a child cannot start, those before it are stopped in reverse. Needs a tokio
+    /// It runs until [`SupervisorHandle::shutdown`], or until it ends on its own (too many restarts, significant children);
+    /// [`SupervisorHandle::ended`] waits for that. If a child cannot start, those before it are stopped in reverse. Needs a tokio
     /// runtime with time. If the future is dropped before it completes, the supervisor is shut down in the background.
     pub async fn start(spec: SupervisorSpec, registry: &Registry) -> Result<SupervisorHandle, StartError> {
         refuse_panic_abort()?;
         spec.check()?;
-        // A task of its own: dropped half-way, a start would leave an actor that nobody has a handle of.
+        // A separate task: dropped half-way, a start would leave an actor without a handle.
         let started = tokio::spawn(start(spec, registry.clone())).await;
         let mut started = started.unwrap_or(Err(StartError::Failed { reason: ExitReason::Cancelled }))?;
         started.0.take().ok_or(StartError::Failed { reason: ExitReason::Cancelled })

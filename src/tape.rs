@@ -12,7 +12,7 @@
 //! | what was acknowledged stays, as far as the chosen [`Durability`] goes | `write`, `commit` |
 //! | a torn tail is cut off, set aside and reported; a bad line in the middle makes the tape read-only | `read` |
 //! | one writer per session, across processes | `owner` |
-//! | a fork goes on from any append of another tape, copies nothing, and keeps its parent as long as it lives | `fork`, `whole`, `remove` |
+//! | a fork continues from any append of another tape, copies nothing, and keeps its parent as long as it lives | `fork`, `whole`, `remove` |
 //! | the appends that wait for the disk have a bound; beyond it an append is answered [`Busy`](TapeError::Busy) | `queue` |
 //! | tapes in memory have a bound, and say [`MemoryFull`](TapeError::MemoryFull) beyond it | `memory` |
 //! | the index is derived and decides nothing | `index` (feature `sqlite`) |

@@ -2,10 +2,10 @@
 //! the child is ([`TaskProgress`]), and what came of the task ([`TaskResult`]). Values only: `runtime/task.rs` gives the request to
 //! a child and makes the other two.
 //!
-//! Programs exchange the envelopes as JSON, and the result of a task that a model gave stands on the parent's tape, in the details
-//! of the call's result. A reader ignores fields that it does not know. A change must not rename or retype a field or a variant,
-//! and must give each new field a serde default. `docs/schema/` has the JSON schema of each envelope, and a test compares. Where
-//! the meaning of a field changes, [`TASK_VERSION`] must rise.
+//! Programs exchange the envelopes as JSON, and the result of a task that a model gave is on the parent's tape, in the details of
+//! the call's result. A reader ignores fields that it does not know. A change must not rename or retype a field or a variant, and
+//! must give each new field a serde default. `docs/schema/` has the JSON schema of each envelope, and a test compares. If the
+//! meaning of a field changes, [`TASK_VERSION`] must rise.
 
 mod progress;
 mod request;

@@ -16,7 +16,7 @@ impl Event {
             }
             _ => {
                 let mut length = Length(0);
-                // An event that has no line is shown to nobody.
+                // An event without a line is never shown.
                 drop(serde_json::to_writer(&mut length, self));
                 length.0
             }

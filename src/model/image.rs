@@ -1,8 +1,8 @@
 //! Looks at the bytes of an image, so that none is sent that every provider refuses: a refused image stays in the conversation, and
 //! each later request would be refused with it.
 //!
-//! An image is whole if its header and its end are there. The pixels are not decoded, so a provider may refuse one that passes
-//! here; the session learns from that. Pure functions of bytes, which may be anything.
+//! An image is whole if it has its header and its end. The pixels are not decoded, so a provider may refuse one that passes here;
+//! the session learns from that. Pure functions of bytes, which may be anything.
 
 use base64::Engine as _;
 
@@ -22,7 +22,7 @@ pub(crate) fn kind(base64: &str) -> Result<&'static str, &'static str> {
     if is_whole { Ok(kind) } else { Err("it is not whole") }
 }
 
-/// Chunks up to the last one, the first of which gives a width and a height.
+/// Chunks up to the last one; the first has a width and a height.
 fn is_png(mut chunks: &[u8]) -> bool {
     let size = chunks.get(8..16).unwrap_or_default();
     let is_sized = chunks.get(4..8) == Some(b"IHDR") && size.chunks(4).all(|side| side != [0; 4]) && size.len() == 8;

@@ -59,7 +59,7 @@ pub const REQUESTS_MAX: usize = 10_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// One after the other, whatever the request is.
+    /// One after the other, for any request.
     Order,
     /// By the number of answers in the history of the request. The default of files.
     #[default]
@@ -226,7 +226,7 @@ impl Scripted {
         }
         let mut parts = assembly.finish();
         for part in &mut parts {
-            // A script gives the same answer each time, so its thoughts have no times.
+            // A script returns the same answer each time, so its thoughts have no times.
             if let AnswerPart::Reasoning { time, .. } = part {
                 *time = Span::default();
             }

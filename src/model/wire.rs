@@ -139,7 +139,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Takes a later figure of a running total over an earlier one. One that is missing or 0 replaces none: some relays end a stream
+/// Takes a later figure of a running total over an earlier one. A missing figure or 0 replaces none: some relays end a stream
 /// with figures of 0, although the beginning said how much was read.
 pub(crate) fn take_figure(place: &mut u64, value: Option<&Value>) {
     match tokens(value) {
@@ -148,7 +148,7 @@ pub(crate) fn take_figure(place: &mut u64, value: Option<&Value>) {
     }
 }
 
-/// A count of tokens from a provider. A negative count, and a value that is no number, become 0.
+/// A count of tokens from a provider. A negative count, and a value that is not a number, become 0.
 fn tokens(value: Option<&Value>) -> u64 {
     let Some(value) = value else { return 0 };
     match (value.as_u64(), value.as_f64()) {

@@ -72,7 +72,7 @@ pub enum ReplayError {
     NoInput {
         /// The entry.
         seq: Seq,
-        /// The file that it stands in.
+        /// The file that contains it.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -96,7 +96,7 @@ impl ReplayError {
     }
 }
 
-/// Values that the caller gives in place of the recorded ones.
+/// The caller's values in place of the recorded ones.
 #[derive(Clone, Debug, Default)]
 struct Given {
     prompt: Option<Arc<str>>,
@@ -124,7 +124,7 @@ impl Given {
 
 /// A replay of one tape: an iterator over its decisions, in order.
 ///
-/// After a difference the replay goes on from the recorded entries, so that later decisions are judged by themselves.
+/// After a difference the replay continues from the recorded entries, so that later decisions are judged separately.
 #[derive(Debug)]
 pub struct Replay {
     decisions: Vec<Recorded>,
@@ -144,7 +144,7 @@ pub struct Step {
     pub number: usize,
     /// The inputs of the decision, in a few words.
     pub signal: String,
-    /// The file that its entries stand in.
+    /// The file that contains its entries.
     pub file: PathBuf,
     /// The line of the first of these entries, from 1.
     pub line: usize,
@@ -184,7 +184,7 @@ impl Replay {
         Ok(Replay { decisions, given: Given::default(), globs: Globs::default(), next: 0, state: None })
     }
 
-    /// Begins at the newest anchor, as an opened session does. Entries before the anchor are not looked at.
+    /// Begins at the newest anchor, as an opened session does. Entries before the anchor are not checked.
     #[must_use]
     pub fn from_newest_anchor(mut self) -> Replay {
         self.next = self.decisions.iter().rposition(|recorded| recorded.begins().is_some()).unwrap_or(0);
@@ -221,7 +221,7 @@ impl Replay {
         self.decisions.len()
     }
 
-    /// Goes on to the first difference, and returns it.
+    /// Continues to the first difference, and returns it.
     pub fn first_difference(&mut self) -> Option<Difference> {
         self.find_map(|step| step.difference)
     }
@@ -235,7 +235,7 @@ impl Iterator for Replay {
         let Recorded { append, entries, .. } = recorded;
         let decided = match &self.state {
             Some(state) if !recorded.inputs.is_empty() => recorded.again(state, &self.given, &self.globs).entries,
-            // No decision wrote this append. It is only checked that reading it back gives what was written.
+            // No decision wrote this append. The check is only that it reads back as it was written.
             _ => entries.clone(),
         };
         let step = Step {

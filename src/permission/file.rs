@@ -1,7 +1,7 @@
 //! Reads rules that a person wrote down: as TOML or as JSON, as a map or as a list.
 //!
 //! ```toml
-//! match_order = "last"       # or "first"; of the rules that match, this one stands
+//! match_order = "last"       # or "first"; of the rules that match, this one wins
 //! bash = "ask"               # the string form: the pattern is *
 //!
 //! [edit]                     # the map form: pattern = action
@@ -16,13 +16,11 @@
 //! ```
 //!
 //! The JSON has the same forms. A JSON file may also hold several values, such as one rule a line, and then lines that begin with
-//! `#` are passed over. The rules come in the order in which they stand in the text, whatever tables they are in: the order
-//! decides.
+//! `#` are skipped. The rules keep their order in the text across all tables: the order decides.
 //!
-//! Rules are read whole or not at all ([`Ruleset::from_toml_table`] reads one table of a file, and passes over the rest). A rule
-//! that was left out might be a `deny`, so a change must keep that what is not understood is an error: an unknown field of a rule,
-//! an unknown action, a pattern of paths that is no glob, the same field twice. The code is pure: the caller reads the file, and
-//! names it.
+//! Rules are read whole or not at all ([`Ruleset::from_toml_table`] reads one table of a file, and skips the rest). A rule that
+//! was left out might be a `deny`, so a change must keep each of these an error: an unknown field of a rule, an unknown action, a
+//! pattern of paths that is not a glob, the same field twice. The code is pure: the caller reads the file, and names it.
 
 pub(crate) mod document;
 
@@ -89,7 +87,7 @@ impl Ruleset {
     /// Reads rules in TOML: one table of a file that also says other things. A file without that table has no rules.
     ///
     /// # Errors
-    /// [`BadRules`] where the text is no TOML, or something in the table is not understood.
+    /// [`BadRules`] if the text is not TOML, or something in the table is not understood.
     pub fn from_toml_table(name: impl Into<String>, text: &str, table: &str) -> Result<Ruleset, BadRules> {
         let read = document::toml(text).and_then(|node| {
             let Value::Map(fields) = node.value else { return Ok(Ruleset::default()) };
@@ -116,7 +114,7 @@ pub(crate) fn ruleset(nodes: &[Node]) -> Result<Ruleset, Fault> {
     for node in nodes {
         read.node(node)?;
     }
-    // The parsers give the fields of a table by name or by table; the text has them in the order that was meant.
+    // The parsers return the fields of a table by name or by table; the text has them in the intended order.
     read.rules.sort_by_key(|(at, _)| *at);
     if let Some((at, _)) = read.rules.get(RULES_MAX) {
         return Err(Fault::new(*at, "", format!("more than {RULES_MAX} rules: write patterns that say more")));

@@ -27,7 +27,7 @@ impl Runtime {
         Tree { roots: self.inner.shared.registry.snapshot() }
     }
 
-    /// All that is known of one node, by its id or its path; `None` where there is no such node.
+    /// All that is known of one node, by its id or its path; `None` if the node does not exist.
     #[must_use]
     pub fn inspect(&self, id: &str) -> Option<Inspection> {
         let registry = &self.inner.shared.registry;
@@ -54,7 +54,7 @@ impl Runtime {
         self.inner.shared.registry.crashes()
     }
 
-    /// The last things that happened to a node, oldest first; at most 32. `None` where there is no such node.
+    /// The last things that happened to a node, oldest first; at most 32. `None` if the node does not exist.
     ///
     /// A trace has kinds and numbers, and no words of the conversation unless
     /// [`Operator::trace_in_full`](crate::runtime::Operator::trace_in_full) asked for them.
@@ -73,8 +73,8 @@ impl Runtime {
         Top { by, nodes }
     }
 
-    /// What happens from now on to one node, named by its id or its path. The node's present state comes first, at once. Where
-    /// there is no such node the watch says [`Happening::Unknown`](crate::supervisor::Happening::Unknown), and ends.
+    /// What happens from now on to one node, named by its id or its path. The node's present state comes first, at once. If the
+    /// node does not exist, the watch says [`Happening::Unknown`](crate::supervisor::Happening::Unknown), and ends.
     #[must_use]
     pub fn watch(&self, id: &str) -> Watch {
         self.inner.shared.registry.watch(Some(id))

@@ -72,9 +72,8 @@ impl RollbackOptions {
         self
     }
 
-    /// Sums up what was said behind the point, with the model of compactions. The summary stands in front of the next turn. Where
-    /// no model can write it, the beginnings of the abandoned messages stand in for it. Where nothing is abandoned, nothing is
-    /// added.
+    /// Summarizes what was said after the point, with the model of compactions. The summary precedes the next turn. If no model
+    /// can write it, the beginnings of the abandoned messages replace it. If nothing is abandoned, nothing is added.
     #[must_use]
     pub fn with_summary(mut self) -> RollbackOptions {
         self.summary = true;
@@ -83,8 +82,8 @@ impl RollbackOptions {
 }
 
 impl Session {
-    /// Goes back to a point: from then on the model knows nothing of what was said after it. Nothing leaves the tape, so the
-    /// session can go to any other point later, even to one that it went back from.
+    /// Goes back to a point: from then on the model does not see what was said after it. Nothing leaves the tape, so the session
+    /// can go to any other point later, even to one it went back from.
     ///
     /// Messages keep their receipts, turns their outcomes, and usage stays counted. Settings, grants and tasks do not change.
     /// Waiting messages stay, and are on hold until the next send or [`Session::go_on`]. Files are not touched. Dropping the
@@ -92,7 +91,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where the session decided something in between, five times in a row;
-    /// [`BranchError::NoPoint`] where there is no such point.
+    /// [`BranchError::NoPoint`] if the point does not exist.
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, BranchError> {
         self.rollback_with(RollbackTarget::Point(to.into()), RollbackOptions::new()).await
     }
@@ -188,7 +187,7 @@ impl Session {
         Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
     }
 
-    /// Has the abandoned part summed up, if there is one. Also returns the rollback as it is once the summary's budget is reserved,
+    /// Summarizes the abandoned part, if there is one. Also returns the rollback as it is once the summary's budget is reserved,
     /// because the reservation is an entry more.
     async fn what_is_left(
         &self,

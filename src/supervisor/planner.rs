@@ -104,7 +104,7 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// A supervisor that has not begun. `seed` decides the jitter of its back-off.
+    /// A supervisor that has not begun. `seed` decides the jitter of its backoff.
     pub(crate) fn new(rules: Rules, seed: u64) -> Planner {
         Planner {
             rules,

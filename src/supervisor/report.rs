@@ -39,11 +39,11 @@ pub enum Decision {
     Park,
     /// The supervisor ends itself.
     Escalate,
-    /// It ended by itself, is not restarted, and stays down.
+    /// It ended on its own, is not restarted, and stays down.
     Ended,
-    /// It was told to stop, and is down.
+    /// It was stopped, and is down.
     Stopped,
-    /// It was started by hand and could not start; the caller was told.
+    /// It was started by hand and could not start; the caller got the error.
     Refused,
 }
 

@@ -110,12 +110,12 @@ pub enum Spills {
     /// They stay behind. The tape still has the shortened outputs; the parts that were cut off are not in the export.
     #[default]
     Left,
-    /// They are in the export: those that the session made itself. Those of the sessions that a fork goes on from are not.
+    /// They are in the export: those that the session made itself. Those of the sessions that a fork continues from are not.
     Taken,
 }
 
 impl Store {
-    /// Writes a session as one file. The file of a fork also has the entries from the sessions that it goes on from.
+    /// Writes a session as one file. The file of a fork also has the entries from the sessions that it continues from.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Store {
             }
         }
         to.flush().map_err(failed)?;
-        // If the session was deleted meanwhile, fail: nobody wants a backup of a deleted session.
+        // If the session was deleted meanwhile, fail: a deleted session must not be backed up.
         self.must_exist(session)?;
         Ok(Exported { last, anchors: header.anchors.len(), spills: header.spills.len() })
     }
@@ -184,7 +184,7 @@ impl Store {
 }
 
 /// The lines of a tape by anchors (folder, number of lines, bytes), sealed as a tape of `session`'s own. The same appends make the
-/// same lines, so those of a session that is no fork come out byte for byte.
+/// same lines, so those of a session that is not a fork come out byte for byte.
 fn sealed(session: &SessionId, appends: Vec<Append>) -> Result<Vec<(String, u64, Vec<u8>)>, TapeError> {
     let mut anchors: Vec<(String, u64, Vec<u8>)> = Vec::new();
     let mut chain = Chain::start(session, "");

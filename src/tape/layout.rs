@@ -84,7 +84,7 @@ impl Layout {
         self.session(id).join("writer")
     }
 
-    /// The marks of the sessions that go on from this one.
+    /// The marks of the sessions that continue from this one.
     pub(super) fn forks(&self, id: &SessionId) -> PathBuf {
         self.session(id).join("forks")
     }
@@ -165,7 +165,7 @@ impl Layout {
         Ok(self.session_folders()?.0)
     }
 
-    /// The folders of the sessions, and what stands among them under the name of a session and is no folder; each sorted.
+    /// The folders of the sessions, and other files among them under the name of a session; each sorted.
     pub(super) fn session_folders(&self) -> Result<(Vec<SessionId>, Vec<SessionId>), TapeError> {
         let sessions = self.sessions();
         let is_folder = |item: &std::fs::DirEntry| match item.file_type() {
@@ -281,7 +281,8 @@ pub(crate) fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Opens a file to read. What is no regular file is an error at once: a FIFO would wait for a writer, and a device has no end.
+/// Opens a file to read. Anything but a regular file is an error at once: a FIFO would wait for a writer, and a device has no
+/// end.
 pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -313,8 +314,8 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), TapeError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(TapeError::io("sync", path))
 }
 
-/// Locks a file or a folder exclusively (`flock`), and waits for it at most `wait`; `false` where it is still locked then. Blocks
-/// the thread. The system gives the lock back with the file, however the process ends.
+/// Locks a file or a folder exclusively (`flock`), and waits for it at most `wait`; `false` if it is still locked then. Blocks
+/// the thread. The system releases the lock with the file, on any end of the process.
 pub(super) fn lock_within(file: &File, wait: Duration) -> io::Result<bool> {
     let started = Instant::now();
     loop {
@@ -355,8 +356,8 @@ mod tests {
         assert!(plain_anchor_name(&"é".repeat(200)).len() <= ANCHOR_NAME_BYTES_MAX);
     }
 
-    /// What is made is there after a loss of power only if each folder on the way to it is synced. Finding: only the nearest was,
-    /// and a path of one name had none at all.
+    /// A new file survives a loss of power only if each folder on the way to it is synced. Finding: only the nearest was, and a
+    /// path of one name had none at all.
     #[test]
     fn the_folders_that_get_a_new_name_are_known() {
         let dir = tempfile::tempdir().unwrap();

@@ -58,7 +58,7 @@ fn place_before(file: &File, seq: Seq) -> io::Result<u64> {
         let middle = from + (to - from) / 2;
         match next_line(file, middle, to)? {
             Some((begins, Some(found))) if found < seq => from = begins,
-            // The line is not before `seq`, or no line begins here, or it cannot be read: go on in the first half.
+            // The line is not before `seq`, or no line begins here, or it cannot be read: continue in the first half.
             _ => to = middle,
         }
     }

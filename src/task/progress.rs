@@ -1,5 +1,6 @@
-//! [`TaskProgress`]: the envelope (JSON form) that says how far a task is while it waits or runs. `runtime/task/progress.rs` makes
-//! it anew for each look, from the states of parent and child. It is shown and not recorded, and does not say how a task ended.
+//! [`TaskProgress`]: the envelope (JSON form) that says how far a task is while it waits or runs. `runtime/task/progress.rs`
+//! makes a new one for each look, from the states of parent and child. It is shown and not recorded, and does not say how a task
+//! ended.
 //!
 //! Other programs read its JSON form, so a change must not rename or retype a field, and a new field needs a serde default.
 //! `docs/schema/task_progress.json` has the schema, and a test compares.

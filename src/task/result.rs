@@ -2,7 +2,7 @@
 //! task's DOWN (the report of how it ended), and makes a result for each caller that asks, from the parent's entries about the task
 //! and from the child's tape. So a result is about a task that is over.
 //!
-//! Other programs read its JSON form, and the result of a task that a model gave stands on the parent's tape. So a change must not
+//! Other programs read its JSON form, and the result of a task that a model gave is on the parent's tape. So a change must not
 //! rename or retype a field, and a new field needs a serde default. `docs/schema/task_result.json` has the schema, and a test
 //! compares.
 

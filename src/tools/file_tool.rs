@@ -1,5 +1,5 @@
-//! The frame of the six file tools (read, write, edit, grep, find, ls): a [`FileWork`] gives the words, the arguments and the work,
-//! and [`FileTool`] makes it a tool.
+//! The frame of the six file tools (read, write, edit, grep, find, ls): a [`FileWork`] provides the words, the arguments and the
+//! work, and [`FileTool`] makes it a tool.
 //!
 //! A tool that only looks has the effect `Read` and runs beside others; a tool that writes has the effect `Once` (a call that a
 //! crash cut off does not run again) and runs alone.
@@ -51,7 +51,7 @@ pub(super) trait FileWork: DeserializeOwned + JsonSchema + 'static {
     /// The names of the argument that holds the path: its own name and all aliases that the type accepts.
     const PATH_NAMES: &'static [&'static str];
 
-    /// What is wrong with the arguments by themselves. A pure function.
+    /// Errors in the arguments alone. A pure function.
     fn check(&self) -> Result<(), ToolResult> {
         Ok(())
     }

@@ -4,9 +4,9 @@
 //! its start, is compared with the path from the searched folder. Any other pattern is compared with the name, in any folder. `*`
 //! and `?` do not match `/`; `**` between slashes or at an end does. A name with a leading dot is like any other name.
 //!
-//! A pattern comes from a model. So a change must keep that, whatever a pattern holds, it does not panic, does not lead out of
-//! the searched folder, and matches in a time in proportion to the path. These are not the globs of permission rules
-//! (`permission/pattern.rs`). No disk is read here.
+//! A pattern comes from a model. So a change must keep that no pattern panics, leads out of the searched folder, or takes more
+//! time than in proportion to the path. These are not the globs of permission rules (`permission/pattern.rs`). No disk is read
+//! here.
 
 use std::{ffi::OsStr, path::Path};
 

@@ -3,9 +3,9 @@
 //! do not.
 //!
 //! A change must keep three things. `plan_exit` leaves plan mode only after a person has approved the plan, and shows that person
-//! the whole plan: one that is too long to be shown is refused, and never cut. The model is then given the plan as the file has
-//! it after the answer, because the person may have changed the file. A plan file that is a link, or stands behind one, is
-//! refused, so that nothing else is shown as a plan.
+//! the whole plan: a plan that is too long to be shown is refused, and never cut. The model then gets the plan as the file has it
+//! after the answer, because the person may have changed the file. A plan file that is a link, or is behind one, is refused, so
+//! that nothing else is shown as a plan.
 
 use std::path::Path;
 
@@ -95,7 +95,8 @@ impl Tool for PlanExit {
         no_arguments()
     }
 
-    /// A second run asks the same question, and gets the answer that a person gave to the first. About another plan it asks anew.
+    /// A second run asks the same question, and gets the answer that a person gave to the first. About another plan it asks
+    /// again.
     fn effect(&self) -> Effect {
         Effect::Idempotent
     }

@@ -5,7 +5,7 @@
 //!
 //! A change must keep that a read remembers two things in memory: what the session has seen of the file, so that a later write is
 //! checked against it (`seen.rs`); and of a text file up to 1 MiB that the session knows it, so that its content is kept before a
-//! command of the shell runs. The doc comments of the arguments are what a model is told of them.
+//! command of the shell runs. The doc comments of the arguments are sent to the model as their descriptions.
 
 mod page;
 
@@ -105,7 +105,7 @@ impl FileWork for Read {
     }
 }
 
-/// What is told of a file beside its text.
+/// The facts about a file besides its text.
 struct Told {
     encoded: Option<Guess>,
     /// It begins with the byte order mark of UTF-8.

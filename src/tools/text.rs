@@ -1,4 +1,4 @@
-//! Tells what a file holds by its first bytes, and gives its text as a stream, decoded to UTF-8 where the file has another
+//! Finds the kind of a file by its first bytes, and returns its text as a stream, decoded to UTF-8 if the file has another
 //! encoding.
 //!
 //! A file is judged by its first [`SNIFF_BYTES`] bytes and never by its name. Beyond these bytes nothing is read before the
@@ -46,8 +46,8 @@ pub(super) fn kind(head: &[u8]) -> Kind {
 /// How many bytes of a text there are for each NUL in it, at least.
 const BYTES_FOR_A_NUL: usize = 16;
 
-/// Whether bytes without a known encoding are text. Bytes without a NUL are shown as text, whatever they are. A NUL or two in a text
-/// is a slip of a program or a separator, if nothing else speaks against a text: a NUL at its very beginning, bytes that are not
+/// Whether bytes without a known encoding are text. Bytes without a NUL are always shown as text. A NUL or two in a text is a
+/// slip of a program or a separator, if nothing else speaks against a text: a NUL at its very beginning, bytes that are not
 /// UTF-8, or other control characters.
 fn is_text(head: &[u8]) -> bool {
     let nuls = memchr::memchr_iter(0, head).count();

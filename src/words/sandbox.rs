@@ -32,7 +32,7 @@ impl Network {
     }
 }
 
-/// The sandbox that a session began with: it stands in its settings, and calls of a tool with a weaker one are refused.
+/// The sandbox that a session began with: it is in its settings, and calls of a tool with a weaker one are refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SandboxTerms {
@@ -78,7 +78,7 @@ impl SandboxTerms {
 mod tests {
     use super::*;
 
-    /// Less is kept, more is not: each term by itself.
+    /// Less is kept, more is not: each term separately.
     #[test]
     fn a_sandbox_keeps_terms_that_it_does_not_widen() {
         let set = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<BTreeSet<_>>();

@@ -59,7 +59,7 @@ fn files(lower: &str) -> usize {
 }
 
 impl Complexity {
-    /// What the model is told, behind the request.
+    /// The hint for the model, after the request.
     pub(super) fn hint(self) -> &'static str {
         match self {
             Complexity::Simple => {

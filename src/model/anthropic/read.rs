@@ -107,7 +107,7 @@ impl Reading {
             }
             "tool_use" => {
                 let place = draft.assembly.start_call(text("id"), text("name"))?;
-                // Usually `{}`, and the input follows in pieces; some servers give it whole.
+                // Usually `{}`, and the input follows in pieces; some servers send it whole.
                 let given = Some(&block["input"]).filter(|input| input.is_object()).map(Value::to_string);
                 Block::Call { place, given: given.unwrap_or_default(), has_pieces: false, has_ended: false }
             }

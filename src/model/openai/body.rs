@@ -60,7 +60,7 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
 fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
     let takes = Takes::of(endpoint, false);
     let mut messages = Vec::new();
-    // Images of the results of this batch, already rendered. A tool message takes text only, and nothing may stand between the
+    // Images of the results of this batch, already rendered. A tool message takes text only, and nothing may come between the
     // tool messages of a batch, so they follow as one user's message.
     let mut files: Vec<Bytes> = Vec::new();
     if !request.system.is_empty() {

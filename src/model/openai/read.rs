@@ -48,7 +48,7 @@ impl OpenCall {
     fn is_followed_by(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         let another_id = !id.is_empty() && !self.id.is_empty() && id != self.id;
         match index {
-            // A new id alone is no sign: some servers make one up for every piece.
+            // A new id alone proves nothing: some servers make one up for every piece.
             Some(_) => another_id && !name.is_empty(),
             None => another_id || (!name.is_empty() && self.place.is_some() && (id.is_empty() || id != self.id)),
         }
@@ -171,8 +171,8 @@ impl Reading {
 
     /// One piece of one call.
     ///
-    /// The index says which call it belongs to, if there is one. Some servers give every call the index 0: so under a known index
-    /// another id together with a name begins a new call. Some give no index: then another id, or a name after the name, begins a
+    /// The index says which call it belongs to, if there is one. Some servers send index 0 for every call: so under a known index
+    /// another id together with a name begins a new call. Some send no index: then another id, or a name after the name, begins a
     /// new call, and a piece with neither continues the last one.
     fn call(&mut self, piece: &Value, draft: &mut Draft<'_>) -> Result<(), ModelError> {
         let function = &piece["function"];
@@ -243,7 +243,7 @@ fn text_of(content: &Value) -> String {
     }
 }
 
-/// Adds a piece of a reasoning detail: to the last entry if it continues that one, else as a new entry.
+/// Adds a piece of a reasoning detail: to the last entry if it continues that entry, else as a new entry.
 fn join_detail(details: &mut Vec<Value>, piece: &Value) {
     let same = |entry: &Value| entry.get("type") == piece.get("type") && entry.get("index") == piece.get("index");
     let (Some(entry), Some(piece_fields)) =
@@ -275,8 +275,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Takes the figures of one event over those before, and gives the usage by all of them. Figures that are missing, negative or
-    /// absurd become 0 or the largest number, never a panic.
+    /// Takes the figures of one event over those before, and returns the usage by all of them. Figures that are missing, negative
+    /// or absurd become 0 or the largest number, never a panic.
     fn read(&mut self, usage: &Value) -> Usage {
         let places: [(&mut u64, &[&str]); 6] = [
             (&mut self.prompt, &["/prompt_tokens"]),

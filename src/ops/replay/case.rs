@@ -3,7 +3,7 @@
 //! ```text
 //! # comments: what this is, and how to run it
 //! {"tamtam_replay":1,"session":"s","entries":12,"decisions":5,"requests":2,"outcomes":["done"]}
-//! the lines of the tape, as they stood in its files
+//! the lines of the tape, as in its files
 //! ```
 //!
 //! The lines keep their checksums, and the first line says how many entries there are, so a changed or missing line is found. The
@@ -119,7 +119,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, CheckError> {
 /// Where writing fails, no file is left.
 ///
 /// # Errors
-/// [`CheckError::Replay`] where the tape cannot be read; [`CheckError::Io`] where the file is there already or cannot be made.
+/// [`CheckError::Replay`] if the tape cannot be read; [`CheckError::Io`] if the file exists already or cannot be made.
 pub fn write_test(store: &Store, session: &SessionId, path: impl AsRef<Path>) -> Result<Checked, CheckError> {
     let path = path.as_ref();
     let (files, appends) = store.tape_files(session).map_err(ReplayError::from)?;
@@ -176,7 +176,7 @@ fn read(path: &Path) -> Result<(Checked, Vec<Append>), CheckError> {
     Ok((expected, decode_files(&mut files).map_err(ReplayError::from)?))
 }
 
-/// The session and the anchor of a line: which file of the tape it stood in.
+/// The session and the anchor of a line: the file of the tape that had it.
 #[derive(Deserialize)]
 struct Glance {
     session: SessionId,

@@ -29,7 +29,7 @@ const TELLING: [&str; 4] = ["model", "system", "tools", "items"];
 pub struct Difference {
     /// The entry.
     pub seq: Seq,
-    /// The file that it stands in.
+    /// The file that contains it.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -121,7 +121,7 @@ pub(super) fn whole(entry: &Entry, with_input: bool) -> Value {
 
 /// A JSON text as a value.
 pub(super) fn value(text: &str) -> Value {
-    // What stands on a tape was JSON, and no deeper than is read, when it was checked.
+    // The content of a tape was valid JSON, and within the depth limit, when it was checked.
     serde_json::from_str(text).unwrap_or_default()
 }
 

@@ -90,8 +90,8 @@ impl Names {
         plain
     }
 
-    /// A text with stand-ins for the UUIDs and for the session's own name. The name stands alone, in the key of a request, or in a
-    /// path of the store.
+    /// A text with stand-ins for the UUIDs and for the session's own name. The name occurs alone, in the key of a request, or in
+    /// a path of the store.
     fn without_names(&mut self, text: &str) -> String {
         let mut plain = String::with_capacity(text.len());
         let mut rest = text;

@@ -32,7 +32,7 @@ pub(super) fn act(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles
             Step::Restore | Step::Delete | Step::Conflict { .. } => work.push(file),
         }
     }
-    // Deleting first gives room, and parts names of one file before its content goes back.
+    // Deleting first frees space, and separates the names of one file before its content goes back.
     work.sort_by_key(|file| file.target != FileState::Absent);
     for file in work {
         match (One { plan, file, bench, how }).put_back() {

@@ -53,7 +53,7 @@ const SHELLS: &[(&str, Kin)] = &[
     ("zsh", Kin::Distant),
 ];
 
-/// Words that are syntax, or run what stands behind them, in some shell and not in each.
+/// Words that are syntax, or run the words after them, in some shells only.
 const WORDS_APART: &[&str] = &[
     "alias",
     "and",
@@ -118,7 +118,7 @@ impl Kin {
     /// Whether bash reads a text as this shell does.
     fn reads_alike(self, text: &str) -> bool {
         let common = |c: char| c.is_ascii_alphanumeric() || " _./:,@%+-\"';&|".contains(c);
-        // For bash `|&` is a pipe; elsewhere, if at all, it is a pipe and a sign of its own.
+        // For bash `|&` is a pipe; elsewhere, if at all, it is a pipe and a separate sign.
         let signs = ["|&", "&|", ";&", ";|", ";;"].iter().any(|sign| text.contains(sign));
         let bare = text.replace(['"', '\''], "");
         let word_apart = || bare.split([' ', ';', '&', '|', '\n', '(']).any(|word| WORDS_APART.contains(&word));

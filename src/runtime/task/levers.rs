@@ -24,7 +24,7 @@ pub(super) fn all() -> [Arc<dyn Tool>; 3] {
     [Lever::Send, Lever::Stop, Lever::Status].map(|lever| Arc::new(lever) as Arc<dyn Tool>)
 }
 
-/// What the model is told that names no task.
+/// The reply to a model that names no task.
 const WHICH: &str = "Say which task: session_id.";
 
 #[derive(Clone, Copy, PartialEq, Eq)]

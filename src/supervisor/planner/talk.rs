@@ -92,7 +92,7 @@ pub(crate) enum Action {
     Cancel {
         id: ChildId,
     },
-    /// The child is gone for good: forget its spec.
+    /// The child is gone permanently: forget its spec.
     Forget {
         id: ChildId,
     },
@@ -104,7 +104,7 @@ pub(crate) enum Action {
     Report {
         id: ChildId,
         reason: ExitReason,
-        /// The phase in which it ended, if a crash report is to be made; `None` for an end that was asked for or expected.
+        /// The phase in which it ended, if a crash report is due; `None` for an end that was asked for or expected.
         crash: Option<Context>,
         decision: Decision,
         /// How many crashes are in the restart window, with this one; 0 if it does not count as one.

@@ -40,7 +40,7 @@ impl Behind {
     }
 }
 
-/// The work that a list took: counts of things that were looked at, not time.
+/// The work that a list took: counts of things that were read, not time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListCost {
@@ -64,7 +64,7 @@ pub enum SessionStatus {
     Passive,
     /// The session is kept stopped, after too many crashes or by an operator's order.
     Parked,
-    /// The session was deleted, and is kept out of sight for the forks that go on from it.
+    /// The session was deleted, and is kept out of sight for the forks that depend on it.
     Hidden,
 }
 
@@ -85,7 +85,7 @@ impl<'s> SessionStatuses<'s> {
         Ok(SessionStatuses { store, marked })
     }
 
-    /// The status of a session. `Hidden` comes before `Parked`, and both before a look whether somebody has the session open.
+    /// The status of a session. `Hidden` comes before `Parked`, and both before the check whether the session is open.
     pub(crate) fn of(&self, session: &SessionId) -> SessionStatus {
         match () {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,

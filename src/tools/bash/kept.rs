@@ -47,8 +47,8 @@ impl Sandbox {
     }
 }
 
-/// The result of a call whose session began with a stricter sandbox than the tool has; the reason is shown in the tree. `None`
-/// where the call may go on.
+/// The result of a call whose session began with a stricter sandbox than the tool has; the reason is shown in the tree. `None` if
+/// the call may continue.
 pub(super) fn refusal(sandbox: &Sandbox, context: &ToolContext) -> Option<ToolResult> {
     let kept = context.sandbox.as_ref()?;
     let own = sandbox.terms();

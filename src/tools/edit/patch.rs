@@ -1,9 +1,9 @@
 //! Applies a unified diff to the content of a file (mode `diff` of the edit tool).
 //!
 //! A diff from a model often has wrong line numbers and counts, so these numbers are only a hint. Every context line and every
-//! removed line is compared with the file, and a hunk goes where all of them stand together, behind the hunk before it. Only a hunk
-//! that has no such line goes where its header says. Where the lines stand nowhere, or at several places none of which the header
-//! names, the whole diff is refused.
+//! removed line is compared with the file, and a hunk goes where all of them are together, after the hunk before it. Only a hunk
+//! without such a line goes where its header says. If the lines are missing, or at several places none of which the header names,
+//! the whole diff is refused.
 //!
 //! A change must never apply a part of a diff, and must never guess between two places, because the model would not learn that the
 //! file is not as it meant. Line endings and a BOM stay as they are in the file, and so does a missing newline at its end unless
@@ -60,7 +60,7 @@ pub(super) fn check(diff: &str) -> Result<(), PatchError> {
     parse(diff).map(drop)
 }
 
-/// Applies a diff to the content of a file. Gives the new content, and how many lines were added and removed together.
+/// Applies a diff to the content of a file. Returns the new content, and how many lines were added and removed together.
 pub(super) fn apply(file: &[u8], diff: &str) -> Result<(Vec<u8>, usize), PatchError> {
     let hunks = parse(diff)?;
     let old = lines(file);
@@ -248,7 +248,7 @@ impl Out {
                 self.ending = Some(ending);
                 let text = line.text.strip_suffix('\r').unwrap_or(&line.text);
                 self.push(&[std::mem::take(&mut bom), text.as_bytes(), ending].concat(), ending);
-                // A marker behind `-last` also holds for the new lines that come in the place of that line.
+                // A marker after `-last` also holds for the new lines that replace that line.
                 self.ends_open = if line.last { Some(true) } else { self.ends_open.filter(|open| !open) };
                 continue;
             }

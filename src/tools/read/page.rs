@@ -1,9 +1,9 @@
 //! Reads a page of numbered lines out of a stream of text, however long the stream is.
 //!
-//! Memory is bounded whatever the stream holds, and a change must keep it so: only the lines of the page are kept, and of each
-//! line about 8 KB at most, of which 2,000 characters are shown; the rest of the line is counted. Lines before the page are read
-//! and skipped, with no limit to how many, so the caller's stream must end with an error once the call must stop. Lines after the
-//! page are counted for the totals, up to a limit in bytes; beyond that limit the total is a lower bound.
+//! Memory is bounded for any stream, and a change must keep it so: only the lines of the page are kept, and of each line about 8
+//! KB at most, of which 2,000 characters are shown; the rest of the line is counted. Lines before the page are read and skipped,
+//! with no limit to how many, so the caller's stream must end with an error once the call must stop. Lines after the page are
+//! counted for the totals, up to a limit in bytes; beyond that limit the total is a lower bound.
 
 use std::io::{self, Read};
 
@@ -49,7 +49,7 @@ pub(super) struct Page {
     pub(super) total: Total,
     /// `None` where the page ends with the file.
     pub(super) cut_by: Option<CutBy>,
-    /// How many places were no valid UTF-8.
+    /// How many places were not valid UTF-8.
     pub(super) invalid: usize,
     /// How many NUL characters were shown as U+2400.
     pub(super) nuls: usize,

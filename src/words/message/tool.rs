@@ -53,7 +53,7 @@ pub enum ToolState {
     Completed {
         /// The arguments as the model wrote them.
         input: String,
-        /// The result as the model is told it.
+        /// The result as the model sees it.
         output: String,
         /// What the call did, in a few words for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub enum ToolState {
     Error {
         /// The arguments as the model wrote them.
         input: String,
-        /// The result as the model is told it.
+        /// The result as the model sees it.
         error: String,
         /// Why there is no good result.
         reason: ErrorReason,
@@ -89,7 +89,7 @@ pub enum ErrorReason {
     Failed,
     /// A gate hook refused it.
     Blocked,
-    /// Permission or a budget refused it: a rule, a person, or nobody was there to answer, or nobody did in time.
+    /// Permission or a budget refused it: a rule, a person, no listener, or no answer in time.
     Denied,
     /// A steering message came before it was started; in a fork: the fork was made before it was started.
     Skipped,
